@@ -1,0 +1,329 @@
+//! What a policy is built from: the hierarchy, and typed parameters.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{Geometry, Tier};
+
+/// The hierarchy that a policy is built for.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Capacity of each cache tier in pages, fastest first; the disk is not among them.
+    pub capacity_pages: Vec<u32>,
+    /// The pages of the disk.
+    pub geometry: Geometry,
+    /// The cost of each tier, the disk last; policies that weigh devices against each other use it.
+    pub costs: Vec<PageCost>,
+    /// What a write miss does; `None` for the policy's own default.
+    pub write_miss: Option<WriteMiss>,
+}
+
+impl Setup {
+    /// The tier below all caches.
+    ///
+    /// # Panics
+    /// If there are more tiers than [`TIERS_MAX`](crate::TIERS_MAX).
+    pub fn disk(&self) -> Tier {
+        assert!(self.capacity_pages.len() < crate::TIERS_MAX, "a hierarchy has few tiers");
+        #[expect(clippy::cast_possible_truncation, reason = "asserted just above")]
+        Tier(self.capacity_pages.len() as u8)
+    }
+}
+
+/// What one page transfer costs on a device, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PageCost {
+    /// Reading a page.
+    pub read_ms: f64,
+    /// Writing a page.
+    pub write_ms: f64,
+}
+
+/// What a write of a page that no cache tier holds does first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteMiss {
+    /// The page is read from disk, as a page-granular buffer pool does.
+    Fetch,
+    /// The page is allocated without a read: the write covers it whole.
+    Allocate,
+}
+
+/// One parameter of a policy, as the registry lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name, in `snake_case`.
+    pub name: &'static str,
+    /// Its type and range.
+    pub kind: Kind,
+    /// Its default.
+    pub default: Value,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// The type and range of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number between `min` and `max`, both included.
+    Integer {
+        /// The least value.
+        min: u64,
+        /// The greatest value.
+        max: u64,
+    },
+    /// A number between `min` and `max`, both included; `auto` leaves it to the policy.
+    Real {
+        /// The least value.
+        min: f64,
+        /// The greatest value.
+        max: f64,
+    },
+    /// `true` or `false`.
+    Switch,
+}
+
+/// The value of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A whole number.
+    Integer(u64),
+    /// A number.
+    Real(f64),
+    /// True or false.
+    Switch(bool),
+    /// Chosen by the policy from the hierarchy.
+    Auto,
+}
+
+/// The values of all parameters of one policy.
+#[derive(Clone, Debug)]
+pub struct Values(Vec<(Parameter, Value)>);
+
+/// Why a policy could not be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No policy of this name is registered.
+    UnknownPolicy {
+        /// The name asked for.
+        name: String,
+    },
+    /// The policy has no such parameter.
+    UnknownParameter {
+        /// The policy.
+        policy: String,
+        /// The name asked for.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// The text is not a value of the parameter.
+    BadValue {
+        /// The parameter.
+        name: String,
+        /// The text given.
+        text: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// The policy does not run on this number of cache tiers.
+    WrongDepth {
+        /// The policy.
+        policy: String,
+        /// The cache tiers that it runs on, for the message.
+        wanted: &'static str,
+        /// The number of cache tiers given.
+        given: usize,
+    },
+    /// The tier needs at least one page.
+    EmptyTier {
+        /// The policy.
+        policy: String,
+        /// The tier.
+        tier: Tier,
+    },
+    /// The tier's capacity is beyond what page ids can count.
+    TierTooLarge {
+        /// The tier.
+        tier: Tier,
+        /// The capacity asked for.
+        capacity_pages: u32,
+        /// The greatest capacity.
+        max_pages: u32,
+    },
+}
+
+impl Parameter {
+    /// Reads a value of this parameter from text.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadValue`] if the text is no value of the type or is out of range.
+    pub fn parse(&self, text: &str) -> Result<Value, ConfigError> {
+        let value = match self.kind {
+            _ if text == "auto" && self.default == Value::Auto => Some(Value::Auto),
+            Kind::Integer { min, max } => {
+                text.parse().ok().filter(|value| (min..=max).contains(value)).map(Value::Integer)
+            }
+            Kind::Real { min, max } => {
+                text.parse().ok().filter(|value| (min..=max).contains(value)).map(Value::Real)
+            }
+            Kind::Switch => text.parse().ok().map(Value::Switch),
+        };
+        value.ok_or_else(|| ConfigError::BadValue {
+            name: self.name.to_owned(),
+            text: text.to_owned(),
+            expected: self.kind.to_string(),
+        })
+    }
+}
+
+impl Values {
+    /// The defaults, with those given by name and text put in their place; the last one counts.
+    ///
+    /// # Errors
+    /// An unknown name, or a text that is no value of its parameter.
+    pub fn resolve(
+        policy: &str,
+        parameters: &[Parameter],
+        given: &[(String, String)],
+    ) -> Result<Self, ConfigError> {
+        let mut values: Vec<(Parameter, Value)> =
+            parameters.iter().map(|parameter| (*parameter, parameter.default)).collect();
+        for (name, text) in given {
+            let Some(entry) = values.iter_mut().find(|(parameter, _)| parameter.name == name)
+            else {
+                let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
+                return Err(ConfigError::UnknownParameter {
+                    policy: policy.to_owned(),
+                    name: name.clone(),
+                    known: known.join(", "),
+                });
+            };
+            entry.1 = entry.0.parse(text)?;
+        }
+        Ok(Self(values))
+    }
+
+    /// All parameters with their values, in the registry's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.0.iter().map(|(parameter, value)| (parameter.name, *value))
+    }
+
+    /// The value of a parameter that the policy declares as an integer.
+    ///
+    /// # Panics
+    /// If the policy does not declare it.
+    pub fn integer(&self, name: &str) -> u64 {
+        let Value::Integer(value) = self.value(name) else {
+            panic!("parameter `{name}` is not declared as an integer")
+        };
+        value
+    }
+
+    /// The value of an integer parameter whose range lies within `u32`.
+    ///
+    /// # Panics
+    /// If the policy does not declare it, or with a greater range.
+    pub fn integer_u32(&self, name: &str) -> u32 {
+        u32::try_from(self.integer(name)).expect("the declared range lies within u32")
+    }
+
+    /// The value of a parameter that the policy declares as a number; `None` if it is `auto`.
+    ///
+    /// # Panics
+    /// If the policy does not declare it.
+    pub fn real_or_auto(&self, name: &str) -> Option<f64> {
+        match self.value(name) {
+            Value::Real(value) => Some(value),
+            Value::Auto => None,
+            Value::Integer(_) | Value::Switch(_) => {
+                panic!("parameter `{name}` is not declared as a number")
+            }
+        }
+    }
+
+    /// The value of a parameter that the policy declares as a number.
+    ///
+    /// # Panics
+    /// If the policy does not declare it, or lets it be `auto`.
+    pub fn real(&self, name: &str) -> f64 {
+        self.real_or_auto(name).expect("a number without `auto` always has a value")
+    }
+
+    /// The value of a parameter that the policy declares as a switch.
+    ///
+    /// # Panics
+    /// If the policy does not declare it.
+    pub fn switch(&self, name: &str) -> bool {
+        let Value::Switch(value) = self.value(name) else {
+            panic!("parameter `{name}` is not declared as a switch")
+        };
+        value
+    }
+
+    fn value(&self, name: &str) -> Value {
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("parameter `{name}` is not declared in the registry"))
+            .1
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Integer { min, max: u64::MAX } => write!(f, "a whole number from {min}"),
+            Self::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Self::Real { min, max } if min <= f64::MIN && max >= f64::MAX => {
+                f.write_str("a number")
+            }
+            Self::Real { min, max } => write!(f, "a number from {min} to {max}"),
+            Self::Switch => f.write_str("true or false"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Real(value) => write!(f, "{value}"),
+            Self::Switch(value) => write!(f, "{value}"),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPolicy { name } => write!(f, "no policy is called `{name}`"),
+            Self::UnknownParameter { policy, name, known } if known.is_empty() => {
+                write!(f, "`{policy}` has no parameter `{name}`: it has none at all")
+            }
+            Self::UnknownParameter { policy, name, known } => {
+                write!(f, "`{policy}` has no parameter `{name}`; it has: {known}")
+            }
+            Self::BadValue { name, text, expected } => {
+                write!(f, "`{text}` is no value of `{name}`: it takes {expected}")
+            }
+            Self::WrongDepth { policy, wanted, given } => {
+                write!(f, "`{policy}` runs on {wanted}, but {given} cache tiers were given")
+            }
+            Self::EmptyTier { policy, tier } => {
+                write!(f, "`{policy}` needs at least one page in tier {}", tier.0)
+            }
+            Self::TierTooLarge { tier, capacity_pages, max_pages } => write!(
+                f,
+                "tier {} cannot hold {capacity_pages} pages: the limit is {max_pages}; use larger pages",
+                tier.0
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}

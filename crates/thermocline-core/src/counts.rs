@@ -1,0 +1,100 @@
+//! The counts that every metric is made of: a fold over actions.
+
+use crate::tier::TIERS_MAX;
+use crate::{Action, Op, Tier};
+
+/// Hits and page transfers per tier.
+///
+/// Counting needs nothing but the actions, so it costs a few additions per access; that the
+/// actions are true is the [`Ledger`](crate::Ledger)'s business.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Accesses by operation (`Op as usize`) and by the tier that held the page.
+    hits: [[u64; TIERS_MAX]; 2],
+    /// Pages that each tier's device read.
+    page_reads: [u64; TIERS_MAX],
+    /// Pages that each tier's device wrote.
+    page_writes: [u64; TIERS_MAX],
+}
+
+impl Counts {
+    /// All counts zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the actions of one access.
+    #[inline]
+    pub fn add(&mut self, actions: &[Action]) {
+        for action in actions {
+            match *action {
+                Action::Serve { op, found, tier, .. } => {
+                    self.hits[op as usize][found.index()] += 1;
+                    match op {
+                        Op::Read => self.page_reads[tier.index()] += 1,
+                        Op::Write => self.page_writes[tier.index()] += 1,
+                    }
+                }
+                Action::Copy { source, target, .. } => {
+                    self.page_reads[source.index()] += u64::from(source != target);
+                    self.page_writes[target.index()] += 1;
+                }
+                Action::Drop { .. } => {}
+            }
+        }
+    }
+
+    /// Reads whose page was held by `tier` and by no faster one.
+    pub fn read_hits(&self, tier: Tier) -> u64 {
+        self.hits[Op::Read as usize][tier.index()]
+    }
+
+    /// Writes whose page was held by `tier` and by no faster one.
+    pub fn write_hits(&self, tier: Tier) -> u64 {
+        self.hits[Op::Write as usize][tier.index()]
+    }
+
+    /// Accesses whose page was held by `tier` and by no faster one.
+    pub fn hits(&self, tier: Tier) -> u64 {
+        self.read_hits(tier) + self.write_hits(tier)
+    }
+
+    /// Pages that the device of `tier` read.
+    pub fn page_reads(&self, tier: Tier) -> u64 {
+        self.page_reads[tier.index()]
+    }
+
+    /// Pages that the device of `tier` wrote.
+    pub fn page_writes(&self, tier: Tier) -> u64 {
+        self.page_writes[tier.index()]
+    }
+
+    /// Accesses counted.
+    pub fn accesses(&self) -> u64 {
+        self.hits.iter().flatten().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PageId;
+
+    #[test]
+    fn each_verb_is_charged_once() {
+        let page = PageId(7);
+        let mut counts = Counts::new();
+        counts.add(&[
+            Action::Copy { page, source: Tier::DISK, target: Tier::RAM },
+            Action::Serve { page, op: Op::Write, found: Tier::DISK, tier: Tier::RAM },
+            Action::Copy { page, source: Tier::FLASH, target: Tier::FLASH },
+            Action::Drop { page, tier: Tier::FLASH },
+        ]);
+        assert_eq!(counts.write_hits(Tier::DISK), 1);
+        assert_eq!(counts.read_hits(Tier::DISK), 0);
+        assert_eq!(counts.accesses(), 1);
+        assert_eq!((counts.page_reads(Tier::DISK), counts.page_writes(Tier::DISK)), (1, 0));
+        assert_eq!((counts.page_reads(Tier::RAM), counts.page_writes(Tier::RAM)), (0, 2));
+        assert_eq!((counts.page_reads(Tier::FLASH), counts.page_writes(Tier::FLASH)), (0, 1));
+    }
+}

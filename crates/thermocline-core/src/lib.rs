@@ -1,0 +1,51 @@
+//! Hotness-aware cache policies as pure state machines, with the ledger that checks them.
+//!
+//! A policy is told one page [`Access`] and answers with the [`Action`]s that the hierarchy must
+//! make. It does no I/O, reads no clock, draws no random numbers and cannot fail; this crate is
+//! `no_std`, so it cannot even name a file, a thread or a clock. Drivers perform the actions: the
+//! lab charges their costs, the engine moves the bytes. Neither ever decides a placement.
+//!
+//! ```
+//! use thermocline_core::{Access, Actions, Geometry, Ledger, Tier, registry};
+//!
+//! let setup = registry::Setup {
+//!     capacity_pages: vec![1, 2],
+//!     geometry: Geometry::linear(8),
+//!     costs: vec![],
+//!     write_miss: None,
+//! };
+//! let mut hat = registry::find("hat")?.build_default(&setup)?;
+//! let mut ledger = Ledger::new(8, &setup.capacity_pages);
+//! let mut actions = Actions::new();
+//! for access in [Access::write(3), Access::read(5), Access::read(3)] {
+//!     actions.clear();
+//!     hat.access(access, &mut actions);
+//!     ledger.access(access, &actions)?;
+//! }
+//! assert_eq!(ledger.counts().hits(Tier::DISK), 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![no_std]
+
+extern crate alloc;
+
+mod access;
+mod action;
+pub mod config;
+mod counts;
+mod geometry;
+mod ledger;
+pub mod policy;
+mod prefetch;
+pub mod queue;
+pub mod registry;
+mod tier;
+
+pub use access::{Access, Nanos, Op, PageId};
+pub use action::{Action, Actions};
+pub use config::{ConfigError, PageCost, Setup, WriteMiss};
+pub use counts::Counts;
+pub use geometry::Geometry;
+pub use ledger::{Ledger, Reason, Violation};
+pub use policy::{BoxedPolicy, Policy, Survivor};
+pub use tier::{TIERS_MAX, Tier};

@@ -1,0 +1,318 @@
+//! FaCE: flash as a FIFO of page versions, so that it is only ever written in sequence.
+//!
+//! A page that leaves memory is appended to the FIFO unless flash still holds it unchanged. A newer
+//! version leaves the older one behind as a hole that is reclaimed when it reaches the front. With
+//! group replacement, pages leave the front in batches; with group second chance, those of a batch
+//! that were read on flash since they were appended are appended again.
+//!
+//! * Source: Kang, Lee, Moon, *Flash-Based Extended Cache for Higher Throughput and Faster
+//!   Recovery*, PVLDB 5(11), 2012: multi-version FIFO, GR and GSC.
+//! * State: 9 bytes per page that exists, 20 bytes per page in memory, 4 bytes per flash slot.
+//! * Cost: amortised O(1) per access.
+//! * Deviations: (1) a second chance costs a flash write and no flash read: the batch is read in
+//!   one sequential transfer, which the published counts leave out. (2) A batch of which every page
+//!   would survive loses its front page, or nothing would be freed. (3) A version superseded by the
+//!   page being appended becomes a hole before the batch leaves, so it is never destaged; one
+//!   superseded in memory only still is. (4) Topping up a batch from the old end of memory is
+//!   optional (`pull`): with it, memory is no longer an LRU of its own. (5) The paper's batch is a
+//!   flash block of 64 to 128 pages; the default suits small caches.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::queue::Recency;
+use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+
+const CACHE_CLEAN: Parameter = Parameter {
+    name: "cache_clean",
+    kind: Kind::Switch,
+    default: Value::Switch(true),
+    summary: "append clean pages too, not only dirty ones",
+    source: "the paper; its MySQL port caches dirty pages only",
+};
+
+/// The parameters of plain FaCE.
+pub const PARAMETERS: &[Parameter] = &[CACHE_CLEAN];
+
+/// The parameters of FaCE with group replacement.
+pub const GROUP_PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "group_pages",
+        kind: Kind::Integer { min: 1, max: 1 << 20 },
+        default: Value::Integer(16),
+        summary: "pages that leave the front of the FIFO together",
+        source: "small caches; the paper uses a flash block, 64 to 128 pages",
+    },
+    CACHE_CLEAN,
+    Parameter {
+        name: "pull",
+        kind: Kind::Switch,
+        default: Value::Switch(false),
+        summary: "fill the slots that a batch leaves with pages from the old end of memory",
+        source: "the paper's group replacement; off, as memory is then a plain LRU",
+    },
+];
+
+/// State bit of a page in memory: it is there.
+const RESIDENT: u8 = 1;
+/// State bit of a page in memory: newer than the disk's copy.
+const DIRTY: u8 = 1 << 1;
+/// State bit of a page in memory: changed since it was read.
+const CHANGED: u8 = 1 << 2;
+
+/// Flag of a page on flash: a version is there.
+const VALID: u8 = 1;
+/// Flag of a page on flash: read there since it was appended.
+const REFERENCED: u8 = 1 << 1;
+/// Flag of a page on flash: newer than the disk's copy.
+const FLASH_DIRTY: u8 = 1 << 2;
+
+/// The only class of the memory's queue: every page of it.
+const ANY: usize = 0;
+
+/// The flash-based extended cache.
+#[derive(Clone, Debug)]
+pub struct Face {
+    memory: Recency<1>,
+    memory_pages: u32,
+    flash_pages: u32,
+    /// From front to rear: the page of each slot; `None` is a hole.
+    fifo: VecDeque<Option<PageId>>,
+    /// The number of the slot at the front; slots are numbered on and on, modulo 2^32.
+    front: u32,
+    /// Per page: the number of its slot, if it is on flash.
+    slot_of: Vec<u32>,
+    /// Per page: its flags on flash.
+    flags: Vec<u8>,
+    /// The batch that is leaving the front, in order.
+    batch: Vec<PageId>,
+    group_pages: usize,
+    has_second_chance: bool,
+    cache_clean: bool,
+    pull: bool,
+    write_miss: WriteMiss,
+}
+
+/// Builds plain FaCE (multi-version FIFO) for the registry.
+pub fn build_fifo(setup: &Setup, values: &Values) -> BoxedPolicy {
+    Box::new(Face::new(setup, 1, values.switch("cache_clean")))
+}
+
+/// Builds FaCE with group replacement for the registry.
+pub fn build_group(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let group_pages = values.integer_u32("group_pages") as usize;
+    let plain = Face::new(setup, group_pages, values.switch("cache_clean"));
+    Box::new(Face { pull: values.switch("pull"), ..plain })
+}
+
+/// Builds FaCE with group second chance for the registry.
+pub fn build_second_chance(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let group_pages = values.integer_u32("group_pages") as usize;
+    let plain = Face::new(setup, group_pages, values.switch("cache_clean"));
+    Box::new(Face { pull: values.switch("pull"), has_second_chance: true, ..plain })
+}
+
+impl Face {
+    fn new(setup: &Setup, group_pages: usize, cache_clean: bool) -> Self {
+        let pages = setup.geometry.pages();
+        let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+        Self {
+            memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
+            memory_pages,
+            flash_pages,
+            fifo: VecDeque::with_capacity(flash_pages.min(pages) as usize),
+            front: 0,
+            slot_of: vec![0; pages as usize],
+            flags: vec![0; pages as usize],
+            batch: Vec::with_capacity(group_pages.min(flash_pages as usize)),
+            group_pages,
+            has_second_chance: false,
+            cache_clean,
+            pull: false,
+            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+        }
+    }
+
+    /// Evicts the page of memory referenced longest ago; says whether a batch left flash for it.
+    fn evict_from_memory(&mut self, out: &mut Actions) -> bool {
+        let (position, state) = self.memory.oldest(ANY).expect("the memory holds a page");
+        let page = self.memory.page(position);
+        let is_on_flash = self.flags[page.index()] & VALID != 0;
+        let mut has_room_been_made = false;
+        if is_on_flash && state & CHANGED == 0 {
+            // Flash holds the page as it is.
+        } else if self.flash_pages > 0 && (state & DIRTY != 0 || self.cache_clean) {
+            self.invalidate(page, out);
+            if self.fifo.len() == self.flash_pages as usize {
+                self.dequeue_batch(out);
+                has_room_been_made = true;
+            }
+            out.copy(page, Tier::RAM, Tier::FLASH);
+            self.enqueue(page, if state & DIRTY == 0 { 0 } else { FLASH_DIRTY });
+        } else if state & DIRTY != 0 {
+            out.copy(page, Tier::RAM, Tier::DISK);
+        } else {
+            self.invalidate(page, out);
+        }
+        out.drop_copy(page, Tier::RAM);
+        // A batch may have cleaned pages of memory in place, but it moved none.
+        self.memory.set_state(position, 0);
+        has_room_been_made
+    }
+
+    /// Makes a hole of the version on flash, if there is one.
+    fn invalidate(&mut self, page: PageId, out: &mut Actions) {
+        if self.flags[page.index()] & VALID != 0 {
+            let slot = self.slot_of[page.index()].wrapping_sub(self.front) as usize;
+            self.fifo[slot] = None;
+            self.flags[page.index()] = 0;
+            out.drop_copy(page, Tier::FLASH);
+        }
+    }
+
+    fn enqueue(&mut self, page: PageId, flags: u8) {
+        #[expect(clippy::cast_possible_truncation, reason = "slot numbers are modulo 2^32")]
+        let rear = self.front.wrapping_add(self.fifo.len() as u32);
+        self.slot_of[page.index()] = rear;
+        self.flags[page.index()] = VALID | flags;
+        self.fifo.push_back(Some(page));
+    }
+
+    /// Takes a batch from the front; what was referenced comes back at the rear.
+    fn dequeue_batch(&mut self, out: &mut Actions) {
+        let group_pages = self.group_pages.min(self.fifo.len());
+        let mut batch = core::mem::take(&mut self.batch);
+        for _ in 0..group_pages {
+            let page = self.fifo.pop_front().expect("a batch is no longer than the FIFO");
+            self.front = self.front.wrapping_add(1);
+            let Some(page) = page else { continue };
+            if self.has_second_chance && self.flags[page.index()] & REFERENCED != 0 {
+                batch.push(page);
+            } else {
+                self.destage(page, out);
+            }
+        }
+        let is_nothing_freed = batch.len() == group_pages;
+        if is_nothing_freed {
+            self.destage(batch[0], out);
+        }
+        for &page in &batch[usize::from(is_nothing_freed)..] {
+            out.copy(page, Tier::FLASH, Tier::FLASH);
+            self.enqueue(page, self.flags[page.index()] & FLASH_DIRTY);
+        }
+        batch.clear();
+        self.batch = batch;
+    }
+
+    /// Removes a page that has left the FIFO from flash, to disk if it is dirty.
+    fn destage(&mut self, page: PageId, out: &mut Actions) {
+        if self.flags[page.index()] & FLASH_DIRTY != 0 {
+            out.copy(page, Tier::FLASH, Tier::DISK);
+            if let Some((position, state)) = self.memory.find(page)
+                && state & CHANGED == 0
+            {
+                self.memory.set_state(position, state & !DIRTY);
+            }
+        }
+        out.drop_copy(page, Tier::FLASH);
+        self.flags[page.index()] = 0;
+    }
+}
+
+impl Policy for Face {
+    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+        let changed = if op == Op::Write { DIRTY | CHANGED } else { 0 };
+        if let Some((_, state)) = self.memory.find(page) {
+            self.memory.touch(page, state | changed);
+            out.serve(page, op, Tier::RAM, Tier::RAM);
+            return;
+        }
+        let flags = &mut self.flags[page.index()];
+        let found = if *flags & VALID != 0 {
+            *flags |= REFERENCED;
+            Tier::FLASH
+        } else {
+            Tier::DISK
+        };
+        let dirty = if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY };
+        if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
+            out.copy(page, found, Tier::RAM);
+        }
+        out.serve(page, op, found, Tier::RAM);
+        self.memory.touch(page, RESIDENT | dirty | changed);
+        if self.memory.len() > self.memory_pages && self.evict_from_memory(out) && self.pull {
+            let free = self.flash_pages as usize - self.fifo.len();
+            for _ in 0..free.min(self.memory.len() as usize - 1) {
+                if self.fifo.len() < self.flash_pages as usize {
+                    self.evict_from_memory(out);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, out: &mut Actions) {
+        let flags = &mut self.flags;
+        self.memory.update_states(|page, state| {
+            if state & DIRTY != 0 {
+                out.copy(page, Tier::RAM, Tier::DISK);
+                flags[page.index()] &= !FLASH_DIRTY;
+            }
+            state & !DIRTY
+        });
+        for page in self.fifo.iter().copied().flatten() {
+            let flags = &mut self.flags[page.index()];
+            if *flags & FLASH_DIRTY != 0 {
+                out.copy(page, Tier::FLASH, Tier::DISK);
+                *flags &= !FLASH_DIRTY;
+            }
+        }
+    }
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        let surplus = survivors.len().saturating_sub(self.flash_pages as usize);
+        for (index, survivor) in survivors.iter().enumerate() {
+            let dirty = if survivor.is_dirty { FLASH_DIRTY } else { 0 };
+            if index < surplus {
+                self.flags[survivor.page.index()] = VALID | dirty;
+                self.destage(survivor.page, out);
+            } else {
+                self.enqueue(survivor.page, dirty);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.memory.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.memory.assert_invariants();
+        assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
+        assert!(self.fifo.len() <= self.flash_pages as usize, "versions on flash fit it");
+        let mut valid = 0;
+        for (slot, page) in (0_u32..).zip(&self.fifo) {
+            let Some(page) = page else { continue };
+            valid += 1;
+            assert_ne!(self.flags[page.index()] & VALID, 0, "a slot's page is on flash");
+            let noted = self.slot_of[page.index()].wrapping_sub(self.front);
+            assert_eq!(noted, slot, "the page points back");
+        }
+        let flagged = self.flags.iter().filter(|&&flags| flags & VALID != 0).count();
+        assert_eq!(flagged, valid, "each page has one valid version");
+        assert!(
+            self.flags.iter().all(|&flags| flags & VALID != 0 || flags == 0),
+            "no flag is left"
+        );
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory.memory_bytes()
+            + size_of_val(&*self.slot_of)
+            + self.flags.len()
+            + self.fifo.capacity() * size_of::<Option<PageId>>()
+    }
+}

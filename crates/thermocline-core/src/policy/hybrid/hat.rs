@@ -1,0 +1,373 @@
+//! HAT: hot pages in memory, warm pages on flash, cold pages on disk, told by where a hit falls.
+//!
+//! A page reference queue keeps the ids of the pages referenced last, resident or not. Its newer
+//! part is the hot region, its older part the warm region. A hit on the hot region makes a page
+//! hot, a hit on the warm region makes it warm, a page not in the queue is cold. Hot pages live in
+//! memory only, warm pages on flash (and in memory for a while), cold pages pass through a small
+//! part of memory and return to disk.
+//!
+//! * Source: Lv, Cui, Chen, Li, *Hotness-aware buffer management for flash-based hybrid storage
+//!   systems*, CIKM 2013 (section 3), and Frontiers of Computer Science 8(3), 2014.
+//! * State: 4 bytes per page that exists, 20 bytes per page in the queue, which holds at most twice
+//!   the pages of memory and flash together.
+//! * Cost: amortised O(1) per access. All orders that the paper keeps in lists of their own (hot
+//!   pages, non-hot pages in memory, pages on flash, the queue) are one order by last reference,
+//!   restricted to a class; so one queue with classes serves them all, and a region is a boundary.
+//! * Deviations: (1) the paper's lists of access scenarios and of quantity constraints are lost
+//!   from its text; they are rebuilt from its prose: 6 scenarios, and the constraints that hot pages
+//!   fit the hot zone, memory and flash fit their capacities. (2) The regions are brushed only after
+//!   the hot zone, or flash, was full for the first time, since a brush presupposes a hot, or
+//!   flash-resident, tail; `early_brush` does it from the first such page. (3) The brush of the warm
+//!   region stops at any resident page, not only at one on flash, or the queue would forget a page
+//!   in memory; the flash victim is the oldest page on flash. (4) The queue is bounded by twice the
+//!   pages of memory and flash: the oldest non-resident id leaves. (5) A warm page that is read
+//!   into memory keeps its flash copy until it turns hot, so that its eviction costs no flash write.
+//!   (6) Non-hot pages may use the hot zone while it is not full. (7) Without flash, a warm page
+//!   that leaves memory becomes cold and goes to disk. (8) With a hot zone of no pages, a page that
+//!   turns hot is degraded to warm at once. (9) After a restart, survivors of flash are warm and in
+//!   the warm region.
+
+use alloc::boxed::Box;
+
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::queue::{Position, Recency};
+use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+
+/// The parameters of HAT.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "nonhot_ratio",
+        kind: Kind::Real { min: 0.0, max: 1.0 },
+        default: Value::Real(0.1),
+        summary: "share of memory reserved for pages that are not hot; at least one page",
+        source: "the paper, section 3.4",
+    },
+    Parameter {
+        name: "early_brush",
+        kind: Kind::Switch,
+        default: Value::Switch(false),
+        summary: "brush the regions from the first hot or flash page on, not only when full",
+        source: "reconstruction: the paper presupposes a hot tail",
+    },
+];
+
+/// State bit: hot, hence in memory.
+const HOT: u8 = 1;
+/// State bit: in memory and not hot.
+const NONHOT: u8 = 1 << 1;
+/// State bit: on flash, hence warm.
+const FLASH: u8 = 1 << 2;
+/// State bit: in the queue only.
+const GHOST: u8 = 1 << 3;
+/// State bit: warm.
+const WARM: u8 = 1 << 4;
+/// State bit: the copy in memory is newer than the disk's.
+const DIRTY: u8 = 1 << 5;
+/// State bit: the copy on flash is older than the one in memory.
+const FLASH_STALE: u8 = 1 << 6;
+/// State bit: the copy on flash is newer than the disk's.
+const FLASH_DIRTY: u8 = 1 << 7;
+
+const IN_MEMORY: u8 = HOT | NONHOT;
+const ON_FLASH: u8 = FLASH | FLASH_STALE | FLASH_DIRTY;
+
+/// Classes of the queue, as indices into its masks.
+const HOT_PAGES: usize = 0;
+const NONHOT_PAGES: usize = 1;
+const FLASH_PAGES: usize = 2;
+const GHOSTS: usize = 3;
+const ANY: usize = 4;
+const MASKS: [u8; 5] = [HOT, NONHOT, FLASH, GHOST, u8::MAX];
+
+/// Hotness-aware hit.
+#[derive(Clone, Debug)]
+pub struct Hat {
+    /// The page reference queue; the boundary parts the hot region from the warm region.
+    queue: Recency<5>,
+    memory_pages: u32,
+    flash_pages: u32,
+    hot_pages_max: u32,
+    queue_pages_max: u32,
+    early_brush: bool,
+    write_miss: WriteMiss,
+    hot_pages: u32,
+    held_memory_pages: u32,
+    held_flash_pages: u32,
+    /// Whether the hot zone was ever full.
+    is_hot_region_brushed: bool,
+    /// Whether flash was ever full.
+    is_warm_region_brushed: bool,
+}
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+    let queue_pages_max = memory_pages.saturating_add(flash_pages).saturating_mul(2);
+    let nonhot_pages = nonhot_pages(values.real("nonhot_ratio"), memory_pages);
+    let hot_pages_max = memory_pages - nonhot_pages;
+    let pages = setup.geometry.pages();
+    Box::new(Hat {
+        queue: Recency::new(pages, queue_pages_max.saturating_add(1), MASKS),
+        memory_pages,
+        flash_pages,
+        hot_pages_max,
+        queue_pages_max,
+        early_brush: values.switch("early_brush"),
+        write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+        hot_pages: 0,
+        held_memory_pages: 0,
+        held_flash_pages: 0,
+        is_hot_region_brushed: hot_pages_max == 0,
+        is_warm_region_brushed: flash_pages == 0,
+    })
+}
+
+/// The non-hot zone: a share of memory, rounded half to even, at least one page.
+fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share in [0, 1] of a u32 is a u32"
+    )]
+    let pages = libm::rint(ratio * f64::from(memory_pages)) as u32;
+    pages.clamp(1, memory_pages)
+}
+
+impl Hat {
+    /// Fetches the page if need be, serves the access and gives the page its new status.
+    fn refer(&mut self, Access { page, op }: Access, out: &mut Actions) {
+        let former = self.queue.find(page);
+        let state = former.map_or(0, |(_, state)| state);
+        let found = match state {
+            _ if state & IN_MEMORY != 0 => Tier::RAM,
+            _ if state & FLASH != 0 => Tier::FLASH,
+            _ => Tier::DISK,
+        };
+        if found != Tier::RAM {
+            self.held_memory_pages += 1;
+            if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
+                out.copy(page, found, Tier::RAM);
+            }
+        }
+        out.serve(page, op, found, Tier::RAM);
+
+        let mut dirty = match found {
+            Tier::FLASH => state & FLASH_DIRTY != 0,
+            _ => state & DIRTY != 0,
+        };
+        let mut flash_stale = state & FLASH_STALE;
+        if op == Op::Write {
+            dirty = true;
+            flash_stale = FLASH_STALE;
+        }
+        let dirty = if dirty { DIRTY } else { 0 };
+        let next = match former {
+            None => NONHOT | dirty, // Scenario 6: a page not in the queue is cold.
+            Some((position, _)) if self.queue.is_behind_boundary(position) => {
+                debug_assert_eq!(state & HOT, 0, "hot pages are in the hot region");
+                // Scenarios 4 and 5: a hit on the warm region.
+                let on_flash = state & (FLASH | FLASH_DIRTY);
+                let flash_stale = if on_flash == 0 { 0 } else { flash_stale };
+                NONHOT | WARM | dirty | on_flash | flash_stale
+            }
+            Some(_) => {
+                // Scenarios 1, 2 and 3: a hit on the hot region.
+                self.hot_pages += u32::from(state & HOT == 0);
+                if state & FLASH != 0 {
+                    out.drop_copy(page, Tier::FLASH);
+                    self.held_flash_pages -= 1;
+                }
+                HOT | dirty
+            }
+        };
+        self.queue.touch(page, next);
+    }
+
+    /// Keeps hot pages within the hot zone, and the tail of the hot region hot.
+    fn brush_hot_region(&mut self) {
+        if self.hot_pages > self.hot_pages_max {
+            let (tail, state) = self.oldest(HOT_PAGES);
+            self.queue.set_state(tail, NONHOT | WARM | state & DIRTY);
+            self.hot_pages -= 1;
+        }
+        let quota = if self.early_brush { 1 } else { self.hot_pages_max };
+        self.is_hot_region_brushed |= self.hot_pages >= quota;
+        if self.is_hot_region_brushed {
+            match self.queue.oldest(HOT_PAGES) {
+                Some((tail, _)) => self.queue.set_boundary(tail),
+                None => self.queue.set_boundary_to_newest(),
+            }
+        }
+    }
+
+    /// Keeps memory within its capacity: the oldest page that is not hot goes where its status says.
+    fn evict_from_memory(&mut self, out: &mut Actions) {
+        let (position, state) = self.oldest(NONHOT_PAGES);
+        let page = self.queue.page(position);
+        let next = if state & WARM != 0 && self.flash_pages > 0 {
+            if state & FLASH == 0 && self.held_flash_pages == self.flash_pages {
+                self.evict_from_flash(out);
+            }
+            self.held_flash_pages += u32::from(state & FLASH == 0);
+            if state & FLASH == 0 || state & FLASH_STALE != 0 {
+                out.copy(page, Tier::RAM, Tier::FLASH);
+                WARM | FLASH | if state & DIRTY == 0 { 0 } else { FLASH_DIRTY }
+            } else {
+                WARM | FLASH | state & FLASH_DIRTY
+            }
+        } else {
+            if state & DIRTY != 0 {
+                out.copy(page, Tier::RAM, Tier::DISK);
+            }
+            GHOST
+        };
+        out.drop_copy(page, Tier::RAM);
+        self.held_memory_pages -= 1;
+        self.queue.set_state(position, next);
+    }
+
+    /// Makes room on flash: the oldest page there becomes cold.
+    fn evict_from_flash(&mut self, out: &mut Actions) {
+        let (position, state) = self.oldest(FLASH_PAGES);
+        let page = self.queue.page(position);
+        let next = if state & IN_MEMORY != 0 {
+            state & !(ON_FLASH | WARM)
+        } else {
+            if state & FLASH_DIRTY != 0 {
+                out.copy(page, Tier::FLASH, Tier::DISK);
+            }
+            GHOST
+        };
+        out.drop_copy(page, Tier::FLASH);
+        self.held_flash_pages -= 1;
+        self.queue.set_state(position, next);
+    }
+
+    /// Keeps the tail of the warm region resident, and the queue within its bound.
+    fn forget(&mut self) {
+        self.is_warm_region_brushed |= self.held_flash_pages
+            >= if self.early_brush { self.flash_pages.min(1) } else { self.flash_pages };
+        if self.is_warm_region_brushed {
+            while let Some((tail, state)) = self.queue.oldest(ANY)
+                && state & GHOST != 0
+                && self.queue.is_behind_boundary(tail)
+            {
+                self.queue.set_state(tail, 0);
+            }
+        }
+        if self.queue.len() > self.queue_pages_max {
+            let (oldest, _) = self.oldest(GHOSTS);
+            self.queue.set_state(oldest, 0);
+        }
+    }
+
+    fn oldest(&mut self, class: usize) -> (Position, u8) {
+        self.queue.oldest(class).expect("the class has a member: its count says so")
+    }
+}
+
+impl Policy for Hat {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.refer(access, out);
+        self.brush_hot_region();
+        if self.held_memory_pages > self.memory_pages {
+            self.evict_from_memory(out);
+        }
+        self.forget();
+    }
+
+    fn flush(&mut self, out: &mut Actions) {
+        self.queue.update_states(|page, state| {
+            if state & DIRTY != 0 {
+                out.copy(page, Tier::RAM, Tier::DISK);
+            } else if state & FLASH_DIRTY != 0 {
+                out.copy(page, Tier::FLASH, Tier::DISK);
+            }
+            state & !(DIRTY | FLASH_DIRTY)
+        });
+    }
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        for survivor in survivors {
+            if self.flash_pages == 0 {
+                if survivor.is_dirty {
+                    out.copy(survivor.page, Tier::FLASH, Tier::DISK);
+                }
+                out.drop_copy(survivor.page, Tier::FLASH);
+                continue;
+            }
+            if self.held_flash_pages == self.flash_pages {
+                self.evict_from_flash(out);
+            }
+            let dirty = if survivor.is_dirty { FLASH_DIRTY } else { 0 };
+            self.queue.touch(survivor.page, WARM | FLASH | dirty);
+            self.held_flash_pages += 1;
+        }
+        self.queue.set_boundary_to_newest();
+        self.forget();
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.queue.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.queue.assert_invariants();
+        let (mut hot, mut nonhot, mut on_flash) = (0, 0, 0);
+        let (mut oldest_hot, mut oldest_resident) = (None, None);
+        for (position, _, state) in self.queue.iter() {
+            let is_resident = state & (IN_MEMORY | FLASH) != 0;
+            assert_ne!(is_resident, state & GHOST != 0, "a ghost is resident nowhere");
+            if state & HOT != 0 {
+                hot += 1;
+                oldest_hot = oldest_hot.or(Some(position));
+                assert!(!self.queue.is_behind_boundary(position), "hot: in the hot region");
+                assert_eq!(state & !(HOT | DIRTY), 0, "hot: in memory only");
+            }
+            if is_resident {
+                oldest_resident = oldest_resident.or(Some(position));
+            }
+            nonhot += u32::from(state & NONHOT != 0);
+            on_flash += u32::from(state & FLASH != 0);
+            assert!(state & FLASH == 0 || state & WARM != 0, "flash holds warm pages only");
+            assert!(state & WARM == 0 || is_resident, "a warm page is resident");
+            assert!(state & ON_FLASH == 0 || state & FLASH != 0, "flash bits mean a flash copy");
+            assert!(state & DIRTY == 0 || state & IN_MEMORY != 0, "dirty bits mean a copy");
+        }
+        assert_eq!(hot, self.hot_pages, "hot pages are counted");
+        assert_eq!(hot + nonhot, self.held_memory_pages, "pages in memory are counted");
+        assert_eq!(on_flash, self.held_flash_pages, "pages on flash are counted");
+        assert!(hot <= self.hot_pages_max, "hot pages fit the hot zone");
+        assert!(self.held_memory_pages <= self.memory_pages, "pages in memory fit it");
+        assert!(on_flash <= self.flash_pages, "pages on flash fit it");
+        assert!(self.queue.len() <= self.queue_pages_max, "the queue is bounded");
+        if self.is_hot_region_brushed {
+            let tail = self.queue.iter().find(|entry| !self.queue.is_behind_boundary(entry.0));
+            assert_eq!(tail.map(|entry| entry.0), oldest_hot, "the hot region's tail is hot");
+        }
+        if self.is_warm_region_brushed {
+            let tail = self.queue.iter().next().map(|entry| entry.0);
+            let is_ghost_behind = tail.is_some_and(|tail| self.queue.is_behind_boundary(tail));
+            assert!(!is_ghost_behind || tail == oldest_resident, "the warm tail is resident");
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.queue.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nonhot_zone_is_a_rounded_share_of_at_least_one_page() {
+        assert_eq!(nonhot_pages(0.1, 3), 1);
+        assert_eq!(nonhot_pages(0.1, 25), 2, "half rounds to even");
+        assert_eq!(nonhot_pages(0.1, 36), 4);
+        assert_eq!(nonhot_pages(1.0, 7), 7);
+        assert_eq!(nonhot_pages(0.0, 7), 1);
+    }
+}

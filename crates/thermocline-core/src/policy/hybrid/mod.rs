@@ -1,0 +1,7 @@
+//! Policies of RAM and flash over the disk.
+
+pub mod face;
+pub mod hat;
+pub mod lazy_cleaning;
+pub mod lru_two_tier;
+pub mod tac;

@@ -1,0 +1,60 @@
+//! What a policy is: a pure state machine that turns accesses into actions.
+
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
+use crate::{Access, Actions, Nanos, PageId};
+
+pub mod hybrid;
+pub mod single;
+
+/// A policy that owns its state, ready to be driven.
+pub type BoxedPolicy = Box<dyn Policy + Send>;
+
+/// A page that a tier below RAM still held after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Survivor {
+    /// The page.
+    pub page: PageId,
+    /// Whether the surviving copy is newer than the disk's.
+    pub is_dirty: bool,
+}
+
+/// A cache policy.
+///
+/// A policy never reads a clock, a file or a random device, and it cannot fail. The same calls give
+/// the same actions on every platform. Each call appends to `out` the moves that the driver must
+/// make, in order; the driver clears `out` between calls. Capacities hold after the last action of
+/// a call, in between a tier may hold a few pages more.
+pub trait Policy: Debug {
+    /// One page reference. The actions contain exactly one [`Serve`](crate::Action::Serve).
+    fn access(&mut self, access: Access, out: &mut Actions);
+
+    /// Work that the policy does on its own, with `now` as the clock.
+    ///
+    /// Drivers call it before the first access of each request with the time of that request, if
+    /// the registry says that the policy [needs the clock](crate::registry::Entry::needs_clock).
+    fn background(&mut self, _now: Nanos, _out: &mut Actions) {}
+
+    /// Writes every page that is newer than the disk's copy to disk, and keeps all copies.
+    fn flush(&mut self, out: &mut Actions);
+
+    /// Takes over the pages that flash still holds after a restart, given from the least to the
+    /// most recently written. Those the policy does not want it cleans and drops.
+    ///
+    /// To be called once, before the first access.
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions);
+
+    /// Asks the processor for the state of a page that will be accessed soon. No effect otherwise.
+    #[inline]
+    fn prefetch(&self, _page: PageId) {}
+
+    /// Checks every invariant of the policy's state.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    fn assert_invariants(&self);
+
+    /// Heap memory of the policy's state in bytes, as allocated.
+    fn memory_bytes(&self) -> usize;
+}

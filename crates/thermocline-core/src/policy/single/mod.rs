@@ -1,0 +1,3 @@
+//! Policies of one RAM tier over the disk.
+
+pub mod lru;

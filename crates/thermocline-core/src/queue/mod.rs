@@ -1,0 +1,10 @@
+//! The orders that policies keep their pages in.
+//!
+//! Everything here is indexed by dense page ids or by slots of a cache, so that no step hashes and
+//! none allocates after construction, but for a heap that grows to its greatest size once.
+
+mod heap;
+mod recency;
+
+pub use heap::IndexedHeap;
+pub use recency::{Position, Recency};

@@ -1,0 +1,339 @@
+//! Pages in the order of their last reference, with classes that can be searched from the old end.
+//!
+//! A linked list pays for a move to the front with writes to four random places. Here the order is
+//! a log instead: a reference appends the page to the log and blanks its former entry, so it writes
+//! one random byte and appends in sequence. Blank entries are skipped 8 at a time by searches, and
+//! squeezed out when the log is full, which costs less than one entry per append.
+//!
+//! Each page carries one byte of state, whose bits the policy defines; zero means that the page is
+//! not in the queue. A *class* is a mask over that byte. The oldest page of a class is found from a
+//! cursor that only moves towards the new end, unless a page behind it joins the class. So one
+//! queue serves a policy that needs several orders at once (all pages, those in memory, those on
+//! flash): they are the same order, restricted.
+//!
+//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold.
+//! * Cost: touch, search and removal amortised O(1); one search step per 8 entries passed.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::PageId;
+use crate::prefetch::prefetch;
+
+/// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
+const LOG_FACTOR: usize = 4;
+/// Room beyond the factor, so that a queue of few pages is not squeezed at each step.
+const LOG_MARGIN: usize = 64;
+/// The position of a page that is not in the queue.
+const ABSENT: u32 = u32::MAX;
+/// How far ahead of a search the tables of coming victims are asked for, in log entries.
+const PREFETCH_ENTRIES: usize = 12;
+/// Entries that a search looks at together.
+const WORD: usize = 8;
+
+/// A queue of pages by last reference; `CLASSES` is the number of masks that can be searched.
+#[derive(Clone, Debug)]
+pub struct Recency<const CLASSES: usize> {
+    /// Per page: its entry in the log, or [`ABSENT`].
+    position_of: Vec<u32>,
+    /// Per entry: the page that it was written for, whether it still is there or not.
+    pages: Vec<u32>,
+    /// Per entry: the state of its page, or zero if the entry is blank.
+    states: Vec<u8>,
+    /// The next entry to be written; all after it are blank.
+    head: usize,
+    /// Pages in the queue.
+    len: u32,
+    masks: [u8; CLASSES],
+    /// Per class: no entry before this one belongs to it.
+    cursors: [usize; CLASSES],
+    /// Entries before this one are behind the boundary.
+    boundary: usize,
+}
+
+/// A place in the queue; greater is newer. Valid until the next [`touch`](Recency::touch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(u32);
+
+impl<const CLASSES: usize> Recency<CLASSES> {
+    /// An empty queue for `pages` page ids that holds at most `capacity` of them at a time.
+    pub fn new(pages: u32, capacity: u32, masks: [u8; CLASSES]) -> Self {
+        let entries = (capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN)
+            .min(ABSENT as usize)
+            .next_multiple_of(WORD);
+        Self {
+            position_of: vec![ABSENT; pages as usize],
+            pages: vec![0; entries],
+            states: vec![0; entries],
+            head: 0,
+            len: 0,
+            masks,
+            cursors: [0; CLASSES],
+            boundary: 0,
+        }
+    }
+
+    /// Where `page` is, if it is in the queue.
+    #[inline]
+    pub fn find(&self, page: PageId) -> Option<(Position, u8)> {
+        let position = self.position_of[page.index()];
+        self.states.get(position as usize).map(|&state| (Position(position), state))
+    }
+
+    /// The state of `page`, zero if it is not in the queue.
+    #[inline]
+    pub fn state(&self, page: PageId) -> u8 {
+        self.find(page).map_or(0, |(_, state)| state)
+    }
+
+    /// The page at a position.
+    #[inline]
+    pub fn page(&self, position: Position) -> PageId {
+        PageId(self.pages[position.0 as usize])
+    }
+
+    /// Makes `page` the newest and gives it `state`, which must not be zero.
+    #[inline]
+    pub fn touch(&mut self, page: PageId, state: u8) {
+        debug_assert_ne!(state, 0, "zero means that a page is not in the queue");
+        if self.head == self.states.len() {
+            self.squeeze();
+        }
+        let position = &mut self.position_of[page.index()];
+        match self.states.get_mut(*position as usize) {
+            Some(former) => *former = 0,
+            None => self.len += 1,
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than ABSENT")]
+        let head = self.head as u32;
+        *position = head;
+        self.pages[self.head] = page.0;
+        self.states[self.head] = state;
+        self.head += 1;
+    }
+
+    /// Changes the state of the page at `position`, which keeps its place; zero removes it.
+    #[inline]
+    pub fn set_state(&mut self, position: Position, state: u8) {
+        let entry = position.0 as usize;
+        debug_assert_ne!(self.states[entry], 0, "a page is at this position");
+        self.states[entry] = state;
+        if state == 0 {
+            self.position_of[self.pages[entry] as usize] = ABSENT;
+            self.len -= 1;
+        }
+        for (cursor, mask) in self.cursors.iter_mut().zip(self.masks) {
+            if state & mask != 0 {
+                *cursor = (*cursor).min(entry);
+            }
+        }
+    }
+
+    /// The oldest page of a class, with its state.
+    #[inline]
+    pub fn oldest(&mut self, class: usize) -> Option<(Position, u8)> {
+        let mask = self.masks[class];
+        let mut entry = self.cursors[class];
+        while entry < self.head && self.states[entry] & mask == 0 {
+            entry = self.skip(entry + 1, mask);
+        }
+        self.cursors[class] = entry.min(self.head);
+        let state = *self.states[..self.head].get(entry)?;
+        if let Some(&coming) = self.pages.get(entry + PREFETCH_ENTRIES) {
+            prefetch(&self.position_of, coming as usize);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than ABSENT")]
+        Some((Position(entry as u32), state))
+    }
+
+    /// Moves the boundary to just behind `position`: what is older is behind the boundary.
+    pub fn set_boundary(&mut self, position: Position) {
+        self.boundary = position.0 as usize;
+    }
+
+    /// Moves the boundary before the newest page: every page is behind the boundary.
+    pub fn set_boundary_to_newest(&mut self) {
+        self.boundary = self.head;
+    }
+
+    /// Whether a position is behind the boundary, that is, on its old side.
+    #[inline]
+    pub fn is_behind_boundary(&self, position: Position) -> bool {
+        (position.0 as usize) < self.boundary
+    }
+
+    /// Pages in the queue.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the queue holds no page.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All pages, the oldest first, with their states.
+    pub fn iter(&self) -> impl Iterator<Item = (Position, PageId, u8)> + '_ {
+        (0_u32..)
+            .zip(self.pages[..self.head].iter().zip(&self.states))
+            .filter(|(_, (_, state))| **state != 0)
+            .map(|(entry, (page, state))| (Position(entry), PageId(*page), *state))
+    }
+
+    /// Replaces the state of every page by what `next` makes of it, which must not be zero.
+    pub fn update_states(&mut self, mut next: impl FnMut(PageId, u8) -> u8) {
+        for (page, state) in self.pages[..self.head].iter().zip(&mut self.states) {
+            if *state != 0 {
+                *state = next(PageId(*page), *state);
+                debug_assert_ne!(*state, 0, "an update removes no page");
+            }
+        }
+        self.cursors = [0; CLASSES];
+    }
+
+    /// Asks the processor for what the next reference to `page` will read first.
+    #[inline]
+    pub fn prefetch(&self, page: PageId) {
+        prefetch(&self.position_of, page.index());
+    }
+
+    /// Heap memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.position_of) + size_of_val(&*self.pages) + size_of_val(&*self.states)
+    }
+
+    /// Checks every invariant of the queue.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        assert!(self.states[self.head..].iter().all(|&state| state == 0), "no page is ahead");
+        assert!(self.boundary <= self.head, "the boundary lies within the log");
+        let mut len = 0;
+        for (position, page, _) in self.iter() {
+            assert_eq!(self.position_of[page.index()], position.0, "the index points back");
+            len += 1;
+        }
+        assert_eq!(len, self.len, "every page is counted once");
+        let present = self.position_of.iter().filter(|&&position| position != ABSENT).count();
+        assert_eq!(present, len as usize, "every page of the index has an entry");
+        for (cursor, mask) in self.cursors.iter().zip(self.masks) {
+            let before = &self.states[..*cursor];
+            assert!(before.iter().all(|state| state & mask == 0), "no member is before the cursor");
+        }
+    }
+
+    /// The first entry from `entry` on whose aligned word may hold a member of the class.
+    #[inline]
+    fn skip(&self, mut entry: usize, mask: u8) -> usize {
+        if !entry.is_multiple_of(WORD) {
+            return entry;
+        }
+        let mask = u64::from_ne_bytes([mask; WORD]);
+        while let Some(word) = self.states[..self.head].get(entry..).and_then(<[u8]>::first_chunk) {
+            if u64::from_ne_bytes(*word) & mask != 0 {
+                break;
+            }
+            entry += WORD;
+        }
+        entry
+    }
+
+    /// Moves all pages to the start of the log, in order.
+    #[cold]
+    fn squeeze(&mut self) {
+        let mut target = 0;
+        let mut boundary = 0;
+        for entry in 0..self.head {
+            let state = core::mem::take(&mut self.states[entry]);
+            if state != 0 {
+                boundary += usize::from(entry < self.boundary);
+                let page = self.pages[entry];
+                #[expect(clippy::cast_possible_truncation, reason = "fewer entries than ABSENT")]
+                let position = target as u32;
+                self.position_of[page as usize] = position;
+                self.pages[target] = page;
+                self.states[target] = state;
+                target += 1;
+            }
+        }
+        assert!(target < self.states.len(), "the queue holds no more pages than its capacity");
+        self.head = target;
+        self.boundary = boundary;
+        self.cursors = [0; CLASSES];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ANY: usize = 0;
+    const ODD: usize = 1;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Touch(u32, u8),
+        SetState(u32, u8),
+        Boundary(u32),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            8 => (0_u32..12, 1_u8..8).prop_map(|(page, state)| Step::Touch(page, state)),
+            3 => (0_u32..12, 0_u8..8).prop_map(|(page, state)| Step::SetState(page, state)),
+            1 => (0_u32..12).prop_map(Step::Boundary),
+        ];
+        prop::collection::vec(step, 0..600)
+    }
+
+    proptest! {
+        #[test]
+        fn matches_a_vector_of_pages(steps in steps()) {
+            let mut queue = Recency::new(12, 12, [0xff, 1]);
+            let mut model: Vec<(u32, u8)> = vec![];
+            let mut behind: Vec<u32> = vec![];
+            for step in steps {
+                match step {
+                    Step::Touch(page, state) => {
+                        queue.touch(PageId(page), state);
+                        model.retain(|entry| entry.0 != page);
+                        behind.retain(|&known| known != page);
+                        model.push((page, state));
+                    }
+                    Step::SetState(page, state) => {
+                        if let Some((position, _)) = queue.find(PageId(page)) {
+                            queue.set_state(position, state);
+                            for entry in model.iter_mut().filter(|entry| entry.0 == page) {
+                                entry.1 = state;
+                            }
+                            model.retain(|entry| entry.1 != 0);
+                        }
+                    }
+                    Step::Boundary(page) => {
+                        if let Some((position, _)) = queue.find(PageId(page)) {
+                            queue.set_boundary(position);
+                            behind = model.iter().map(|entry| entry.0).collect();
+                            behind.truncate(model.iter().position(|e| e.0 == page).unwrap());
+                        }
+                    }
+                }
+                queue.assert_invariants();
+                let oldest = |queue: &mut Recency<2>, class| {
+                    queue.oldest(class).map(|(position, state)| (queue.page(position).0, state))
+                };
+                prop_assert_eq!(oldest(&mut queue, ANY), model.first().copied());
+                let odd = model.iter().find(|entry| entry.1 & 1 != 0).copied();
+                prop_assert_eq!(oldest(&mut queue, ODD), odd);
+                for &(page, state) in &model {
+                    let (position, found) = queue.find(PageId(page)).unwrap();
+                    prop_assert_eq!(found, state);
+                    prop_assert_eq!(queue.is_behind_boundary(position), behind.contains(&page));
+                }
+            }
+        }
+    }
+}
