@@ -2,17 +2,22 @@
 //!
 //! A linked list pays for a move to the front with writes to four random places. Here the order is
 //! a log instead: a reference appends the page to the log and blanks its former entry, so it writes
-//! one random byte and appends in sequence. Blank entries are skipped 8 at a time by searches, and
-//! squeezed out when the log is full, which costs less than one entry per append.
+//! one random byte and appends in sequence. Blank entries are squeezed out when the log is full,
+//! which costs less than one entry per append.
 //!
 //! Each page carries one byte of state, whose bits the policy defines; zero means that the page is
 //! not in the queue. A *class* is a mask over that byte. The oldest page of a class is found from a
-//! cursor that only moves towards the new end, unless a page behind it joins the class. So one
+//! cursor that moves towards the new end, and back when a page behind it joins the class. So one
 //! queue serves a policy that needs several orders at once (all pages, those in memory, those on
 //! flash): they are the same order, restricted.
 //!
+//! A queue of several classes also keeps, per chunk of entries and per chunk of chunks, the union of
+//! the states that were written there. A search passes over chunks whose union lacks the class, and
+//! takes the class out of the union of a chunk in which it found none.
+//!
 //! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold.
-//! * Cost: touch, search and removal amortised O(1); one search step per 8 entries passed.
+//! * Cost: touch and removal amortised O(1); a search passes 8 entries a step, or 4096 where the
+//!   class is absent.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,6 +35,8 @@ const ABSENT: u32 = u32::MAX;
 const PREFETCH_ENTRIES: usize = 12;
 /// Entries that a search looks at together.
 const WORD: usize = 8;
+/// Entries per chunk, and chunks per chunk of chunks.
+const CHUNK: usize = 64;
 
 /// A queue of pages by last reference; `CLASSES` is the number of masks that can be searched.
 #[derive(Clone, Debug)]
@@ -40,6 +47,10 @@ pub struct Recency<const CLASSES: usize> {
     pages: Vec<u32>,
     /// Per entry: the state of its page, or zero if the entry is blank.
     states: Vec<u8>,
+    /// Per chunk of entries: no class is here that the union lacks. Empty for a single class.
+    chunks: Vec<u8>,
+    /// The same, per chunk of chunks.
+    chunks_of_chunks: Vec<u8>,
     /// The next entry to be written; all after it are blank.
     head: usize,
     /// Pages in the queue.
@@ -58,13 +69,14 @@ pub struct Position(u32);
 impl<const CLASSES: usize> Recency<CLASSES> {
     /// An empty queue for `pages` page ids that holds at most `capacity` of them at a time.
     pub fn new(pages: u32, capacity: u32, masks: [u8; CLASSES]) -> Self {
-        let entries = (capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN)
-            .min(ABSENT as usize)
-            .next_multiple_of(WORD);
+        let entries = (capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN).min(ABSENT as usize);
+        let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
         Self {
             position_of: vec![ABSENT; pages as usize],
             pages: vec![0; entries],
             states: vec![0; entries],
+            chunks: vec![0; chunks],
+            chunks_of_chunks: vec![0; chunks.div_ceil(CHUNK)],
             head: 0,
             len: 0,
             masks,
@@ -109,6 +121,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         *position = head;
         self.pages[self.head] = page.0;
         self.states[self.head] = state;
+        self.note(self.head, state);
         self.head += 1;
     }
 
@@ -122,6 +135,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
             self.position_of[self.pages[entry] as usize] = ABSENT;
             self.len -= 1;
         }
+        self.note(entry, state);
         for (cursor, mask) in self.cursors.iter_mut().zip(self.masks) {
             if state & mask != 0 {
                 *cursor = (*cursor).min(entry);
@@ -134,10 +148,10 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     pub fn oldest(&mut self, class: usize) -> Option<(Position, u8)> {
         let mask = self.masks[class];
         let mut entry = self.cursors[class];
-        while entry < self.head && self.states[entry] & mask == 0 {
-            entry = self.skip(entry + 1, mask);
+        if self.states[..self.head].get(entry).is_some_and(|state| state & mask == 0) {
+            entry = self.search(entry + 1, mask);
+            self.cursors[class] = entry;
         }
-        self.cursors[class] = entry.min(self.head);
         let state = *self.states[..self.head].get(entry)?;
         if let Some(&coming) = self.pages.get(entry + PREFETCH_ENTRIES) {
             prefetch(&self.position_of, coming as usize);
@@ -184,10 +198,12 @@ impl<const CLASSES: usize> Recency<CLASSES> {
 
     /// Replaces the state of every page by what `next` makes of it, which must not be zero.
     pub fn update_states(&mut self, mut next: impl FnMut(PageId, u8) -> u8) {
-        for (page, state) in self.pages[..self.head].iter().zip(&mut self.states) {
-            if *state != 0 {
-                *state = next(PageId(*page), *state);
-                debug_assert_ne!(*state, 0, "an update removes no page");
+        for entry in 0..self.head {
+            if self.states[entry] != 0 {
+                let state = next(PageId(self.pages[entry]), self.states[entry]);
+                debug_assert_ne!(state, 0, "an update removes no page");
+                self.states[entry] = state;
+                self.note(entry, state);
             }
         }
         self.cursors = [0; CLASSES];
@@ -201,7 +217,9 @@ impl<const CLASSES: usize> Recency<CLASSES> {
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.position_of) + size_of_val(&*self.pages) + size_of_val(&*self.states)
+        let per_entry = size_of_val(&*self.pages) + size_of_val(&*self.states);
+        let per_chunk = self.chunks.len() + self.chunks_of_chunks.len();
+        size_of_val(&*self.position_of) + per_entry + per_chunk
     }
 
     /// Checks every invariant of the queue.
@@ -219,26 +237,68 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         assert_eq!(len, self.len, "every page is counted once");
         let present = self.position_of.iter().filter(|&&position| position != ABSENT).count();
         assert_eq!(present, len as usize, "every page of the index has an entry");
+        for (entry, state) in
+            self.states.iter().enumerate().take(self.head * usize::from(CLASSES > 1))
+        {
+            assert_eq!(state & !self.chunks[entry / CHUNK], 0, "a chunk's union has every state");
+            let union = self.chunks_of_chunks[entry / CHUNK / CHUNK];
+            assert_eq!(state & !union, 0, "a union of unions has every state");
+        }
         for (cursor, mask) in self.cursors.iter().zip(self.masks) {
             let before = &self.states[..*cursor];
             assert!(before.iter().all(|state| state & mask == 0), "no member is before the cursor");
         }
     }
 
-    /// The first entry from `entry` on whose aligned word may hold a member of the class.
+    /// Adds a state to the unions of the chunks that hold an entry.
     #[inline]
-    fn skip(&self, mut entry: usize, mask: u8) -> usize {
-        if !entry.is_multiple_of(WORD) {
-            return entry;
+    fn note(&mut self, entry: usize, state: u8) {
+        if CLASSES > 1 {
+            self.chunks[entry / CHUNK] |= state;
+            self.chunks_of_chunks[entry / CHUNK / CHUNK] |= state;
         }
-        let mask = u64::from_ne_bytes([mask; WORD]);
-        while let Some(word) = self.states[..self.head].get(entry..).and_then(<[u8]>::first_chunk) {
-            if u64::from_ne_bytes(*word) & mask != 0 {
-                break;
+    }
+
+    /// The first entry from `entry` on that belongs to a class, or the head of the log.
+    fn search(&mut self, mut entry: usize, mask: u8) -> usize {
+        while entry < self.head {
+            let is_at_chunk = CLASSES > 1 && entry.is_multiple_of(CHUNK);
+            if is_at_chunk {
+                entry = self.next_chunk(entry / CHUNK, mask) * CHUNK;
             }
-            entry += WORD;
+            let end = if CLASSES > 1 { (entry / CHUNK + 1) * CHUNK } else { self.head };
+            let Some(states) = self.states.get(entry..end.min(self.head)) else { break };
+            if let Some(offset) = first_member(states, mask) {
+                return entry + offset;
+            }
+            if is_at_chunk {
+                self.chunks[entry / CHUNK] &= !mask;
+            }
+            entry = end;
         }
-        entry
+        self.head
+    }
+
+    /// The first chunk from `chunk` on that may hold a member of the class, or one past the last.
+    fn next_chunk(&mut self, mut chunk: usize, mask: u8) -> usize {
+        while chunk < self.chunks.len() {
+            let is_at_chunk = chunk.is_multiple_of(CHUNK);
+            if is_at_chunk {
+                match first_member(&self.chunks_of_chunks[chunk / CHUNK..], mask) {
+                    Some(offset) => chunk += offset * CHUNK,
+                    None => break,
+                }
+            }
+            let end = ((chunk / CHUNK + 1) * CHUNK).min(self.chunks.len());
+            if let Some(offset) = first_member(&self.chunks[chunk..end], mask) {
+                return chunk + offset;
+            }
+            if is_at_chunk {
+                self.chunks_of_chunks[chunk / CHUNK] &= !mask;
+            }
+            chunk = end;
+        }
+        self.chunks.len()
     }
 
     /// Moves all pages to the start of the log, in order.
@@ -246,6 +306,8 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     fn squeeze(&mut self) {
         let mut target = 0;
         let mut boundary = 0;
+        self.chunks.fill(0);
+        self.chunks_of_chunks.fill(0);
         for entry in 0..self.head {
             let state = core::mem::take(&mut self.states[entry]);
             if state != 0 {
@@ -256,6 +318,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
                 self.position_of[page as usize] = position;
                 self.pages[target] = page;
                 self.states[target] = state;
+                self.note(target, state);
                 target += 1;
             }
         }
@@ -264,6 +327,21 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.boundary = boundary;
         self.cursors = [0; CLASSES];
     }
+}
+
+/// The first of some states, or unions of states, that belongs to a class.
+#[inline]
+fn first_member(states: &[u8], mask: u8) -> Option<usize> {
+    let masks = u64::from_le_bytes([mask; WORD]);
+    let (words, rest) = states.as_chunks::<WORD>();
+    for (index, word) in words.iter().enumerate() {
+        let members = u64::from_le_bytes(*word) & masks;
+        if members != 0 {
+            return Some(index * WORD + members.trailing_zeros() as usize / 8);
+        }
+    }
+    let offset = rest.iter().position(|state| state & mask != 0)?;
+    Some(states.len() - rest.len() + offset)
 }
 
 #[cfg(test)]
@@ -335,5 +413,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Long enough that the log has chunks of chunks, and is squeezed; sparse enough that searches
+    /// pass over them.
+    #[test]
+    fn finds_members_far_apart() {
+        const PAGES: u32 = 6_000;
+        let mut queue = Recency::new(PAGES, PAGES, [0xff, 1]);
+        let mut model = alloc::collections::BTreeMap::new();
+        let mut last_touch = vec![0_u64; PAGES as usize];
+        let mut seed = 1_u64;
+        let mut random = |below: u32| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((seed >> 33) as u32) % below
+        };
+        for time in 1..120_000_u64 {
+            let page = random(PAGES);
+            model.remove(&last_touch[page as usize]);
+            last_touch[page as usize] = time;
+            model.insert(time, (page, 2_u8));
+            queue.touch(PageId(page), 2);
+            let other = random(PAGES);
+            if let Some((position, state)) = queue.find(PageId(other)) {
+                let next = [1, 2, 2, 0, state][random(5) as usize];
+                queue.set_state(position, next);
+                match next {
+                    0 => drop(model.remove(&last_touch[other as usize])),
+                    _ => drop(model.insert(last_touch[other as usize], (other, next))),
+                }
+            }
+            let found = queue.oldest(ODD).map(|(position, _)| queue.page(position).0);
+            let expected = model.values().find(|entry| entry.1 & 1 != 0).map(|entry| entry.0);
+            assert_eq!(found, expected, "time {time}");
+            if random(4) > 0
+                && let Some((position, _)) = queue.oldest(ODD)
+            {
+                queue.set_state(position, 2);
+                let page = queue.page(position).0;
+                model.insert(last_touch[page as usize], (page, 2));
+            }
+        }
+        queue.assert_invariants();
     }
 }
