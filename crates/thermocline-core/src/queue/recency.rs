@@ -21,6 +21,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::PageId;
 use crate::prefetch::prefetch;
@@ -146,15 +147,11 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// The oldest page of a class, with its state.
     #[inline]
     pub fn oldest(&mut self, class: usize) -> Option<(Position, u8)> {
-        let mask = self.masks[class];
         let mut entry = self.cursors[class];
-        if self.states[..self.head].get(entry).is_some_and(|state| state & mask == 0) {
-            entry = self.search(entry + 1, mask);
-            self.cursors[class] = entry;
-        }
-        let state = *self.states[..self.head].get(entry)?;
-        if let Some(&coming) = self.pages.get(entry + PREFETCH_ENTRIES) {
-            prefetch(&self.position_of, coming as usize);
+        let mut state = *self.states[..self.head].get(entry)?;
+        if state & self.masks[class] == 0 {
+            entry = self.search(entry + 1, class);
+            state = *self.states[..self.head].get(entry)?;
         }
         #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than ABSENT")]
         Some((Position(entry as u32), state))
@@ -259,8 +256,20 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
+    /// Moves the cursor of a class to the first member from `entry` on, or to the head of the log.
+    #[inline(never)]
+    fn search(&mut self, entry: usize, class: usize) -> usize {
+        let found = self.first_from(entry, self.masks[class]);
+        self.cursors[class] = found;
+        if let Some(&coming) = self.pages.get(found + PREFETCH_ENTRIES) {
+            prefetch(&self.position_of, coming as usize);
+        }
+        found
+    }
+
     /// The first entry from `entry` on that belongs to a class, or the head of the log.
-    fn search(&mut self, mut entry: usize, mask: u8) -> usize {
+    #[inline]
+    fn first_from(&mut self, mut entry: usize, mask: u8) -> usize {
         while entry < self.head {
             let is_at_chunk = CLASSES > 1 && entry.is_multiple_of(CHUNK);
             if is_at_chunk {
@@ -304,28 +313,39 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// Moves all pages to the start of the log, in order.
     #[cold]
     fn squeeze(&mut self) {
-        let mut target = 0;
-        let mut boundary = 0;
-        self.chunks.fill(0);
-        self.chunks_of_chunks.fill(0);
-        for entry in 0..self.head {
-            let state = core::mem::take(&mut self.states[entry]);
-            if state != 0 {
-                boundary += usize::from(entry < self.boundary);
-                let page = self.pages[entry];
-                #[expect(clippy::cast_possible_truncation, reason = "fewer entries than ABSENT")]
-                let position = target as u32;
-                self.position_of[page as usize] = position;
-                self.pages[target] = page;
-                self.states[target] = state;
-                self.note(target, state);
-                target += 1;
-            }
+        let boundary = self.squeeze_range(0..self.boundary, 0);
+        let head = self.squeeze_range(self.boundary..self.head, boundary);
+        assert!(head < self.states.len(), "the queue holds no more pages than its capacity");
+        self.states[head..self.head].fill(0);
+        for (position, &page) in (0_u32..).zip(&self.pages[..head]) {
+            self.position_of[page as usize] = position;
         }
-        assert!(target < self.states.len(), "the queue holds no more pages than its capacity");
-        self.head = target;
+        self.head = head;
         self.boundary = boundary;
         self.cursors = [0; CLASSES];
+        self.chunks.fill(0);
+        self.chunks_of_chunks.fill(0);
+        if CLASSES > 1 {
+            for (chunk, states) in self.states[..head].chunks(CHUNK).enumerate() {
+                let union = states.iter().fold(0, |union, state| union | state);
+                self.chunks[chunk] = union;
+                self.chunks_of_chunks[chunk / CHUNK] |= union;
+            }
+        }
+    }
+
+    /// Moves the pages of some entries to `target` and what follows it, and returns their end.
+    ///
+    /// Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
+    /// moved too, and the next one overwrites it.
+    fn squeeze_range(&mut self, entries: Range<usize>, mut target: usize) -> usize {
+        for entry in entries {
+            let state = self.states[entry];
+            self.pages[target] = self.pages[entry];
+            self.states[target] = state;
+            target += usize::from(state != 0);
+        }
+        target
     }
 }
 
