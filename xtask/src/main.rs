@@ -1,2 +1,114 @@
-//! The task runner.
-fn main() {}
+//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `bench`, `tidy`.
+#![allow(clippy::print_stderr, reason = "a task runner talks")]
+
+mod readme;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The task runner of the project")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README
+    Test,
+    /// Check the rules that no lint knows: sizes, headers, titles, dependency directions
+    Tidy,
+    /// Write the golden results anew; review the difference
+    Golden,
+    /// Run the README's commands in a clean copy of the project
+    Readme,
+    /// Run the benchmarks and print ratios; takes minutes
+    Bench {
+        /// Passed on to the benchmark
+        arguments: Vec<String>,
+    },
+    /// Fuzz every trace format for some seconds each; needs nightly Rust and cargo-fuzz
+    Fuzz {
+        /// Seconds per target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+}
+
+fn main() -> Result<()> {
+    let root = root()?;
+    match Arguments::parse().task {
+        Task::Test => test(&root),
+        Task::Tidy => tidy::check(&root),
+        Task::Golden => cargo(
+            &root,
+            &["test", "--package", "thermocline-lab", "--test", "golden"],
+            &[("THERMOCLINE_WRITE_GOLDEN", "1")],
+        ),
+        Task::Readme => readme::check(&root),
+        Task::Bench { arguments } => {
+            let mut words = vec!["run", "--release", "--package", "thermocline-bench", "--"];
+            words.extend(arguments.iter().map(String::as_str));
+            cargo(&root, &words, &[])
+        }
+        Task::Fuzz { seconds } => fuzz(&root, seconds),
+    }
+}
+
+/// All checks, the quick ones first.
+fn test(root: &Path) -> Result<()> {
+    cargo(root, &["fmt", "--all", "--check"], &[])?;
+    tidy::check(root)?;
+    cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+    cargo(root, &["test", "--workspace"], &[])?;
+    cargo(
+        root,
+        &["doc", "--workspace", "--no-deps", "--document-private-items"],
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )?;
+    cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
+    readme::check(root)
+}
+
+fn fuzz(root: &Path, seconds: u32) -> Result<()> {
+    let folder = root.join("fuzz/fuzz_targets");
+    let mut targets: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .with_context(|| format!("cannot list `{}`", folder.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    targets.sort();
+    let time = format!("-max_total_time={seconds}");
+    for target in targets.iter().filter_map(|path| path.file_stem()?.to_str()) {
+        cargo(root, &["+nightly", "fuzz", "run", target, "--", &time], &[])?;
+    }
+    Ok(())
+}
+
+/// Runs cargo at the root of the project, and fails if it does.
+fn cargo(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+    // A toolchain is chosen by the `cargo` of the path, not by the one that runs this program.
+    let program = if words[0].starts_with('+') { "cargo".into() } else { cargo_program() };
+    let status = Command::new(program)
+        .args(words)
+        .envs(variables.iter().copied())
+        .current_dir(root)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "`cargo {}` failed", words.join(" "));
+    Ok(())
+}
+
+fn cargo_program() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The root of the project: the folder above this package.
+fn root() -> Result<PathBuf> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(package.parent().context("the package lies in the project")?.to_owned())
+}

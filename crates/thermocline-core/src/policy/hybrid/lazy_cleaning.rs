@@ -8,13 +8,13 @@
 //!
 //! * Source: Do, Zhang, Patel, `DeWitt`, Naughton, Halverson, *Turbocharging DBMS Buffer Pool Using
 //!   SSDs*, SIGMOD 2011.
-//! * State: 40 bytes per page that exists (4 more for LC), 20 bytes per page in memory, 24 per page
+//! * State: 28 bytes per page that exists (4 more for LC), 20 bytes per page in memory, 24 per page
 //!   on flash.
 //! * Cost: O(log n) per flash access or eviction; cleaning O(log n) per page cleaned.
 //! * Deviations: (1) an access is random unless its page number follows that of the previous miss in
-//!   memory. (2) Cleaning starts with the page that has been dirty longest and takes the dirty pages
-//!   that follow it in address order into the same disk write. (3) It stops at 0.99 times the
-//!   threshold. (4) The history of a frame ends with the frame: a page seen once on flash goes
+//!   memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
+//!   dirty pages that follow it in address order into the same disk write, which is not cut short.
+//!   (3) It stops at 0.99 times the threshold. (4) The history of a frame ends with the frame: a page seen once on flash goes
 //!   before all pages seen twice. (5) The bound on outstanding flash requests needs a model of time,
 //!   so it is left to drivers.
 
@@ -104,8 +104,6 @@ pub struct LazyCleaning {
     clean: IndexedHeap<History>,
     /// Frames whose page is newer than the disk's, by history.
     dirty: IndexedHeap<History>,
-    /// The same frames, by the time since which they are dirty.
-    dirty_since: Recency<1>,
     /// Per page: its frame's history.
     histories: Vec<History>,
     flash_accesses: u64,
@@ -128,7 +126,6 @@ pub fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
     let plain = LazyCleaning::new(setup, values, Design::LazyCleaning);
     let dirty_pages_max = values.real("dirty_threshold") * f64::from(setup.capacity_pages[1]);
     Box::new(LazyCleaning {
-        dirty_since: Recency::new(setup.geometry.pages(), plain.flash_pages, [u8::MAX]),
         successor_of: successors(&setup.geometry),
         dirty_pages_max,
         dirty_pages_low: values.real("low_mark") * dirty_pages_max,
@@ -170,7 +167,6 @@ impl LazyCleaning {
             geometry: setup.geometry.clone(),
             clean: IndexedHeap::new(pages),
             dirty: IndexedHeap::new(pages),
-            dirty_since: Recency::new(0, 0, [u8::MAX]),
             histories: vec![History::default(); pages as usize],
             flash_accesses: 0,
             successor_of: vec![],
@@ -202,26 +198,16 @@ impl LazyCleaning {
 
     /// Gives up the frame of a page, whose bytes are elsewhere.
     fn drop_frame(&mut self, page: PageId, out: &mut Actions) {
-        if self.dirty.remove(page.0) {
-            self.forget_dirty(page);
-        } else {
-            let was_clean = self.clean.remove(page.0);
-            debug_assert!(was_clean, "only a page with a frame loses it");
-        }
+        let had_frame = self.dirty.remove(page.0) || self.clean.remove(page.0);
+        debug_assert!(had_frame, "only a page with a frame loses it");
         self.histories[page.index()] = History::default();
         out.drop_copy(page, Tier::FLASH);
-    }
-
-    fn forget_dirty(&mut self, page: PageId) {
-        let (position, _) = self.dirty_since.find(page).expect("a dirty frame is in both orders");
-        self.dirty_since.set_state(position, 0);
     }
 
     /// Writes the page of a dirty frame to disk; the frame stays.
     fn clean_frame(&mut self, page: PageId, out: &mut Actions) {
         out.copy(page, Tier::FLASH, Tier::DISK);
         self.dirty.remove(page.0);
-        self.forget_dirty(page);
         self.clean.set(page.0, self.histories[page.index()]);
     }
 
@@ -245,7 +231,6 @@ impl LazyCleaning {
     fn take_frame(&mut self, page: PageId, is_dirty: bool) {
         if is_dirty {
             self.dirty.set(page.0, History::default());
-            self.dirty_since.touch(page, RESIDENT);
         }
         self.touch_frame(page);
     }
@@ -270,15 +255,14 @@ impl LazyCleaning {
         self.memory.set_state(position, 0);
     }
 
-    /// Cleans frames from the one dirty longest on, in groups, down to the low mark.
+    /// Cleans dirty frames in the order of their histories, in groups, down to the low mark.
     fn clean_in_groups(&mut self, out: &mut Actions) {
         if self.dirty.len() as f64 <= self.dirty_pages_max {
             return;
         }
         while self.dirty.len() as f64 > self.dirty_pages_low {
-            let (oldest, _) =
-                self.dirty_since.oldest(ANY).expect("a dirty frame is in both orders");
-            let mut page = self.dirty_since.page(oldest);
+            let (_, least) = self.dirty.least().expect("more dirty frames than none are left");
+            let mut page = PageId(least);
             for _ in 0..self.group_pages {
                 self.clean_frame(page, out);
                 match self.successor_of[page.index()] {
@@ -327,8 +311,8 @@ impl Policy for LazyCleaning {
             }
             state & !DIRTY
         });
-        while let Some((oldest, _)) = self.dirty_since.oldest(ANY) {
-            self.clean_frame(self.dirty_since.page(oldest), out);
+        while let Some((_, least)) = self.dirty.least() {
+            self.clean_frame(PageId(least), out);
         }
     }
 
@@ -357,10 +341,8 @@ impl Policy for LazyCleaning {
         self.memory.assert_invariants();
         self.clean.assert_invariants();
         self.dirty.assert_invariants();
-        self.dirty_since.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
         assert!(self.held_flash_pages() <= self.flash_pages as usize, "frames fit flash");
-        assert_eq!(self.dirty.len(), self.dirty_since.len() as usize, "dirty frames: both orders");
         assert!(self.dirty.len() as f64 <= self.dirty_pages_max, "dirty frames are bounded");
         for (history, page) in self.clean.iter().chain(self.dirty.iter()) {
             let is_both = self.clean.contains(page) && self.dirty.contains(page);
@@ -375,7 +357,6 @@ impl Policy for LazyCleaning {
         self.memory.memory_bytes()
             + self.clean.memory_bytes()
             + self.dirty.memory_bytes()
-            + self.dirty_since.memory_bytes()
             + size_of_val(&*self.histories)
             + size_of_val(&*self.successor_of)
     }

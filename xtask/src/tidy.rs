@@ -1,0 +1,117 @@
+//! The rules that no lint knows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Lines of a source file, its tests not counted.
+const SOURCE_LINES_MAX: usize = 600;
+
+/// What the header of every policy says, in this order.
+const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
+
+/// Which crates each crate may depend on, among those of the project.
+const DEPENDENCIES: [(&str, &[&str]); 5] = [
+    ("core", &[]),
+    ("trace", &["core"]),
+    ("device", &["core"]),
+    ("lab", &["core", "trace", "device"]),
+    ("bench", &["core", "trace", "lab"]),
+];
+
+/// Checks every file that git tracks, or would.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut faults = vec![];
+    for path in files(root)? {
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let (Some("rs" | "md" | "toml" | "py" | "sh"), Ok(text)) =
+            (extension, std::fs::read_to_string(&path))
+        else {
+            continue;
+        };
+        let mut fault = |text: String| faults.push(format!("{name}: {text}"));
+        if text.trim().is_empty() {
+            fault("is empty".into());
+        }
+        match extension {
+            Some("rs") => check_source(&name, &text, &mut fault),
+            Some("md") => check_titles(&text, &mut fault),
+            Some("toml") => check_dependencies(&name, &text, &mut fault),
+            _ => {}
+        }
+    }
+    if !faults.is_empty() {
+        bail!("not tidy:\n{}", faults.join("\n"));
+    }
+    Ok(())
+}
+
+fn check_source(name: &str, text: &str, fault: &mut impl FnMut(String)) {
+    let source = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let lines = source.lines().count();
+    if lines > SOURCE_LINES_MAX && !name.contains("/tests/") {
+        fault(format!("has {lines} lines before its tests; at most {SOURCE_LINES_MAX}"));
+    }
+    if !text.starts_with("//!") && !text.starts_with("#!") {
+        fault("does not begin with a module comment".into());
+    }
+    if name.contains("core/src/policy/") && !name.ends_with("/mod.rs") {
+        let header: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let places: Vec<_> = HEADER_FIELDS.iter().map(|field| header.find(field)).collect();
+        if places.contains(&None) || !places.is_sorted() {
+            fault(format!("its header must have, in order: {}", HEADER_FIELDS.join(" ")));
+        }
+    }
+    for (number, line) in (1..).zip(text.lines()) {
+        if !line.is_ascii() {
+            fault(format!("line {number} is not ASCII"));
+        }
+        for word in [concat!("TO", "DO"), concat!("FIX", "ME")] {
+            if line.contains(word) {
+                fault(format!("line {number}: {word} without an issue"));
+            }
+        }
+    }
+}
+
+/// One title per document.
+fn check_titles(text: &str, fault: &mut impl FnMut(String)) {
+    let mut is_code = false;
+    let mut titles = 0;
+    for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        titles += usize::from(!is_code && line.starts_with("# "));
+    }
+    if titles != 1 {
+        fault(format!("has {titles} titles; a document has one"));
+    }
+}
+
+/// Dependencies point one way.
+fn check_dependencies(name: &str, text: &str, fault: &mut impl FnMut(String)) {
+    for (package, allowed) in DEPENDENCIES {
+        if !text.contains(&format!("name = \"thermocline-{package}\"")) || !name.contains('/') {
+            continue;
+        }
+        for line in text.lines() {
+            let Some(rest) = line.strip_prefix("thermocline-") else { continue };
+            let used: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+            if !allowed.contains(&used.as_str()) {
+                fault(format!("thermocline-{package} must not depend on thermocline-{used}"));
+            }
+        }
+    }
+}
+
+fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let listing = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("cannot start git")?;
+    ensure!(listing.status.success(), "git cannot list the project's files");
+    let listing = String::from_utf8(listing.stdout).context("a file name is not UTF-8")?;
+    Ok(listing.lines().map(|name| root.join(name)).filter(|path| path.is_file()).collect())
+}
