@@ -101,25 +101,7 @@ pub struct Hat {
 
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
-    let queue_pages_max = memory_pages.saturating_add(flash_pages).saturating_mul(2);
-    let nonhot_pages = nonhot_pages(values.real("nonhot_ratio"), memory_pages);
-    let hot_pages_max = memory_pages - nonhot_pages;
-    let pages = setup.geometry.pages();
-    Box::new(Hat {
-        queue: Recency::new(pages, queue_pages_max.saturating_add(1), MASKS),
-        memory_pages,
-        flash_pages,
-        hot_pages_max,
-        queue_pages_max,
-        early_brush: values.switch("early_brush"),
-        write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
-        hot_pages: 0,
-        held_memory_pages: 0,
-        held_flash_pages: 0,
-        is_hot_region_brushed: hot_pages_max == 0,
-        is_warm_region_brushed: flash_pages == 0,
-    })
+    Box::new(Hat::new(setup, values))
 }
 
 /// The non-hot zone: a share of memory, rounded half to even, at least one page.
@@ -134,6 +116,27 @@ fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
 }
 
 impl Hat {
+    fn new(setup: &Setup, values: &Values) -> Self {
+        let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+        let queue_pages_max = memory_pages.saturating_add(flash_pages).saturating_mul(2);
+        let hot_pages_max = memory_pages - nonhot_pages(values.real("nonhot_ratio"), memory_pages);
+        let pages = setup.geometry.pages();
+        Self {
+            queue: Recency::new(pages, queue_pages_max.saturating_add(1), MASKS),
+            memory_pages,
+            flash_pages,
+            hot_pages_max,
+            queue_pages_max,
+            early_brush: values.switch("early_brush"),
+            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+            hot_pages: 0,
+            held_memory_pages: 0,
+            held_flash_pages: 0,
+            is_hot_region_brushed: hot_pages_max == 0,
+            is_warm_region_brushed: flash_pages == 0,
+        }
+    }
+
     /// Fetches the page if need be, serves the access and gives the page its new status.
     fn refer(&mut self, Access { page, op }: Access, out: &mut Actions) {
         let former = self.queue.find(page);
@@ -360,7 +363,84 @@ impl Policy for Hat {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     use super::*;
+    use crate::{Geometry, registry};
+
+    fn hat(memory_pages: u32, flash_pages: u32) -> Hat {
+        let setup = Setup {
+            capacity_pages: vec![memory_pages, flash_pages],
+            geometry: Geometry::linear(8),
+            costs: vec![],
+            write_miss: None,
+        };
+        Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
+    }
+
+    /// Makes an access, as `R1` or `W1`, and shows the two regions from head to tail.
+    fn regions_after(hat: &mut Hat, access: &str) -> String {
+        let page = access[1..].parse().unwrap();
+        let access = if access.starts_with('W') { Access::write(page) } else { Access::read(page) };
+        hat.access(access, &mut Actions::new());
+        hat.assert_invariants();
+        let show = |(_, page, state): (Position, PageId, u8)| {
+            let status = match state {
+                _ if state & HOT != 0 => 'H',
+                _ if state & WARM != 0 => 'W',
+                _ => 'C',
+            };
+            alloc::format!("{}{status}", page.0)
+        };
+        let entries: Vec<_> = hat.queue.iter().collect();
+        let (warm, hot): (Vec<_>, Vec<_>) =
+            entries.into_iter().rev().partition(|entry| hat.queue.is_behind_boundary(entry.0));
+        let text = |region: Vec<_>| region.into_iter().map(show).collect::<Vec<_>>().join(" ");
+        alloc::format!("{} | {}", text(hot), text(warm))
+    }
+
+    /// Worked example V-HAT-1: the regions after each access.
+    #[test]
+    fn the_regions_follow_the_six_scenarios() {
+        let mut hat = hat(3, 2);
+        for (access, regions) in [
+            ("R1", "1C | "),
+            ("R2", "2C 1C | "),
+            ("R3", "3C 2C 1C | "),
+            ("R1", "1H 3C 2C | "),
+            ("R2", "2H 1H | 3C"),
+            ("R4", "4C 2H 1H | 3C"),
+            ("R3", "3W 4C 2H 1H | "),
+            ("R5", "5C 3W 4C 2H 1H | "),
+            ("R3", "3H 5C 4C 2H | 1W"),
+            ("R1", "1W 3H 5C 4C 2H | "),
+            ("R2", "2H 1W 3H | 5C 4C"),
+        ] {
+            assert_eq!(regions_after(&mut hat, access), regions, "{access}");
+        }
+    }
+
+    /// Worked examples V-HAT-2 and V-HAT-3: one hot page, one page of flash.
+    #[test]
+    fn the_regions_of_a_small_memory() {
+        let mut small = hat(2, 1);
+        for access in ["W1", "R1", "R2", "R3", "R1", "W2", "R3"] {
+            regions_after(&mut small, access);
+        }
+        assert_eq!(regions_after(&mut small, "R4"), "4C 3W 2C 1H | ");
+
+        let mut small = hat(2, 1);
+        for access in ["W1", "R1", "R2"] {
+            regions_after(&mut small, access);
+        }
+        for (access, regions) in
+            [("R2", "2H | 1W"), ("R3", "3C 2H | 1W"), ("R1", "1W 3C 2H | "), ("R1", "1H | 3C 2W")]
+        {
+            assert_eq!(regions_after(&mut small, access), regions, "{access}");
+        }
+    }
 
     #[test]
     fn the_nonhot_zone_is_a_rounded_share_of_at_least_one_page() {

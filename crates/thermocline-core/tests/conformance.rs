@@ -1,0 +1,177 @@
+//! What every registered policy must do, whatever it decides.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use proptest::prelude::*;
+use thermocline_core::registry::{self, Entry};
+use thermocline_core::{
+    Access, Action, Actions, BoxedPolicy, Geometry, Ledger, PageCost, PageId, Setup, Survivor,
+    Tier, WriteMiss,
+};
+
+const PAGES: u32 = 16;
+
+fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
+    let capacities = [memory_pages, flash_pages];
+    let tiers = if entry.depth.allows(2) { 2 } else { 1 };
+    Setup {
+        capacity_pages: capacities[..tiers].to_vec(),
+        geometry: Geometry::linear(PAGES),
+        costs: vec![
+            PageCost::default(),
+            PageCost { read_ms: 0.16, write_ms: 0.30 },
+            PageCost { read_ms: 12.7, write_ms: 13.7 },
+        ],
+        write_miss: None,
+    }
+}
+
+fn build(entry: &Entry, setup: &Setup) -> (BoxedPolicy, Ledger) {
+    (entry.build_default(setup).unwrap(), Ledger::new(PAGES, &setup.capacity_pages))
+}
+
+/// Pages with runs of neighbours, so that adjacency matters.
+fn accesses() -> impl Strategy<Value = Vec<Access>> {
+    let run = (0..PAGES, 1_u32..4, any::<bool>()).prop_map(|(first, pages, is_write)| {
+        let access = if is_write { Access::write } else { Access::read };
+        (first..(first + pages).min(PAGES)).map(access).collect::<Vec<_>>()
+    });
+    prop::collection::vec(run, 0..80).prop_map(|runs| runs.concat())
+}
+
+/// Drives a policy and the Ledger, and checks both after every access.
+#[track_caller]
+fn drive(
+    entry: &Entry,
+    policy: &mut BoxedPolicy,
+    ledger: &mut Ledger,
+    accesses: &[Access],
+) -> Vec<Action> {
+    let mut actions = Actions::new();
+    let mut log = vec![];
+    for &access in accesses {
+        actions.clear();
+        policy.access(access, &mut actions);
+        if let Err(violation) = ledger.access(access, &actions) {
+            panic!("{}: {violation}\nactions: {actions:?}", entry.name);
+        }
+        policy.assert_invariants();
+        log.extend_from_slice(actions.as_slice());
+    }
+    log
+}
+
+#[track_caller]
+fn flush(entry: &Entry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
+    let mut actions = Actions::new();
+    policy.flush(&mut actions);
+    if let Err(violation) = ledger.flush(&actions) {
+        panic!("{}: flush: {violation}", entry.name);
+    }
+    policy.assert_invariants();
+}
+
+proptest! {
+    #[test]
+    fn no_policy_ever_loses_a_write(
+        memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
+        more in accesses(), is_fetched in any::<bool>(),
+    ) {
+        for entry in registry::entries() {
+            let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let setup = Setup {
+                write_miss: Some(write_miss), ..setup(entry, memory_pages, flash_pages)
+            };
+            let (mut policy, mut ledger) = build(entry, &setup);
+            let log = drive(entry, &mut policy, &mut ledger, &accesses);
+            flush(entry, &mut policy, &mut ledger);
+            drive(entry, &mut policy, &mut ledger, &more);
+            flush(entry, &mut policy, &mut ledger);
+
+            let (mut twin, mut ledger) = build(entry, &setup);
+            let again = drive(entry, &mut twin, &mut ledger, &accesses);
+            prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
+        }
+    }
+
+    #[test]
+    fn every_policy_takes_over_what_flash_still_holds(
+        memory_pages in 1_u32..5, flash_pages in 0_u32..6,
+        survivors in prop::collection::vec((0..PAGES, any::<bool>()), 0..12),
+        accesses in accesses(),
+    ) {
+        let mut distinct: Vec<Survivor> = vec![];
+        for (page, is_dirty) in survivors {
+            if distinct.iter().all(|known| known.page.0 != page) {
+                distinct.push(Survivor { page: PageId(page), is_dirty });
+            }
+        }
+        for entry in registry::entries().iter().filter(|entry| entry.depth.allows(2)) {
+            let setup = setup(entry, memory_pages, flash_pages);
+            let (mut policy, mut ledger) = build(entry, &setup);
+            let mut actions = Actions::new();
+            policy.restore(&distinct, &mut actions);
+            if let Err(violation) = ledger.restore(Tier::FLASH, &distinct, &actions) {
+                panic!("{}: restore: {violation}", entry.name);
+            }
+            policy.assert_invariants();
+            drive(entry, &mut policy, &mut ledger, &accesses);
+            flush(entry, &mut policy, &mut ledger);
+        }
+    }
+}
+
+/// Every parameter at its least and its greatest value, one at a time.
+#[test]
+fn extremes_of_every_parameter_are_harmless() {
+    use thermocline_core::config::Kind;
+    let accesses: Vec<Access> = (0..400_u32)
+        .map(|step| {
+            let page = step.wrapping_mul(2_654_435_761) >> 20;
+            if step % 3 == 0 { Access::write(page % PAGES) } else { Access::read(page % PAGES) }
+        })
+        .collect();
+    for entry in registry::entries() {
+        for parameter in entry.parameters {
+            let extremes = match parameter.kind {
+                Kind::Integer { min, max } => vec![min.to_string(), max.to_string()],
+                Kind::Real { min, max } => vec![min.to_string(), max.to_string()],
+                Kind::Switch => vec!["false".into(), "true".into()],
+            };
+            for text in extremes {
+                let setup = setup(entry, 3, 5);
+                let given = [(parameter.name.to_owned(), text)];
+                let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
+                let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
+                drive(entry, &mut policy, &mut ledger, &accesses);
+                flush(entry, &mut policy, &mut ledger);
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_of_no_page_and_unknown_names_are_refused() {
+    for entry in registry::entries() {
+        let error = entry.build_default(&setup(entry, 0, 4)).unwrap_err();
+        assert!(error.to_string().contains("at least one page"), "{error}");
+        let deep = Setup { capacity_pages: vec![1, 1, 1], ..setup(entry, 1, 1) };
+        assert!(entry.build_default(&deep).unwrap_err().to_string().contains("runs on"));
+        let given = [("no_such_thing".to_owned(), "1".to_owned())];
+        let error = entry.values(&given).unwrap_err().to_string();
+        assert!(error.contains("no_such_thing"), "{error}");
+    }
+    assert!(registry::find("hatt").unwrap_err().to_string().contains("hatt"));
+}
+
+/// With a flash and memory that hold every page, each page is read from disk once.
+#[test]
+fn what_fits_is_read_once() {
+    let accesses: Vec<Access> =
+        (0..PAGES).chain(0..PAGES).chain(0..PAGES).map(Access::read).collect();
+    for entry in registry::entries() {
+        let setup = setup(entry, PAGES, PAGES);
+        let (mut policy, mut ledger) = build(entry, &setup);
+        drive(entry, &mut policy, &mut ledger, &accesses);
+        assert_eq!(ledger.counts().page_reads(setup.disk()), u64::from(PAGES), "{}", entry.name);
+    }
+}
