@@ -1,0 +1,264 @@
+//! The per-page cost model: devices, their presets, and catalogues read from TOML.
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::PageCost;
+
+/// A device as the cost model sees it: what reading and writing one page costs.
+///
+/// The constants hold for the page size that the source names; they are not scaled to others,
+/// because for random accesses the transfer is the smallest part of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// Its name, as given to `--device`.
+    pub name: String,
+    /// What it is, in one line.
+    pub summary: String,
+    /// Reading a page, in milliseconds.
+    pub read_ms: f64,
+    /// Writing a page, in milliseconds.
+    pub write_ms: f64,
+    /// Where the figures come from.
+    pub source: String,
+}
+
+/// The devices that a run can name: the presets, and those of TOML files.
+#[derive(Clone, Debug)]
+pub struct Catalogue(Vec<Device>);
+
+/// Why a device could not be had.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// No device of this name is known.
+    #[error("no device is called `{name}`; known are: {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// A cost is not a number of milliseconds.
+    #[error(
+        "`{text}` is no cost of `{name}`: it takes READ_MS/WRITE_MS, two numbers of at least 0 (as in 0.16/0.30)"
+    )]
+    BadCost {
+        /// The device or tier.
+        name: String,
+        /// The text or value given.
+        text: String,
+    },
+    /// A TOML file of devices could not be read.
+    #[error(
+        "the device file is not as expected: {reason}; it takes one table per device, as in\n[my-ssd]\nread_ms = 0.09\nwrite_ms = 0.03"
+    )]
+    BadFile {
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileEntry {
+    read_ms: f64,
+    write_ms: f64,
+    #[serde(default)]
+    summary: String,
+    #[serde(default)]
+    source: String,
+}
+
+/// The presets, in the order in which they are listed.
+pub fn presets() -> Vec<Device> {
+    const TABLE: [(&str, f64, f64, &str, &str); 11] = [
+        ("memory", 0.0, 0.0, "memory that costs nothing, as in the papers", "Lv et al. (HAT) 2013"),
+        (
+            "dram",
+            0.003,
+            0.003,
+            "DRAM behind a block layer, 4 KiB",
+            "typical software path of a block request; the access itself takes 0.0001 ms",
+        ),
+        (
+            "samsung-470",
+            0.16,
+            0.30,
+            "the SSD of the HAT paper (64 GB, SATA, MLC), 8 KiB",
+            "drive named by Lv et al. 2013; their table is lost, so figures of its class",
+        ),
+        (
+            "st380011a",
+            12.7,
+            13.7,
+            "the disk of the HAT paper (Seagate 7200.7, 80 GB), 8 KiB",
+            "drive named by Lv et al. 2013; figures as in-page logging papers quote them for it",
+        ),
+        (
+            "mbf-nand",
+            0.025,
+            0.2,
+            "bare NAND of the MBF paper (erase 1.5 ms)",
+            "Park and Du (MBF), MSST 2011",
+        ),
+        ("hfa-l1", 0.2, 0.2, "first cache level of the HFA paper", "HFA paper, section 5.1"),
+        ("hfa-l2", 2.0, 2.0, "second cache level of the HFA paper", "HFA paper, section 5.1"),
+        ("hfa-disk", 10.0, 10.0, "disk of the HFA paper", "HFA paper, section 5.1"),
+        (
+            "sata-ssd",
+            0.110,
+            0.052,
+            "data-centre SATA SSD (Intel S4500, TLC), random 4 KiB",
+            "Intel SSD DC S4500 product specification",
+        ),
+        (
+            "nvme-ssd",
+            0.085,
+            0.020,
+            "data-centre NVMe SSD (Intel P4500, TLC), random 4 KiB",
+            "Intel SSD DC P4500 product guide",
+        ),
+        (
+            "hdd-7200",
+            12.4,
+            12.4,
+            "7200 rpm nearline disk (HGST Ultrastar 7K4000), random 4 KiB",
+            "its data sheet: 8.2 ms seek, 4.16 ms half a turn, transfer",
+        ),
+    ];
+    TABLE
+        .iter()
+        .map(|&(name, read_ms, write_ms, summary, source)| Device {
+            name: name.into(),
+            summary: summary.into(),
+            read_ms,
+            write_ms,
+            source: source.into(),
+        })
+        .collect()
+}
+
+impl Device {
+    /// The device's costs, as policies and reports take them.
+    pub fn page_cost(&self) -> PageCost {
+        PageCost { read_ms: self.read_ms, write_ms: self.write_ms }
+    }
+
+    /// A device of given costs, from `READ_MS/WRITE_MS`; `name` is for messages and reports.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadCost`] if the text is not two numbers of at least 0.
+    pub fn custom(name: &str, text: &str) -> Result<Self, DeviceError> {
+        let bad_cost = || DeviceError::BadCost { name: name.into(), text: text.into() };
+        let (read, write) = text.split_once('/').ok_or_else(bad_cost)?;
+        let number = |text: &str| text.trim().parse().map_err(|_| bad_cost());
+        let device = Self {
+            name: "custom".into(),
+            summary: "given on the command line".into(),
+            read_ms: number(read)?,
+            write_ms: number(write)?,
+            source: String::new(),
+        };
+        if device.is_sensible() { Ok(device) } else { Err(bad_cost()) }
+    }
+
+    fn is_sensible(&self) -> bool {
+        [self.read_ms, self.write_ms].iter().all(|cost| cost.is_finite() && *cost >= 0.0)
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self(presets())
+    }
+}
+
+impl Catalogue {
+    /// All devices, in the order in which they are listed.
+    pub fn devices(&self) -> &[Device] {
+        &self.0
+    }
+
+    /// The device of that name; of several, the one added last.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unknown`] if there is none.
+    pub fn find(&self, name: &str) -> Result<&Device, DeviceError> {
+        self.0.iter().rev().find(|device| device.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.0.iter().map(|device| device.name.as_str()).collect();
+            DeviceError::Unknown { name: name.into(), known: known.join(", ") }
+        })
+    }
+
+    /// Adds the devices of a TOML text: one table per device with `read_ms`, `write_ms` and, if you
+    /// like, `summary` and `source`.
+    ///
+    /// # Errors
+    /// [`DeviceError::BadFile`] with line and column, or [`DeviceError::BadCost`].
+    pub fn add_toml(&mut self, text: &str) -> Result<(), DeviceError> {
+        let table: toml::Table =
+            text.parse().map_err(|error| DeviceError::BadFile { reason: format!("{error}") })?;
+        for (name, value) in table {
+            let entry: FileEntry = value.try_into().map_err(|error: toml::de::Error| {
+                DeviceError::BadFile { reason: format!("[{name}]: {}", error.message()) }
+            })?;
+            let device = Device {
+                name,
+                summary: entry.summary,
+                read_ms: entry.read_ms,
+                write_ms: entry.write_ms,
+                source: entry.source,
+            };
+            if !device.is_sensible() {
+                let text = format!("{}/{}", device.read_ms, device.write_ms);
+                return Err(DeviceError::BadCost { name: device.name, text });
+            }
+            self.0.push(device);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_are_unique_and_say_where_they_come_from() {
+        let presets = presets();
+        for (index, device) in presets.iter().enumerate() {
+            assert!(presets[..index].iter().all(|other| other.name != device.name));
+            assert!(!device.source.is_empty() && device.is_sensible(), "{}", device.name);
+        }
+    }
+
+    #[test]
+    fn a_file_adds_devices_and_may_replace_presets() {
+        let mut catalogue = Catalogue::default();
+        catalogue
+            .add_toml("[mine]\nread_ms = 1.5\nwrite_ms = 2\n[dram]\nread_ms = 0\nwrite_ms = 0")
+            .unwrap();
+        let mine = catalogue.find("mine").unwrap().page_cost();
+        assert_eq!(mine, PageCost { read_ms: 1.5, write_ms: 2.0 });
+        assert_eq!(catalogue.find("dram").unwrap().page_cost(), PageCost::default());
+        assert!(catalogue.find("yours").unwrap_err().to_string().contains("mine"));
+    }
+
+    #[test]
+    fn bad_costs_are_refused_with_what_would_be_right() {
+        for text in ["", "1", "1/", "a/b", "-1/2", "1/inf", "nan/1"] {
+            let error = Device::custom("flash", text).unwrap_err().to_string();
+            assert!(error.contains("READ_MS/WRITE_MS"), "{error}");
+        }
+        for text in
+            ["[a]", "[a]\nread_ms = 1", "[a]\nread_ms=1\nwrite_ms=1\ncolour=2", "x = 1", "["]
+        {
+            let error = Catalogue::default().add_toml(text).unwrap_err().to_string();
+            assert!(error.contains("one table per device"), "{text}: {error}");
+        }
+        let negative = "[a]\nread_ms = -1\nwrite_ms = 1";
+        assert!(matches!(
+            Catalogue::default().add_toml(negative),
+            Err(DeviceError::BadCost { .. })
+        ));
+    }
+}

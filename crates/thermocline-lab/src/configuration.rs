@@ -1,0 +1,76 @@
+//! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
+
+use thermocline_core::registry::Entry;
+use thermocline_core::{BoxedPolicy, PageCost, Setup, WriteMiss, config};
+use thermocline_device::Device;
+use thermocline_trace::CompiledTrace;
+
+use crate::{LabError, TierSize};
+
+/// One run: everything but the trace.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The policy.
+    pub policy: &'static Entry,
+    /// Its parameters, all of them.
+    pub values: config::Values,
+    /// The cache tiers, fastest first.
+    pub tiers: Vec<TierConfiguration>,
+    /// The device of the disk.
+    pub disk: Device,
+    /// What a write miss does; `None` for the policy's default.
+    pub write_miss: Option<WriteMiss>,
+}
+
+/// One cache tier.
+#[derive(Clone, Debug)]
+pub struct TierConfiguration {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub size: TierSize,
+    /// Its device.
+    pub device: Device,
+}
+
+impl Configuration {
+    /// The capacity of each cache tier in pages, for a trace.
+    ///
+    /// # Errors
+    /// A multiple without a tier above, or more pages than a tier can hold.
+    pub fn capacity_pages(&self, trace: &CompiledTrace) -> Result<Vec<u32>, LabError> {
+        let mut capacities = Vec::with_capacity(self.tiers.len());
+        for tier in &self.tiers {
+            let above = capacities.last().copied();
+            let page_size_bytes = trace.page_size_bytes();
+            let footprint_pages = trace.footprint_pages();
+            capacities.push(tier.size.pages(
+                &tier.name,
+                page_size_bytes,
+                footprint_pages,
+                above,
+            )?);
+        }
+        Ok(capacities)
+    }
+
+    /// The cost of each tier, the disk last.
+    pub fn costs(&self) -> Vec<PageCost> {
+        let caches = self.tiers.iter().map(|tier| &tier.device);
+        caches.chain([&self.disk]).map(Device::page_cost).collect()
+    }
+
+    /// The policy, empty, for a trace.
+    ///
+    /// # Errors
+    /// A size that cannot be, or a hierarchy that the policy does not run on.
+    pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
+        let setup = Setup {
+            capacity_pages: self.capacity_pages(trace)?,
+            geometry: trace.geometry(),
+            costs: self.costs(),
+            write_miss: self.write_miss,
+        };
+        Ok(self.policy.build(&setup, &self.values)?)
+    }
+}

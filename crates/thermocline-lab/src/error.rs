@@ -1,0 +1,76 @@
+//! What can go wrong in the lab.
+
+use thermocline_core::{ConfigError, Violation};
+use thermocline_device::DeviceError;
+
+/// Why a configuration could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The size of a tier is not understood.
+    #[error(
+        "`{text}` is no size: write 64MiB (also B, KiB, GiB, TiB), 5% (of the footprint), 4x (the tier above) or 100p (pages)"
+    )]
+    BadSize {
+        /// The text given.
+        text: String,
+    },
+    /// A relative size has nothing above it.
+    #[error("tier `{tier}` cannot be a multiple of the tier above: it is the first one")]
+    NothingAbove {
+        /// The tier.
+        tier: String,
+    },
+    /// A size is beyond what page ids can count.
+    #[error("tier `{tier}` would hold {pages} pages; the limit is {max_pages}: use larger pages")]
+    TierTooLarge {
+        /// The tier.
+        tier: String,
+        /// Its size in pages.
+        pages: f64,
+        /// The greatest size.
+        max_pages: u32,
+    },
+    /// The text is neither a number of accesses nor a share.
+    #[error(
+        "`{text}` is no warm-up: write a number of accesses (as in 100000) or a share of them (as in 20%)"
+    )]
+    BadWarmUp {
+        /// The text given.
+        text: String,
+    },
+    /// The warm-up leaves nothing to count.
+    #[error("a warm-up of {warm_up} accesses leaves nothing to count: the trace has {accesses}")]
+    WarmUpTooLong {
+        /// Accesses of the warm-up.
+        warm_up: u64,
+        /// Accesses of the trace.
+        accesses: u64,
+    },
+    /// The policy cannot be built so.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A device is unknown.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The Ledger refused an action: a bug of the policy.
+    #[error("the ledger refuses what `{policy}` does: {violation}")]
+    Violation {
+        /// The policy.
+        policy: String,
+        /// The action refused.
+        violation: Violation,
+    },
+    /// A chart could not be drawn.
+    #[error("a chart could not be drawn: {reason}")]
+    Chart {
+        /// What the plotting library says.
+        reason: String,
+    },
+    /// An experiment file is not as expected.
+    #[error("the experiment file is not as expected: {reason}")]
+    BadExperiment {
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+}

@@ -1,0 +1,197 @@
+//! The report of the HAT paper's experiments.
+
+use super::{Claim, Experiment, Point, WorkloadResult};
+use crate::LabError;
+use crate::report::{Cell, LineChart, Report, Series, Table};
+
+/// Total I/O times of one workload in seconds, as words: a row per contender, a column per flash size.
+#[derive(Clone, Debug)]
+pub struct IoTimes {
+    /// The titles of the columns.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The I/O times of one workload.
+pub fn io_times(result: &WorkloadResult) -> IoTimes {
+    let ratios = flash_ratios(result);
+    let mut header = vec!["flash/memory".to_owned()];
+    header.extend(ratios.iter().map(|ratio| format!("{ratio}x")));
+    let rows = labels(result).into_iter().map(|label| {
+        let times = ratios.iter().map(|&ratio| {
+            find(result, label, ratio).map_or_else(
+                || "-".to_owned(),
+                |point| {
+                    let aging = point.summary.policy.parameters.get("aging_interval");
+                    let aging =
+                        aging.map_or_else(String::new, |interval| format!(" (aging {interval})"));
+                    format!("{:.1}{aging}", point.summary.io_time_ms / 1000.0)
+                },
+            )
+        });
+        [label.to_owned()].into_iter().chain(times).collect()
+    });
+    IoTimes { header, rows: rows.collect() }
+}
+
+/// The report: the claims, Figure 2 and the sweep of the non-hot ratio.
+///
+/// # Errors
+/// [`LabError::Chart`] if a chart cannot be drawn.
+pub fn report(
+    experiment: &Experiment,
+    results: &[WorkloadResult],
+    claims: &[Claim],
+    version: &str,
+) -> Result<Report, LabError> {
+    let mut report = Report::new(&experiment.title);
+    report.paragraph(&experiment.source);
+    report.paragraph(&format!(
+        "Memory holds {} of each trace's footprint, flash a multiple of that. TAC is shown with the aging interval that serves it best at each point.",
+        experiment.memory
+    ));
+    report.heading("The paper's claims");
+    report.table(Table {
+        header: ["the paper claims", "we measure", "verdict"].map(String::from).to_vec(),
+        rows: claims
+            .iter()
+            .map(|claim| {
+                let verdict = claim.is_confirmed.map_or_else(
+                    || Cell::text(claim.verdict()),
+                    |is_confirmed| Cell::verdict(is_confirmed, claim.verdict()),
+                );
+                vec![Cell::text(&claim.claim), Cell::text(&claim.measured), verdict]
+            })
+            .collect(),
+    });
+    report.heading("Total I/O time against flash size (Figure 2)");
+    for result in results {
+        report.lines(&figure(result))?;
+        let IoTimes { header, rows } = io_times(result);
+        let cell = |(column, text): (usize, String)| {
+            if column == 0 { Cell::text(text) } else { Cell::number(text) }
+        };
+        let rows = rows.into_iter().map(|row| row.into_iter().enumerate().map(cell).collect());
+        report.table(Table { header, rows: rows.collect() });
+    }
+    report.heading("The non-hot ratio");
+    report.paragraph(&format!(
+        "HAT with different shares of memory reserved for pages that are not hot, flash {}x memory.",
+        experiment.nonhot_flash_ratio
+    ));
+    if let Some(first) = results.first() {
+        report.lines(&LineChart {
+            title: "I/O time relative to a non-hot ratio of 0.1".into(),
+            x_title: "non-hot ratio".into(),
+            x_labels: first.nonhot.iter().map(nonhot_ratio).collect(),
+            y_title: "relative I/O time".into(),
+            series: results.iter().map(relative_to_default).collect(),
+        })?;
+    }
+    report.heading("Counts");
+    report.table(counts(results));
+    report.heading("How to make this report again");
+    report.code("thermocline reproduce hat --traces DIR");
+    report.paragraph(version);
+    Ok(report)
+}
+
+fn figure(result: &WorkloadResult) -> LineChart {
+    let ratios = flash_ratios(result);
+    let series = labels(result).into_iter().map(|label| Series {
+        name: label.to_owned(),
+        values: ratios
+            .iter()
+            .map(|&ratio| Some(find(result, label, ratio)?.summary.io_time_ms / 1000.0))
+            .collect(),
+    });
+    LineChart {
+        title: result.workload.clone(),
+        x_title: "flash/memory".into(),
+        x_labels: ratios.iter().map(|ratio| format!("{ratio}x")).collect(),
+        y_title: "total I/O time (s)".into(),
+        series: series.collect(),
+    }
+}
+
+fn relative_to_default(result: &WorkloadResult) -> Series {
+    let default = result.nonhot.iter().find(|point| nonhot_ratio(point) == "0.1");
+    let values = result
+        .nonhot
+        .iter()
+        .map(|point| Some(point.summary.io_time_ms / default?.summary.io_time_ms));
+    Series { name: result.workload.clone(), values: values.collect() }
+}
+
+fn nonhot_ratio(point: &Point) -> String {
+    point
+        .summary
+        .policy
+        .parameters
+        .get("nonhot_ratio")
+        .map_or_else(String::new, ToString::to_string)
+}
+
+/// The four raw counts beside the weighted time.
+fn counts(results: &[WorkloadResult]) -> Table {
+    let header = [
+        "workload",
+        "contender",
+        "flash/memory",
+        "memory hits %",
+        "flash hits %",
+        "flash reads",
+        "flash writes",
+        "disk reads",
+        "disk writes",
+        "I/O time s",
+    ];
+    let mut rows = vec![];
+    for result in results {
+        for point in &result.points {
+            let [memory, flash, disk] = point.summary.tiers.as_slice() else { continue };
+            let mut row = vec![Cell::text(&result.workload), Cell::text(&point.label)];
+            let hits = |ratio: f64| format!("{:.2}", ratio * 100.0);
+            row.extend(
+                [
+                    format!("{}x", point.flash_ratio),
+                    hits(memory.hit_ratio),
+                    hits(flash.hit_ratio),
+                    crate::report::grouped(flash.page_reads),
+                    crate::report::grouped(flash.page_writes),
+                    crate::report::grouped(disk.page_reads),
+                    crate::report::grouped(disk.page_writes),
+                    format!("{:.1}", point.summary.io_time_ms / 1000.0),
+                ]
+                .map(Cell::number),
+            );
+            rows.push(row);
+        }
+    }
+    Table { header: header.map(String::from).to_vec(), rows }
+}
+
+fn flash_ratios(result: &WorkloadResult) -> Vec<f64> {
+    let mut ratios: Vec<f64> = result.points.iter().map(|point| point.flash_ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.dedup();
+    ratios
+}
+
+fn labels(result: &WorkloadResult) -> Vec<&str> {
+    let mut labels: Vec<&str> = vec![];
+    for point in &result.points {
+        if !labels.contains(&point.label.as_str()) {
+            labels.push(&point.label);
+        }
+    }
+    labels
+}
+
+fn find<'a>(result: &'a WorkloadResult, label: &str, flash_ratio: f64) -> Option<&'a Point> {
+    result
+        .points
+        .iter()
+        .find(|point| point.label == label && point.flash_ratio.to_bits() == flash_ratio.to_bits())
+}

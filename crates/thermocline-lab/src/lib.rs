@@ -1,0 +1,19 @@
+//! Replay a trace against any hierarchy and policy, and report what it cost.
+//!
+//! A [`Configuration`] is a policy with its parameters, the sizes of the cache tiers and the device
+//! of each tier. [`run`] replays a compiled trace through it and returns a [`Summary`], whose JSON
+//! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
+
+mod configuration;
+mod error;
+pub mod experiment;
+mod replay;
+pub mod report;
+mod size;
+mod summary;
+
+pub use configuration::{Configuration, TierConfiguration};
+pub use error::LabError;
+pub use replay::{Replay, WarmUp, replay};
+pub use size::TierSize;
+pub use summary::{PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run};

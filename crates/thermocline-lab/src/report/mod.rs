@@ -1,0 +1,169 @@
+//! Reports: one self-contained HTML file that opens offline.
+//!
+//! A [`Report`] is a list of blocks (headings, paragraphs, tables, charts, commands). The same input
+//! makes the same bytes: nothing that depends on the machine or the day is in it.
+
+mod chart;
+mod comparison;
+mod html;
+
+pub use chart::{BarChart, LineChart, Series};
+pub use comparison::{Options, comparison};
+
+use crate::LabError;
+
+/// A document.
+#[derive(Clone, Debug)]
+pub struct Report {
+    title: String,
+    blocks: Vec<Block>,
+}
+
+#[derive(Clone, Debug)]
+enum Block {
+    Heading(String),
+    Paragraph(String),
+    Code(String),
+    Table(Table),
+    /// A finished drawing with its title and legend.
+    Figure(String),
+}
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The titles of the columns.
+    pub header: Vec<String>,
+    /// The rows; each has as many cells as there are titles.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// One cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    text: String,
+    kind: CellKind,
+}
+
+/// How a cell is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CellKind {
+    Text,
+    Number,
+    Best,
+    Good,
+    Bad,
+}
+
+impl Report {
+    /// An empty document.
+    pub fn new(title: &str) -> Self {
+        Self { title: title.into(), blocks: vec![] }
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, text: &str) {
+        self.blocks.push(Block::Heading(text.into()));
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        self.blocks.push(Block::Paragraph(text.into()));
+    }
+
+    /// Adds commands, to be copied as they are.
+    pub fn code(&mut self, text: &str) {
+        self.blocks.push(Block::Code(text.into()));
+    }
+
+    /// Adds a table.
+    pub fn table(&mut self, table: Table) {
+        self.blocks.push(Block::Table(table));
+    }
+
+    /// Adds a chart of lines.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if it cannot be drawn.
+    pub fn lines(&mut self, chart: &LineChart) -> Result<(), LabError> {
+        self.blocks.push(Block::Figure(chart.figure()?));
+        Ok(())
+    }
+
+    /// Adds a chart of bars.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if it cannot be drawn.
+    pub fn bars(&mut self, chart: &BarChart) -> Result<(), LabError> {
+        self.blocks.push(Block::Figure(chart.figure()?));
+        Ok(())
+    }
+
+    /// The document as one HTML file.
+    pub fn to_html(&self) -> String {
+        html::document(&self.title, &self.blocks)
+    }
+}
+
+impl Cell {
+    /// A cell of words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: CellKind::Text }
+    }
+
+    /// A cell with a number.
+    pub fn number(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: CellKind::Number }
+    }
+
+    /// A cell with the best number of its column.
+    pub fn best(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: CellKind::Best }
+    }
+
+    /// A verdict: yes or no, and a word for it.
+    pub fn verdict(is_good: bool, text: impl Into<String>) -> Self {
+        let kind = if is_good { CellKind::Good } else { CellKind::Bad };
+        Self { text: text.into(), kind }
+    }
+}
+
+/// A number with its thousands apart.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write_cannot_break_the_document() {
+        let mut report = Report::new("a <b> & \"c\"");
+        report.paragraph("<script>alert('x')</script>");
+        report.code("thermocline 'a&b'");
+        report.table(Table {
+            header: vec!["<i>".into()],
+            rows: vec![vec![Cell::best("<1>")], vec![Cell::verdict(false, "no & no")]],
+        });
+        let html = report.to_html();
+        assert!(!html.contains("<script>") && !html.contains("<b>") && !html.contains("<i>"));
+        assert!(html.contains("a &lt;b&gt; &amp; &quot;c&quot;"), "{html}");
+        assert!(html.contains("&lt;1&gt;") && html.contains("no &amp; no"));
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

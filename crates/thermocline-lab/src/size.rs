@@ -1,0 +1,155 @@
+//! The size of a tier, as users write it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thermocline_core::registry::CAPACITY_PAGES_MAX;
+
+use crate::LabError;
+
+/// The size of a tier before the trace is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TierSize {
+    /// A number of bytes: `64MiB`.
+    Bytes(f64),
+    /// A number of pages: `100p`.
+    Pages(f64),
+    /// A share of the trace's footprint in percent: `5%`.
+    FootprintPercent(f64),
+    /// A multiple of the tier above: `4x`.
+    TimesAbove(f64),
+}
+
+const UNITS: [(&str, f64); 8] = [
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+    ("TiB", 1_099_511_627_776.0),
+    ("B", 1.0),
+    ("p", 0.0),
+    ("%", 0.0),
+    ("x", 0.0),
+];
+
+impl TierSize {
+    /// The size in whole pages, rounded down.
+    ///
+    /// # Errors
+    /// A multiple without a tier above, or more pages than a tier can hold.
+    pub fn pages(
+        self,
+        tier: &str,
+        page_size_bytes: u64,
+        footprint_pages: u32,
+        above_pages: Option<u32>,
+    ) -> Result<u32, LabError> {
+        let pages = match self {
+            Self::Bytes(bytes) => bytes / page_size_bytes as f64,
+            Self::Pages(pages) => pages,
+            Self::FootprintPercent(percent) => f64::from(footprint_pages) * percent / 100.0,
+            Self::TimesAbove(times) => {
+                let above =
+                    above_pages.ok_or_else(|| LabError::NothingAbove { tier: tier.into() })?;
+                f64::from(above) * times
+            }
+        };
+        if pages > f64::from(CAPACITY_PAGES_MAX) {
+            let max_pages = CAPACITY_PAGES_MAX;
+            return Err(LabError::TierTooLarge {
+                tier: tier.into(),
+                pages: pages.floor(),
+                max_pages,
+            });
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "sizes are not negative, and the limit was just checked"
+        )]
+        Ok(pages as u32)
+    }
+}
+
+impl FromStr for TierSize {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        let bad_size = || LabError::BadSize { text: text.into() };
+        let (number, unit, bytes) = UNITS
+            .iter()
+            .find_map(|&(unit, bytes)| Some((text.strip_suffix(unit)?, unit, bytes)))
+            .or_else(|| (text == "0").then_some(("0", "p", 0.0)))
+            .ok_or_else(bad_size)?;
+        let number: f64 = number.trim_end().parse().map_err(|_| bad_size())?;
+        if !number.is_finite() || number < 0.0 {
+            return Err(bad_size());
+        }
+        Ok(match unit {
+            "p" if number.fract() > 0.0 => return Err(bad_size()),
+            "p" => Self::Pages(number),
+            "%" => Self::FootprintPercent(number),
+            "x" => Self::TimesAbove(number),
+            _ => Self::Bytes(number * bytes),
+        })
+    }
+}
+
+impl fmt::Display for TierSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Bytes(bytes) => {
+                let (unit, factor) = UNITS[..4]
+                    .iter()
+                    .rev()
+                    .find(|(_, factor)| bytes >= *factor && (bytes / factor).fract() == 0.0)
+                    .unwrap_or(&UNITS[4]);
+                write!(f, "{}{unit}", bytes / factor)
+            }
+            Self::Pages(pages) => write!(f, "{pages}p"),
+            Self::FootprintPercent(percent) => write!(f, "{percent}%"),
+            Self::TimesAbove(times) => write!(f, "{times}x"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(text: &str) -> Result<u32, LabError> {
+        text.parse::<TierSize>()?.pages("flash", 8192, 1000, Some(30))
+    }
+
+    #[test]
+    fn sizes_are_whole_pages_rounded_down() {
+        for (text, expected) in [
+            ("64MiB", 8192),
+            ("8KiB", 1),
+            ("8191B", 0),
+            ("1.5GiB", 196_608),
+            ("5%", 50),
+            ("0.05%", 0),
+            ("100%", 1000),
+            ("4x", 120),
+            ("0.5x", 15),
+            ("100p", 100),
+            ("0", 0),
+            ("0p", 0),
+        ] {
+            assert_eq!(pages(text).unwrap(), expected, "{text}");
+            let size: TierSize = text.parse().unwrap();
+            assert_eq!(size.to_string().parse::<TierSize>().unwrap(), size, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_with_what_would_be() {
+        for text in ["", "64", "MiB", "-1p", "1.5p", "nanp", "inf%", "64MB", "4X", "1e400p"] {
+            let error = pages(text).unwrap_err().to_string();
+            assert!(error.contains("64MiB"), "{text}: {error}");
+        }
+        assert!(pages("1e300p").unwrap_err().to_string().contains("larger pages"));
+        let first = "4x".parse::<TierSize>().unwrap().pages("ram", 4096, 10, None);
+        assert!(first.unwrap_err().to_string().contains("first one"));
+    }
+}

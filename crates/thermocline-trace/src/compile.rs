@@ -1,0 +1,223 @@
+//! Turning requests into page accesses with dense page ids.
+//!
+//! One pass in bounded steps: a batch of requests, groups of page keys, ids. What is held is the
+//! columns of the compiled trace and one table slot per distinct page, never the file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thermocline_core::{Nanos, Op};
+
+use crate::compiled::{CompiledTrace, Summary};
+use crate::error::TraceError;
+use crate::id_map::{GROUP_KEYS, IdMap, Key, WRITE_BIT};
+use crate::request::{PageSize, REQUEST_PAGES_MAX, Request, Requests};
+
+/// A compiled trace has at most this many distinct pages.
+const FOOTPRINT_PAGES_MAX: u32 = 1 << 31;
+
+/// Volumes begin at multiples of this many pages, so that no aligned group spans two of them.
+const VOLUME_ALIGN_PAGES: u64 = 1 << 20;
+
+impl CompiledTrace {
+    /// Splits all requests of `source` into accesses to pages of `page_size`.
+    ///
+    /// Requests of length zero are counted in the [summary](CompiledTrace::summary) and have no
+    /// accesses. Requests that number pages keep them whatever the page size is.
+    ///
+    /// # Errors
+    /// If the source fails, no request addresses anything, a request is longer than 2^24 pages, or
+    /// there are more than 2^31 distinct pages.
+    pub fn compile<R: Requests + ?Sized>(
+        source: &mut R,
+        page_size: PageSize,
+    ) -> Result<Self, TraceError> {
+        Self::compile_limited(source, page_size, FOOTPRINT_PAGES_MAX)
+    }
+
+    fn compile_limited<R: Requests + ?Sized>(
+        source: &mut R,
+        page_size: PageSize,
+        limit_pages: u32,
+    ) -> Result<Self, TraceError> {
+        let mut compiler = Compiler::new(source.path(), page_size, limit_pages);
+        let mut batch = Vec::new();
+        while source.read_batch(&mut batch)? {
+            for request in &batch {
+                compiler.request(request)?;
+            }
+        }
+        compiler.finish(source.volume_names())
+    }
+}
+
+struct Compiler {
+    path: PathBuf,
+    page_size: PageSize,
+    ids: IdMap,
+    /// Keys that wait for their group to be full.
+    group: Vec<Key>,
+    packed: Vec<u32>,
+    /// When each request came; empty while all came at 0.
+    at_ns: Vec<u64>,
+    /// How many accesses each request has; empty while each has one.
+    counts: Vec<u32>,
+    /// Where the last request of each volume ended; `u64::MAX`, where none can begin, before that.
+    ends: Vec<u64>,
+    previous_at: Nanos,
+    summary: Summary,
+}
+
+impl Compiler {
+    fn new(path: &Path, page_size: PageSize, limit_pages: u32) -> Self {
+        Self {
+            path: path.to_owned(),
+            page_size,
+            ids: IdMap::new(limit_pages),
+            group: Vec::with_capacity(GROUP_KEYS),
+            packed: Vec::new(),
+            at_ns: Vec::new(),
+            counts: Vec::new(),
+            ends: Vec::new(),
+            previous_at: Nanos(0),
+            summary: Summary::default(),
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, request: &Request) -> Result<(), TraceError> {
+        let (first, count) = self.page_size.pages(request.extent);
+        if count == 0 {
+            self.summary.zero_length_requests += 1;
+            return Ok(());
+        }
+        if count > REQUEST_PAGES_MAX {
+            return Err(self.too_long());
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most 2^24")]
+        self.summarize(request, count as u32);
+        let write_bit = match request.op {
+            Op::Read => 0,
+            Op::Write => WRITE_BIT,
+        };
+        for page in first..first + count {
+            self.group.push(Key { page, volume: request.volume, write_bit });
+            if self.group.len() == GROUP_KEYS {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes everything about a request but its accesses.
+    #[inline]
+    fn summarize(&mut self, request: &Request, count: u32) {
+        let Request { at, op, volume, extent } = *request;
+        let summary = &mut self.summary;
+        let index = usize::try_from(summary.requests).expect("requests have accesses in memory");
+        if index == 0 {
+            (summary.first_at, summary.last_at) = (at, at);
+        }
+        if at.0 != 0 || !self.at_ns.is_empty() {
+            self.at_ns.resize(index, 0);
+            self.at_ns.push(at.0);
+        }
+        if count != 1 || !self.counts.is_empty() {
+            self.counts.resize(index, 1);
+            self.counts.push(count);
+        }
+        summary.requests += 1;
+        summary.write_requests += u64::from(op == Op::Write);
+        let length_bytes = match extent {
+            crate::Extent::Bytes { length, .. } => length,
+            crate::Extent::Pages { .. } => u64::from(count) * self.page_size.bytes(),
+        };
+        match op {
+            Op::Read => summary.read_bytes = summary.read_bytes.saturating_add(length_bytes),
+            Op::Write => summary.write_bytes = summary.write_bytes.saturating_add(length_bytes),
+        }
+        summary.time_reversals += u64::from(at < self.previous_at);
+        self.previous_at = at;
+        summary.first_at = summary.first_at.min(at);
+        summary.last_at = summary.last_at.max(at);
+        let volume = volume as usize;
+        if volume >= self.ends.len() {
+            self.ends.resize(volume + 1, u64::MAX);
+        }
+        summary.sequential_requests += u64::from(self.ends[volume] == extent.start());
+        self.ends[volume] = extent.end();
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let resolved = self.ids.resolve(&self.group, &mut self.packed);
+        self.group.clear();
+        resolved.map_err(|crate::id_map::Full| self.limit("more than 2^31 distinct pages"))
+    }
+
+    fn finish(mut self, volume_names: &[String]) -> Result<CompiledTrace, TraceError> {
+        self.flush()?;
+        if self.packed.is_empty() {
+            return Err(self.limit("no request addresses anything: all have length zero"));
+        }
+        let ids = std::mem::replace(&mut self.ids, IdMap::new(0));
+        let (mut pages, volumes) = ids.into_columns();
+        let Some(volume_bases) = place(&mut pages, &volumes, volume_names.len()) else {
+            return Err(self.limit("the volumes side by side need more than 2^64 pages"));
+        };
+        self.packed.shrink_to_fit();
+        self.at_ns.shrink_to_fit();
+        self.counts.shrink_to_fit();
+        Ok(CompiledTrace {
+            path: self.path,
+            page_size: self.page_size,
+            packed: self.packed,
+            at_ns: self.at_ns,
+            counts: self.counts,
+            page_numbers: Arc::from(pages),
+            volume_bases,
+            volume_names: volume_names.to_vec(),
+            summary: self.summary,
+        })
+    }
+
+    #[cold]
+    fn too_long(&self) -> TraceError {
+        TraceError::Request {
+            path: self.path.clone(),
+            request: self.summary.requests + self.summary.zero_length_requests + 1,
+            reason: format!("longer than 2^24 pages of {} B", self.page_size.bytes()),
+        }
+    }
+
+    #[cold]
+    fn limit(&self, reason: &str) -> TraceError {
+        TraceError::Limit { path: self.path.clone(), reason: reason.to_owned() }
+    }
+}
+
+/// Puts volumes one after the other, aligned, with at least one page between them, and turns page
+/// numbers within volumes into global ones. Returns where the volumes begin, or `None` if they do
+/// not fit. A single volume stays where it is.
+fn place(pages: &mut [u64], volumes: &[u32], volume_count: usize) -> Option<Vec<u64>> {
+    let mut span_pages = vec![0_u64; volume_count.max(1)];
+    for (index, &page) in pages.iter().enumerate() {
+        let volume = volumes.get(index).map_or(0, |&volume| volume as usize);
+        // The largest page number that can occur is 2^64 - 2.
+        span_pages[volume] = span_pages[volume].max(page + 1);
+    }
+    let mut bases = vec![0_u64];
+    for span in &span_pages[..span_pages.len() - 1] {
+        let end = bases.last()?.checked_add(*span)?.checked_add(1)?;
+        bases.push(end.checked_next_multiple_of(VOLUME_ALIGN_PAGES)?);
+    }
+    bases.last()?.checked_add(*span_pages.last()?)?;
+    if !volumes.is_empty() {
+        for (page, &volume) in pages.iter_mut().zip(volumes) {
+            *page += bases[volume as usize];
+        }
+    }
+    Some(bases)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! A trace in the form that policies replay: columns of page accesses with dense ids.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thermocline_core::{Access, Geometry, Nanos, Op, PageId};
+
+use crate::id_map::WRITE_BIT;
+use crate::request::PageSize;
+
+/// What was counted while compiling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Requests that address something.
+    pub requests: u64,
+    /// Requests that address nothing; they are in no other count and have no accesses.
+    pub zero_length_requests: u64,
+    /// Requests that write.
+    pub write_requests: u64,
+    /// Bytes asked for by reads.
+    pub read_bytes: u64,
+    /// Bytes asked for by writes.
+    pub write_bytes: u64,
+    /// Requests that begin where the previous request to the same volume ended.
+    pub sequential_requests: u64,
+    /// Requests earlier than the one before them.
+    pub time_reversals: u64,
+    /// The earliest time.
+    #[serde(rename = "first_at_ns", with = "nanos")]
+    pub first_at: Nanos,
+    /// The latest time.
+    #[serde(rename = "last_at_ns", with = "nanos")]
+    pub last_at: Nanos,
+}
+
+/// One request of a compiled trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompiledRequest {
+    /// When it came, as found in the file.
+    pub at: Nanos,
+    /// Its accesses, by index; never empty.
+    pub accesses: Range<usize>,
+}
+
+/// A trace as page accesses.
+#[derive(Clone, Debug)]
+pub struct CompiledTrace {
+    pub(crate) path: PathBuf,
+    pub(crate) page_size: PageSize,
+    /// Page id and, in the top bit, whether it is written.
+    pub(crate) packed: Vec<u32>,
+    /// When each request came; empty if all came at 0.
+    pub(crate) at_ns: Vec<u64>,
+    /// How many accesses each request has; empty if each has one.
+    pub(crate) counts: Vec<u32>,
+    pub(crate) page_numbers: Arc<[u64]>,
+    /// Where each volume begins, in global page numbers, ascending.
+    pub(crate) volume_bases: Vec<u64>,
+    pub(crate) volume_names: Vec<String>,
+    pub(crate) summary: Summary,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a compiled trace is never empty")]
+impl CompiledTrace {
+    /// How many accesses there are; at least 1.
+    pub fn len(&self) -> usize {
+        self.packed.len()
+    }
+
+    /// The access at `index`.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    #[inline]
+    pub fn access(&self, index: usize) -> Access {
+        unpack(self.packed[index])
+    }
+
+    /// All accesses in order.
+    pub fn accesses(&self) -> impl ExactSizeIterator<Item = Access> + '_ {
+        self.packed.iter().map(|&packed| unpack(packed))
+    }
+
+    /// All accesses as `page id | is write << 31`.
+    pub fn packed(&self) -> &[u32] {
+        &self.packed
+    }
+
+    /// All requests in order.
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = CompiledRequest> + '_ {
+        let mut begin = 0;
+        (0..self.request_count()).map(move |request| {
+            let count = self.counts.get(request).map_or(1, |&count| count as usize);
+            let accesses = begin..begin + count;
+            begin = accesses.end;
+            let at = Nanos(self.at_ns.get(request).copied().unwrap_or(0));
+            CompiledRequest { at, accesses }
+        })
+    }
+
+    /// How many requests there are.
+    ///
+    /// # Panics
+    /// Never: every request has an access, and those are in memory.
+    pub fn request_count(&self) -> usize {
+        usize::try_from(self.summary.requests).expect("requests have accesses in memory")
+    }
+
+    /// How many accesses read.
+    pub fn reads(&self) -> u64 {
+        self.len() as u64 - self.writes()
+    }
+
+    /// How many accesses write.
+    pub fn writes(&self) -> u64 {
+        self.packed.iter().map(|&packed| u64::from(packed >> 31)).sum()
+    }
+
+    /// How many distinct pages are accessed.
+    ///
+    /// # Panics
+    /// Never: compiling refuses more than 2^31 pages.
+    pub fn footprint_pages(&self) -> u32 {
+        u32::try_from(self.page_numbers.len()).expect("ids are 31 bits")
+    }
+
+    /// The global page number of every id.
+    ///
+    /// With one volume that is the page number itself; with several, volumes lie one after the
+    /// other at multiples of 2^20 pages, so that pages of different volumes are never adjacent.
+    pub fn geometry(&self) -> Geometry {
+        Geometry::table(Arc::clone(&self.page_numbers))
+    }
+
+    /// The global page number of every id, by id.
+    pub fn page_numbers(&self) -> &[u64] {
+        &self.page_numbers
+    }
+
+    /// The volume of a page and its number within the volume.
+    ///
+    /// # Panics
+    /// If the id is not less than [`footprint_pages`](Self::footprint_pages).
+    pub fn location(&self, page: PageId) -> (u32, u64) {
+        let number = self.page_numbers[page.index()];
+        let volume = self.volume_bases.partition_point(|&base| base <= number) - 1;
+        let within = number - self.volume_bases[volume];
+        (u32::try_from(volume).expect("volumes are numbered with u32"), within)
+    }
+
+    /// The original names of the volumes, by number.
+    pub fn volume_names(&self) -> &[String] {
+        &self.volume_names
+    }
+
+    /// The page size.
+    pub const fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// The page size in bytes.
+    pub const fn page_size_bytes(&self) -> u64 {
+        self.page_size.bytes()
+    }
+
+    /// The file, or the name that stands for it in messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a file is a Parquet file, as [`save`](Self::save) writes and [`open`](Self::open)
+    /// reads; `false` if it cannot be read.
+    pub fn is_saved(path: impl AsRef<Path>) -> bool {
+        use std::io::Read as _;
+        let mut magic = [0; 4];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && &magic == b"PAR1"
+    }
+
+    /// Whether any request has a time other than 0.
+    pub const fn is_timed(&self) -> bool {
+        !self.at_ns.is_empty()
+    }
+
+    /// What was counted while compiling.
+    pub const fn summary(&self) -> &Summary {
+        &self.summary
+    }
+}
+
+#[inline]
+const fn unpack(packed: u32) -> Access {
+    let op = if packed & WRITE_BIT == 0 { Op::Read } else { Op::Write };
+    Access { page: PageId(packed & !WRITE_BIT), op }
+}
+
+/// Times as plain numbers.
+mod nanos {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use thermocline_core::Nanos;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    pub(super) fn serialize<S: Serializer>(at: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(at.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
+        u64::deserialize(from).map(Nanos)
+    }
+}

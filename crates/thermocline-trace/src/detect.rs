@@ -1,0 +1,220 @@
+//! Telling a trace's format from its first bytes.
+//!
+//! The rule: a sample with NUL or control bytes is binary, anything else is text.
+//!
+//! * Text: every format's own parser is run over the sample's lines. A format that understands
+//!   every line as requests wins; if there is none, the format that understands most lines and more
+//!   than half of them, so that a malformed line is reported with its number.
+//! * The numeric formats differ in their number of columns (1 `pages`, 4 `lis`, 5 `ssdsim` and
+//!   `mqsim`). The last two have the same columns and codes; fractional times mean `ssdsim`,
+//!   otherwise the file's extension decides and without one it is `ssdsim`: both read the same
+//!   requests from whole nanoseconds.
+//! * Binary: `vscsi` by the version and command of its records, `oracle-general` by times that do
+//!   not go back, sizes that are not zero, and next accesses that lie ahead and are to the same
+//!   object.
+
+use std::path::Path;
+
+use crate::decode::{Line, TextFormat};
+use crate::error::{Reason, TraceError};
+use crate::format::{
+    FormatName, blkparse, csv, diskmon, fiu, lis, mobibench, mqsim, msr, oracle_general, pages,
+    recording, spc, ssdsim, vscsi,
+};
+use crate::input::Input;
+use crate::reader::{ReadOptions, TimeUnit};
+use crate::text::is_blank_line;
+use crate::volumes::Volumes;
+
+/// How much of a file is looked at, uncompressed.
+pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
+
+/// The part of the available bytes that is looked at.
+pub(crate) fn sample(input: &Input) -> &[u8] {
+    let bytes = input.available();
+    &bytes[..bytes.len().min(SAMPLE_BYTES)]
+}
+
+/// The format of a file that begins with `sample`.
+pub(crate) fn detect(
+    input: &Input,
+    sample: &[u8],
+    options: &ReadOptions,
+) -> Result<FormatName, TraceError> {
+    let is_whole = input.has_ended() && sample.len() == input.available().len();
+    let found = if is_text(sample) {
+        detect_text(sample, is_whole, input.path(), options)
+    } else {
+        detect_binary(sample)
+    };
+    found.map_err(|reason| TraceError::UnknownFormat { path: input.path().to_owned(), reason })
+}
+
+fn is_text(sample: &[u8]) -> bool {
+    sample.iter().all(|&byte| byte >= b' ' || matches!(byte, b'\t' | b'\n' | b'\r'))
+}
+
+fn detect_binary(sample: &[u8]) -> Result<FormatName, String> {
+    if sample.starts_with(b"PAR1") {
+        Err("a Parquet file; a saved compiled trace is opened, not read".to_owned())
+    } else if vscsi::version(sample).is_some() {
+        Ok(FormatName::Vscsi)
+    } else if oracle_general::fits(sample) {
+        Ok(FormatName::OracleGeneral)
+    } else {
+        Err("binary, and neither vscsi nor oracle-general records".to_owned())
+    }
+}
+
+/// How well a format fits the sample's lines.
+struct Score {
+    format: FormatName,
+    understood_lines: u64,
+    requests: u64,
+    first_failure: Option<(u64, Reason)>,
+    failed_lines: u64,
+}
+
+fn detect_text(
+    sample: &[u8],
+    is_whole: bool,
+    path: &Path,
+    options: &ReadOptions,
+) -> Result<FormatName, String> {
+    let end = if is_whole {
+        sample.len()
+    } else {
+        memchr::memrchr(b'\n', sample).map_or(sample.len(), |at| at + 1)
+    };
+    let mut scores = scores(&sample[..end], options);
+    scores.retain(|score| score.requests > 0);
+    let perfect: Vec<FormatName> =
+        scores.iter().filter(|score| score.failed_lines == 0).map(|score| score.format).collect();
+    if let Some(&first) = perfect.first() {
+        return Ok(by_extension(&perfect, path).unwrap_or(first));
+    }
+    // The first of equals, so that the order of the formats settles it.
+    let best = scores.into_iter().reduce(|best, score| {
+        if score.understood_lines > best.understood_lines { score } else { best }
+    });
+    match best {
+        Some(best) if best.understood_lines > best.failed_lines => Ok(best.format),
+        Some(Score { format, first_failure: Some((line, reason)), .. }) => {
+            Err(format!("it resembles {format}, but line {line}: {reason}"))
+        }
+        _ => Err("text, and no format understands its lines".to_owned()),
+    }
+}
+
+/// The one of `formats` to which the extension of `path`, without that of a compression, belongs.
+fn by_extension(formats: &[FormatName], path: &Path) -> Option<FormatName> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let stem = [".gz", ".xz", ".bz2", ".zst"]
+        .iter()
+        .find_map(|extension| name.strip_suffix(extension))
+        .unwrap_or(&name);
+    let (_, extension) = stem.rsplit_once('.')?;
+    formats.iter().copied().find(|format| format.extensions().contains(&extension))
+}
+
+fn scores(sample: &[u8], options: &ReadOptions) -> Vec<Score> {
+    let unit = options.time_unit.unwrap_or_else(|| ssdsim::guess_time_unit(sample));
+    let mut scores = vec![
+        score(FormatName::Csv, csv::Csv::default(), sample),
+        score(FormatName::Recording, recording::Recording::without_table(), sample),
+        score(FormatName::Spc, spc::Spc, sample),
+        score(FormatName::Msr, msr::Msr, sample),
+        score(FormatName::Diskmon, diskmon::Diskmon, sample),
+        score(FormatName::Fiu, fiu::Fiu, sample),
+        score(FormatName::Blkparse, blkparse::Blkparse::new(options.blkparse_action), sample),
+        score(FormatName::Mobibench, mobibench::Mobibench, sample),
+        score(FormatName::Ssdsim, ssdsim::Ssdsim::new(unit), sample),
+        score(FormatName::Lis, lis::Lis, sample),
+        score(FormatName::Pages, pages::Pages, sample),
+    ];
+    if unit == TimeUnit::Nanoseconds {
+        scores.push(score(FormatName::Mqsim, mqsim::Mqsim::new(options.time_unit), sample));
+    }
+    scores
+}
+
+fn score(format: FormatName, mut parser: impl TextFormat, sample: &[u8]) -> Score {
+    let mut score =
+        Score { format, understood_lines: 0, requests: 0, first_failure: None, failed_lines: 0 };
+    let mut volumes = Volumes::default();
+    for (number, line) in (1..).zip(sample.split(|&byte| byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if is_blank_line(line) || line.starts_with(b"#") {
+            continue;
+        }
+        match parser.line(line, &mut volumes) {
+            Ok(Line::Request(_)) => {
+                score.understood_lines += 1;
+                score.requests += 1;
+            }
+            Ok(Line::Header | Line::OtherEvent | Line::Summary) => score.understood_lines += 1,
+            Err(reason) => {
+                score.failed_lines += 1;
+                score.first_failure.get_or_insert((number, reason));
+            }
+        }
+    }
+    score
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reader;
+    use std::io::Cursor;
+
+    fn detected(name: &str, content: &[u8]) -> Result<FormatName, TraceError> {
+        let table = recording::FileTable::parse("t", b"file_id,base_page,extent_pages,class,read_pages,write_pages,path\n0,0,9,data,1,1,\"x\"\n")?;
+        let options = ReadOptions { file_table: Some(table.into()), ..ReadOptions::default() };
+        Reader::from_read(name, Cursor::new(content.to_vec()), &options)
+            .map(|reader| reader.format())
+    }
+
+    fn check(name: &str, content: &str, expected: FormatName) {
+        assert_eq!(detected(name, content.as_bytes()).unwrap(), expected, "{name}: {content}");
+    }
+
+    #[test]
+    fn each_text_format_is_told_from_its_lines() {
+        check("t", "0,100,512,w,0.5\n1,7,4096,R,0.75\n", FormatName::Spc);
+        check("t", "128166372003061629,web,1,Read,4096,512,77\n", FormatName::Msr);
+        check("t", "500 7 sh 64 8 W 6 0 ff00\n", FormatName::Fiu);
+        check("t", "  8,0  1  1  0.000000001  697  Q  W 64 + 8 [sh]\n", FormatName::Blkparse);
+        check("t", "0.5 0 64 8 1\n", FormatName::Ssdsim);
+        check("t", "5 0 64 8 1\n", FormatName::Ssdsim);
+        check("t.mqsim.xz", "5 0 64 8 1\n", FormatName::Mqsim);
+        check("t.mqsim", "0.5 0 64 8 1\n", FormatName::Ssdsim);
+        check("t", "64 8 0 0\n", FormatName::Lis);
+        check("t", "64\n*\n65\n", FormatName::Pages);
+        check("t", "0\t0.5\t0.25\t1\tRead\t64\t8\r\n", FormatName::Diskmon);
+        check("t", "1 1411412592.5 READ 3 9000 0 128 MISS\n", FormatName::Mobibench);
+        check("t", "timestamp_us,op,volume,offset,length\n1,R,v,0,512\n", FormatName::Csv);
+        check(
+            "t",
+            "timestamp_us,op,file_id,page_no,pages,flags\n1,R,0,0,1,\n",
+            FormatName::Recording,
+        );
+    }
+
+    #[test]
+    fn a_bad_line_among_good_ones_does_not_hide_the_format() {
+        check("t", "0,100,512,w,0.5\nwhat?\n1,7,4096,R,0.75\n", FormatName::Spc);
+    }
+
+    #[test]
+    fn what_has_no_format_says_so() {
+        let error = detected("t", b"hello world\n").unwrap_err().to_string();
+        assert!(error.contains("t: the format cannot be told"), "{error}");
+        let error = detected("t", b"0,100,512,w,0.5\na\nb\n").unwrap_err().to_string();
+        assert!(error.contains("resembles spc, but line 2"), "{error}");
+        let noise: Vec<u8> =
+            (0..10_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        assert!(detected("t.oracleGeneral", &noise).unwrap_err().to_string().contains("binary"));
+        assert!(matches!(detected("t", b"").unwrap_err(), TraceError::Empty { .. }));
+    }
+}

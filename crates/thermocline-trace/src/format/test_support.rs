@@ -1,0 +1,71 @@
+//! What the tests of all formats share: one way to read a few lines, one way to say what they mean.
+
+use std::io::Cursor;
+
+use thermocline_core::{Nanos, Op};
+
+use crate::{Extent, FormatName, ReadCounts, ReadOptions, Reader, Request, Requests, TraceError};
+
+pub(crate) const fn bytes(offset: u64, length: u64) -> Extent {
+    Extent::Bytes { offset, length }
+}
+
+pub(crate) const fn pages(first: u64, count: u64) -> Extent {
+    Extent::Pages { first, count }
+}
+
+pub(crate) const fn read(at_ns: u64, volume: u32, extent: Extent) -> Request {
+    extent.at(at_ns, Op::Read, volume)
+}
+
+impl Extent {
+    pub(crate) const fn at(self, at_ns: u64, op: Op, volume: u32) -> Request {
+        Request { at: Nanos(at_ns), op, volume, extent: self }
+    }
+}
+
+fn drained(format: FormatName, content: &[u8]) -> Result<(Vec<Request>, Reader), TraceError> {
+    let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
+    let mut reader = Reader::from_read("test", Cursor::new(content.to_vec()), &options)?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while reader.read_batch(&mut batch)? {
+        all.append(&mut batch);
+    }
+    Ok((all, reader))
+}
+
+/// The content means `expected`, and its format is recognised.
+#[track_caller]
+pub(crate) fn check_bytes(format: FormatName, content: &[u8], expected: &[Request]) {
+    let (all, _) = drained(format, content).unwrap();
+    assert_eq!(all, expected);
+    let options = ReadOptions::default();
+    let name = format!("test.{format}");
+    let reader = Reader::from_read(name, Cursor::new(content.to_vec()), &options).unwrap();
+    assert_eq!(reader.format(), format, "the format is recognised");
+}
+
+#[track_caller]
+pub(crate) fn check(format: FormatName, lines: &str, expected: &[Request]) {
+    check_bytes(format, lines.as_bytes(), expected);
+}
+
+/// Reading the content fails with a message that contains `expected`.
+#[track_caller]
+pub(crate) fn check_bytes_error(format: FormatName, content: &[u8], expected: &str) {
+    let message = drained(format, content).unwrap_err().to_string();
+    assert!(message.starts_with("test: ") && message.contains(expected), "{message}");
+}
+
+#[track_caller]
+pub(crate) fn check_error(format: FormatName, lines: &str, expected: &str) {
+    check_bytes_error(format, lines.as_bytes(), expected);
+}
+
+pub(crate) fn counts(format: FormatName, lines: &str) -> ReadCounts {
+    drained(format, lines.as_bytes()).unwrap().1.counts()
+}
+
+pub(crate) fn volume_names(format: FormatName, lines: &str) -> Vec<String> {
+    drained(format, lines.as_bytes()).unwrap().1.volume_names().to_vec()
+}

@@ -1,0 +1,152 @@
+//! CloudPhysics `vscsi` binary traces, versions 1 and 2.
+//!
+//! * Record, little-endian. Version 1, 32 bytes: serial number u32, length u32, scatter-gather
+//!   count u32, command u16, version u16, block u64, time u64. Version 2, 40 bytes: command u16,
+//!   version u16, serial number u32, length u32, scatter-gather count u32, block u64, time u64,
+//!   response time u64.
+//! * Units: `length` in bytes, `block` in sectors of 512 B, `time` in microseconds. The high byte
+//!   of `version` is the version.
+//! * Op: the SCSI commands READ and WRITE of 6, 10, 12 and 16 bytes; other commands are counted as
+//!   other events.
+//! * One volume.
+//! * Source: Waldspurger et al., *Efficient MRC Construction with SHARDS*, FAST '15 (the traces).
+
+use thermocline_core::{Nanos, Op};
+
+use crate::decode::{Line, RecordFormat};
+use crate::error::Reason;
+use crate::request::Request;
+use crate::text::{ONLY_VOLUME, bytes, sector_offset};
+use crate::volumes::Volumes;
+
+const V1_BYTES: usize = 32;
+const V2_BYTES: usize = 40;
+
+/// How many records are looked at to recognise a version.
+const SAMPLE_RECORDS: usize = 1000;
+
+#[derive(Debug)]
+pub(crate) struct VscsiV1;
+
+#[derive(Debug)]
+pub(crate) struct VscsiV2;
+
+impl RecordFormat for VscsiV1 {
+    const RECORD_BYTES: usize = V1_BYTES;
+
+    fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
+        let length_bytes = u32_at(record, 4);
+        check_version(u16_at(record, 14), 1)?;
+        request(u16_at(record, 12), length_bytes, u64_at(record, 16), u64_at(record, 24), volumes)
+    }
+}
+
+impl RecordFormat for VscsiV2 {
+    const RECORD_BYTES: usize = V2_BYTES;
+
+    fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
+        let length_bytes = u32_at(record, 8);
+        check_version(u16_at(record, 2), 2)?;
+        request(u16_at(record, 0), length_bytes, u64_at(record, 16), u64_at(record, 24), volumes)
+    }
+}
+
+fn check_version(version: u16, expected: u16) -> Result<(), Reason> {
+    if version >> 8 == expected {
+        return Ok(());
+    }
+    Err(format!("the version is {}, not {expected}", version >> 8).into())
+}
+
+fn request(
+    command: u16,
+    length_bytes: u32,
+    sector: u64,
+    time_us: u64,
+    volumes: &mut Volumes,
+) -> Result<Line, Reason> {
+    let op = match command {
+        0x08 | 0x28 | 0x88 | 0xa8 => Op::Read,
+        0x0a | 0x2a | 0x8a | 0xaa => Op::Write,
+        0x100.. => return Err("the command is not a SCSI command".into()),
+        _ => return Ok(Line::OtherEvent),
+    };
+    let at = Nanos(time_us.checked_mul(1000).ok_or("the time is too large")?);
+    let extent = bytes(sector_offset(sector)?, u64::from(length_bytes))?;
+    Ok(Line::Request(Request { at, op, volume: volumes.number(ONLY_VOLUME), extent }))
+}
+
+/// The version of the records that `sample` begins with: all carry it, and SCSI commands.
+pub(crate) fn version(sample: &[u8]) -> Option<u8> {
+    let is = |record_bytes: usize, version_at: usize, command_at: usize, expected: u8| {
+        let mut records = sample.chunks_exact(record_bytes).take(SAMPLE_RECORDS);
+        records.len() > 0
+            && records
+                .all(|record| record[version_at + 1] == expected && record[command_at + 1] == 0)
+    };
+    if is(V1_BYTES, 14, 12, 1) {
+        Some(1)
+    } else if is(V2_BYTES, 2, 0, 2) {
+        Some(2)
+    } else {
+        None
+    }
+}
+
+fn u16_at(record: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([record[at], record[at + 1]])
+}
+
+pub(super) fn u32_at(record: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(record[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(super) fn u64_at(record: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(record[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FormatName::Vscsi;
+    use crate::format::test_support::{bytes as extent, check_bytes, check_bytes_error, read};
+
+    fn v1(command: u16, length: u32, sector: u64, time: u64) -> Vec<u8> {
+        let mut record = [1_u32, length, 1].map(u32::to_le_bytes).concat();
+        record.extend([command, 0x100].map(u16::to_le_bytes).concat());
+        record.extend([sector, time].map(u64::to_le_bytes).concat());
+        record
+    }
+
+    fn v2(command: u16, length: u32, sector: u64, time: u64) -> Vec<u8> {
+        let mut record = [command, 0x200].map(u16::to_le_bytes).concat();
+        record.extend([1_u32, length, 1].map(u32::to_le_bytes).concat());
+        record.extend([sector, time, 9].map(u64::to_le_bytes).concat());
+        record
+    }
+
+    #[test]
+    fn both_versions_are_understood() {
+        for make in [v1, v2] {
+            let trace =
+                [make(0x2a, 4096, 8, 5), make(0x35, 0, 0, 6), make(0x88, 512, 1, 7)].concat();
+            let expected =
+                [extent(4096, 4096).at(5_000, Op::Write, 0), read(7_000, 0, extent(512, 512))];
+            check_bytes(Vscsi, &trace, &expected);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let good = v1(0x28, 512, 1, 0);
+        let torn = [&good[..], &good[..31]].concat();
+        check_bytes_error(
+            Vscsi,
+            &torn,
+            "truncated: the last record has 31 of 32 bytes (record 2 at byte 32)",
+        );
+        let other = [good, v2(0x28, 512, 1, 0)].concat();
+        check_bytes_error(Vscsi, &other, "record 2 at byte 32: the version is 0, not 1");
+        check_bytes_error(Vscsi, &v1(0x28, 1, u64::MAX, 0), "beyond 2^63");
+    }
+}

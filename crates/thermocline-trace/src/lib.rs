@@ -1,0 +1,49 @@
+//! Block and page traces: read, compile to dense page ids, convert, generate, describe.
+//!
+//! A trace is a sequence of [`Request`]s. A [`Reader`] yields them in batches from a file of any
+//! [format](FormatName), compressed or not, both told from the content. Compiling splits requests
+//! into page accesses and renumbers the pages densely in order of first appearance: the form that
+//! policies replay. Nothing is skipped silently: what is not a request is [counted](ReadCounts), and
+//! what cannot be understood is a [`TraceError`] with file, place and reason.
+//!
+//! ```
+//! use std::io::Cursor;
+//! use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
+//!
+//! let lines = "0,8,8192,r,0.5\n0,16,4096,w,0.75\n";
+//! let mut reader = Reader::from_read("two.spc", Cursor::new(lines), &ReadOptions::default())?;
+//! let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT)?;
+//! assert_eq!((trace.len(), trace.footprint_pages(), trace.writes()), (3, 2, 1));
+//! # Ok::<(), thermocline_trace::TraceError>(())
+//! ```
+
+mod atomic;
+mod compile;
+mod compiled;
+pub mod convert;
+mod decode;
+mod detect;
+mod error;
+mod format;
+pub mod generate;
+mod id_map;
+mod input;
+mod lru_stack;
+mod parquet_file;
+mod prefetch;
+mod reader;
+mod request;
+mod saved;
+pub mod stats;
+mod text;
+mod volumes;
+
+pub use compiled::{CompiledRequest, CompiledTrace, Summary};
+pub use decode::ReadCounts;
+pub use error::{Position, TraceError};
+pub use format::FormatName;
+pub use format::recording::{FileEntry, FileTable};
+pub use input::Compression;
+pub use reader::{ReadOptions, Reader, TimeUnit};
+pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
+pub use stats::Stats;

@@ -1,0 +1,221 @@
+//! Reading a trace file of any format, in batches.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::decode::{Decoder, ReadCounts, State};
+use crate::detect;
+use crate::error::TraceError;
+use crate::format::recording::{self, FileTable};
+use crate::format::{self, FormatName};
+use crate::input::{Compression, Input};
+use crate::request::{PageSize, Request, Requests};
+
+/// The unit of whole times in formats that do not fix one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    /// 10^-9 s.
+    Nanoseconds,
+    /// 10^-6 s.
+    Microseconds,
+    /// 10^-3 s.
+    Milliseconds,
+}
+
+impl TimeUnit {
+    /// The power of ten that turns one unit into nanoseconds.
+    pub(crate) const fn exponent(self) -> u32 {
+        match self {
+            Self::Nanoseconds => 0,
+            Self::Microseconds => 3,
+            Self::Milliseconds => 6,
+        }
+    }
+}
+
+impl FromStr for TimeUnit {
+    type Err = TraceError;
+
+    fn from_str(name: &str) -> Result<Self, TraceError> {
+        match name {
+            "ns" => Ok(Self::Nanoseconds),
+            "us" => Ok(Self::Microseconds),
+            "ms" => Ok(Self::Milliseconds),
+            other => Err(TraceError::NoSuchValue {
+                option: "time unit",
+                value: other.to_owned(),
+                expected: "ns, us, ms",
+            }),
+        }
+    }
+}
+
+/// How to read a trace.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// The format; told from the content if `None`.
+    pub format: Option<FormatName>,
+    /// The unit of times in `ssdsim` and `mqsim` traces; told from the content, or nanoseconds, if
+    /// `None`. Other formats have their own.
+    pub time_unit: Option<TimeUnit>,
+    /// The action whose lines are the requests of `blkparse` text: `Q` queued, `D` issued to the
+    /// driver, `C` completed, ...
+    pub blkparse_action: char,
+    /// Uses a file that was cut off as far as it goes; otherwise that is an error.
+    pub allow_truncated: bool,
+    /// The file table of a recording, if it is not beside it.
+    pub file_table: Option<Arc<FileTable>>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            time_unit: None,
+            blkparse_action: 'Q',
+            allow_truncated: false,
+            file_table: None,
+        }
+    }
+}
+
+/// A trace file being read.
+pub struct Reader {
+    input: Input,
+    decoder: Box<dyn Decoder>,
+    state: State,
+    format: FormatName,
+    page_size: Option<PageSize>,
+    file_table: Option<Arc<FileTable>>,
+    ended: bool,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("input", &self.input)
+            .field("format", &self.format)
+            .field("counts", &self.state.counts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is empty, has no recognisable format, or is a recording without its
+    /// file table.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TraceError> {
+        let path = path.as_ref();
+        let input = Input::open(path, options.allow_truncated)?;
+        Self::start(input, options, Some(path))
+    }
+
+    /// Reads from anything; `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// As [`Reader::open`]; a recording needs [`ReadOptions::file_table`].
+    pub fn from_read(
+        name: impl Into<PathBuf>,
+        source: impl Read + Send + 'static,
+        options: &ReadOptions,
+    ) -> Result<Self, TraceError> {
+        let input = Input::new(&name.into(), source, options.allow_truncated)?;
+        Self::start(input, options, None)
+    }
+
+    fn start(
+        mut input: Input,
+        options: &ReadOptions,
+        beside: Option<&Path>,
+    ) -> Result<Self, TraceError> {
+        input.fill_to(detect::SAMPLE_BYTES)?;
+        if input.available().is_empty() {
+            return Err(TraceError::Empty { path: input.path().to_owned() });
+        }
+        let sample = detect::sample(&input);
+        let format = match options.format {
+            Some(format) => format,
+            None => detect::detect(&input, sample, options)?,
+        };
+        let mut options = options.clone();
+        let mut page_size = None;
+        if format == FormatName::Recording {
+            if options.file_table.is_none() {
+                options.file_table = Some(Arc::new(recording::table_of(input.path(), beside)?));
+            }
+            page_size = beside.map(recording::page_size_of).transpose()?.flatten();
+        }
+        let decoder = format::decoder(format, sample, &options);
+        let file_table = options.file_table.filter(|_| format == FormatName::Recording);
+        let state = State::default();
+        Ok(Self { input, decoder, state, format, page_size, file_table, ended: false })
+    }
+
+    /// The format, as given or as recognised.
+    pub const fn format(&self) -> FormatName {
+        self.format
+    }
+
+    /// How the file is compressed.
+    pub const fn compression(&self) -> Compression {
+        self.input.compression()
+    }
+
+    /// The page size that the trace itself states, if it does.
+    pub const fn page_size(&self) -> Option<PageSize> {
+        self.page_size
+    }
+
+    /// What was read so far.
+    pub const fn counts(&self) -> ReadCounts {
+        self.state.counts
+    }
+
+    /// The file table of a recording.
+    pub const fn file_table(&self) -> Option<&Arc<FileTable>> {
+        self.file_table.as_ref()
+    }
+
+    /// Whether the file was cut off, which [`ReadOptions::allow_truncated`] allowed; known at the
+    /// end.
+    pub const fn is_truncated(&self) -> bool {
+        self.input.is_truncated() || self.state.counts.torn_bytes > 0
+    }
+
+    /// How much of the file on disk was fetched so far, and its size if that is known: for
+    /// progress bars.
+    pub fn progress_bytes(&self) -> (u64, Option<u64>) {
+        (self.input.fetched_bytes(), self.input.size_bytes())
+    }
+}
+
+impl Requests for Reader {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        batch.clear();
+        if self.ended {
+            return Ok(false);
+        }
+        self.decoder.decode(&mut self.input, &mut self.state, batch)?;
+        if !batch.is_empty() {
+            return Ok(true);
+        }
+        self.ended = true;
+        if self.state.counts.requests == 0 {
+            return Err(TraceError::Empty { path: self.input.path().to_owned() });
+        }
+        Ok(false)
+    }
+
+    fn volume_names(&self) -> &[String] {
+        self.state.volumes.names()
+    }
+
+    fn path(&self) -> &Path {
+        self.input.path()
+    }
+}

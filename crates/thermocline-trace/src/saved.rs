@@ -1,0 +1,240 @@
+//! Compiled traces on disk, as Parquet with one row per access.
+//!
+//! | column | type | |
+//! | --- | --- | --- |
+//! | `page_id` | u32 | the dense id |
+//! | `write` | bool | |
+//! | `at_ns` | u64 | when the request came |
+//! | `page_number` | u64 | the global page number of the id |
+//! | `request` | u64 | the request's number, from 0 |
+//!
+//! The key `thermocline` of the file's metadata holds, as JSON, what the rows do not say.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compiled::{CompiledTrace, Summary};
+use crate::error::TraceError;
+use crate::id_map::WRITE_BIT;
+use crate::parquet_file::{Column, ColumnReader, ColumnWriter, GROUP_ROWS};
+use crate::request::PageSize;
+
+const KEY: &str = "thermocline";
+
+/// Changes when older programs could misunderstand a file.
+const VERSION: u32 = 1;
+
+const SCHEMA: &str = "message compiled_trace {
+    required int32 page_id (INTEGER(32,false));
+    required boolean write;
+    required int64 at_ns (INTEGER(64,false));
+    required int64 page_number (INTEGER(64,false));
+    required int64 request (INTEGER(64,false));
+}";
+
+#[derive(Deserialize, Serialize)]
+struct Metadata {
+    version: u32,
+    source: PathBuf,
+    page_size_bytes: u64,
+    volume_names: Vec<String>,
+    volume_bases: Vec<u64>,
+    summary: Summary,
+}
+
+impl CompiledTrace {
+    /// Saves the trace as a Parquet file, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TraceError> {
+        let path = path.as_ref();
+        let metadata = Metadata {
+            version: VERSION,
+            source: self.path.clone(),
+            page_size_bytes: self.page_size_bytes(),
+            volume_names: self.volume_names.clone(),
+            volume_bases: self.volume_bases.clone(),
+            summary: self.summary,
+        };
+        let metadata = serde_json::to_string(&metadata).map_err(|error| TraceError::Content {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let ascending = ["at_ns", "request"];
+        let mut writer = ColumnWriter::create(path, SCHEMA, &ascending, (KEY, metadata))?;
+        let mut rows = self.rows();
+        for chunk in self.packed.chunks(GROUP_ROWS) {
+            let (mut at_ns, mut requests) = (Vec::new(), Vec::new());
+            for (request, at) in rows.by_ref().take(chunk.len()) {
+                requests.push(request.cast_signed());
+                at_ns.push(at.cast_signed());
+            }
+            let ids = chunk.iter().map(|packed| packed & !WRITE_BIT);
+            let numbers = ids.clone().map(|id| self.page_numbers[id as usize].cast_signed());
+            writer.group(&[
+                Column::U32(ids.map(u32::cast_signed).collect()),
+                Column::Bool(chunk.iter().map(|packed| packed & WRITE_BIT != 0).collect()),
+                Column::U64(at_ns),
+                Column::U64(numbers.collect()),
+                Column::U64(requests),
+            ])?;
+        }
+        writer.finish()
+    }
+
+    /// Opens a saved trace.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or was not written by [`save`](Self::save).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
+        let path = path.as_ref();
+        let reader = ColumnReader::open(path)?;
+        let wrong = |reason: String| TraceError::Content { path: path.to_owned(), reason };
+        let metadata = reader
+            .metadata(KEY)
+            .ok_or_else(|| wrong("a Parquet file, but not a compiled trace".to_owned()))?;
+        let metadata: Metadata =
+            serde_json::from_str(&metadata).map_err(|error| wrong(error.to_string()))?;
+        if metadata.version != VERSION {
+            let version = metadata.version;
+            return Err(wrong(format!("version {version}; this program reads {VERSION}")));
+        }
+        let bases = &metadata.volume_bases;
+        if bases.first() != Some(&0)
+            || !bases.is_sorted()
+            || bases.len() != metadata.volume_names.len().max(1)
+        {
+            return Err(wrong("the volumes contradict each other".to_owned()));
+        }
+        let mut columns = Columns::default();
+        for group in 0..reader.groups() {
+            let group = Group {
+                page_ids: reader.u32(group, "page_id")?,
+                writes: reader.bool(group, "write")?,
+                at_ns: reader.u64(group, "at_ns")?,
+                page_numbers: reader.u64(group, "page_number")?,
+                requests: reader.u64(group, "request")?,
+            };
+            columns.add(group).map_err(|reason| wrong(reason.to_owned()))?;
+        }
+        if columns.packed.is_empty() || columns.requests != metadata.summary.requests {
+            return Err(wrong("the rows are not those of the metadata".to_owned()));
+        }
+        Ok(Self {
+            path: metadata.source,
+            page_size: PageSize::new(metadata.page_size_bytes)?,
+            packed: columns.packed,
+            at_ns: columns.at_ns,
+            counts: columns.counts,
+            page_numbers: Arc::from(columns.page_numbers),
+            volume_bases: metadata.volume_bases,
+            volume_names: metadata.volume_names,
+            summary: metadata.summary,
+        })
+    }
+
+    /// The request number and the time of every access.
+    fn rows(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        (0..).zip(self.requests()).flat_map(|(number, request)| {
+            std::iter::repeat_n((number, request.at.0), request.accesses.len())
+        })
+    }
+}
+
+/// One group of rows as found.
+struct Group {
+    page_ids: Option<Vec<i32>>,
+    writes: Option<Vec<bool>>,
+    at_ns: Option<Vec<i64>>,
+    page_numbers: Option<Vec<i64>>,
+    requests: Option<Vec<i64>>,
+}
+
+/// The columns of a compiled trace, from the rows so far.
+#[derive(Default)]
+struct Columns {
+    packed: Vec<u32>,
+    at_ns: Vec<u64>,
+    counts: Vec<u32>,
+    page_numbers: Vec<u64>,
+    requests: u64,
+    last_at_ns: u64,
+    last_count: u32,
+}
+
+impl Columns {
+    fn add(&mut self, group: Group) -> Result<(), &'static str> {
+        let Group {
+            page_ids: Some(page_ids),
+            writes: Some(writes),
+            at_ns: Some(at_ns),
+            page_numbers: Some(page_numbers),
+            requests: Some(requests),
+        } = group
+        else {
+            return Err("a column is missing or has another type");
+        };
+        let rows = page_ids.len();
+        if [writes.len(), at_ns.len(), page_numbers.len(), requests.len()] != [rows; 4] {
+            return Err("the columns have different lengths");
+        }
+        for row in 0..rows {
+            let number = page_numbers[row].cast_unsigned();
+            let id = self.page(page_ids[row].cast_unsigned(), number)?;
+            self.packed.push(id | if writes[row] { WRITE_BIT } else { 0 });
+            self.request(requests[row].cast_unsigned(), at_ns[row].cast_unsigned())?;
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, id: u32, number: u64) -> Result<u32, &'static str> {
+        if number == u64::MAX {
+            return Err("a page number is 2^64 - 1");
+        }
+        match self.page_numbers.get(id as usize) {
+            Some(&known) if known == number => Ok(id),
+            None if id as usize == self.page_numbers.len() && id < WRITE_BIT => {
+                self.page_numbers.push(number);
+                Ok(id)
+            }
+            _ => Err("the page ids are not in order of first appearance"),
+        }
+    }
+
+    fn request(&mut self, request: u64, at_ns: u64) -> Result<(), &'static str> {
+        if self.requests > 0 && request == self.requests - 1 && at_ns == self.last_at_ns {
+            self.last_count += 1;
+            // Until now every request had one access.
+            self.counts.resize(self.index_of_last() + 1, 1);
+            let last = self.index_of_last();
+            self.counts[last] = self.last_count;
+            return Ok(());
+        }
+        if request != self.requests {
+            return Err("the requests are not in order");
+        }
+        let index = self.packed_requests();
+        if at_ns != 0 || !self.at_ns.is_empty() {
+            self.at_ns.resize(index, 0);
+            self.at_ns.push(at_ns);
+        }
+        if !self.counts.is_empty() {
+            self.counts.push(1);
+        }
+        self.requests += 1;
+        self.last_at_ns = at_ns;
+        self.last_count = 1;
+        Ok(())
+    }
+
+    fn packed_requests(&self) -> usize {
+        usize::try_from(self.requests).expect("requests have accesses in memory")
+    }
+
+    fn index_of_last(&self) -> usize {
+        self.packed_requests() - 1
+    }
+}

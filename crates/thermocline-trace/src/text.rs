@@ -1,0 +1,303 @@
+//! Numbers, fields and times in the lines of text traces.
+
+use thermocline_core::Op;
+
+use crate::error::Reason;
+use crate::request::{ADDRESS_BYTES_MAX, Extent, REQUEST_PAGES_MAX};
+
+/// No request may be longer than this: the most pages of 4 KiB, 64 GiB.
+const REQUEST_BYTES_MAX: u64 = REQUEST_PAGES_MAX << 12;
+
+/// The unit of block addresses in nearly all formats.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+
+/// The name of the only volume of formats that do not name volumes.
+pub(crate) const ONLY_VOLUME: &[u8] = b"0";
+
+/// What is left of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) const fn new(line: &'a [u8]) -> Self {
+        Self { rest: Some(line) }
+    }
+
+    /// The text up to the next `separator` or the end of the line.
+    #[inline]
+    pub(crate) fn until(&mut self, separator: u8, field: &'static str) -> Result<&'a [u8], Reason> {
+        let Some(rest) = self.rest else { return Err(missing(field)) };
+        match rest.iter().position(|&byte| byte == separator) {
+            Some(at) => {
+                self.rest = Some(&rest[at + 1..]);
+                Ok(&rest[..at])
+            }
+            None => {
+                self.rest = None;
+                Ok(rest)
+            }
+        }
+    }
+
+    /// The next run of bytes that are neither blanks nor tabs.
+    #[inline]
+    pub(crate) fn word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
+        let rest = self.rest.unwrap_or_default();
+        let begin = rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
+        let rest = &rest[begin..];
+        let end = rest.iter().position(|byte| is_blank(*byte)).unwrap_or(rest.len());
+        self.rest = Some(&rest[end..]);
+        if end == 0 { Err(missing(field)) } else { Ok(&rest[..end]) }
+    }
+
+    /// The last word, taken from the end of the line.
+    #[inline]
+    pub(crate) fn last_word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
+        let rest = self.rest.unwrap_or_default();
+        let end = rest.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |at| at + 1);
+        let rest = &rest[..end];
+        let begin = rest.iter().rposition(|byte| is_blank(*byte)).map_or(0, |at| at + 1);
+        self.rest = Some(&rest[..begin]);
+        if begin == end { Err(missing(field)) } else { Ok(&rest[begin..]) }
+    }
+
+    /// What has not been taken yet, without the blanks around it.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest.unwrap_or_default().trim_ascii()
+    }
+
+    /// Requires that nothing is left.
+    #[inline]
+    pub(crate) fn end(&self) -> Result<(), Reason> {
+        match self.rest {
+            Some(rest) if !rest.trim_ascii().is_empty() => Err("too many fields".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An unsigned whole number of at most 64 bits.
+#[inline]
+pub(crate) fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
+    if text.is_empty() {
+        return Err(missing(field));
+    }
+    let mut value = 0_u64;
+    if text.len() <= 19 {
+        // 19 digits always fit.
+        for &byte in text {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return Err(not_a_number(field));
+            }
+            value = value * 10 + u64::from(digit);
+        }
+        return Ok(value);
+    }
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(not_a_number(field));
+        }
+        value = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(u64::from(digit)))
+            .ok_or_else(|| too_large(field))?;
+    }
+    Ok(value)
+}
+
+/// A time of which one unit is 10^`exponent` ns, as nanoseconds; digits below a nanosecond are cut.
+#[inline]
+pub(crate) fn time(text: &[u8], field: &'static str, exponent: u32) -> Result<u64, Reason> {
+    let point = text.iter().position(|&byte| byte == b'.');
+    let whole = integer(&text[..point.unwrap_or(text.len())], field)?;
+    let unit_ns = 10_u64.pow(exponent);
+    let ns = whole.checked_mul(unit_ns).ok_or_else(|| too_large(field))?;
+    let Some(point) = point else { return Ok(ns) };
+    let mut fraction_ns = 0;
+    let mut digit_ns = unit_ns;
+    for &byte in &text[point + 1..] {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(not_a_number(field));
+        }
+        digit_ns /= 10;
+        fraction_ns += u64::from(digit) * digit_ns;
+    }
+    ns.checked_add(fraction_ns).ok_or_else(|| too_large(field))
+}
+
+/// A byte extent, if it is a possible one.
+#[inline]
+pub(crate) fn bytes(offset: u64, length: u64) -> Result<Extent, Reason> {
+    if length > REQUEST_BYTES_MAX {
+        return Err("the request is longer than 64 GiB".into());
+    }
+    if offset > ADDRESS_BYTES_MAX - length {
+        return Err("the address is beyond 2^63 bytes".into());
+    }
+    Ok(Extent::Bytes { offset, length })
+}
+
+/// The byte extent of `count` sectors from `first`, if it is a possible one.
+#[inline]
+pub(crate) fn sectors(first: u64, count: u64) -> Result<Extent, Reason> {
+    bytes(sector_offset(first)?, count.saturating_mul(SECTOR_BYTES))
+}
+
+/// Where a sector begins, in bytes.
+#[inline]
+pub(crate) fn sector_offset(sector: u64) -> Result<u64, Reason> {
+    if sector > ADDRESS_BYTES_MAX / SECTOR_BYTES {
+        return Err("the address is beyond 2^63 bytes".into());
+    }
+    Ok(sector * SECTOR_BYTES)
+}
+
+/// A page extent, if it is a possible one.
+#[inline]
+pub(crate) fn pages(first: u64, count: u64) -> Result<Extent, Reason> {
+    if count > REQUEST_PAGES_MAX {
+        return Err("the request is longer than 2^24 pages".into());
+    }
+    if first > ADDRESS_BYTES_MAX - count {
+        return Err("the page number is beyond 2^63".into());
+    }
+    Ok(Extent::Pages { first, count })
+}
+
+/// The direction that a one-letter code stands for.
+#[inline]
+pub(crate) fn letter_op(text: &[u8]) -> Result<Op, Reason> {
+    match text {
+        b"r" | b"R" => Ok(Op::Read),
+        b"w" | b"W" => Ok(Op::Write),
+        _ => Err("the op is neither R nor W".into()),
+    }
+}
+
+/// The direction that a whole word stands for.
+#[inline]
+pub(crate) fn word_op(text: &[u8]) -> Result<Op, Reason> {
+    if text.eq_ignore_ascii_case(b"read") {
+        Ok(Op::Read)
+    } else if text.eq_ignore_ascii_case(b"write") {
+        Ok(Op::Write)
+    } else {
+        Err("the op is neither Read nor Write".into())
+    }
+}
+
+/// A volume name made of two fields, without allocating.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    text: [u8; 64],
+    length: usize,
+}
+
+impl Joined {
+    /// `head`, `separator`, `tail`.
+    pub(crate) fn new(head: &[u8], separator: u8, tail: &[u8]) -> Result<Self, Reason> {
+        let mut text = [0; 64];
+        let length = head.len() + 1 + tail.len();
+        if length > text.len() {
+            return Err("the volume's name is longer than 64 bytes".into());
+        }
+        text[..head.len()].copy_from_slice(head);
+        text[head.len()] = separator;
+        text[head.len() + 1..length].copy_from_slice(tail);
+        Ok(Self { text, length })
+    }
+
+    /// The name.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+}
+
+/// Whether a line has nothing but blanks.
+pub(crate) fn is_blank_line(line: &[u8]) -> bool {
+    line.iter().all(|&byte| is_blank(byte))
+}
+
+const fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+#[cold]
+fn missing(field: &'static str) -> Reason {
+    format!("the {field} is missing").into()
+}
+
+#[cold]
+fn not_a_number(field: &'static str) -> Reason {
+    format!("the {field} is not an unsigned number").into()
+}
+
+#[cold]
+fn too_large(field: &'static str) -> Reason {
+    format!("the {field} is too large").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn integers_agree_with_the_standard_library(text in "[0-9]{1,22}|[0-9 .x-]{0,6}") {
+            let expected = text.bytes().all(|byte| byte.is_ascii_digit())
+                .then(|| text.parse::<u64>().ok()).flatten();
+            prop_assert_eq!(integer(text.as_bytes(), "n").ok(), expected);
+        }
+
+        #[test]
+        fn times_are_exact(seconds in 0_u64..1 << 32, ns in 0_u64..1_000_000_000) {
+            let text = format!("{seconds}.{ns:09}");
+            prop_assert_eq!(time(text.as_bytes(), "t", 9).unwrap(), seconds * 1_000_000_000 + ns);
+        }
+    }
+
+    #[test]
+    fn times_below_a_nanosecond_are_cut() {
+        assert_eq!(time(b"1.9999", "t", 3).unwrap(), 1999);
+        assert_eq!(time(b"7.9", "t", 0).unwrap(), 7);
+        assert_eq!(time(b"7.", "t", 3).unwrap(), 7000);
+        assert!(time(b".5", "t", 3).is_err());
+        assert!(time(b"1.x", "t", 3).is_err());
+        assert!(time(b"-1", "t", 3).is_err());
+        assert!(time(b"18446744073710", "t", 9).is_err());
+    }
+
+    #[test]
+    fn fields_are_taken_from_both_ends() {
+        let mut fields = Fields::new(b" 1  a b\t2 ");
+        assert_eq!(fields.word("x").unwrap(), b"1");
+        assert_eq!(fields.last_word("x").unwrap(), b"2");
+        assert_eq!(fields.rest(), b"a b");
+        assert_eq!(fields.last_word("x").unwrap(), b"b");
+        assert_eq!(fields.word("x").unwrap(), b"a");
+        assert!(fields.word("x").is_err());
+        assert!(fields.last_word("x").is_err());
+        let mut fields = Fields::new(b"a,");
+        assert_eq!(fields.until(b',', "x").unwrap(), b"a");
+        assert_eq!(fields.until(b',', "x").unwrap(), b"");
+        assert!(fields.until(b',', "x").is_err());
+    }
+
+    #[test]
+    fn impossible_extents_are_refused() {
+        assert!(bytes(ADDRESS_BYTES_MAX, 0).is_ok());
+        assert!(bytes(ADDRESS_BYTES_MAX, 1).is_err());
+        assert!(bytes(u64::MAX, 0).is_err());
+        assert!(bytes(0, REQUEST_BYTES_MAX + 1).is_err());
+        assert!(sectors(u64::MAX, 1).is_err());
+        assert!(sectors(0, u64::MAX).is_err());
+        assert!(pages(u64::MAX, 1).is_err());
+        assert!(pages(0, REQUEST_PAGES_MAX + 1).is_err());
+    }
+}

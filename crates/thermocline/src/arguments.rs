@@ -1,0 +1,289 @@
+//! What the command line accepts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use thermocline_lab::{RunOptions, WarmUp};
+
+/// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
+#[derive(Debug, Parser)]
+#[command(name = "thermocline", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare all policies on the bundled real trace and write a report
+    Demo(DemoOptions),
+    /// List the policies, or one with its parameters
+    Policies(PoliciesOptions),
+    /// List the devices of the cost model
+    Devices(DevicesOptions),
+    /// Look at, convert and make traces
+    Trace(TraceOptions),
+    /// Replay a trace through one policy
+    Simulate(SimulateOptions),
+    /// Replay a trace through many policies and sizes
+    Compare(CompareOptions),
+    /// Run the experiments of a paper again: its figures beside ours
+    Reproduce(ReproduceOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoOptions {
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "thermocline-demo.html")]
+    pub(crate) report: PathBuf,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PoliciesOptions {
+    /// The policy to describe with its parameters; all are listed without
+    pub(crate) name: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DevicesOptions {
+    /// A TOML file of more devices: `[name]`, `read_ms`, `write_ms`, `summary`, `source`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) devices: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How a trace is read.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Reading {
+    /// The format of the trace; told by its content if not given
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) page_size: Option<String>,
+    /// The unit of time of formats that leave it open
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) time_unit: Option<TimeUnit>,
+    /// Take a truncated file for what it holds
+    #[arg(long)]
+    pub(crate) allow_truncated: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TimeUnit {
+    Ns,
+    Us,
+    Ms,
+}
+
+/// The hierarchy that a trace is replayed on.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct HierarchyOptions {
+    /// A cache tier, fastest first: ram=64MiB, ram=5% (of the footprint), flash=4x (the tier above), flash=100p (pages)
+    #[arg(long = "tier", value_name = "NAME=SIZE", required = true)]
+    pub(crate) tiers: Vec<String>,
+    /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
+    #[arg(long = "device", value_name = "TIER=DEVICE")]
+    pub(crate) devices: Vec<String>,
+    /// The costs of a tier per page, as in flash=0.09/0.03
+    #[arg(long = "cost", value_name = "TIER=READ_MS/WRITE_MS")]
+    pub(crate) costs: Vec<String>,
+    /// A TOML file of more devices
+    #[arg(long = "devices", value_name = "FILE")]
+    pub(crate) device_file: Option<PathBuf>,
+    /// A parameter of a policy: name=value, or policy.name=value; see `thermocline policies NAME`
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) parameters: Vec<String>,
+    /// Whether a write miss reads the page from disk first; default: the policy's own
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) write_miss: Option<WriteMiss>,
+    /// Leave the first accesses out of the counts: a number or a share, as in 20%
+    #[arg(long, value_name = "N|%", default_value = "0")]
+    pub(crate) warm_up: WarmUp,
+    /// Run the ledger alongside and fail if it refuses an action
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+impl HierarchyOptions {
+    /// Tiers as written, and the defaults for all else.
+    pub(crate) fn of_tiers(tiers: &[&str]) -> Self {
+        Self { tiers: tiers.iter().map(|&tier| tier.into()).collect(), ..Self::default() }
+    }
+
+    /// How the runs are made.
+    pub(crate) fn run_options(&self) -> RunOptions {
+        RunOptions { warm_up: self.warm_up, is_checked: self.check }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WriteMiss {
+    /// Read the page from disk first
+    Fetch,
+    /// The write covers the page: no read
+    Allocate,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SimulateOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The policy; see `thermocline policies`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: String,
+    #[command(flatten)]
+    pub(crate) hierarchy: HierarchyOptions,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompareOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The policies, separated by commas, or `all`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) hierarchy: HierarchyOptions,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReproduceOptions {
+    /// The paper
+    #[arg(value_enum)]
+    pub(crate) paper: Paper,
+    /// The folder that holds the traces
+    #[arg(long, value_name = "DIR")]
+    pub(crate) traces: Option<PathBuf>,
+    /// Where to write the report; default: reproduce-PAPER.html
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Paper {
+    /// Hotness-Aware Hit: Figure 2 and the non-hot ratio
+    Hat,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TraceOptions {
+    #[command(subcommand)]
+    pub(crate) command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceCommand {
+    /// Show what a trace holds: footprint, shares, re-use, LRU hit ratios
+    Info(InfoOptions),
+    /// Write a trace in another format
+    Convert(ConvertOptions),
+    /// Make a synthetic trace, the same on every platform
+    Generate(GenerateOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InfoOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConvertOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// The format to write: csv, parquet, spc, oracle-general, or compiled (a row per page access)
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Print JSON instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GenerateOptions {
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// The format to write: csv, parquet, spc or oracle-general
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    pub(crate) to: String,
+    /// What to make
+    #[arg(long, value_enum, default_value = "zipf")]
+    pub(crate) kind: Workload,
+    /// How many requests, each of one page
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) requests: u64,
+    /// How many pages there are to reference
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) pages: u64,
+    /// Skew of the Zipf distribution (`--kind zipf`), at least 0
+    #[arg(long, value_name = "ALPHA", default_value_t = 1.0)]
+    pub(crate) alpha: f64,
+    /// Share of requests that write, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
+    pub(crate) write_share: f64,
+    /// Bytes per page
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    pub(crate) page_size: String,
+    /// Scatter the pages over the address space, so that hot ones are not neighbours
+    #[arg(long)]
+    pub(crate) scatter: bool,
+    /// Time from one request to the next, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 100)]
+    pub(crate) interval_us: u64,
+    /// The seed: the same seed makes the same trace
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Print JSON instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Workload {
+    /// Zipf popularity
+    Zipf,
+    /// Every page equally often
+    Uniform,
+    /// Ever new pages, one after the other
+    Sequential,
+    /// All pages in order, again and again
+    Loop,
+    /// A mix of hot pages, scans and an appended log
+    Oltp,
+}

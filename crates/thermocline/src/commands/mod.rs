@@ -1,0 +1,9 @@
+//! One file per command; each returns what is to be printed.
+
+pub(crate) mod compare;
+pub(crate) mod demo;
+pub(crate) mod devices;
+pub(crate) mod policies;
+pub(crate) mod reproduce;
+pub(crate) mod simulate;
+pub(crate) mod trace;

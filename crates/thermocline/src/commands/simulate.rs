@@ -1,0 +1,71 @@
+//! `thermocline simulate`: one trace, one policy, one hierarchy.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+use thermocline_lab::Summary;
+
+use crate::arguments::SimulateOptions;
+use crate::{hierarchy, output, reading};
+
+/// Runs the command.
+pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
+    let policy = hierarchy::find_policy(&options.policy)?;
+    let configurations = hierarchy::configurations(&options.hierarchy, &[policy])?;
+    ensure!(
+        configurations.len() == 1,
+        "simulate takes one size per tier; for several, use `thermocline compare`"
+    );
+    hierarchy::note_unused_flash(&configurations);
+    let trace = reading::open(&options.trace, &options.reading)?;
+    let summary = thermocline_lab::run(&trace, &configurations[0], options.hierarchy.run_options())
+        .with_context(|| format!("cannot simulate `{}`", policy.name))?;
+    if options.json { output::json(&summary) } else { Ok(describe(&summary)) }
+}
+
+fn describe(summary: &Summary) -> String {
+    let trace = &summary.trace;
+    let mut text = format!(
+        "{}: {} accesses ({} reads, {} writes) to {} pages of {}\n",
+        trace.path,
+        output::count(trace.accesses),
+        output::count(trace.reads),
+        output::count(trace.writes),
+        output::count(trace.footprint_pages),
+        output::bytes(trace.page_size_bytes),
+    );
+    let parameters: Vec<String> =
+        summary.policy.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let _infallible = writeln!(text, "{} {}", summary.policy.name, parameters.join(" "));
+    if summary.warm_up_accesses > 0 {
+        let warm_up = output::count(summary.warm_up_accesses);
+        let _infallible = writeln!(text, "not counted: the first {warm_up} accesses");
+    }
+    let rows: Vec<Vec<String>> = summary
+        .tiers
+        .iter()
+        .map(|tier| {
+            vec![
+                tier.name.clone(),
+                tier.device.clone(),
+                tier.capacity_pages.map_or_else(|| "all".into(), output::count),
+                output::count(tier.hits),
+                output::percent(tier.hit_ratio),
+                output::count(tier.page_reads),
+                output::count(tier.page_writes),
+            ]
+        })
+        .collect();
+    text.push_str(&output::table(
+        &["tier", "device", "pages", "hits", "hit ratio", "page reads", "page writes"],
+        &rows,
+        2,
+    ));
+    let _infallible = writeln!(
+        text,
+        "I/O time {:.3} s; replayed at {:.1} million accesses/s",
+        summary.io_time_ms / 1000.0,
+        summary.accesses_per_second / 1e6
+    );
+    text
+}

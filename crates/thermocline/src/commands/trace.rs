@@ -1,0 +1,149 @@
+//! `thermocline trace`: look at, convert and make traces.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use thermocline_core::Nanos;
+use thermocline_trace::convert::{OutputFormat, convert};
+use thermocline_trace::generate::{self, Generator, Pattern};
+use thermocline_trace::{Stats, TraceError};
+
+use crate::arguments::{
+    ConvertOptions, GenerateOptions, InfoOptions, TraceCommand, TraceOptions, Workload,
+};
+use crate::{output, reading};
+
+/// Runs the command.
+pub(crate) fn run(options: &TraceOptions) -> Result<String> {
+    match &options.command {
+        TraceCommand::Info(options) => info(options),
+        TraceCommand::Convert(options) => convert_trace(options),
+        TraceCommand::Generate(options) => generate_trace(options),
+    }
+}
+
+/// What `trace info` prints as JSON.
+#[derive(Serialize)]
+struct InfoJson {
+    path: String,
+    #[serde(flatten)]
+    stats: Stats,
+}
+
+fn info(options: &InfoOptions) -> Result<String> {
+    let trace = reading::open(&options.trace, &options.reading)?;
+    let stats = Stats::of(&trace);
+    let path = options.trace.display().to_string();
+    if options.json {
+        return output::json(&InfoJson { path, stats });
+    }
+    Ok(format!("{path}\n{}", output::table(&["", "value"], &describe(&stats), 1)))
+}
+
+fn describe(stats: &Stats) -> Vec<Vec<String>> {
+    let share = |share: f64| output::percent(share);
+    let reads = 1.0 - stats.write_share;
+    let mut rows = vec![
+        ("requests", output::count(stats.requests)),
+        ("  that write", share(stats.write_request_share)),
+        ("  of length 0", output::count(stats.zero_length_requests)),
+        ("bytes read", output::bytes(stats.read_bytes)),
+        ("bytes written", output::bytes(stats.write_bytes)),
+        ("page size", output::bytes(stats.page_size_bytes)),
+        ("page accesses", output::count(stats.accesses)),
+        ("  that read", format!("{} ({})", output::count(stats.reads), share(reads))),
+        ("  that write", format!("{} ({})", output::count(stats.writes), share(stats.write_share))),
+        ("volumes", output::count(stats.volumes as u64)),
+        ("footprint", pages(u64::from(stats.footprint_pages), stats.page_size_bytes)),
+        ("span", pages(stats.span_pages, stats.page_size_bytes)),
+        ("requests that continue the previous one", share(stats.sequential_request_share)),
+        ("accesses to the page after the previous one", share(stats.sequential_access_share)),
+        ("pages touched once", share(stats.touched_once_share)),
+        ("references per page", format!("{:.2}", stats.mean_references_per_page)),
+    ];
+    if stats.is_timed {
+        let seconds = stats.duration().0 as f64 / 1e9;
+        rows.push(("duration", format!("{seconds:.3} s")));
+        rows.push(("requests earlier than the one before", output::count(stats.time_reversals)));
+    }
+    let mut rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    for lru in &stats.lru {
+        let name = format!(
+            "LRU hit ratio at {} % of the footprint ({} pages)",
+            lru.footprint_percent,
+            output::count(u64::from(lru.capacity_pages))
+        );
+        rows.push(vec![name, share(lru.hit_ratio)]);
+    }
+    rows
+}
+
+fn pages(pages: u64, page_size_bytes: u64) -> String {
+    let size = pages.saturating_mul(page_size_bytes);
+    format!("{} pages ({})", output::count(pages), output::bytes(size))
+}
+
+/// The name of the compiled form, which is no format of requests.
+const COMPILED: &str = "compiled";
+
+fn convert_trace(options: &ConvertOptions) -> Result<String> {
+    let written = if options.to == COMPILED {
+        let trace = reading::open(&options.trace, &options.reading)?;
+        trace.save(&options.output)?;
+        trace.len() as u64
+    } else {
+        let format = output_format(&options.to)?;
+        let reader = reading::open_reader(&options.trace, &options.reading)?;
+        let page_size = reading::page_size(&options.reading, &reader)?;
+        let mut reader = reading::WithProgress::new(reader)?;
+        let written = convert(&mut reader, &options.output, format, page_size)?;
+        reader.finish();
+        written
+    };
+    written_to(&options.output, &options.to, written, options.json)
+}
+
+fn output_format(name: &str) -> Result<OutputFormat> {
+    name.parse().map_err(|error: TraceError| anyhow::anyhow!("{error}, {COMPILED}"))
+}
+
+fn generate_trace(options: &GenerateOptions) -> Result<String> {
+    let format: OutputFormat = options.to.parse()?;
+    let pattern = match options.kind {
+        Workload::Zipf => Pattern::Zipf { alpha: options.alpha },
+        Workload::Uniform => Pattern::Uniform,
+        Workload::Sequential => Pattern::Sequential,
+        Workload::Loop => Pattern::Loop,
+        Workload::Oltp => Pattern::OLTP,
+    };
+    let mut generator = Generator::new(generate::Options {
+        pattern,
+        requests: options.requests,
+        pages: options.pages,
+        write_share: options.write_share,
+        interarrival: Nanos(options.interval_us.saturating_mul(1000)),
+        scatter: options.scatter,
+        seed: options.seed,
+    })?;
+    let page_size = reading::parse_page_size(&options.page_size)?;
+    let written = convert(&mut generator, &options.output, format, page_size)?;
+    written_to(&options.output, &options.to, written, options.json)
+}
+
+/// What was written where, for people or tools.
+#[derive(Serialize)]
+struct Written<'a> {
+    path: String,
+    format: &'a str,
+    records: u64,
+}
+
+fn written_to(path: &Path, format: &str, records: u64, is_json: bool) -> Result<String> {
+    let path = path.display().to_string();
+    if is_json {
+        return output::json(&Written { path, format, records });
+    }
+    Ok(format!("{path}: {} records of {format}\n", output::count(records)))
+}

@@ -1,0 +1,106 @@
+//! Tables, numbers and files, as every command writes them.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Writes a line to standard error.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to be told that standard error is closed.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+/// One JSON value, for standard output.
+pub(crate) fn json(value: &impl Serialize) -> Result<String> {
+    let mut text = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// A table; the columns from `numbers_from` on hold numbers and are aligned to the right.
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>], numbers_from: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    let align = |column: usize, text: &str| {
+        let alignment =
+            if column < numbers_from { CellAlignment::Left } else { CellAlignment::Right };
+        Cell::new(text).set_alignment(alignment)
+    };
+    table.set_header(header.iter().enumerate().map(|(column, text)| align(column, text)));
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(|(column, text)| align(column, text)));
+    }
+    format!("{table}\n")
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share in percent with two decimals.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// Bytes in the greatest binary unit that keeps at least one before the point.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = number as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// Writes a file at once or not at all.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let context = || format!("cannot write `{}`", path.display());
+    let mut file = tempfile::Builder::new()
+        .permissions(permissions())
+        .tempfile_in(folder)
+        .with_context(context)?;
+    file.write_all(text.as_bytes()).with_context(context)?;
+    file.persist(path).with_context(context)?;
+    Ok(())
+}
+
+/// What a new file may be used for; the process's mask takes its share, as for any other file.
+#[cfg(unix)]
+fn permissions() -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::Permissions::from_mode(0o666)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+    }
+}

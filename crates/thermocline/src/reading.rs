@@ -1,0 +1,131 @@
+//! Opening a trace as the command line describes it.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use thermocline_trace::{
+    CompiledTrace, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
+};
+
+use crate::arguments::{Reading, TimeUnit};
+use crate::output;
+
+/// Reads and compiles a trace, with a progress bar on a terminal.
+pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
+    if is_compiled(path) {
+        ensure!(
+            reading.page_size.is_none() && reading.format.is_none(),
+            "`{}` is a compiled trace: its page size and format are fixed",
+            path.display()
+        );
+        return Ok(CompiledTrace::open(path)?);
+    }
+    let reader = open_reader(path, reading)?;
+    let page_size = page_size(reading, &reader)?;
+    let mut reader = WithProgress::new(reader)?;
+    let trace = CompiledTrace::compile(&mut reader, page_size)?;
+    reader.finish();
+    Ok(trace)
+}
+
+/// Whether a file is a trace in compiled form, told by how a Parquet file begins.
+fn is_compiled(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && &magic == b"PAR1"
+}
+
+/// Opens a trace for reading.
+pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
+    let options = ReadOptions {
+        format: reading.format.as_deref().map(str::parse).transpose()?,
+        time_unit: reading.time_unit.map(TimeUnit::into_trace),
+        allow_truncated: reading.allow_truncated,
+        ..ReadOptions::default()
+    };
+    Ok(Reader::open(path, &options)?)
+}
+
+/// The page size asked for, else the one that the trace states, else 4 KiB.
+pub(crate) fn page_size(reading: &Reading, reader: &Reader) -> Result<PageSize> {
+    match &reading.page_size {
+        Some(text) => parse_page_size(text),
+        None => Ok(reader.page_size().unwrap_or(PageSize::DEFAULT)),
+    }
+}
+
+/// Reads a page size as users write it: `4096`, `4KiB`, `1MiB`.
+pub(crate) fn parse_page_size(text: &str) -> Result<PageSize> {
+    let (number, factor) = [("KiB", 1024), ("MiB", 1 << 20), ("B", 1)]
+        .iter()
+        .find_map(|&(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+        .unwrap_or((text, 1));
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let bytes =
+        bytes.with_context(|| format!("`{text}` is no page size: write it as 4096 or 4KiB"))?;
+    Ok(PageSize::new(bytes)?)
+}
+
+/// The name of a file without its folder.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl TimeUnit {
+    fn into_trace(self) -> thermocline_trace::TimeUnit {
+        match self {
+            Self::Ns => thermocline_trace::TimeUnit::Nanoseconds,
+            Self::Us => thermocline_trace::TimeUnit::Microseconds,
+            Self::Ms => thermocline_trace::TimeUnit::Milliseconds,
+        }
+    }
+}
+
+/// A reader that shows how far it is.
+pub(crate) struct WithProgress {
+    reader: Reader,
+    bar: ProgressBar,
+}
+
+impl WithProgress {
+    /// Wraps a reader.
+    pub(crate) fn new(reader: Reader) -> Result<Self> {
+        let (_, size_bytes) = reader.progress_bytes();
+        let bar = size_bytes.map_or_else(ProgressBar::no_length, ProgressBar::new);
+        let style = "{bar:30} {bytes}/{total_bytes} read, {bytes_per_sec}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+        Ok(Self { reader, bar })
+    }
+
+    /// Removes the bar and says what a reader of the trace should know.
+    pub(crate) fn finish(self) {
+        self.bar.finish_and_clear();
+        let name = self.reader.path().display();
+        if self.reader.is_truncated() {
+            output::note(&format!("note: `{name}` is truncated; what it holds was taken"));
+        }
+        let counts = self.reader.counts();
+        if counts.zero_length_requests > 0 {
+            let requests = output::count(counts.zero_length_requests);
+            output::note(&format!("note: {requests} requests of `{name}` have length 0 and touch no page"));
+        }
+    }
+}
+
+impl Requests for WithProgress {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        let result = self.reader.read_batch(batch);
+        self.bar.set_position(self.reader.progress_bytes().0);
+        result
+    }
+
+    fn volume_names(&self) -> &[String] {
+        self.reader.volume_names()
+    }
+
+    fn path(&self) -> &Path {
+        self.reader.path()
+    }
+}
