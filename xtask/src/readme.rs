@@ -13,7 +13,8 @@ const NOT_RUN: [&str; 2] = ["cargo xtask test", "cargo install"];
 /// Commands are the lines that begin with `$ ` in blocks marked `console`, in order. The copy builds
 /// into the same target folder, so that only what differs is built again.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let readme = std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
+    let readme =
+        std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
     let copy = tempfile::tempdir().context("cannot make a folder for the copy")?;
     copy_project(root, copy.path())?;
     let commands = commands(&readme);

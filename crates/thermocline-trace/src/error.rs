@@ -38,7 +38,7 @@ pub enum TraceError {
     },
     /// The file ends in the middle of something.
     #[error(
-        "{}: truncated: {reason} ({position}); allow truncated files to use what is there",
+        "{}: truncated: {reason} ({position}); --allow-truncated takes what is there",
         path.display()
     )]
     Truncated {
@@ -63,7 +63,7 @@ pub enum TraceError {
     },
     /// No format fits the content.
     #[error(
-        "{}: the format cannot be told from the content ({reason}); name one of: {}",
+        "{}: the format cannot be told from the content ({reason}); name it with --format, one of: {}",
         path.display(),
         FormatName::LIST
     )]

@@ -1,7 +1,10 @@
 //! Asking the processor for memory that will be needed soon: the only `unsafe` of this crate.
 #![cfg_attr(
     target_arch = "x86_64",
-    expect(unsafe_code, reason = "prefetching is an intrinsic; it halves the time to compile")
+    expect(
+        unsafe_code,
+        reason = "prefetching is an intrinsic; it pays while page numbers become ids"
+    )
 )]
 
 /// Fetches the cache line of `slice[index]`, if there is such an element.

@@ -1,6 +1,5 @@
 //! Opening a trace as the command line describes it.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,7 +13,7 @@ use crate::output;
 
 /// Reads and compiles a trace, with a progress bar on a terminal.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
-    if is_compiled(path) {
+    if CompiledTrace::is_saved(path) {
         ensure!(
             reading.page_size.is_none() && reading.format.is_none(),
             "`{}` is a compiled trace: its page size and format are fixed",
@@ -28,13 +27,6 @@ pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
     let trace = CompiledTrace::compile(&mut reader, page_size)?;
     reader.finish();
     Ok(trace)
-}
-
-/// Whether a file is a trace in compiled form, told by how a Parquet file begins.
-fn is_compiled(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && &magic == b"PAR1"
 }
 
 /// Opens a trace for reading.
@@ -109,7 +101,9 @@ impl WithProgress {
         let counts = self.reader.counts();
         if counts.zero_length_requests > 0 {
             let requests = output::count(counts.zero_length_requests);
-            output::note(&format!("note: {requests} requests of `{name}` have length 0 and touch no page"));
+            output::note(&format!(
+                "note: {requests} requests of `{name}` have length 0 and touch no page"
+            ));
         }
     }
 }

@@ -18,7 +18,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 /// The size of a drawing; it scales with the page.
-const SIZE: (u32, u32) = (720, 380);
+const SIZE: (u32, u32) = (560, 340);
 const GREY: RGBColor = RGBColor(0x44, 0x50, 0x5C);
 const LIGHT: RGBColor = RGBColor(0xE2, 0xE8, 0xEE);
 
@@ -76,8 +76,8 @@ impl LineChart {
         let mut chart = ChartBuilder::on(area)
             .margin(10)
             .margin_right(26)
-            .x_label_area_size(50)
-            .y_label_area_size(76)
+            .x_label_area_size(46)
+            .y_label_area_size(72)
             .build_cartesian_2d(-0.15..last + 0.15, 0.0..top)?;
         chart
             .configure_mesh()
@@ -90,8 +90,8 @@ impl LineChart {
             .x_labels(0)
             .y_labels(6)
             .y_label_formatter(&|value| short(*value))
-            .axis_desc_style(("sans-serif", 15).into_font().color(&GREY))
-            .label_style(("sans-serif", 14).into_font().color(&GREY))
+            .axis_desc_style(("sans-serif", 16).into_font().color(&GREY))
+            .label_style(("sans-serif", 15).into_font().color(&GREY))
             .draw()?;
         self.draw_x_labels(area, &chart)?;
         for (index, series) in self.series.iter().enumerate() {
@@ -118,10 +118,10 @@ impl LineChart {
     fn draw_x_labels(&self, area: &Area<'_>, chart: &Chart<'_>) -> Result<(), DrawError> {
         use plotters::style::text_anchor::{HPos, Pos, VPos};
         let longest = self.x_labels.iter().map(String::len).max().unwrap_or(1).max(1);
-        let fitting = (600 / (longest * 8 + 10)).max(1);
+        let fitting = (450 / (longest * 8 + 10)).max(1);
         let step = self.x_labels.len().div_ceil(fitting).max(1);
         let style =
-            ("sans-serif", 14).into_font().color(&GREY).pos(Pos::new(HPos::Center, VPos::Top));
+            ("sans-serif", 15).into_font().color(&GREY).pos(Pos::new(HPos::Center, VPos::Top));
         for (place, label) in self.x_labels.iter().enumerate().step_by(step) {
             let (x, y) = chart.backend_coord(&(place as f64, 0.0));
             area.draw_text(label, &style, (x, y + 7))?;
@@ -159,8 +159,8 @@ impl BarChart {
             .x_labels(6)
             .y_labels(0)
             .x_label_formatter(&|value| short(*value))
-            .axis_desc_style(("sans-serif", 15).into_font().color(&GREY))
-            .label_style(("sans-serif", 14).into_font().color(&GREY))
+            .axis_desc_style(("sans-serif", 16).into_font().color(&GREY))
+            .label_style(("sans-serif", 15).into_font().color(&GREY))
             .draw()?;
         for (row, (name, length)) in self.bars.iter().enumerate() {
             let middle = -(row as f64) - 0.5;
@@ -182,11 +182,11 @@ fn draw_bar_labels(
     middle: f64,
 ) -> Result<(), DrawError> {
     use plotters::style::text_anchor::{HPos, Pos, VPos};
-    let style = ("sans-serif", 14).into_font().color(&GREY);
+    let style = ("sans-serif", 15).into_font().color(&GREY);
     let (x, y) = chart.backend_coord(&(0.0, middle));
     area.draw_text(name, &style.pos(Pos::new(HPos::Right, VPos::Center)), (x - 8, y))?;
     let (x, y) = chart.backend_coord(&(length, middle));
-    let style = ("sans-serif", 14).into_font().color(&GREY);
+    let style = ("sans-serif", 15).into_font().color(&GREY);
     area.draw_text(&short(length), &style.pos(Pos::new(HPos::Left, VPos::Center)), (x + 6, y))
 }
 
@@ -294,7 +294,13 @@ mod tests {
             ],
         };
         let figure = chart.figure().unwrap();
-        assert_eq!(figure.matches("<polyline").count(), 2);
+        assert_eq!(
+            figure.matches("<circle").count(),
+            4 + 2,
+            "a mark per value and per legend entry"
+        );
+        let upper = figure.to_uppercase();
+        assert!(upper.contains("STROKE=\"#0072B2\"") && upper.contains("STROKE=\"#D55E00\""));
         assert_eq!(figure.matches("<li>").count(), 2);
         assert!(figure.contains("one &amp; only") && figure.contains("a &lt; b"));
         assert!(figure.contains("viewBox"), "it scales with the page");

@@ -46,6 +46,15 @@ fn pages_are_placed_by_the_table() {
 }
 
 #[test]
+fn empty_files_own_no_page() {
+    let lines = "0,5,0,empty,0,0,a\n1,5,3,data,0,0,b\n2,8,0,empty,0,0,c\n";
+    let header = String::from_utf8_lossy(TABLE_HEADER);
+    let table = FileTable::parse("t", format!("{header}\n{lines}").as_bytes()).unwrap();
+    let owner = |page| table.file_of(page).map(|file| file.path.as_str());
+    assert_eq!([4, 5, 7, 8].map(owner), [None, Some("b"), Some("b"), None]);
+}
+
+#[test]
 fn a_missing_table_is_named() {
     let message = error(&[("x.csv", LINES.as_bytes())]);
     assert!(

@@ -1,0 +1,94 @@
+//! Every policy's counts and action log on the bundled trace stay as they are.
+//!
+//! `cargo xtask golden` writes them anew; a change belongs into a commit that explains it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+
+use thermocline_core::{Action, Actions, Ledger, Tier, registry};
+use thermocline_device::Catalogue;
+use thermocline_lab::{Configuration, TierConfiguration};
+use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
+
+const HEADER: &str = "policy\tram_hits\tflash_hits\tdisk_hits\tflash_reads\tflash_writes\tdisk_reads\tdisk_writes\taction_log_hash\n";
+
+#[test]
+fn golden_results_hold() {
+    let trace = bundled_trace();
+    let mut text = HEADER.to_owned();
+    for entry in registry::entries() {
+        text += &result(&trace, entry.name);
+    }
+    let path = root().join("testdata/golden/hybrid.tsv");
+    if std::env::var_os("THERMOCLINE_WRITE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(text, golden, "run `cargo xtask golden` if the change is meant");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn bundled_trace() -> CompiledTrace {
+    let path = root().join("testdata/pgbench/pgbench.csv.zst");
+    let mut reader = Reader::open(path, &ReadOptions::default()).unwrap();
+    CompiledTrace::compile(&mut reader, PageSize::new(8192).unwrap()).unwrap()
+}
+
+/// One line: the counts of a policy, and a hash of everything that it did.
+fn result(trace: &CompiledTrace, policy: &str) -> String {
+    let catalogue = Catalogue::default();
+    let tier = |name: &str, size: &str, device: &str| TierConfiguration {
+        name: name.into(),
+        size: size.parse().unwrap(),
+        device: catalogue.find(device).unwrap().clone(),
+    };
+    let entry = registry::find(policy).unwrap();
+    let configuration = Configuration {
+        policy: entry,
+        values: entry.values(&[]).unwrap(),
+        tiers: vec![tier("ram", "2%", "memory"), tier("flash", "4x", "samsung-470")],
+        disk: catalogue.find("st380011a").unwrap().clone(),
+        write_miss: None,
+    };
+    let mut policy = configuration.build(trace).unwrap();
+    let capacities = configuration.capacity_pages(trace).unwrap();
+    let mut ledger = Ledger::new(trace.footprint_pages(), &capacities);
+    let mut actions = Actions::new();
+    let mut hash = 0xCBF2_9CE4_8422_2325;
+    for access in trace.accesses() {
+        actions.clear();
+        policy.access(access, &mut actions);
+        ledger.access(access, &actions).unwrap();
+        hash = actions.as_slice().iter().fold(hash, |hash, action| mix(hash, *action));
+    }
+    policy.assert_invariants();
+    let counts = ledger.counts();
+    let figures = [
+        counts.hits(Tier::RAM),
+        counts.hits(Tier::FLASH),
+        counts.hits(Tier::DISK),
+        counts.page_reads(Tier::FLASH),
+        counts.page_writes(Tier::FLASH),
+        counts.page_reads(Tier::DISK),
+        counts.page_writes(Tier::DISK),
+    ];
+    let figures: Vec<String> = figures.iter().map(u64::to_string).collect();
+    format!("{}\t{}\t{hash:016x}\n", entry.name, figures.join("\t"))
+}
+
+/// FNV-1a over the parts of an action.
+fn mix(hash: u64, action: Action) -> u64 {
+    let (verb, page, parts) = match action {
+        Action::Serve { page, op, found, tier } => (op as u8, page, [found.0, tier.0]),
+        Action::Copy { page, source, target } => (2, page, [source.0, target.0]),
+        Action::Drop { page, tier } => (3, page, [tier.0, 0]),
+    };
+    [u64::from(verb), u64::from(page.0), u64::from(parts[0]), u64::from(parts[1])]
+        .iter()
+        .fold(hash, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01B3))
+}

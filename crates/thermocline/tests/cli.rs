@@ -1,0 +1,240 @@
+//! The command line as a user meets it: results, contracts, and what bad input is answered with.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/pgbench/pgbench.csv.zst");
+
+fn thermocline(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(words).output().unwrap()
+}
+
+/// Standard output of a command that succeeds.
+#[track_caller]
+fn text(words: &[&str]) -> String {
+    let output = thermocline(words);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{words:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&text(words)).unwrap()
+}
+
+/// A command fails, prints nothing, and says all of `parts`.
+#[track_caller]
+fn fails(words: &[&str], parts: &[&str]) {
+    let output = thermocline(words);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{words:?} succeeded");
+    assert!(output.stdout.is_empty(), "{words:?} printed a result");
+    assert!(!errors.contains("panicked"), "{errors}");
+    for part in parts {
+        assert!(errors.contains(part), "{words:?}: {part:?} is not in: {errors}");
+    }
+}
+
+const SIZES: [&str; 6] = ["--page-size", "8KiB", "--tier", "ram=2%", "--tier", "flash=4x"];
+
+fn simulate<'a>(trace: &'a str, policy: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["simulate", trace, "--policy", policy][..], &SIZES, more].concat()
+}
+
+#[test]
+fn simulate_prints_the_contract() {
+    let summary = json(&simulate(TRACE, "hat", &["--json", "--check"]));
+    let trace = &summary["trace"];
+    assert_eq!(trace["path"], TRACE);
+    assert_eq!(trace["page_size_bytes"], 8192);
+    assert_eq!(trace["requests"], 223_846);
+    assert_eq!(trace["accesses"], 235_458);
+    assert_eq!(trace["footprint_pages"], 37_626);
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert_eq!(number(&trace["reads"]) + number(&trace["writes"]), 235_458);
+    assert_eq!(summary["policy"]["name"], "hat");
+    assert_eq!(summary["policy"]["parameters"]["nonhot_ratio"], 0.1);
+    assert_eq!(summary["policy"]["parameters"]["early_brush"], false);
+    let tiers = summary["tiers"].as_array().unwrap();
+    let names: Vec<&str> = tiers.iter().map(|tier| tier["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ram", "flash", "disk"]);
+    assert_eq!(tiers[0]["capacity_pages"], 752);
+    assert_eq!(tiers[1]["capacity_pages"], 3008);
+    assert_eq!(tiers[2]["capacity_pages"], Value::Null);
+    assert_eq!(tiers.iter().map(|tier| number(&tier["hits"])).sum::<u64>(), 235_458);
+    let mut io_time_ms = 0.0;
+    for tier in tiers {
+        assert_eq!(number(&tier["read_hits"]) + number(&tier["write_hits"]), number(&tier["hits"]));
+        io_time_ms += number(&tier["page_reads"]) as f64 * tier["read_ms"].as_f64().unwrap();
+        io_time_ms += number(&tier["page_writes"]) as f64 * tier["write_ms"].as_f64().unwrap();
+    }
+    assert!((summary["io_time_ms"].as_f64().unwrap() - io_time_ms).abs() < 1.0);
+    assert!(summary["replay_seconds"].as_f64().unwrap() > 0.0);
+    assert!(summary["accesses_per_second"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn compare_is_an_array_of_simulations() {
+    let words = ["compare", TRACE, "--policy", "hat,lru", "--json", "--page-size", "8KiB"];
+    let tiers = ["--tier", "ram=1%,2%", "--tier", "flash=1x,4x"];
+    let all = json(&[&words[..], &tiers].concat());
+    assert_eq!(all.as_array().unwrap().len(), 8);
+    let mut alone = json(&simulate(TRACE, "hat", &["--json"]));
+    let mut same = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|summary| {
+            summary["policy"]["name"] == "hat" && summary["tiers"][1]["capacity_pages"] == 3008
+        })
+        .unwrap()
+        .clone();
+    for summary in [&mut alone, &mut same] {
+        summary["replay_seconds"] = Value::Null;
+        summary["accesses_per_second"] = Value::Null;
+    }
+    assert_eq!(alone, same);
+}
+
+#[test]
+fn write_misses_and_warm_up_do_what_they_say() {
+    let fetch = json(&simulate(TRACE, "lru", &["--json"]));
+    let allocate = json(&simulate(TRACE, "lru", &["--json", "--write-miss", "allocate"]));
+    let reads = |summary: &Value| summary["tiers"][2]["page_reads"].as_u64().unwrap();
+    let write_misses = fetch["tiers"][2]["write_hits"].as_u64().unwrap();
+    assert!(write_misses > 0);
+    assert_eq!(reads(&fetch) - reads(&allocate), write_misses);
+
+    let half = json(&simulate(TRACE, "lru", &["--json", "--warm-up", "50%"]));
+    assert_eq!(half["warm_up_accesses"], 117_729);
+    let hits: u64 =
+        half["tiers"].as_array().unwrap().iter().map(|tier| tier["hits"].as_u64().unwrap()).sum();
+    assert_eq!(hits, 235_458 - 117_729);
+}
+
+#[test]
+fn devices_change_the_time_and_nothing_else() {
+    let plain = json(&simulate(TRACE, "lru-exclusive", &["--json"]));
+    let costs = ["--json", "--cost", "flash=1/0", "--cost", "disk=0/0", "--device", "ram=memory"];
+    let costly = json(&simulate(TRACE, "lru-exclusive", &costs));
+    assert_eq!(plain["tiers"][1]["page_reads"], costly["tiers"][1]["page_reads"]);
+    let reads = costly["tiers"][1]["page_reads"].as_f64().unwrap();
+    assert!((costly["io_time_ms"].as_f64().unwrap() - reads).abs() < 0.5);
+}
+
+#[test]
+fn lists_are_complete_in_both_forms() {
+    let policies = json(&["policies", "--json"]);
+    let plain = text(&["policies"]);
+    for policy in policies.as_array().unwrap() {
+        let name = policy["name"].as_str().unwrap();
+        assert!(plain.contains(name));
+        assert_eq!(json(&["policies", name, "--json"])["name"], name);
+    }
+    assert!(text(&["policies", "tac"]).contains("aging_interval"));
+    let devices = json(&["devices", "--json"]);
+    assert!(devices.as_array().unwrap().iter().any(|device| device["name"] == "nvme-ssd"));
+    assert!(text(&["devices"]).contains("samsung-470"));
+}
+
+#[test]
+fn traces_are_made_converted_and_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (csv, oracle, compiled) = (path("t.csv"), path("t.oracle"), path("t.parquet"));
+    let kind = ["--requests", "3000", "--pages", "200", "--seed", "7"];
+    text(&[&["trace", "generate", "-o", &csv][..], &kind].concat());
+    let bytes = std::fs::read(&csv).unwrap();
+    text(&[&["trace", "generate", "-o", &csv][..], &kind].concat());
+    assert_eq!(std::fs::read(&csv).unwrap(), bytes, "the same seed makes the same trace");
+    text(&["trace", "convert", &csv, "--to", "oracle-general", "-o", &oracle]);
+    text(&["trace", "convert", &csv, "--to", "compiled", "-o", &compiled]);
+    let info = json(&["trace", "info", &csv, "--json"]);
+    assert_eq!(info["requests"], 3000);
+    for other in [&oracle, &compiled] {
+        let words = ["simulate", other, "--policy", "lru", "--tier", "ram=50p", "--json"];
+        let summary = json(&words);
+        assert_eq!(summary["trace"]["accesses"], 3000);
+        assert_eq!(summary["trace"]["footprint_pages"], info["footprint_pages"]);
+    }
+    assert!(text(&["trace", "info", &csv]).contains("LRU hit ratio at 20 %"));
+}
+
+#[test]
+fn reports_are_whole_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("demo.html");
+    let shown = text(&["demo", "--report", report.to_str().unwrap()]);
+    assert!(shown.contains("hat") && shown.contains("lru-exclusive"));
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.ends_with("</html>\n") && html.contains("<svg"));
+    for outside in ["src=\"http", "href=\"http", "url(http", "<script"] {
+        assert!(!html.contains(outside), "the report opens offline");
+    }
+}
+
+#[test]
+fn bad_traces_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    fails(&simulate("no-such-file.csv", "hat", &[]), &["no-such-file.csv"]);
+    fails(&simulate(&write("empty", b""), "hat", &[]), &["empty"]);
+    let bad = write("bad.spc", b"0,8,4096,r,0.5\n0,8,4096,x,0.6\n");
+    fails(&simulate(&bad, "hat", &["--format", "spc"]), &["bad.spc", "2"]);
+    let noise: Vec<u8> =
+        (0..999_u32).map(|byte| (byte * byte / 7).to_le_bytes()[0] | 128).collect();
+    fails(&simulate(&write("noise", &noise), "hat", &[]), &["noise", "format"]);
+    fails(&simulate(TRACE, "hat", &["--format", "nonsense"]), &["nonsense", "spc"]);
+    let torn = write("torn.oracleGeneral", &[1; 24 * 3 + 5]);
+    fails(&simulate(&torn, "lru", &["--format", "oracle-general"]), &["--allow-truncated"]);
+    let words =
+        simulate(&torn, "lru", &["--format", "oracle-general", "--allow-truncated", "--json"]);
+    let words: Vec<&str> =
+        words.into_iter().map(|word| if word == "ram=2%" { "ram=1p" } else { word }).collect();
+    assert_eq!(json(&words)["trace"]["accesses"], 3);
+    fails(&simulate(folder.path().to_str().unwrap(), "hat", &[]), &[]);
+}
+
+#[test]
+fn bad_options_are_refused_with_what_would_be_right() {
+    fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["simulate", TRACE][..], more].concat()
+    }
+    let hat = ["--policy", "hat", "--tier", "ram=2%", "--tier", "flash=4x"];
+    fails(&run(&["--policy", "hatt", "--tier", "ram=1%"]), &["hatt", "hat, tac"]);
+    fails(&run(&["--policy", "hat", "--tier", "ram=64"]), &["64MiB", "5%", "100p"]);
+    fails(&run(&["--policy", "lru", "--tier", "ram=4x"]), &["first one"]);
+    fails(&run(&["--policy", "hat", "--tier", "ram=1%"]), &["runs on", "lru"]);
+    fails(&run(&["--policy", "hat", "--tier", "flash=1%", "--tier", "ram=1%"]), &["ram"]);
+    fails(&run(&["--policy", "hat", "--tier", "ssd=1%"]), &["ssd", "ram, flash"]);
+    fails(&run(&["--policy", "hat", "--tier", "ram=0p", "--tier", "flash=9p"]), &["at least one"]);
+    fails(
+        &run(&["--policy", "hat", "--tier", "ram=9e99p", "--tier", "flash=9p"]),
+        &["larger pages"],
+    );
+    let with = |more: &[&'static str]| run(&[&hat[..], more].concat());
+    fails(&with(&["--page-size", "0"]), &["page size"]);
+    fails(&with(&["--page-size", "lots"]), &["4KiB"]);
+    fails(&with(&["--param", "nonhot_ratio=2"]), &["nonhot_ratio", "from 0 to 1"]);
+    fails(&with(&["--param", "hotness=2"]), &["hotness", "hat.nonhot_ratio"]);
+    fails(&with(&["--param", "tac.aging_interval=2"]), &["tac"]);
+    fails(&with(&["--param", "nonhot_ratio"]), &["nonhot_ratio=0.1"]);
+    fails(&with(&["--device", "flash=floppy"]), &["floppy", "nvme-ssd"]);
+    fails(&with(&["--cost", "flash=cheap"]), &["READ_MS/WRITE_MS"]);
+    fails(&with(&["--cost", "tape=1/1"]), &["tape", "disk"]);
+    fails(&with(&["--devices", "no-such.toml"]), &["no-such.toml"]);
+    fails(&with(&["--warm-up", "100%"]), &["nothing to count"]);
+    fails(&with(&["--warm-up", "most"]), &["20%"]);
+    fails(&["reproduce", "hat", "--traces", "no-such-folder"], &["no-such-folder"]);
+    let unwritable = Path::new("no-such-folder").join("x.html").display().to_string();
+    fails(&["demo", "--report", &unwritable], &["no-such-folder"]);
+}
