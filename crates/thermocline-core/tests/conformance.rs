@@ -71,6 +71,8 @@ fn flush(entry: &Entry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
     #[test]
     fn no_policy_ever_loses_a_write(
         memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),

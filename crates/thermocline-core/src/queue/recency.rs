@@ -274,9 +274,12 @@ impl<const CLASSES: usize> Recency<CLASSES> {
             let is_at_chunk = CLASSES > 1 && entry.is_multiple_of(CHUNK);
             if is_at_chunk {
                 entry = self.next_chunk(entry / CHUNK, mask) * CHUNK;
+                if entry >= self.head {
+                    break;
+                }
             }
             let end = if CLASSES > 1 { (entry / CHUNK + 1) * CHUNK } else { self.head };
-            let Some(states) = self.states.get(entry..end.min(self.head)) else { break };
+            let states = &self.states[entry..end.min(self.head)];
             if let Some(offset) = first_member(states, mask) {
                 return entry + offset;
             }
@@ -433,6 +436,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A log that ends with a chunk, and a search that finds no member up to its end.
+    #[test]
+    fn finds_nothing_at_the_end_of_a_full_log() {
+        let mut queue = Recency::new(16, 16, [0xff, 1]);
+        for page in (0..128).map(|step| PageId(step % 16)) {
+            queue.touch(page, 3);
+            if let Some((position, _)) = queue.find(page) {
+                queue.set_state(position, 2);
+            }
+        }
+        assert_eq!(queue.head, queue.states.len(), "the log is full");
+        assert_eq!(queue.oldest(ODD), None);
+        queue.assert_invariants();
     }
 
     /// Long enough that the log has chunks of chunks, and is squeezed; sparse enough that searches

@@ -132,8 +132,8 @@ impl Hat {
             hot_pages: 0,
             held_memory_pages: 0,
             held_flash_pages: 0,
-            is_hot_region_brushed: hot_pages_max == 0,
-            is_warm_region_brushed: flash_pages == 0,
+            is_hot_region_brushed: false,
+            is_warm_region_brushed: false,
         }
     }
 
@@ -193,8 +193,7 @@ impl Hat {
             self.queue.set_state(tail, NONHOT | WARM | state & DIRTY);
             self.hot_pages -= 1;
         }
-        let quota = if self.early_brush { 1 } else { self.hot_pages_max };
-        self.is_hot_region_brushed |= self.hot_pages >= quota;
+        self.is_hot_region_brushed |= self.hot_pages >= self.quota(self.hot_pages_max);
         if self.is_hot_region_brushed {
             match self.queue.oldest(HOT_PAGES) {
                 Some((tail, _)) => self.queue.set_boundary(tail),
@@ -248,8 +247,7 @@ impl Hat {
 
     /// Keeps the tail of the warm region resident, and the queue within its bound.
     fn forget(&mut self) {
-        self.is_warm_region_brushed |= self.held_flash_pages
-            >= if self.early_brush { self.flash_pages.min(1) } else { self.flash_pages };
+        self.is_warm_region_brushed |= self.held_flash_pages >= self.quota(self.flash_pages);
         if self.is_warm_region_brushed {
             while let Some((tail, state)) = self.queue.oldest(ANY)
                 && state & GHOST != 0
@@ -262,6 +260,11 @@ impl Hat {
             let (oldest, _) = self.oldest(GHOSTS);
             self.queue.set_state(oldest, 0);
         }
+    }
+
+    /// How many pages must have filled a zone before its region is brushed.
+    fn quota(&self, capacity_pages: u32) -> u32 {
+        if self.early_brush { capacity_pages.min(1) } else { capacity_pages }
     }
 
     fn oldest(&mut self, class: usize) -> (Position, u8) {

@@ -1,0 +1,161 @@
+//! LRU without flash, and the two-tier baselines: one order by last reference, cut twice.
+
+use thermocline_core::Access;
+
+use super::{Counts, LruMemory, Model, Versions};
+
+pub(crate) struct Lru {
+    memory: LruMemory,
+    memory_pages: usize,
+    versions: Versions,
+    counts: Counts,
+}
+
+impl Lru {
+    pub(crate) fn new(memory_pages: u32) -> Self {
+        Self {
+            memory: LruMemory::default(),
+            memory_pages: memory_pages as usize,
+            versions: Versions::default(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Model for Lru {
+    fn access(&mut self, access: Access) {
+        let page = access.page.0;
+        let held = self.memory.remove(page);
+        if held.is_some() {
+            self.counts.memory_hits += 1;
+        } else {
+            self.counts.disk_hits += 1;
+            self.counts.disk_reads += 1;
+        }
+        let version = held.unwrap_or_else(|| self.versions.on_disk(page));
+        let version = self.versions.serve(access, version);
+        self.memory.push(page, version);
+        if let Some((victim, version)) = self.memory.overflow(self.memory_pages)
+            && version != self.versions.on_disk(victim)
+        {
+            self.versions.write_to_disk(victim, version);
+            self.counts.disk_writes += 1;
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+}
+
+/// Two tiers over one order; where a page is follows from its place in the order.
+pub(crate) struct TwoTier {
+    is_inclusive: bool,
+    /// The pages of both tiers, the newest first.
+    order: Vec<u32>,
+    /// Version in memory and on flash.
+    memory: std::collections::BTreeMap<u32, u64>,
+    flash: std::collections::BTreeMap<u32, u64>,
+    memory_pages: usize,
+    flash_pages: usize,
+    versions: Versions,
+    counts: Counts,
+}
+
+impl TwoTier {
+    pub(crate) fn new(is_inclusive: bool, memory_pages: u32, flash_pages: u32) -> Self {
+        Self {
+            is_inclusive,
+            order: vec![],
+            memory: std::collections::BTreeMap::new(),
+            flash: std::collections::BTreeMap::new(),
+            memory_pages: memory_pages as usize,
+            flash_pages: flash_pages as usize,
+            versions: Versions::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    fn write_flash(&mut self, page: u32, version: u64) {
+        self.counts.flash_writes += 1;
+        self.flash.insert(page, version);
+    }
+
+    fn destage(&mut self, page: u32, version: u64, is_from_flash: bool) {
+        if version != self.versions.on_disk(page) {
+            self.versions.write_to_disk(page, version);
+            self.counts.disk_writes += 1;
+            self.counts.flash_reads += u64::from(is_from_flash);
+        }
+    }
+
+    /// The pages that memory, and flash, hold by the order.
+    fn ranges(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+        let flash = if self.is_inclusive {
+            0..self.flash_pages
+        } else {
+            self.memory_pages..self.memory_pages + self.flash_pages
+        };
+        (0..self.memory_pages, flash)
+    }
+}
+
+impl Model for TwoTier {
+    fn access(&mut self, access: Access) {
+        let page = access.page.0;
+        let in_memory = self.memory.get(&page).copied();
+        let on_flash = self.flash.get(&page).copied();
+        let version = match (in_memory, on_flash) {
+            (Some(version), _) => {
+                self.counts.memory_hits += 1;
+                version
+            }
+            (None, Some(version)) => {
+                self.counts.flash_hits += 1;
+                self.counts.flash_reads += 1;
+                version
+            }
+            (None, None) => {
+                self.counts.disk_hits += 1;
+                self.counts.disk_reads += 1;
+                self.versions.on_disk(page)
+            }
+        };
+        if self.is_inclusive && self.flash_pages > 0 && on_flash.is_none() {
+            self.write_flash(page, version);
+        }
+        let version = self.versions.serve(access, version);
+        self.memory.insert(page, version);
+        if !self.is_inclusive {
+            self.flash.remove(&page);
+        }
+        self.order.retain(|known| *known != page);
+        self.order.insert(0, page);
+        let (memory_range, flash_range) = self.ranges();
+        for place in (0..self.order.len()).rev() {
+            let page = self.order[place];
+            // Flash gives up first, so that a page that leaves both is written once.
+            if !flash_range.contains(&place)
+                && let Some(version) = self.flash.remove(&page)
+                && !self.memory.contains_key(&page)
+            {
+                self.destage(page, version, true);
+            }
+            if !memory_range.contains(&place)
+                && let Some(version) = self.memory.remove(&page)
+            {
+                match self.flash.get(&page) {
+                    Some(&on_flash) if on_flash == version => {}
+                    Some(_) => self.write_flash(page, version),
+                    None if flash_range.contains(&place) => self.write_flash(page, version),
+                    None => self.destage(page, version, false),
+                }
+            }
+        }
+        self.order.retain(|page| self.memory.contains_key(page) || self.flash.contains_key(page));
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+}
