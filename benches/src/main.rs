@@ -16,6 +16,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use memchr::memchr_iter;
+use thermocline_core::WriteMiss;
 use thermocline_core::{Counts, PageCost, Setup, Tier, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
@@ -185,7 +186,7 @@ fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u6
         capacity_pages: capacity_pages.to_vec(),
         geometry: trace.geometry(),
         costs: vec![PageCost::default(); capacity_pages.len() + 1],
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let options = Replay { warm_up_accesses: 0, needs_clock: false, ledger: None };

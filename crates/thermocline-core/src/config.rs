@@ -16,8 +16,8 @@ pub struct Setup {
     pub geometry: Geometry,
     /// The cost of each tier, the disk last; policies that weigh devices against each other use it.
     pub costs: Vec<PageCost>,
-    /// What a write miss does; `None` for the policy's own default.
-    pub write_miss: Option<WriteMiss>,
+    /// What a write miss does.
+    pub write_miss: WriteMiss,
 }
 
 impl Setup {
@@ -42,9 +42,12 @@ pub struct PageCost {
 }
 
 /// What a write of a page that no cache tier holds does first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// All published policies here fetch: a page must be in memory before it is accessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteMiss {
     /// The page is read from disk, as a page-granular buffer pool does.
+    #[default]
     Fetch,
     /// The page is allocated without a read: the write covers it whole.
     Allocate,

@@ -6,13 +6,13 @@
 //! lab charges their costs, the engine moves the bytes. Neither ever decides a placement.
 //!
 //! ```
-//! use thermocline_core::{Access, Actions, Geometry, Ledger, Tier, registry};
+//! use thermocline_core::{Access, Actions, Geometry, Ledger, Tier, WriteMiss, registry};
 //!
 //! let setup = registry::Setup {
 //!     capacity_pages: vec![1, 2],
 //!     geometry: Geometry::linear(8),
 //!     costs: vec![],
-//!     write_miss: None,
+//!     write_miss: WriteMiss::Fetch,
 //! };
 //! let mut hat = registry::find("hat")?.build_default(&setup)?;
 //! let mut ledger = Ledger::new(8, &setup.capacity_pages);

@@ -21,7 +21,7 @@ fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     }
 }
 
@@ -81,7 +81,7 @@ proptest! {
         for entry in registry::entries() {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
             let setup = Setup {
-                write_miss: Some(write_miss), ..setup(entry, memory_pages, flash_pages)
+                write_miss, ..setup(entry, memory_pages, flash_pages)
             };
             let (mut policy, mut ledger) = build(entry, &setup);
             let log = drive(entry, &mut policy, &mut ledger, &accesses);

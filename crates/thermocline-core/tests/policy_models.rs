@@ -11,6 +11,7 @@ use models::lru::{Lru, TwoTier};
 use models::tac::Tac;
 use models::{Counts, Model};
 use proptest::prelude::*;
+use thermocline_core::WriteMiss;
 use thermocline_core::{Access, Actions, Geometry, Ledger, PageCost, Setup, Tier, registry};
 
 const PAGES: u32 = 24;
@@ -33,7 +34,7 @@ fn check(
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     };
     let given: Vec<(String, String)> =
         parameters.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();

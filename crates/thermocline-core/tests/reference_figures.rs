@@ -5,6 +5,7 @@
 //! models scattered them, and the permutation is not known.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use thermocline_core::WriteMiss;
 use thermocline_core::{
     Access, Actions, Counts, Geometry, Ledger, PageCost, Setup, Tier, registry,
 };
@@ -54,7 +55,7 @@ fn run(policy: &str, capacity_pages: &[u32]) -> Counts {
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     };
     let mut policy = registry::find(policy).unwrap().build_default(&setup).unwrap();
     let mut ledger = Ledger::new(PAGES, capacity_pages);

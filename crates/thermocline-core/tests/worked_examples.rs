@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde::Deserialize;
+use thermocline_core::WriteMiss;
 use thermocline_core::{
     Access, Actions, Geometry, Ledger, PageCost, PageId, Setup, Tier, registry,
 };
@@ -61,7 +62,7 @@ fn check(case: &Case) {
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();

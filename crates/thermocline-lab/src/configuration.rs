@@ -18,8 +18,8 @@ pub struct Configuration {
     pub tiers: Vec<TierConfiguration>,
     /// The device of the disk.
     pub disk: Device,
-    /// What a write miss does; `None` for the policy's default.
-    pub write_miss: Option<WriteMiss>,
+    /// What a write miss does.
+    pub write_miss: WriteMiss,
 }
 
 /// One cache tier.

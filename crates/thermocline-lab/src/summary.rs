@@ -5,7 +5,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::config::Value;
-use thermocline_core::{Counts, Ledger, PageCost, Tier};
+use thermocline_core::{Counts, Ledger, PageCost, Tier, WriteMiss};
 use thermocline_trace::CompiledTrace;
 
 use crate::{Configuration, LabError, Replay, WarmUp, replay};
@@ -64,6 +64,8 @@ pub struct PolicySummary {
     pub name: String,
     /// All its parameters.
     pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// What a write miss does first: `fetch` or `allocate`.
+    pub write_miss: &'static str,
 }
 
 /// One tier of a run.
@@ -214,7 +216,11 @@ impl PolicySummary {
             .iter()
             .map(|(name, value)| (name.to_owned(), json(value)))
             .collect();
-        Self { name: configuration.policy.name.into(), parameters }
+        let write_miss = match configuration.write_miss {
+            WriteMiss::Fetch => "fetch",
+            WriteMiss::Allocate => "allocate",
+        };
+        Self { name: configuration.policy.name.into(), parameters, write_miss }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use thermocline_core::WriteMiss;
 use thermocline_core::{Action, Actions, Ledger, Tier, registry};
 use thermocline_device::Catalogue;
 use thermocline_lab::{Configuration, TierConfiguration};
@@ -53,7 +54,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         values: entry.values(&[]).unwrap(),
         tiers: vec![tier("ram", "2%", "memory"), tier("flash", "4x", "samsung-470")],
         disk: catalogue.find("st380011a").unwrap().clone(),
-        write_miss: None,
+        write_miss: WriteMiss::Fetch,
     };
     let mut policy = configuration.build(trace).unwrap();
     let capacities = configuration.capacity_pages(trace).unwrap();

@@ -102,9 +102,9 @@ pub(crate) struct HierarchyOptions {
     /// A parameter of a policy: name=value, or policy.name=value; see `thermocline policies NAME`
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<String>,
-    /// Whether a write miss reads the page from disk first; default: the policy's own
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) write_miss: Option<WriteMiss>,
+    /// Whether a write miss reads the page from disk first; the published policies do
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) write_miss: WriteMiss,
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,
@@ -125,9 +125,10 @@ impl HierarchyOptions {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum WriteMiss {
     /// Read the page from disk first
+    #[default]
     Fetch,
     /// The write covers the page: no read
     Allocate,

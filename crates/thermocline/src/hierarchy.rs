@@ -45,7 +45,7 @@ pub(crate) fn configurations(
                 values: policy.values(&parameters.of(policy))?,
                 tiers: tiers.collect(),
                 disk: devices[names.len()].clone(),
-                write_miss: options.write_miss.map(WriteMiss::into_core),
+                write_miss: options.write_miss.into_core(),
             });
         }
     }

@@ -274,6 +274,7 @@ fn parameters(summaries: &[Summary]) -> Table {
             .map(|(name, value)| format!("{name}={value}").replace('"', ""))
             .collect();
         let settings = if settings.is_empty() { "none".into() } else { settings.join(", ") };
+        let settings = format!("{settings}; a write miss: {}", summary.policy.write_miss);
         rows.push(vec![Cell::text(&summary.policy.name), Cell::text(settings)]);
     }
     for tier in summaries.first().map_or(&[][..], |summary| &summary.tiers) {
@@ -415,7 +416,11 @@ mod tests {
                 writes: 0,
                 footprint_pages: 50,
             },
-            policy: PolicySummary { name: policy.into(), parameters: serde_json::Map::new() },
+            policy: PolicySummary {
+                name: policy.into(),
+                parameters: serde_json::Map::new(),
+                write_miss: "fetch",
+            },
             tiers: vec![
                 tier("ram", Some(10), 20),
                 tier("flash", Some(flash_pages), 30),

@@ -132,7 +132,7 @@ impl Face {
             has_second_chance: false,
             cache_clean,
             pull: false,
-            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+            write_miss: setup.write_miss,
         }
     }
 

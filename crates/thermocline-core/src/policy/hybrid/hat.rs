@@ -128,7 +128,7 @@ impl Hat {
             hot_pages_max,
             queue_pages_max,
             early_brush: values.switch("early_brush"),
-            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+            write_miss: setup.write_miss,
             hot_pages: 0,
             held_memory_pages: 0,
             held_flash_pages: 0,
@@ -378,7 +378,7 @@ mod tests {
             capacity_pages: vec![memory_pages, flash_pages],
             geometry: Geometry::linear(8),
             costs: vec![],
-            write_miss: None,
+            write_miss: WriteMiss::Fetch,
         };
         Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
     }

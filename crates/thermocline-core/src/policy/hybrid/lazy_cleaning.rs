@@ -175,7 +175,7 @@ impl LazyCleaning {
             dirty_pages_low: 0.0,
             group_pages: 1,
             next_in_sequence: None,
-            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+            write_miss: setup.write_miss,
         }
     }
 

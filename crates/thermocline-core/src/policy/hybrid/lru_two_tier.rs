@@ -73,7 +73,7 @@ impl LruTwoTier {
             flash_pages,
             held_memory_pages: 0,
             held_flash_pages: 0,
-            write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+            write_miss: setup.write_miss,
         }
     }
 

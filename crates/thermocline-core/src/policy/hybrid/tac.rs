@@ -151,7 +151,7 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         aging_interval: values.integer("aging_interval"),
         accesses: 0,
         next_in_sequence: None,
-        write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+        write_miss: setup.write_miss,
     })
 }
 

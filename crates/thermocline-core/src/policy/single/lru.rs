@@ -38,7 +38,7 @@ pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
     Box::new(Lru {
         queue: Recency::new(setup.geometry.pages(), capacity_pages.saturating_add(1), [u8::MAX]),
         capacity_pages,
-        write_miss: setup.write_miss.unwrap_or(WriteMiss::Fetch),
+        write_miss: setup.write_miss,
         disk: setup.disk(),
         flash: (setup.capacity_pages.len() > 1).then_some(Tier::FLASH),
     })

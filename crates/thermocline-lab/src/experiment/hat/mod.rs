@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use thermocline_core::registry;
+use thermocline_core::{WriteMiss, registry};
 use thermocline_device::Catalogue;
 use thermocline_trace::CompiledTrace;
 
@@ -194,7 +194,7 @@ impl Experiment {
                 tier("flash", TierSize::TimesAbove(flash_ratio), "samsung-470")?,
             ],
             disk: catalogue.find("st380011a")?.clone(),
-            write_miss: None,
+            write_miss: WriteMiss::Fetch,
         };
         Ok((contender.label.clone(), flash_ratio, configuration))
     }
