@@ -11,8 +11,9 @@ use models::lru::{Lru, TwoTier};
 use models::tac::Tac;
 use models::{Counts, Model};
 use proptest::prelude::*;
-use thermocline_core::WriteMiss;
-use thermocline_core::{Access, Actions, Geometry, Ledger, PageCost, Setup, Tier, registry};
+use thermocline_core::{
+    Access, Actions, Geometry, Ledger, PageCost, Setup, Tier, WriteMiss, registry,
+};
 
 const PAGES: u32 = 24;
 

@@ -5,9 +5,8 @@
 //! models scattered them, and the permutation is not known.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use thermocline_core::WriteMiss;
 use thermocline_core::{
-    Access, Actions, Counts, Geometry, Ledger, PageCost, Setup, Tier, registry,
+    Access, Actions, Counts, Geometry, Ledger, PageCost, Setup, Tier, WriteMiss, registry,
 };
 
 const PAGES: u32 = 4_000;

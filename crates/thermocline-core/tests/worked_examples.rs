@@ -2,9 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde::Deserialize;
-use thermocline_core::WriteMiss;
 use thermocline_core::{
-    Access, Actions, Geometry, Ledger, PageCost, PageId, Setup, Tier, registry,
+    Access, Actions, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss, registry,
 };
 
 const PAGES: u32 = 16;

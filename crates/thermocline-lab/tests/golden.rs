@@ -6,8 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thermocline_core::WriteMiss;
-use thermocline_core::{Action, Actions, Ledger, Tier, registry};
+use thermocline_core::{Action, Actions, Ledger, Tier, WriteMiss, registry};
 use thermocline_device::Catalogue;
 use thermocline_lab::{Configuration, TierConfiguration};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
