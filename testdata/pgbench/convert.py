@@ -8,20 +8,31 @@ The recording is made with ``strace -f -ttt -y``, so that every call shows the p
 Calls that began between the times BEGIN and END (seconds) and read or wrote a file below
 DATA_FOLDER become requests of OUTPUT_CSV: ``timestamp_us,op,volume,offset,length``. Segments of
 1 GiB are joined to their relation. OUTPUT_FILES_CSV names the volumes. A line that is not
-understood is counted, and any of them makes the conversion fail.
+understood is counted, and any of them makes the conversion fail; so does an empty trace.
+
+Every request carries its path (as it is named at the call, so renamed log files count as new ones)
+and its offset, so no table of descriptors is needed: close, dup, fork and reused process numbers
+cannot mislead it. Files that are read or written as a whole, not in pages (configuration, status,
+the cached catalogue), are left out and counted.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 SEGMENT_BYTES = 1 << 30
-# Calls that move bytes of a file, with the place of the offset among their arguments (from the
-# end). Calls without an offset are not used by PostgreSQL on its data; they are refused.
+# Calls that move bytes of a file. Those without an offset are not used by PostgreSQL on pages; they
+# are accepted on the files below only.
 POSITIONED = {"pread64": "R", "preadv": "R", "preadv2": "R", "pwrite64": "W", "pwritev": "W", "pwritev2": "W"}
 UNPOSITIONED = {"read": "R", "write": "W", "readv": "R", "writev": "W"}
+WHOLE_FILE = re.compile(
+    r"(?:.*/)?(?:PG_VERSION|pg_internal\.init(?:\.\d+)?|pg_filenode\.map|pg_control)$"
+    r"|postmaster\.(?:pid|opts)$|[\w.]+\.conf$|current_logfiles(?:\.tmp)?$"
+    r"|(?:pg_stat|pg_stat_tmp|pg_logical|pg_replslot|pg_snapshots|pg_twophase)/"
+)
 LINE = re.compile(r"^(?:(\d+) +)?(\d+\.\d+) (.*)$")
 UNFINISHED = re.compile(r"^(.*?) ?<unfinished \.\.\.>$")
 RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$")
@@ -34,55 +45,60 @@ class NotUnderstood(Exception):
     """A line that this converter has no meaning for."""
 
 
-def join(lines):
+def join(lines, faults):
     """Yield (time, call text) of complete calls, halves put together per process."""
     halves = {}
     for line in lines:
         line = line.rstrip("\n")
         match = LINE.match(line)
         if not match:
-            raise NotUnderstood(line)
+            faults.append(line)
+            continue
         process, time, text = match.groups()
         if text.startswith(("---", "+++")):
             continue
-        if half := UNFINISHED.match(text):
+        half, rest = UNFINISHED.match(text), RESUMED.match(text)
+        # Between the halves of a call, its process says nothing else.
+        if (process in halves) != bool(rest):
+            faults.append(line)
+            continue
+        if half:
             halves[process] = (time, half.group(1))
             continue
-        if rest := RESUMED.match(text):
-            if process not in halves:
-                continue  # Began before the recorder was attached.
+        if rest:
             time, begin = halves.pop(process)
+            if not begin.startswith(rest.group(1) + "("):
+                faults.append(line)
+                continue
             text = begin + rest.group(2)
         yield float(time), text
+    faults.extend(text for _, text in halves.values())
 
 
-def request(text, folder):
-    """Return (op, path, offset, length) of a call, or None if it is no I/O below the folder."""
+def request(text, folder, dropped):
+    """Return (op, path, offset, length) of a call, or None if it is no page I/O below the folder."""
     call = CALL.match(text)
     if not call:
         raise NotUnderstood(text)
     name, arguments, result = call.groups()
     if name not in POSITIONED and name not in UNPOSITIONED:
-        return None
+        raise NotUnderstood(text)
     path = FIRST_PATH.match(arguments)
     if not path:
         raise NotUnderstood(text)
     path = path.group(1).removesuffix("(deleted)")
     if not path.startswith(folder + "/") or result == "?" or int(result) <= 0:
         return None
+    path = path[len(folder) + 1 :]
     if name in UNPOSITIONED:
-        if is_page_file(path[len(folder) + 1 :]):
+        if not WHOLE_FILE.match(path):
             raise NotUnderstood(text)
-        return None  # Configuration, statistics and status files, read from their start.
+        dropped[path.rpartition("/")[2]] += 1
+        return None
     last = arguments.rsplit(", ", 2 if name.endswith("2") else 1)
-    offset = int(last[1])
-    return POSITIONED[name], path[len(folder) + 1 :], offset, int(result)
-
-
-def is_page_file(path):
-    """Whether a file below the data folder is accessed in pages: relations, SLRUs, the log."""
-    folder, _, name = path.rpartition("/")
-    return folder.startswith(("base/", "global", "pg_xact", "pg_wal")) and name[:1].isdigit()
+    if len(last) < 2 or not last[1].isdigit():
+        raise NotUnderstood(text)
+    return POSITIONED[name], path, int(last[1]), int(result)
 
 
 def classify(path):
@@ -105,11 +121,11 @@ def relation(path):
 
 
 def convert(lines, begin, end, folder):
-    """Return the rows of the trace, in order of time, and the volumes in order of appearance."""
-    rows, volumes, faults = [], {}, []
-    for time, text in join(lines):
+    """Return the rows of the trace in order of time, its volumes, and the calls left out."""
+    rows, volumes, dropped, faults = [], {}, Counter(), []
+    for time, text in join(lines, faults):
         try:
-            found = request(text, folder)
+            found = request(text, folder, dropped if begin <= time <= end else Counter())
         except NotUnderstood as fault:
             faults.append(str(fault))
             continue
@@ -117,6 +133,8 @@ def convert(lines, begin, end, folder):
             rows.append((time, *found))
     if faults:
         sys.exit(f"{len(faults)} lines not understood, as: {faults[0]}")
+    if not rows:
+        sys.exit(f"no page of a file below {folder} was accessed between {begin} and {end}")
     rows.sort(key=lambda row: row[0])
     trace = []
     for time, op, path, offset, length in rows:
@@ -124,7 +142,7 @@ def convert(lines, begin, end, folder):
         number = volumes.setdefault(volume, len(volumes))
         microseconds = round((time - rows[0][0]) * 1e6)
         trace.append((microseconds, op, number, segment * SEGMENT_BYTES + offset, length))
-    return trace, list(volumes)
+    return trace, list(volumes), dropped
 
 
 def self_test():
@@ -132,32 +150,53 @@ def self_test():
     lines = [
         '7 1.000001 pread64(5</d/base/5/100.1>, ""..., 8192, 16384) = 8192',
         '7 1.000002 pwrite64(5</d/base/5/100>, ""..., 8192, 0 <unfinished ...>',
-        "8 1.000003 lseek(3</d/base/5/9>, 0, SEEK_END) = 81920",
         "7 1.000004 <... pwrite64 resumed>) = 8192",
         "8 1.000005 pread64(6</d/base/5/100_fsm>,  <unfinished ...>",
         '8 1.000006 <... pread64 resumed>""..., 8192, 24576) = 8192',
         '8 1.000007 pread64(6</d/base/5/100>, ""..., 8192, 819200) = 0',
         "8 1.000008 pread64(6</d/base/5/100>, 0x7f, 8192, 0) = ? ERESTARTSYS (To be restarted)",
-        '8 1.000009 pwritev(9</d/pg_wal/000000010000000000000001(deleted)>, [], 2, 4096) = 16384',
+        "8 1.000009 pwritev(9</d/pg_wal/000000010000000000000001>(deleted), [{iov_len=8192}, {iov_len=8192}], "
+        "2, 4096) = 16384",
         '9 1.000010 read(4<socket:[12]>, "x", 8192) = 1',
-        "9 1.000011 <... read resumed>) = 5",
+        '9 1.000011 pread64(6</d/base/5/100>, ""..., 8192, 40960) = 512',
+        '9 1.000011 preadv2(6</d/base/5/100>, [], 1, 57344, RWF_HIPRI) = 8192',
+        '9 1.000012 read(6</d/base/5/pg_internal.init>, ""..., 4096) = 4096',
+        "9 1.000012 pread64(6</d/base/5/100>, 0x7f, 8192, 0) = -1 EIO (Input/output error)",
         "9 1.000012 --- SIGUSR1 {si_signo=SIGUSR1} ---",
         "9 1.000013 +++ exited with 0 +++",
     ]
-    trace, volumes = convert(lines, 0.0, 9.0, "/d")
+    trace, volumes, dropped = convert(lines, 0.0, 9.0, "/d")
     expected = [
         (0, "R", 0, SEGMENT_BYTES + 16384, 8192),
         (1, "W", 0, 0, 8192),
         (4, "R", 1, 24576, 8192),
         (8, "W", 2, 4096, 16384),
+        (10, "R", 0, 40960, 512),
+        (10, "R", 0, 57344, 8192),
     ]
     assert trace == expected, trace
-    assert volumes == ["base/5/100", "base/5/100_fsm", "pg_wal/000000010000000000000001"]
+    assert volumes == ["base/5/100", "base/5/100_fsm", "pg_wal/000000010000000000000001"], volumes
     assert [classify(volume) for volume in volumes] == ["data", "fsm", "log"]
-    for bad in ["no line", "7 1.0 pread64(5</d/base/5/1>, ", '7 1.0 read(5</d/base/5/1>, "", 8192) = 8192']:
+    assert dropped == {"pg_internal.init": 1}, dropped
+    good = '7 1.0 pread64(5</d/base/5/1>, "", 8192, 0) = 8192'
+    half = '7 1.1 pread64(5</d/base/5/1>, <unfinished ...>'
+    rest = '7 1.2 <... pread64 resumed>"", 8192, 0) = 8192'
+    for bad in (
+        ["no line"],
+        ["7 1.0 pread64(5</d/base/5/1>, "],
+        ['7 1.0 read(5</d/base/5/1>, "", 8192) = 8192'],
+        ['7 1.0 pread64(5, "", 8192, 0) = 8192'],
+        ['7 1.0 lseek(5</d/base/5/1>, 0, SEEK_END) = 8192'],
+        [rest],
+        [half],
+        [half, half, rest],
+        [half, good, rest],
+        [half, rest.replace("pread64", "pwrite64")],
+    ):
         try:
-            convert([bad], 0.0, 9.0, "/d")
-        except (NotUnderstood, SystemExit):
+            convert([good, *bad], 0.0, 9.0, "/d")
+        except SystemExit as refusal:
+            assert "not understood" in str(refusal), refusal
             continue
         raise AssertionError(f"accepted: {bad}")
     print("convert.py: self-test passed")
@@ -170,14 +209,14 @@ def main():
         return
     recording, begin, end, folder, output, files = sys.argv[1:]
     with Path(recording).open(encoding="utf-8", errors="replace") as lines:
-        trace, volumes = convert(lines, float(begin), float(end), folder)
+        trace, volumes, dropped = convert(lines, float(begin), float(end), folder)
     with Path(output).open("w", encoding="ascii") as out:
         out.write("timestamp_us,op,volume,offset,length\n")
         out.writelines(",".join(map(str, row)) + "\n" for row in trace)
     with Path(files).open("w", encoding="ascii") as out:
         out.write("volume,class,path\n")
         out.writelines(f"{n},{classify(path)},{path}\n" for n, path in enumerate(volumes))
-    print(f"{len(trace)} requests of {len(volumes)} files")
+    print(f"{len(trace)} requests of {len(volumes)} volumes; left out: {dict(dropped.most_common())}")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 programs=${1:-$(pg_config --bindir)}
 out=${OUT:-$here}
-work=$(mktemp -d)
+work=$(cd "$(mktemp -d)" && pwd -P) # strace shows paths without symbolic links
 trap '"$programs/pg_ctl" -D "$work/data" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
 scale=12             # 1.2 million accounts, about 190 MB of tables and indexes
 buffers=2MB          # small, so that the recorder below it sees most re-use
+clients=2
 seed=20130301
+unset PGPORT PGUSER PGOPTIONS
 export PGHOST=$work PGDATABASE=postgres
 
 "$programs/initdb" -D "$work/data" -U "$(id -un)" --no-sync >/dev/null
@@ -31,13 +33,18 @@ CONF
 calls=read,write,pread64,pwrite64,readv,writev,preadv,pwritev,preadv2,pwritev2
 strace -f -ttt -y -s0 --seccomp-bpf -e trace=$calls -e signal=none -o "$work/recording" \
   "$programs/postgres" -D "$work/data" >"$work/log" 2>&1 &
-until "$programs/pg_isready" -q; do sleep 0.2; done
+server=$!
+until "$programs/pg_isready" -q; do
+  kill -0 $server || { cat "$work/log" >&2; exit 1; }
+  sleep 0.2
+done
 
 begin=$(date +%s.%N)
-# Updates and look-ups of accounts drawn with a Zipf-like skew, as customers are.
+# Updates and look-ups of accounts drawn with a Zipf-like skew, as customers are. The permutation has
+# a seed of its own, so that the same accounts stay hot from part to part.
 cat >"$work/update.sql" <<SQL
 \set aid random_zipfian(1, 100000 * :scale, 1.05)
-\set aid 1 + permute(:aid, 100000 * :scale)
+\set aid 1 + permute(:aid, 100000 * :scale, 1)
 \set bid random(1, :scale)
 \set tid random(1, 10 * :scale)
 \set delta random(-5000, 5000)
@@ -52,18 +59,20 @@ END;
 SQL
 cat >"$work/lookup.sql" <<SQL
 \set aid random_zipfian(1, 100000 * :scale, 1.05)
-\set aid 1 + permute(:aid, 100000 * :scale)
+\set aid 1 + permute(:aid, 100000 * :scale, 1)
 SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
 SQL
+# Each part has a seed of its own; one seed for both would make the second repeat the first.
 run() {
-  "$programs/pgbench" --no-vacuum --client=2 --jobs=1 --random-seed=$seed --define=scale=$scale \
-    --file="$work/update.sql@1" --file="$work/lookup.sql@2" --transactions="$1"
+  "$programs/pgbench" --no-vacuum --client=$clients --jobs=1 --random-seed="$1" \
+    --define=scale=$scale --file="$work/update.sql@1" --file="$work/lookup.sql@2" \
+    --transactions="$2" # of each client
 }
-run 27000
+run $seed 30000
 # A report over all accounts in the middle of the day.
-psql -q -c 'SELECT bid, count(*), sum(abalance) FROM pgbench_accounts GROUP BY bid' >/dev/null
-run 27000
-psql -q -c CHECKPOINT
+"$programs/psql" -q -c 'SELECT bid, count(*), sum(abalance) FROM pgbench_accounts GROUP BY bid' >/dev/null
+run $((seed + 1)) 30000
+"$programs/psql" -q -c CHECKPOINT
 end=$(date +%s.%N)
 "$programs/pg_ctl" -D "$work/data" -w stop >/dev/null
 wait

@@ -24,7 +24,8 @@ impl Counts {
     }
 
     /// Adds the actions of one access.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the counters stay in the replay loop's frame")]
     pub fn add(&mut self, actions: &[Action]) {
         for action in actions {
             match *action {
@@ -41,6 +42,17 @@ impl Counts {
                 }
                 Action::Drop { .. } => {}
             }
+        }
+    }
+
+    /// Adds other counts.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, others) in self.hits.iter_mut().flatten().zip(other.hits.iter().flatten()) {
+            *mine += others;
+        }
+        let mine = self.page_reads.iter_mut().chain(&mut self.page_writes);
+        for (mine, others) in mine.zip(other.page_reads.iter().chain(&other.page_writes)) {
+            *mine += others;
         }
     }
 
@@ -96,5 +108,9 @@ mod tests {
         assert_eq!((counts.page_reads(Tier::DISK), counts.page_writes(Tier::DISK)), (1, 0));
         assert_eq!((counts.page_reads(Tier::RAM), counts.page_writes(Tier::RAM)), (0, 2));
         assert_eq!((counts.page_reads(Tier::FLASH), counts.page_writes(Tier::FLASH)), (0, 1));
+        let mut twice = counts.clone();
+        twice.merge(&counts);
+        assert_eq!((twice.accesses(), twice.write_hits(Tier::DISK)), (2, 2));
+        assert_eq!((twice.page_reads(Tier::DISK), twice.page_writes(Tier::RAM)), (2, 4));
     }
 }

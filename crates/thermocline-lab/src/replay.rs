@@ -122,15 +122,17 @@ impl Stage<'_> {
         if self.ledger.is_some() {
             return self.run_checked(range, counts);
         }
-        let last = self.trace.len().saturating_sub(1);
+        let Self { trace, policy, actions, .. } = self;
+        let mut counted = Counts::new();
         for index in range {
-            let coming = (index + PREFETCH_ACCESSES).min(last);
-            self.policy.prefetch(self.trace.access(coming).page);
-            let access = self.trace.access(index);
-            self.actions.clear();
-            self.policy.access(access, &mut self.actions);
-            counts.add(self.actions.as_slice());
+            if index + PREFETCH_ACCESSES < trace.len() {
+                policy.prefetch(trace.access(index + PREFETCH_ACCESSES).page);
+            }
+            actions.clear();
+            policy.access(trace.access(index), actions);
+            counted.add(actions.as_slice());
         }
+        counts.merge(&counted);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! doubling keeps the order of the slots and moves through both tables sequentially.
 
 use crate::prefetch::prefetch;
+use crate::table::{Slot, Table};
 
 /// Keys that are looked up together: enough to overlap all the misses a core can have.
 pub(crate) const GROUP_KEYS: usize = 64;
@@ -31,13 +32,11 @@ pub(crate) struct Key {
 pub(crate) struct Full;
 
 /// Page number, then volume in the high and id + 1 in the low half; two zeros are empty.
-type Slot = [u64; 2];
-
 const EMPTY: Slot = [0; 2];
 
 #[derive(Debug)]
 pub(crate) struct IdMap {
-    slots: Vec<Slot>,
+    table: Table,
     /// How far a hash is shifted right to be a slot number.
     shift: u32,
     limit_pages: u32,
@@ -52,7 +51,7 @@ impl IdMap {
     pub(crate) fn new(limit_pages: u32) -> Self {
         assert!(limit_pages <= WRITE_BIT, "ids leave a bit for the direction");
         Self {
-            slots: vec![EMPTY; 1 << SLOTS_SHIFT_MIN],
+            table: Table::new(1 << SLOTS_SHIFT_MIN),
             shift: 64 - SLOTS_SHIFT_MIN,
             limit_pages,
             pages: Vec::new(),
@@ -64,13 +63,13 @@ impl IdMap {
     pub(crate) fn resolve(&mut self, keys: &[Key], packed: &mut Vec<u32>) -> Result<(), Full> {
         assert!(keys.len() <= GROUP_KEYS, "a group has its own slots");
         // Never more than 5/8 full, with the whole group added.
-        while (self.pages.len() + keys.len()) * 8 > self.slots.len() * 5 {
+        while (self.pages.len() + keys.len()) * 8 > self.table.slots().len() * 5 {
             self.double();
         }
         let mut slots = [0; GROUP_KEYS];
         for (slot, key) in slots.iter_mut().zip(keys) {
             *slot = slot_of(key.page, key.volume, self.shift);
-            prefetch(&self.slots, *slot);
+            prefetch(self.table.slots(), *slot);
         }
         for (&slot, key) in slots.iter().zip(keys) {
             packed.push(self.id(slot, key)? | key.write_bit);
@@ -85,10 +84,11 @@ impl IdMap {
 
     #[inline]
     fn id(&mut self, mut slot: usize, key: &Key) -> Result<u32, Full> {
-        let mask = self.slots.len() - 1;
+        let slots = self.table.slots();
+        let mask = slots.len() - 1;
         let volume = u64::from(key.volume) << 32;
         loop {
-            let [page, rest] = self.slots[slot];
+            let [page, rest] = slots[slot];
             let (id_plus_one, slot_volume) = (rest & 0xffff_ffff, rest & !0xffff_ffff);
             if id_plus_one == 0 {
                 return self.add(slot, key);
@@ -106,7 +106,7 @@ impl IdMap {
         if id >= self.limit_pages {
             return Err(Full);
         }
-        self.slots[slot] = [key.page, u64::from(key.volume) << 32 | u64::from(id + 1)];
+        self.table.slots_mut()[slot] = [key.page, u64::from(key.volume) << 32 | u64::from(id + 1)];
         if key.volume != 0 || !self.volumes.is_empty() {
             self.volumes.resize(self.pages.len(), 0);
             self.volumes.push(key.volume);
@@ -116,19 +116,20 @@ impl IdMap {
     }
 
     fn double(&mut self) {
-        let old = std::mem::take(&mut self.slots);
-        self.slots = vec![EMPTY; 2 * old.len()];
+        let larger = Table::new(2 * self.table.slots().len());
+        let old = std::mem::replace(&mut self.table, larger);
         self.shift -= 1;
-        let mask = self.slots.len() - 1;
-        for [page, rest] in old {
+        let slots = self.table.slots_mut();
+        let mask = slots.len() - 1;
+        for &[page, rest] in old.slots() {
             if [page, rest] == EMPTY {
                 continue;
             }
             let mut slot = slot_of(page, (rest >> 32) as u32, self.shift);
-            while self.slots[slot] != EMPTY {
+            while slots[slot] != EMPTY {
                 slot = (slot + 1) & mask;
             }
-            self.slots[slot] = [page, rest];
+            slots[slot] = [page, rest];
         }
     }
 }

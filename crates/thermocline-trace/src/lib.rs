@@ -35,6 +35,7 @@ mod reader;
 mod request;
 mod saved;
 pub mod stats;
+mod table;
 mod text;
 mod volumes;
 

@@ -52,21 +52,21 @@ fn simulate_prints_the_contract() {
     let trace = &summary["trace"];
     assert_eq!(trace["path"], TRACE);
     assert_eq!(trace["page_size_bytes"], 8192);
-    assert_eq!(trace["requests"], 223_846);
-    assert_eq!(trace["accesses"], 235_458);
-    assert_eq!(trace["footprint_pages"], 37_626);
+    assert_eq!(trace["requests"], 247_639);
+    assert_eq!(trace["accesses"], 260_211);
+    assert_eq!(trace["footprint_pages"], 38_899);
     let number = |value: &Value| value.as_u64().unwrap();
-    assert_eq!(number(&trace["reads"]) + number(&trace["writes"]), 235_458);
+    assert_eq!(number(&trace["reads"]) + number(&trace["writes"]), 260_211);
     assert_eq!(summary["policy"]["name"], "hat");
     assert_eq!(summary["policy"]["parameters"]["nonhot_ratio"], 0.1);
     assert_eq!(summary["policy"]["parameters"]["early_brush"], false);
     let tiers = summary["tiers"].as_array().unwrap();
     let names: Vec<&str> = tiers.iter().map(|tier| tier["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["ram", "flash", "disk"]);
-    assert_eq!(tiers[0]["capacity_pages"], 752);
-    assert_eq!(tiers[1]["capacity_pages"], 3008);
+    assert_eq!(tiers[0]["capacity_pages"], 777);
+    assert_eq!(tiers[1]["capacity_pages"], 3108);
     assert_eq!(tiers[2]["capacity_pages"], Value::Null);
-    assert_eq!(tiers.iter().map(|tier| number(&tier["hits"])).sum::<u64>(), 235_458);
+    assert_eq!(tiers.iter().map(|tier| number(&tier["hits"])).sum::<u64>(), 260_211);
     let mut io_time_ms = 0.0;
     for tier in tiers {
         assert_eq!(number(&tier["read_hits"]) + number(&tier["write_hits"]), number(&tier["hits"]));
@@ -90,7 +90,7 @@ fn compare_is_an_array_of_simulations() {
         .unwrap()
         .iter()
         .find(|summary| {
-            summary["policy"]["name"] == "hat" && summary["tiers"][1]["capacity_pages"] == 3008
+            summary["policy"]["name"] == "hat" && summary["tiers"][1]["capacity_pages"] == 3108
         })
         .unwrap()
         .clone();
@@ -111,10 +111,10 @@ fn write_misses_and_warm_up_do_what_they_say() {
     assert_eq!(reads(&fetch) - reads(&allocate), write_misses);
 
     let half = json(&simulate(TRACE, "lru", &["--json", "--warm-up", "50%"]));
-    assert_eq!(half["warm_up_accesses"], 117_729);
+    assert_eq!(half["warm_up_accesses"], 130_105);
     let hits: u64 =
         half["tiers"].as_array().unwrap().iter().map(|tier| tier["hits"].as_u64().unwrap()).sum();
-    assert_eq!(hits, 235_458 - 117_729);
+    assert_eq!(hits, 260_211 - 130_105);
 }
 
 #[test]
