@@ -4,6 +4,7 @@
 mod readme;
 mod tidy;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -72,6 +73,7 @@ fn test(root: &Path) -> Result<()> {
         &[("RUSTDOCFLAGS", "-D warnings")],
     )?;
     cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
+    run(root, "python3", &["testdata/pgbench/convert.py", "--self-test"], &[])?;
     readme::check(root)
 }
 
@@ -93,13 +95,24 @@ fn fuzz(root: &Path, seconds: u32) -> Result<()> {
 fn cargo(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     // A toolchain is chosen by the `cargo` of the path, not by the one that runs this program.
     let program = if words[0].starts_with('+') { "cargo".into() } else { cargo_program() };
+    run(root, program, words, variables)
+}
+
+/// Runs a program at the root of the project, and fails if it does.
+fn run(
+    root: &Path,
+    program: impl AsRef<OsStr>,
+    words: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<()> {
+    let name = program.as_ref().to_string_lossy().into_owned();
     let status = Command::new(program)
         .args(words)
         .envs(variables.iter().copied())
         .current_dir(root)
         .status()
-        .context("cannot start cargo")?;
-    ensure!(status.success(), "`cargo {}` failed", words.join(" "));
+        .with_context(|| format!("cannot start `{name}`"))?;
+    ensure!(status.success(), "`{name} {}` failed", words.join(" "));
     Ok(())
 }
 
