@@ -1,5 +1,6 @@
 //! The replay loop: accesses in, counts out.
 
+use std::iter;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -124,12 +125,14 @@ impl Stage<'_> {
         }
         let Self { trace, policy, actions, .. } = self;
         let mut counted = Counts::new();
-        for index in range {
-            if index + PREFETCH_ACCESSES < trace.len() {
-                policy.prefetch(trace.access(index + PREFETCH_ACCESSES).page);
+        let coming = trace.accesses_from(range.start + PREFETCH_ACCESSES);
+        let coming = coming.map(Some).chain(iter::repeat(None));
+        for (access, coming) in trace.accesses_from(range.start).take(range.len()).zip(coming) {
+            if let Some(coming) = coming {
+                policy.prefetch(coming.page);
             }
             actions.clear();
-            policy.access(trace.access(index), actions);
+            policy.access(access, actions);
             counted.add(actions.as_slice());
         }
         counts.merge(&counted);

@@ -84,6 +84,12 @@ impl CompiledTrace {
         self.packed.iter().map(|&packed| unpack(packed))
     }
 
+    /// The accesses from an index on; none if it is beyond the last.
+    #[inline]
+    pub fn accesses_from(&self, index: usize) -> impl Iterator<Item = Access> + '_ {
+        self.packed.get(index..).unwrap_or_default().iter().map(|&packed| unpack(packed))
+    }
+
     /// All accesses as `page id | is write << 31`.
     pub fn packed(&self) -> &[u32] {
         &self.packed
