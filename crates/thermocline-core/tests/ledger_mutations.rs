@@ -167,3 +167,183 @@ fn flushing_leaves_nothing_dirty() {
     ledger.flush(&actions(&[copy(1, RAM, DISK)])).unwrap();
     assert_eq!(ledger.dirty_pages().count(), 0);
 }
+
+/// Real logs of every policy with one action wrong: each is refused, at the access concerned.
+mod real_logs {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use thermocline_core::{Geometry, PageCost, Setup, WriteMiss, registry};
+
+    use super::*;
+
+    const PAGES: u32 = 12;
+    const SIZES: [u32; 2] = [2, 4];
+
+    /// The log of a policy, one vector of actions per access.
+    fn log(entry: &registry::Entry) -> Vec<(Access, Vec<Action>)> {
+        let setup = Setup {
+            capacity_pages: SIZES.to_vec(),
+            geometry: Geometry::linear(PAGES),
+            costs: vec![PageCost::default(); 3],
+            write_miss: WriteMiss::Fetch,
+        };
+        let mut policy = entry.build_default(&setup).unwrap();
+        let mut state = 1_u32;
+        let mut buffer = Actions::new();
+        let mut log = vec![];
+        for _ in 0..120 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let page = ((state >> 16) % PAGES).min((state >> 24) % PAGES);
+            let access = if state >> 30 == 0 { Access::write(page) } else { Access::read(page) };
+            buffer.clear();
+            policy.access(access, &mut buffer);
+            log.push((access, buffer.as_slice().to_vec()));
+        }
+        log
+    }
+
+    /// Calls `visit` with each access, its actions, its number and the Ledger before it.
+    fn replay(mut visit: impl FnMut(&str, usize, Access, &[Action], &Ledger)) {
+        for entry in registry::entries() {
+            let mut ledger = Ledger::new(PAGES, &SIZES);
+            for (number, (access, steps)) in (1..).zip(log(entry)) {
+                visit(entry.name, number, access, &steps, &ledger);
+                ledger.access(access, &actions(&steps)).unwrap();
+            }
+        }
+    }
+
+    /// What is wrong whatever the hierarchy holds, and why.
+    fn always_wrong(steps: &[Action], served: usize) -> Vec<(Vec<Action>, Reason)> {
+        let Action::Serve { page, op, found, tier } = steps[served] else {
+            panic!("the action serves")
+        };
+        let with = |action: Action| {
+            let mut mutated = steps.to_vec();
+            mutated[served] = action;
+            mutated
+        };
+        let mut wrong = vec![];
+        for claimed in [RAM, FLASH, DISK].into_iter().filter(|&claimed| claimed != found) {
+            let reason = Reason::FoundElsewhere { claimed, actual: found };
+            wrong.push((with(Action::Serve { page, op, found: claimed, tier }), reason));
+        }
+        let other_op = if op == Op::Read { Op::Write } else { Op::Read };
+        let other_page = PageId((page.0 + 1) % PAGES);
+        wrong.push((with(Action::Serve { page, op: other_op, found, tier }), Reason::WrongAccess));
+        wrong
+            .push((with(Action::Serve { page: other_page, op, found, tier }), Reason::WrongAccess));
+        let none = Tier(3);
+        wrong.push((with(Action::Serve { page, op, found, tier: none }), Reason::NoSuchTier(none)));
+        let after = |action: Action| {
+            let mut mutated = steps.to_vec();
+            mutated.insert(served + 1, action);
+            mutated
+        };
+        wrong.push((after(steps[served]), Reason::ServedTimes(2)));
+        wrong.push((after(Action::Drop { page, tier: DISK }), Reason::DropsFromDisk));
+        wrong.push((after(copy(PAGES, DISK, RAM)), Reason::NoSuchPage));
+        wrong
+    }
+
+    #[test]
+    fn a_wrong_serve_is_refused_wherever_it_stands() {
+        replay(|policy, number, access, steps, ledger| {
+            let is_serve = |action: &Action| matches!(action, Action::Serve { .. });
+            let served = steps.iter().position(is_serve).unwrap();
+            for (mutated, reason) in always_wrong(steps, served) {
+                let violation = ledger.clone().access(access, &actions(&mutated)).unwrap_err();
+                let message = format!("{policy}: {violation}; {mutated:?}");
+                assert_eq!(violation.reason, reason, "{message}");
+                assert_eq!(violation.access_number, number as u64, "{message}");
+                let page = violation.page.0;
+                let start = format!("access {number}, page {page}");
+                assert!(violation.to_string().starts_with(&start), "{message}");
+                if let Some(action) = violation.action {
+                    assert!(mutated.contains(&action), "{message}");
+                    assert!(violation.to_string().contains(&format!("{action:?}")), "{message}");
+                }
+            }
+            let mut unserved = steps.to_vec();
+            unserved.remove(served);
+            assert!(ledger.clone().access(access, &actions(&unserved)).is_err(), "{policy}");
+        });
+    }
+
+    /// A naive second opinion: versions per tier, and what must hold of them after an access.
+    #[derive(Clone)]
+    struct Versions([[Option<u32>; PAGES as usize]; 3]);
+
+    impl Versions {
+        /// What an access needs: the newest version served, none lost, no tier over-full.
+        fn is_right(&mut self, access: Access, steps: &[Action]) -> bool {
+            let mut is_right = true;
+            for step in steps {
+                match *step {
+                    Action::Serve { page, op, tier, .. } => {
+                        let newest = self.newest(page);
+                        let copy = &mut self.0[tier.index()][page.index()];
+                        is_right &= op == Op::Write || *copy == newest;
+                        is_right &= page == access.page && op == access.op;
+                        if op == Op::Write {
+                            *copy = newest.map(|version| version + 1);
+                        }
+                    }
+                    Action::Copy { page, source, target } => {
+                        let version = self.0[source.index()][page.index()];
+                        is_right &= version.is_some();
+                        is_right &= version >= self.0[target.index()][page.index()];
+                        self.0[target.index()][page.index()] = version;
+                    }
+                    Action::Drop { page, tier } => {
+                        let newest = self.newest(page);
+                        is_right &= self.0[tier.index()][page.index()].take().is_some();
+                        is_right &= self.newest(page) == newest;
+                    }
+                }
+            }
+            let held = |tier: Tier| self.0[tier.index()].iter().flatten().count();
+            is_right && held(RAM) <= SIZES[0] as usize && held(FLASH) <= SIZES[1] as usize
+        }
+
+        fn newest(&self, page: PageId) -> Option<u32> {
+            self.0.iter().filter_map(|copies| copies[page.index()]).max()
+        }
+    }
+
+    #[test]
+    fn an_action_left_out_or_misdirected_is_refused_unless_it_is_harmless() {
+        let mut verdicts = [0, 0];
+        for entry in registry::entries() {
+            let mut ledger = Ledger::new(PAGES, &SIZES);
+            let mut versions = Versions([[None; 12], [None; 12], [Some(0); 12]]);
+            for (access, steps) in log(entry) {
+                let moves =
+                    (0..steps.len()).filter(|&place| !matches!(steps[place], Action::Serve { .. }));
+                for place in moves {
+                    let mut left_out = steps.clone();
+                    let step = left_out.remove(place);
+                    let mut mutants = vec![left_out];
+                    if let Action::Copy { page, source, target } = step {
+                        for tier in [RAM, FLASH, DISK] {
+                            for step in [copy(page.0, tier, target), copy(page.0, source, tier)] {
+                                let mut misdirected = steps.clone();
+                                misdirected[place] = step;
+                                mutants.push(misdirected);
+                            }
+                        }
+                    }
+                    for mutated in mutants {
+                        let is_accepted = ledger.clone().access(access, &actions(&mutated)).is_ok();
+                        let is_right = versions.clone().is_right(access, &mutated);
+                        assert_eq!(is_accepted, is_right, "{}: {access:?} {mutated:?}", entry.name);
+                        verdicts[usize::from(is_accepted)] += 1;
+                    }
+                }
+                ledger.access(access, &actions(&steps)).unwrap();
+                assert!(versions.is_right(access, &steps));
+            }
+        }
+        assert!(verdicts.iter().all(|&times| times > 100), "both verdicts occur: {verdicts:?}");
+    }
+}

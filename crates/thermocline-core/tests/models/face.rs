@@ -1,8 +1,10 @@
 //! FaCE: a list of entries (page, version, valid, referenced), and rules about both of its ends.
 
-use thermocline_core::Access;
+use std::collections::BTreeSet;
 
-use super::{Counts, LruMemory, Model, Versions};
+use thermocline_core::{Access, Tier};
+
+use super::{Counts, LruMemory, Model, Versions, join};
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -122,5 +124,21 @@ impl Model for Face {
 
     fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        if tier == Tier::RAM {
+            return self.memory.pages();
+        }
+        self.fifo.iter().filter(|entry| entry.is_valid).map(|entry| entry.page).collect()
+    }
+
+    /// The FIFO from front to rear: page, `v` and version, `x` if invalid, `r` if referenced.
+    fn state(&self) -> String {
+        join(self.fifo.iter().map(|entry| {
+            let hole = if entry.is_valid { "" } else { "x" };
+            let mark = if entry.is_referenced { "r" } else { "" };
+            format!("{}v{}{hole}{mark}", entry.page, entry.version)
+        }))
     }
 }

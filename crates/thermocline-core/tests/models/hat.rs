@@ -1,8 +1,10 @@
 //! HAT: the table of six scenarios, then the cascade of constraints, each a scan.
 
-use thermocline_core::Access;
+use std::collections::BTreeSet;
 
-use super::{Counts, Model, Versions};
+use thermocline_core::{Access, Tier};
+
+use super::{Counts, Model, Versions, join};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
@@ -191,5 +193,27 @@ impl Model for Hat {
 
     fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        let is_held = |frame: &&Frame| {
+            if tier == Tier::RAM { frame.memory.is_some() } else { frame.flash.is_some() }
+        };
+        self.frames().filter(is_held).map(|frame| frame.page).collect()
+    }
+
+    /// Hot region and warm region, head first, each page with its status.
+    fn state(&self) -> String {
+        let region = |frames: &[Frame]| {
+            join(frames.iter().map(|frame| {
+                let status = match frame.status {
+                    Status::Hot => 'H',
+                    Status::Warm => 'W',
+                    Status::Cold => 'C',
+                };
+                format!("{}{status}", frame.page)
+            }))
+        };
+        format!("{} | {}", region(&self.hot_region), region(&self.warm_region)).trim().to_owned()
     }
 }

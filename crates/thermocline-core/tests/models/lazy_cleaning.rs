@@ -1,8 +1,10 @@
 //! LC, DW and CW: frames with their last two accesses, a cleaner that looks for neighbours.
 
-use thermocline_core::{Access, Op};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Counts, LruMemory, Model, Versions};
+use thermocline_core::{Access, Op, Tier};
+
+use super::{Counts, LruMemory, Model, Versions, join};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
@@ -23,7 +25,7 @@ pub(crate) struct LazyCleaning {
     design: Design,
     memory: LruMemory,
     /// Whether the page in memory was fetched at random.
-    random: std::collections::BTreeMap<u32, bool>,
+    random: BTreeMap<u32, bool>,
     frames: Vec<Frame>,
     memory_pages: usize,
     flash_pages: usize,
@@ -49,7 +51,7 @@ impl LazyCleaning {
         Self {
             design,
             memory: LruMemory::default(),
-            random: std::collections::BTreeMap::new(),
+            random: BTreeMap::new(),
             frames: vec![],
             memory_pages: memory_pages as usize,
             flash_pages: flash_pages as usize,
@@ -167,5 +169,20 @@ impl Model for LazyCleaning {
 
     fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        if tier == Tier::RAM {
+            return self.memory.pages();
+        }
+        self.frames.iter().map(|frame| frame.page).collect()
+    }
+
+    /// The frames in order of admission, `d` after a dirty one.
+    fn state(&self) -> String {
+        join(self.frames.iter().map(|frame| {
+            let dirty = if self.is_dirty(frame) { "d" } else { "" };
+            format!("{}{dirty}", frame.page)
+        }))
     }
 }

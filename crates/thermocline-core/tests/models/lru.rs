@@ -1,8 +1,10 @@
 //! LRU without flash, and the two-tier baselines: one order by last reference, cut twice.
 
-use thermocline_core::Access;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Counts, LruMemory, Model, Versions};
+use thermocline_core::{Access, Tier};
+
+use super::{Counts, LruMemory, Model, Versions, join};
 
 pub(crate) struct Lru {
     memory: LruMemory,
@@ -46,6 +48,15 @@ impl Model for Lru {
     fn counts(&self) -> Counts {
         self.counts.clone()
     }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        if tier == Tier::RAM { self.memory.pages() } else { BTreeSet::new() }
+    }
+
+    /// Nothing but what memory holds.
+    fn state(&self) -> String {
+        join(self.memory.pages().iter().map(u32::to_string))
+    }
 }
 
 /// Two tiers over one order; where a page is follows from its place in the order.
@@ -54,8 +65,8 @@ pub(crate) struct TwoTier {
     /// The pages of both tiers, the newest first.
     order: Vec<u32>,
     /// Version in memory and on flash.
-    memory: std::collections::BTreeMap<u32, u64>,
-    flash: std::collections::BTreeMap<u32, u64>,
+    memory: BTreeMap<u32, u64>,
+    flash: BTreeMap<u32, u64>,
     memory_pages: usize,
     flash_pages: usize,
     versions: Versions,
@@ -67,8 +78,8 @@ impl TwoTier {
         Self {
             is_inclusive,
             order: vec![],
-            memory: std::collections::BTreeMap::new(),
-            flash: std::collections::BTreeMap::new(),
+            memory: BTreeMap::new(),
+            flash: BTreeMap::new(),
             memory_pages: memory_pages as usize,
             flash_pages: flash_pages as usize,
             versions: Versions::default(),
@@ -157,5 +168,15 @@ impl Model for TwoTier {
 
     fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        let copies = if tier == Tier::RAM { &self.memory } else { &self.flash };
+        copies.keys().copied().collect()
+    }
+
+    /// The one order of both tiers, the newest page first.
+    fn state(&self) -> String {
+        join(self.order.iter().map(u32::to_string))
     }
 }

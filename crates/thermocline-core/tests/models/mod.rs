@@ -3,15 +3,76 @@
 //! Every copy holds a version number, a write makes a new one, and each model asserts that what it
 //! serves is the newest. Orders are vectors, searches are scans.
 
-pub(crate) mod face;
-pub(crate) mod hat;
-pub(crate) mod lazy_cleaning;
-pub(crate) mod lru;
-pub(crate) mod tac;
+mod face;
+mod hat;
+mod lazy_cleaning;
+mod lru;
+pub(crate) mod pair;
+mod tac;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
-use thermocline_core::{Access, Op};
+use thermocline_core::{Access, Op, Tier};
+
+use face::Face;
+use hat::Hat;
+use lazy_cleaning::{Design, LazyCleaning};
+use lru::{Lru, TwoTier};
+use tac::Tac;
+
+/// The specification of a registered policy, with the sheets' defaults for what is not given.
+///
+/// Specifications look at page numbers: where ids differ from them, the driver translates.
+pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -> Box<dyn Model> {
+    let [memory, flash] = sizes;
+    let lazy_cleaning = |design| {
+        let shares = [
+            value(given, "filling_threshold", 0.95),
+            value(given, "dirty_threshold", 0.5),
+            value(given, "low_mark", 0.99),
+        ];
+        LazyCleaning::new(design, memory, flash, shares, value(given, "group_pages", 32))
+    };
+    let face = |group, has_second_chance| {
+        Face::new(memory, flash, group, has_second_chance, value(given, "cache_clean", true))
+    };
+    match policy {
+        "hat" => {
+            let is_early = value(given, "early_brush", false);
+            Box::new(Hat::new(memory, flash, value(given, "nonhot_ratio", 0.1), is_early))
+        }
+        "tac" => {
+            let savings = [
+                value(given, "random_saving_ms", 12.7 - 0.16),
+                value(given, "sequential_saving_ms", 0.04 - 0.16),
+            ];
+            let aging_interval = value(given, "aging_interval", 0);
+            Box::new(Tac::new(
+                memory,
+                flash,
+                value(given, "extent_pages", 32),
+                aging_interval,
+                savings,
+            ))
+        }
+        "lc" => Box::new(lazy_cleaning(Design::Lazy)),
+        "dw" => Box::new(lazy_cleaning(Design::Dual)),
+        "cw" => Box::new(lazy_cleaning(Design::Clean)),
+        "face" => Box::new(face(1, false)),
+        "face-gr" => Box::new(face(value(given, "group_pages", 16), false)),
+        "face-gsc" => Box::new(face(value(given, "group_pages", 16), true)),
+        "lru" => Box::new(Lru::new(memory)),
+        "lru-inclusive" => Box::new(TwoTier::new(true, memory, flash)),
+        "lru-exclusive" => Box::new(TwoTier::new(false, memory, flash)),
+        _ => panic!("{policy} has no executable specification"),
+    }
+}
+
+fn value<T: FromStr>(given: &[(String, String)], name: &str, default: T) -> T {
+    let Some((_, text)) = given.iter().find(|(known, _)| known == name) else { return default };
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is no value of `{name}`"))
+}
 
 /// What the sheets count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +90,10 @@ pub(crate) struct Counts {
 pub(crate) trait Model {
     fn access(&mut self, access: Access);
     fn counts(&self) -> Counts;
+    /// The pages that memory, or flash, holds a copy of that can still be read.
+    fn held(&self, tier: Tier) -> BTreeSet<u32>;
+    /// What only the sheet's own notation can say: orders, status letters, holes.
+    fn state(&self) -> String;
 }
 
 /// The newest version of each page, and the disk's.
@@ -63,6 +128,11 @@ impl Versions {
     }
 }
 
+/// Words with a space between them.
+fn join(words: impl IntoIterator<Item = String>) -> String {
+    words.into_iter().collect::<Vec<_>>().join(" ")
+}
+
 /// Pages with their versions, the least recently used first.
 #[derive(Debug, Default)]
 pub(crate) struct LruMemory(Vec<(u32, u64)>);
@@ -75,6 +145,10 @@ impl LruMemory {
 
     pub(crate) fn push(&mut self, page: u32, version: u64) {
         self.0.push((page, version));
+    }
+
+    pub(crate) fn pages(&self) -> BTreeSet<u32> {
+        self.0.iter().map(|entry| entry.0).collect()
     }
 
     /// Takes the least recently used page out if there are more than `capacity`.

@@ -1,10 +1,10 @@
 //! TAC: a temperature per extent, slots in order of admission, invalid slots kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use thermocline_core::{Access, Op};
+use thermocline_core::{Access, Op, Tier};
 
-use super::{Counts, LruMemory, Model, Versions};
+use super::{Counts, LruMemory, Model, Versions, join};
 
 pub(crate) struct Tac {
     memory: LruMemory,
@@ -15,6 +15,7 @@ pub(crate) struct Tac {
     flash_pages: usize,
     extent_pages: u64,
     aging_interval: u64,
+    /// In milliseconds, of a random and of a sequential miss.
     savings: [f64; 2],
     requests: u64,
     previous_miss: Option<u64>,
@@ -28,6 +29,7 @@ impl Tac {
         flash_pages: u32,
         extent_pages: u64,
         aging_interval: u64,
+        savings: [f64; 2],
     ) -> Self {
         Self {
             memory: LruMemory::default(),
@@ -37,7 +39,7 @@ impl Tac {
             flash_pages: flash_pages as usize,
             extent_pages,
             aging_interval,
-            savings: [12.7 - 0.16, 0.04 - 0.16],
+            savings,
             requests: 0,
             previous_miss: None,
             versions: Versions::default(),
@@ -133,5 +135,22 @@ impl Model for Tac {
 
     fn counts(&self) -> Counts {
         self.counts.clone()
+    }
+
+    fn held(&self, tier: Tier) -> BTreeSet<u32> {
+        if tier == Tier::RAM {
+            return self.memory.pages();
+        }
+        self.slots.iter().filter(|slot| slot.1.is_some()).map(|slot| slot.0).collect()
+    }
+
+    /// The slots in order of admission, `x` after an invalid one, and the temperatures by extent.
+    fn state(&self) -> String {
+        let slots = self.slots.iter().map(|(page, version)| {
+            let hole = if version.is_some() { "" } else { "x" };
+            format!("{page}{hole}")
+        });
+        let temperatures = self.temperatures.iter().map(|(extent, ms)| format!("{extent}:{ms}"));
+        format!("{} | {}", join(slots), join(temperatures))
     }
 }
