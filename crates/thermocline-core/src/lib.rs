@@ -48,4 +48,5 @@ pub use counts::Counts;
 pub use geometry::Geometry;
 pub use ledger::{Ledger, Reason, Violation};
 pub use policy::{BoxedPolicy, Policy, Survivor};
+pub use prefetch::prefetch;
 pub use tier::{TIERS_MAX, Tier};

@@ -7,6 +7,7 @@
 mod configuration;
 mod error;
 pub mod experiment;
+pub mod metric;
 mod replay;
 pub mod report;
 mod size;

@@ -15,7 +15,7 @@ const EXCERPT_BYTES: usize = 80;
 #[non_exhaustive]
 pub enum TraceError {
     /// A file cannot be opened, read or written.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}", path.display())]
     Io {
         /// The file.
         path: PathBuf,

@@ -6,7 +6,8 @@
 //! seed: the same trace gives the same table everywhere. The top bits of the hash are the slot, so
 //! doubling keeps the order of the slots and moves through both tables sequentially.
 
-use crate::prefetch::prefetch;
+use thermocline_core::prefetch;
+
 use crate::table::{Slot, Table};
 
 /// Keys that are looked up together: enough to overlap all the misses a core can have.

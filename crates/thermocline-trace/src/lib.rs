@@ -30,7 +30,6 @@ mod id_map;
 mod input;
 mod lru_stack;
 mod parquet_file;
-mod prefetch;
 mod reader;
 mod request;
 mod saved;

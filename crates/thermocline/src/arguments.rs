@@ -253,10 +253,10 @@ pub(crate) struct GenerateOptions {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub(crate) pages: u64,
     /// Skew of the Zipf distribution (`--kind zipf`), at least 0
-    #[arg(long, value_name = "ALPHA", default_value_t = 1.0)]
+    #[arg(long, value_name = "ALPHA", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) alpha: f64,
     /// Share of requests that write, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.3, allow_negative_numbers = true)]
     pub(crate) write_share: f64,
     /// Bytes per page
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]

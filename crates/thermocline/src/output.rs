@@ -7,6 +7,8 @@ use anyhow::{Context as _, Result};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+pub(crate) use thermocline_lab::metric::{byte_size as bytes, grouped as count};
+
 /// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to be told that standard error is closed.
@@ -37,34 +39,9 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], numbers_from: usize) 
     format!("{table}\n")
 }
 
-/// A number with its thousands apart: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A share in percent with two decimals.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
-}
-
-/// Bytes in the greatest binary unit that keeps at least one before the point.
-pub(crate) fn bytes(number: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = number as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 /// Writes a file at once or not at all.
@@ -88,19 +65,4 @@ pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
 fn permissions() -> std::fs::Permissions {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::Permissions::from_mode(0o666)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(count(0), "0");
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1_000), "1,000");
-        assert_eq!(count(1_234_567), "1,234,567");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1536), "1.5 KiB");
-    }
 }

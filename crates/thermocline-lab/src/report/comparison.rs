@@ -1,6 +1,7 @@
 //! The report of a comparison: which policy serves the trace best, and why.
 
-use super::{BarChart, Cell, LineChart, Report, Series, Table, grouped};
+use super::{BarChart, Cell, LineChart, Report, Series, Table};
+use crate::metric::{HIT_RATIOS, IO_TIME, Metric, TRAFFIC, byte_size, capacities, flash, grouped};
 use crate::{LabError, Summary, TierSummary};
 
 /// What a comparison's report says besides its figures.
@@ -13,78 +14,6 @@ pub struct Options {
     /// The program and its version.
     pub version: String,
 }
-
-/// A figure of a run, as charts and tables show it.
-struct Metric {
-    title: &'static str,
-    unit: &'static str,
-    value: fn(&Summary) -> Option<f64>,
-    show: fn(f64) -> String,
-    is_more_better: bool,
-}
-
-const IO_TIME: Metric = Metric {
-    title: "Total I/O time",
-    unit: "s",
-    value: |summary| Some(summary.io_time_ms / 1000.0),
-    show: |value| format!("{value:.1}"),
-    is_more_better: false,
-};
-
-const HIT_RATIOS: [Metric; 3] = [
-    Metric {
-        title: "Hits in RAM",
-        unit: "%",
-        value: |summary| summary.tiers.first().map(percent),
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Hits on flash",
-        unit: "%",
-        value: |summary| flash(summary).map(percent),
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Hits in RAM or on flash",
-        unit: "%",
-        value: |summary| summary.tiers.last().map(|disk| 100.0 - percent(disk)),
-        show: two_decimals,
-        is_more_better: true,
-    },
-];
-
-const TRAFFIC: [Metric; 4] = [
-    Metric {
-        title: "Flash reads",
-        unit: "pages",
-        value: |summary| flash(summary).map(|tier| tier.page_reads as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Flash writes",
-        unit: "pages",
-        value: |summary| flash(summary).map(|tier| tier.page_writes as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Disk reads",
-        unit: "pages",
-        value: |summary| summary.tiers.last().map(|tier| tier.page_reads as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Disk writes",
-        unit: "pages",
-        value: |summary| summary.tiers.last().map(|tier| tier.page_writes as f64),
-        show: whole,
-        is_more_better: false,
-    },
-];
 
 /// Builds the report of a comparison over one trace.
 ///
@@ -212,7 +141,7 @@ fn add_chart(report: &mut Report, group: &[&Summary], metric: &Metric) -> Result
     report.lines(&LineChart {
         title: format!("{} over flash size", metric.title),
         x_title: "flash".into(),
-        x_labels: sizes.iter().map(|size| bytes(size.unwrap_or(0) * page_size_bytes)).collect(),
+        x_labels: sizes.iter().map(|size| byte_size(size.unwrap_or(0) * page_size_bytes)).collect(),
         y_title: title,
         series: policies
             .iter()
@@ -343,48 +272,6 @@ fn by_ram(summaries: &[Summary]) -> Vec<(Option<u64>, Vec<&Summary>)> {
 
 fn caches(summary: &Summary) -> impl Iterator<Item = &TierSummary> {
     summary.tiers.iter().filter(|tier| tier.capacity_pages.is_some())
-}
-
-fn capacities(summary: &Summary) -> Vec<u64> {
-    summary.tiers.iter().filter_map(|tier| tier.capacity_pages).collect()
-}
-
-/// The tier between RAM and disk, if there is one.
-fn flash(summary: &Summary) -> Option<&TierSummary> {
-    match summary.tiers.as_slice() {
-        [_, flash, _] => Some(flash),
-        _ => None,
-    }
-}
-
-fn percent(tier: &TierSummary) -> f64 {
-    tier.hit_ratio * 100.0
-}
-
-fn two_decimals(value: f64) -> String {
-    format!("{value:.2}")
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the figure was a count before it became a number"
-)]
-fn whole(value: f64) -> String {
-    grouped(value as u64)
-}
-
-/// Bytes in the greatest binary unit that keeps at least one before the point.
-fn bytes(number: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = number as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let decimals = usize::from(unit > 0 && value < 10.0);
-    format!("{value:.decimals$} {}", units[unit])
 }
 
 #[cfg(test)]

@@ -128,19 +128,6 @@ impl Cell {
     }
 }
 
-/// A number with its thousands apart.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,12 +145,5 @@ mod tests {
         assert!(!html.contains("<script>") && !html.contains("<b>") && !html.contains("<i>"));
         assert!(html.contains("a &lt;b&gt; &amp; &quot;c&quot;"), "{html}");
         assert!(html.contains("&lt;1&gt;") && html.contains("no &amp; no"));
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::registry;
+use thermocline_lab::metric::{HIT_RATIOS, IO_TIME, Metric, TRAFFIC, capacities};
 use thermocline_lab::report::{Options, comparison};
-use thermocline_lab::{Configuration, RunOptions, Summary, TierSummary};
+use thermocline_lab::{Configuration, RunOptions, Summary};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
@@ -49,121 +50,33 @@ pub(crate) fn run_all(
 
 /// One row per configuration; the best of each column among equal hierarchies is marked.
 pub(crate) fn table(summaries: &[Summary]) -> String {
-    let mut rows = vec![];
-    for summary in summaries {
-        let group: Vec<&Summary> =
+    let metrics: Vec<Metric> = [IO_TIME].into_iter().chain(HIT_RATIOS).chain(TRAFFIC).collect();
+    let mut header = vec!["policy".to_owned()];
+    if let Some(first) = summaries.first() {
+        let caches = first.tiers.iter().filter(|tier| tier.capacity_pages.is_some());
+        header.extend(caches.map(|tier| format!("{} pages", tier.name)));
+    }
+    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
+    let row = |summary: &Summary| {
+        let rivals: Vec<&Summary> =
             summaries.iter().filter(|other| capacities(other) == capacities(summary)).collect();
         let mut row = vec![summary.policy.name.clone()];
         row.extend(capacities(summary).into_iter().map(output::count));
-        for column in COLUMNS {
-            let value = (column.value)(summary);
-            let is_best = group.len() > 1
-                && group.iter().all(|other| !(column.is_better)((column.value)(other), value));
-            row.push(format!("{}{}", (column.show)(value), if is_best { " *" } else { "  " }));
-        }
-        rows.push(row);
-    }
-    let tiers = summaries.iter().map(|summary| capacities(summary).len()).max().unwrap_or(0);
-    let names: Vec<String> = summaries
-        .first()
-        .map(|summary| summary.tiers[..tiers].iter().map(|t| format!("{} pages", t.name)).collect())
-        .unwrap_or_default();
-    let mut header = vec!["policy"];
-    header.extend(names.iter().map(String::as_str));
-    header.extend(COLUMNS.iter().map(|column| column.title));
+        row.extend(metrics.iter().map(|metric| {
+            let mark = if metric.is_best(summary, &rivals) { '*' } else { ' ' };
+            (metric.value)(summary).map_or_else(
+                || "-  ".to_owned(),
+                |value| format!("{} {mark}", (metric.show)(value)),
+            )
+        }));
+        row
+    };
+    let rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     format!(
         "{}* best of its column among the configurations of equal sizes\n",
         output::table(&header, &rows, 1)
     )
-}
-
-/// One column of the comparison.
-struct Column {
-    title: &'static str,
-    value: fn(&Summary) -> f64,
-    show: fn(f64) -> String,
-    is_better: fn(f64, f64) -> bool,
-}
-
-const COLUMNS: [Column; 7] = [
-    Column { title: "I/O time s", value: |s| s.io_time_ms, show: seconds, is_better: less },
-    Column {
-        title: "ram hits",
-        value: |s| s.tiers[0].hit_ratio,
-        show: output::percent,
-        is_better: more,
-    },
-    Column { title: "flash hits", value: flash_hits, show: output::percent, is_better: more },
-    Column {
-        title: "flash reads",
-        value: |s| flash(s, |t| t.page_reads),
-        show: whole,
-        is_better: less,
-    },
-    Column {
-        title: "flash writes",
-        value: |s| flash(s, |t| t.page_writes),
-        show: whole,
-        is_better: less,
-    },
-    Column {
-        title: "disk reads",
-        value: |s| disk(s, |t| t.page_reads),
-        show: whole,
-        is_better: less,
-    },
-    Column {
-        title: "disk writes",
-        value: |s| disk(s, |t| t.page_writes),
-        show: whole,
-        is_better: less,
-    },
-];
-
-/// The capacities of the cache tiers: what is equal within a group of configurations.
-fn capacities(summary: &Summary) -> Vec<u64> {
-    summary.tiers.iter().filter_map(|tier| tier.capacity_pages).collect()
-}
-
-/// A figure of the flash tier; zero if there is none.
-fn flash(summary: &Summary, figure: fn(&TierSummary) -> u64) -> f64 {
-    match summary.tiers.as_slice() {
-        [_, flash, _] => figure(flash) as f64,
-        _ => 0.0,
-    }
-}
-
-fn flash_hits(summary: &Summary) -> f64 {
-    match summary.tiers.as_slice() {
-        [_, flash, _] => flash.hit_ratio,
-        _ => 0.0,
-    }
-}
-
-/// A figure of the disk.
-fn disk(summary: &Summary, figure: fn(&TierSummary) -> u64) -> f64 {
-    summary.tiers.last().map_or(0.0, |disk| figure(disk) as f64)
-}
-
-fn seconds(milliseconds: f64) -> String {
-    format!("{:.1}", milliseconds / 1000.0)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the figure was a count before it became a number"
-)]
-fn whole(figure: f64) -> String {
-    output::count(figure as u64)
-}
-
-fn less(one: f64, other: f64) -> bool {
-    one < other
-}
-
-fn more(one: f64, other: f64) -> bool {
-    one > other
 }
 
 /// The command line as given, for the report.
