@@ -12,7 +12,7 @@ use crate::commands::compare;
 use crate::{output, reading};
 
 const HAT: &str = include_str!("../../../../papers/hat/experiment.toml");
-/// Where the traces are looked for if the command line does not say.
+/// Names the folder of traces, whose part `captured` is used if the command line names no other.
 const TRACES_VARIABLE: &str = "THERMOCLINE_TRACES";
 
 /// What the command prints as JSON.
@@ -34,11 +34,11 @@ fn reproduce_hat(options: &ReproduceOptions) -> Result<String> {
     let folder = options
         .traces
         .clone()
-        .or_else(|| std::env::var_os(TRACES_VARIABLE).map(PathBuf::from))
+        .or_else(|| Some(PathBuf::from(std::env::var_os(TRACES_VARIABLE)?).join("captured")))
         .with_context(|| {
             let names: Vec<&str> = experiment.workloads.iter().map(|w| w.file.as_str()).collect();
             format!(
-                "give the folder of the traces with --traces DIR (or the variable {TRACES_VARIABLE}); it holds recordings named {}, such as tpcb.csv.zst beside tpcb.files.csv.zst, or traces in any other format",
+                "give the folder of the traces with --traces DIR (or the folder above `captured` in the variable {TRACES_VARIABLE}); it holds recordings named {}, such as tpcb.csv.zst beside tpcb.files.csv.zst, or traces in any other format",
                 names.join(", ")
             )
         })?;
