@@ -14,7 +14,9 @@
 //!   would survive loses its front page, or nothing would be freed. (3) A version superseded by the
 //!   page being appended becomes a hole before the batch leaves, so it is never destaged; one
 //!   superseded in memory only still is. (4) Topping up a batch from the old end of memory is
-//!   optional (`pull`): with it, memory is no longer an LRU of its own. (5) The paper's batch is a
+//!   optional (`pull`): with it, memory is no longer an LRU of its own. As many pages leave memory as
+//!   slots are free, those too that flash holds unchanged and that take no slot, so that one batch
+//!   never empties memory. (5) The paper's batch is a
 //!   flash block of 64 to 128 pages; the default suits small caches.
 
 use alloc::boxed::Box;

@@ -11,12 +11,12 @@
 //! * State: 28 bytes per page that exists (4 more for LC), 20 bytes per page in memory, 24 per page
 //!   on flash.
 //! * Cost: O(log n) per flash access or eviction; cleaning O(log n) per page cleaned.
-//! * Deviations: (1) an access is random unless its page number follows that of the previous miss in
-//!   memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
+//! * Deviations: (1) an access is random unless its page number follows that of the previous miss
+//!   in memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
 //!   dirty pages that follow it in address order into the same disk write, which is not cut short.
-//!   (3) It stops at 0.99 times the threshold. (4) The history of a frame ends with the frame: a page seen once on flash goes
-//!   before all pages seen twice. (5) The bound on outstanding flash requests needs a model of time,
-//!   so it is left to drivers.
+//!   (3) It stops at 0.99 times the threshold. (4) The history of a frame ends with the frame: a
+//!   page seen once on flash goes before all pages seen twice. (5) The bound on outstanding flash
+//!   requests needs a model of time, so it is left to drivers.
 
 use alloc::boxed::Box;
 use alloc::vec;
