@@ -1,0 +1,88 @@
+//! Hot-data identification: which pages are written often, and lately.
+//!
+//! An [`Identifier`] is told a stream of page numbers, in the papers the writes that reach a flash
+//! device, and says of each whether its page is hot with it. Like a policy it is a pure state
+//! machine: the same pages in the same order give the same answers on every platform. Time is the
+//! number of pages recorded.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use crate::PageId;
+
+/// An identifier that owns its state, ready to be driven.
+pub type BoxedIdentifier = Box<dyn Identifier + Send>;
+
+/// How many pages ahead the state of an identifier is asked for: far enough to hide a memory access.
+const PREFETCH_PAGES: usize = 16;
+
+/// What an identifier says of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Heat {
+    /// The page is written seldom, or not lately.
+    #[default]
+    Cold = 0,
+    /// The page is written often and lately.
+    Hot = 1,
+}
+
+/// A hot-data identifier.
+pub trait Identifier: Debug {
+    /// Records one write of `page`, and says whether the page is hot with it.
+    fn record(&mut self, page: PageId) -> Heat;
+
+    /// Records writes in order and appends the heat of each: [`record`](Self::record) for many,
+    /// without a dynamic call for each, and with their state prefetched.
+    fn record_all(&mut self, pages: &[PageId], heats: &mut Vec<Heat>) {
+        heats.reserve(pages.len());
+        for (index, &page) in pages.iter().enumerate() {
+            if let Some(&coming) = pages.get(index + PREFETCH_PAGES) {
+                self.prefetch(coming);
+            }
+            heats.push(self.record(page));
+        }
+    }
+
+    /// The hot data index of a page as things stand: what is compared with the threshold.
+    fn hotness(&self, page: PageId) -> f64;
+
+    /// The hot data index from which on a page is hot.
+    fn threshold(&self) -> f64;
+
+    /// Whether a page is hot as things stand, without recording it.
+    fn heat(&self, page: PageId) -> Heat {
+        Heat::hot_if(self.hotness(page) >= self.threshold())
+    }
+
+    /// How many writes lie between two decays; none if the identifier forgets with every write.
+    fn decay_writes(&self) -> Option<u64>;
+
+    /// Forgets at once what it would forget at the next decay. Does nothing without decays.
+    fn decay(&mut self);
+
+    /// Forgets everything.
+    fn reset(&mut self);
+
+    /// The state in bits, as stored: what grows with the parameters or with the pages that exist.
+    fn memory_bits(&self) -> u64;
+
+    /// Asks the processor for the state of a page that will be recorded soon. No effect otherwise.
+    #[inline]
+    fn prefetch(&self, _page: PageId) {}
+
+    /// Checks every invariant of the state.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    fn assert_invariants(&self);
+}
+
+impl Heat {
+    /// Hot if so, else cold.
+    #[inline]
+    pub const fn hot_if(is_hot: bool) -> Self {
+        if is_hot { Self::Hot } else { Self::Cold }
+    }
+}
