@@ -1,7 +1,8 @@
 //! What a policy is built from: the hierarchy, and typed parameters.
 
 use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -53,7 +54,7 @@ pub enum WriteMiss {
     Allocate,
 }
 
-/// One parameter of a policy, as the registry lists it.
+/// One parameter of a policy or an identifier, as the registries list it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Its name, in `snake_case`.
@@ -71,7 +72,7 @@ pub struct Parameter {
 /// The type and range of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// A whole number between `min` and `max`, both included.
+    /// A whole number between `min` and `max`, both included; `auto` leaves it to the policy.
     Integer {
         /// The least value.
         min: u64,
@@ -87,6 +88,8 @@ pub enum Kind {
     },
     /// `true` or `false`.
     Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 /// The value of a parameter.
@@ -98,11 +101,13 @@ pub enum Value {
     Real(f64),
     /// True or false.
     Switch(bool),
+    /// A word.
+    Choice(&'static str),
     /// Chosen by the policy from the hierarchy.
     Auto,
 }
 
-/// The values of all parameters of one policy.
+/// The values of all parameters of one policy or identifier.
 #[derive(Clone, Debug)]
 pub struct Values(Vec<(Parameter, Value)>);
 
@@ -115,10 +120,17 @@ pub enum ConfigError {
         /// The name asked for.
         name: String,
     },
-    /// The policy has no such parameter.
+    /// No identifier of this name is registered.
+    UnknownIdentifier {
+        /// The name asked for.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// The policy or identifier has no such parameter.
     UnknownParameter {
-        /// The policy.
-        policy: String,
+        /// The policy or identifier.
+        owner: String,
         /// The name asked for.
         name: String,
         /// The names that exist, separated by commas.
@@ -132,6 +144,13 @@ pub enum ConfigError {
         text: String,
         /// What would be right.
         expected: String,
+    },
+    /// The parameters, each good on its own, do not go together.
+    Contradiction {
+        /// The policy or identifier.
+        owner: String,
+        /// What is wrong, and what would be right.
+        reason: String,
     },
     /// The policy does not run on this number of cache tiers.
     WrongDepth {
@@ -175,12 +194,28 @@ impl Parameter {
                 text.parse().ok().filter(|value| (min..=max).contains(value)).map(Value::Real)
             }
             Kind::Switch => text.parse().ok().map(Value::Switch),
+            Kind::Choice(words) => {
+                words.iter().find(|&&word| word == text).map(|&word| Value::Choice(word))
+            }
         };
         value.ok_or_else(|| ConfigError::BadValue {
             name: self.name.to_owned(),
             text: text.to_owned(),
-            expected: self.kind.to_string(),
+            expected: self.range(),
         })
+    }
+
+    /// Its type and range in words.
+    pub fn range(&self) -> String {
+        let auto = if self.default == Value::Auto { ", or auto" } else { "" };
+        format!("{}{auto}", self.kind)
+    }
+}
+
+impl ConfigError {
+    /// Parameters that do not go together; `reason` says why, and what would be right.
+    pub(crate) fn contradiction(owner: &str, reason: String) -> Self {
+        Self::Contradiction { owner: owner.to_owned(), reason }
     }
 }
 
@@ -190,7 +225,7 @@ impl Values {
     /// # Errors
     /// An unknown name, or a text that is no value of its parameter.
     pub fn resolve(
-        policy: &str,
+        owner: &str,
         parameters: &[Parameter],
         given: &[(String, String)],
     ) -> Result<Self, ConfigError> {
@@ -201,7 +236,7 @@ impl Values {
             else {
                 let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
                 return Err(ConfigError::UnknownParameter {
-                    policy: policy.to_owned(),
+                    owner: owner.to_owned(),
                     name: name.clone(),
                     known: known.join(", "),
                 });
@@ -235,6 +270,14 @@ impl Values {
         u32::try_from(self.integer(name)).expect("the declared range lies within u32")
     }
 
+    /// The value of an integer parameter whose range lies within `u32`; `None` if it is `auto`.
+    ///
+    /// # Panics
+    /// If it is not declared, or with a greater range.
+    pub fn integer_u32_or_auto(&self, name: &str) -> Option<u32> {
+        (self.value(name) != Value::Auto).then(|| self.integer_u32(name))
+    }
+
     /// The value of a parameter that the policy declares as a number; `None` if it is `auto`.
     ///
     /// # Panics
@@ -243,7 +286,7 @@ impl Values {
         match self.value(name) {
             Value::Real(value) => Some(value),
             Value::Auto => None,
-            Value::Integer(_) | Value::Switch(_) => {
+            Value::Integer(_) | Value::Switch(_) | Value::Choice(_) => {
                 panic!("parameter `{name}` is not declared as a number")
             }
         }
@@ -268,6 +311,17 @@ impl Values {
         value
     }
 
+    /// The value of a parameter that is declared as a choice of words.
+    ///
+    /// # Panics
+    /// If it is not declared.
+    pub fn choice(&self, name: &str) -> &'static str {
+        let Value::Choice(value) = self.value(name) else {
+            panic!("parameter `{name}` is not declared as a choice")
+        };
+        value
+    }
+
     fn value(&self, name: &str) -> Value {
         self.iter()
             .find(|(known, _)| *known == name)
@@ -284,8 +338,12 @@ impl fmt::Display for Kind {
             Self::Real { min, max } if min <= f64::MIN && max >= f64::MAX => {
                 f.write_str("a number")
             }
+            Self::Real { min: f64::MIN_POSITIVE, max } => {
+                write!(f, "a number above 0, up to {max}")
+            }
             Self::Real { min, max } => write!(f, "a number from {min} to {max}"),
             Self::Switch => f.write_str("true or false"),
+            Self::Choice(words) => f.write_str(&words.join(" or ")),
         }
     }
 }
@@ -296,6 +354,7 @@ impl fmt::Display for Value {
             Self::Integer(value) => write!(f, "{value}"),
             Self::Real(value) => write!(f, "{value}"),
             Self::Switch(value) => write!(f, "{value}"),
+            Self::Choice(word) => f.write_str(word),
             Self::Auto => f.write_str("auto"),
         }
     }
@@ -305,12 +364,16 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownPolicy { name } => write!(f, "no policy is called `{name}`"),
-            Self::UnknownParameter { policy, name, known } if known.is_empty() => {
-                write!(f, "`{policy}` has no parameter `{name}`: it has none at all")
+            Self::UnknownIdentifier { name, known } => {
+                write!(f, "no identifier is called `{name}`; there are: {known}")
             }
-            Self::UnknownParameter { policy, name, known } => {
-                write!(f, "`{policy}` has no parameter `{name}`; it has: {known}")
+            Self::UnknownParameter { owner, name, known } if known.is_empty() => {
+                write!(f, "`{owner}` has no parameter `{name}`: it has none at all")
             }
+            Self::UnknownParameter { owner, name, known } => {
+                write!(f, "`{owner}` has no parameter `{name}`; it has: {known}")
+            }
+            Self::Contradiction { owner, reason } => write!(f, "`{owner}`: {reason}"),
             Self::BadValue { name, text, expected } => {
                 write!(f, "`{text}` is no value of `{name}`: it takes {expected}")
             }

@@ -1,6 +1,8 @@
 //! What every registered policy must do, whatever it decides.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod extremes;
+
 use proptest::prelude::*;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{
@@ -125,7 +127,6 @@ proptest! {
 /// Every parameter at its least and its greatest value, one at a time.
 #[test]
 fn extremes_of_every_parameter_are_harmless() {
-    use thermocline_core::config::Kind;
     let accesses: Vec<Access> = (0..400_u32)
         .map(|step| {
             let page = step.wrapping_mul(2_654_435_761) >> 20;
@@ -134,12 +135,7 @@ fn extremes_of_every_parameter_are_harmless() {
         .collect();
     for entry in registry::entries() {
         for parameter in entry.parameters {
-            let extremes = match parameter.kind {
-                Kind::Integer { min, max } => vec![min.to_string(), max.to_string()],
-                Kind::Real { min, max } => vec![min.to_string(), max.to_string()],
-                Kind::Switch => vec!["false".into(), "true".into()],
-            };
-            for text in extremes {
+            for text in extremes::of(parameter) {
                 let setup = setup(entry, 3, 5);
                 let given = [(parameter.name.to_owned(), text)];
                 let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();

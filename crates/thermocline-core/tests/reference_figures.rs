@@ -5,45 +5,14 @@
 //! models scattered them, and the permutation is not known.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod zipf;
+
+use thermocline_core::hotness::{self, Heat};
 use thermocline_core::{
-    Access, Actions, Counts, Geometry, Ledger, PageCost, Setup, Tier, WriteMiss, registry,
+    Actions, Counts, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, WriteMiss, registry,
 };
 
-const PAGES: u32 = 4_000;
-
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^= bits >> 31;
-        (bits >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-fn zipf() -> Vec<Access> {
-    let mut cumulated: Vec<f64> = (1..=PAGES)
-        .scan(0.0, |sum, rank| {
-            *sum += libm::pow(f64::from(rank), -0.9);
-            Some(*sum)
-        })
-        .collect();
-    let total = cumulated[cumulated.len() - 1];
-    for value in &mut cumulated {
-        *value /= total;
-    }
-    let mut random = SplitMix64(42);
-    (0..20_000)
-        .map(|_| {
-            let draw = random.unit();
-            let page = u32::try_from(cumulated.partition_point(|&value| value < draw)).unwrap();
-            if random.unit() < 0.3 { Access::write(page) } else { Access::read(page) }
-        })
-        .collect()
-}
+use crate::zipf::PAGES;
 
 fn run(policy: &str, capacity_pages: &[u32]) -> Counts {
     let setup = Setup {
@@ -59,7 +28,7 @@ fn run(policy: &str, capacity_pages: &[u32]) -> Counts {
     let mut policy = registry::find(policy).unwrap().build_default(&setup).unwrap();
     let mut ledger = Ledger::new(PAGES, capacity_pages);
     let mut actions = Actions::new();
-    for access in zipf() {
+    for access in zipf::accesses() {
         actions.clear();
         policy.access(access, &mut actions);
         ledger.access(access, &actions).unwrap();
@@ -116,4 +85,47 @@ fn every_policy_with_an_lru_memory_has_its_hits() {
     for policy in ["tac", "lc", "cw", "dw", "face-gr", "lru-inclusive"] {
         assert_eq!(run(policy, &[100, 400]).hits(Tier::RAM), 6525, "{policy}");
     }
+}
+
+/// Share of hot writes, and share of writes that WDAC judges differently, over the trace's writes.
+fn identify(name: &str, parameters: &[(&str, &str)]) -> (f64, f64) {
+    let writes: Vec<PageId> = zipf::accesses()
+        .into_iter()
+        .filter(|access| access.op == Op::Write)
+        .map(|access| access.page)
+        .collect();
+    let heats = |name: &str, parameters: &[(&str, &str)]| {
+        let entry = hotness::registry::find(name).unwrap();
+        let given: Vec<(String, String)> =
+            parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let mut identifier = entry.build(PAGES, &entry.values(&given).unwrap()).unwrap();
+        let mut heats = vec![];
+        identifier.record_all(&writes, &mut heats);
+        heats
+    };
+    let [baseline, heats] = [heats("wdac", &[]), heats(name, parameters)];
+    let hot = heats.iter().filter(|&&heat| heat == Heat::Hot).count();
+    let different = heats.iter().zip(&baseline).filter(|(one, other)| one != other).count();
+    let share = |count: usize| count as f64 / writes.len() as f64;
+    (share(hot), share(different))
+}
+
+#[test]
+fn exact_identifiers() {
+    let rounded = |(hot, different): (f64, f64)| format!("{hot:.3} {different:.3}");
+    assert_eq!(rounded(identify("wdac", &[])), "0.534 0.000");
+    assert_eq!(rounded(identify("dam", &[])), "0.462 0.074");
+}
+
+/// The models hashed other page numbers with other functions, so that only the neighbourhood of
+/// their figures can be checked.
+#[test]
+fn hashed_identifiers() {
+    let near = |measured: (f64, f64), hot: f64, different: f64| {
+        assert!((measured.0 - hot).abs() < 0.012, "{measured:?} is not near {hot}");
+        assert!((measured.1 - different).abs() < 0.012, "{measured:?} is not near {different}");
+    };
+    near(identify("mbf", &[]), 0.414, 0.130);
+    near(identify("mbf", &[("filter_bits", "4096")]), 0.469, 0.071);
+    near(identify("mhf", &[]), 0.480, 0.071);
 }

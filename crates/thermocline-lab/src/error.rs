@@ -47,7 +47,21 @@ pub enum LabError {
         /// Accesses of the trace.
         accesses: u64,
     },
-    /// The policy cannot be built so.
+    /// The trace holds none of the accesses that an identifier is to be told.
+    #[error("`{path}` has no {counted} to identify hot pages by: see --count")]
+    NothingCounted {
+        /// The trace.
+        path: String,
+        /// What was to be counted.
+        counted: String,
+    },
+    /// The text names no accesses.
+    #[error("`{text}` cannot be counted: write reads, writes or reads,writes")]
+    BadCounted {
+        /// The text given.
+        text: String,
+    },
+    /// The policy or identifier cannot be built so.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A device is unknown.

@@ -3,10 +3,12 @@
 //! A [`Configuration`] is a policy with its parameters, the sizes of the cache tiers and the device
 //! of each tier. [`run`] replays a compiled trace through it and returns a [`Summary`], whose JSON
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
+//! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
 mod configuration;
 mod error;
 pub mod experiment;
+mod identification;
 pub mod metric;
 mod replay;
 pub mod report;
@@ -15,6 +17,10 @@ mod summary;
 
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
+pub use identification::{
+    Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
+    identify,
+};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use thermocline_core::config::Value;
+use thermocline_core::config::{Value, Values};
 use thermocline_core::{Counts, Ledger, PageCost, Tier, WriteMiss};
 use thermocline_trace::CompiledTrace;
 
@@ -211,11 +211,7 @@ impl TraceSummary {
 
 impl PolicySummary {
     fn of(configuration: &Configuration) -> Self {
-        let parameters = configuration
-            .values
-            .iter()
-            .map(|(name, value)| (name.to_owned(), json(value)))
-            .collect();
+        let parameters = parameters(&configuration.values);
         let write_miss = match configuration.write_miss {
             WriteMiss::Fetch => "fetch",
             WriteMiss::Allocate => "allocate",
@@ -224,11 +220,17 @@ impl PolicySummary {
     }
 }
 
+/// All parameters as JSON.
+pub(crate) fn parameters(values: &Values) -> serde_json::Map<String, serde_json::Value> {
+    values.iter().map(|(name, value)| (name.to_owned(), json(value))).collect()
+}
+
 fn json(value: Value) -> serde_json::Value {
     match value {
         Value::Integer(value) => value.into(),
         Value::Real(value) => value.into(),
         Value::Switch(value) => value.into(),
+        Value::Choice(word) => word.into(),
         Value::Auto => "auto".into(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use thermocline_lab::{RunOptions, WarmUp};
+use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// List the policies, or one with its parameters
     Policies(PoliciesOptions),
+    /// List the hot-data identifiers, or one with its parameters
+    Identifiers(IdentifiersOptions),
     /// List the devices of the cost model
     Devices(DevicesOptions),
     /// Look at, convert and make traces
@@ -27,6 +29,8 @@ pub(crate) enum Command {
     Simulate(SimulateOptions),
     /// Replay a trace through many policies and sizes
     Compare(CompareOptions),
+    /// Tell hot pages from cold ones, and compare identifiers with a baseline
+    Hot(HotOptions),
     /// Run the experiments of a paper again: its figures beside ours
     Reproduce(ReproduceOptions),
 }
@@ -44,6 +48,15 @@ pub(crate) struct DemoOptions {
 #[derive(Args, Debug)]
 pub(crate) struct PoliciesOptions {
     /// The policy to describe with its parameters; all are listed without
+    pub(crate) name: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct IdentifiersOptions {
+    /// The identifier to describe with its parameters; all are listed without
     pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -159,6 +172,35 @@ pub(crate) struct CompareOptions {
     pub(crate) policy: Vec<String>,
     #[command(flatten)]
     pub(crate) hierarchy: HierarchyOptions,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HotOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The identifiers, separated by commas, or `all`; see `thermocline identifiers`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub(crate) identifier: Vec<String>,
+    /// The identifier whose word is taken for the truth: wdac or dam, or any other
+    #[arg(long, value_name = "NAME", default_value = "wdac")]
+    pub(crate) baseline: String,
+    /// The accesses that are counted: writes, reads, or reads,writes
+    #[arg(long, value_name = "WHAT", default_value = "writes")]
+    pub(crate) count: Counted,
+    /// Accesses per point of the figures over time; default: about fifty points
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) interval: Option<u64>,
+    /// A parameter of an identifier: name=value, or identifier.name=value
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) parameters: Vec<String>,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report

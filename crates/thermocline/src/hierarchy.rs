@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_device::{Catalogue, Device};
 use thermocline_lab::{Configuration, TierConfiguration, TierSize};
 
 use crate::arguments::{HierarchyOptions, WriteMiss};
 use crate::output;
+use crate::parameters::{Given, Owner, split};
 
 /// The cache tiers that there can be, fastest first, with the device that each has by default.
 const TIERS: [(&str, &str); 2] = [("ram", "memory"), ("flash", "samsung-470")];
@@ -24,7 +25,8 @@ pub(crate) fn configurations(
     let tiers = tiers(&options.tiers)?;
     let names: Vec<&str> = tiers.iter().map(|(name, _)| *name).collect();
     let devices = devices(options, &catalogue, &names)?;
-    let parameters = Parameters::parse(&options.parameters, policies)?;
+    let owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+    let parameters = Given::parse(&options.parameters, &owners)?;
     let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
     for (_, choices) in &tiers {
         let extend = |so_far: &Vec<TierSize>| {
@@ -42,7 +44,7 @@ pub(crate) fn configurations(
             });
             configurations.push(Configuration {
                 policy,
-                values: policy.values(&parameters.of(policy))?,
+                values: policy.values(&parameters.of(policy.into()))?,
                 tiers: tiers.collect(),
                 disk: devices[names.len()].clone(),
                 write_miss: options.write_miss.into_core(),
@@ -151,52 +153,6 @@ fn devices(
     Ok(devices)
 }
 
-/// The parameters given, and to which policies each belongs.
-struct Parameters<'a>(Vec<(Option<&'a str>, &'a str, &'a str)>);
-
-impl<'a> Parameters<'a> {
-    fn parse(options: &'a [String], policies: &[&'static Entry]) -> Result<Self> {
-        let mut parameters = vec![];
-        for option in options {
-            let (name, value) = split(option, "--param", "nonhot_ratio=0.1")?;
-            let (policy, name) = match name.split_once('.') {
-                Some((policy, name)) => (Some(policy), name),
-                None => (None, name),
-            };
-            if let Some(policy) = policy {
-                ensure!(
-                    policies.iter().any(|entry| entry.name == policy),
-                    "--param {option}: `{policy}` is not among the policies of this run"
-                );
-            }
-            let takes = |entry: &&&Entry| entry.parameters.iter().any(|known| known.name == name);
-            if policy.is_none() && !policies.iter().any(|entry| takes(&entry)) {
-                let known: Vec<String> = policies
-                    .iter()
-                    .flat_map(|entry| entry.parameters.iter().map(|p| (entry.name, p.name)))
-                    .map(|(policy, name)| format!("{policy}.{name}"))
-                    .collect();
-                let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                bail!("--param {option}: no policy of this run has it; there are: {known}");
-            }
-            parameters.push((policy, name, value));
-        }
-        Ok(Self(parameters))
-    }
-
-    /// Those of one policy: the ones that name it, and the unnamed ones that it has.
-    fn of(&self, policy: &Entry) -> Vec<(String, String)> {
-        self.0
-            .iter()
-            .filter(|(owner, name, _)| match owner {
-                Some(owner) => *owner == policy.name,
-                None => policy.parameters.iter().any(|known| known.name == *name),
-            })
-            .map(|(_, name, value)| ((*name).into(), (*value).into()))
-            .collect()
-    }
-}
-
 /// Says which policies run on the tiers given, if this one does not.
 fn check_depth(policy: &Entry, names: &[&str]) -> Result<()> {
     if policy.depth.allows(names.len()) {
@@ -214,10 +170,4 @@ fn check_depth(policy: &Entry, names: &[&str]) -> Result<()> {
         names.join(", "),
         suited.join(", ")
     )
-}
-
-fn split<'a>(option: &'a str, flag: &str, example: &str) -> Result<(&'a str, &'a str)> {
-    option
-        .split_once('=')
-        .with_context(|| format!("{flag} {option}: write it as in {flag} {example}"))
 }

@@ -8,6 +8,7 @@ mod arguments;
 mod commands;
 mod hierarchy;
 mod output;
+mod parameters;
 mod reading;
 
 use std::io::Write as _;
@@ -23,6 +24,8 @@ fn main() -> ExitCode {
         Command::Demo(options) => commands::demo::run(options),
         Command::Policies(options) => commands::policies::run(options),
         Command::Devices(options) => commands::devices::run(options),
+        Command::Hot(options) => commands::hot::run(options),
+        Command::Identifiers(options) => commands::identifiers::run(options),
         Command::Trace(options) => commands::trace::run(options),
         Command::Simulate(options) => commands::simulate::run(options),
         Command::Compare(options) => commands::compare::run(options),

@@ -11,6 +11,20 @@ use core::fmt::Debug;
 
 use crate::PageId;
 
+pub mod count_min;
+pub mod dam;
+pub mod fms;
+mod hash;
+mod lanes;
+pub mod mbf;
+pub mod mhf;
+pub mod registry;
+pub mod two_level_lru;
+pub mod wdac;
+
+pub use hash::PageHash;
+pub use lanes::{Lanes, Place, WIDTH_BITS_MAX};
+
 /// An identifier that owns its state, ready to be driven.
 pub type BoxedIdentifier = Box<dyn Identifier + Send>;
 

@@ -19,6 +19,8 @@ const COLOURS: [RGBColor; 7] = [
 ];
 /// The size of a drawing; it scales with the page.
 const SIZE: (u32, u32) = (560, 340);
+/// Up to so many values of a line are marked.
+const MARKED: usize = 24;
 const GREY: RGBColor = RGBColor(0x44, 0x50, 0x5C);
 const LIGHT: RGBColor = RGBColor(0xE2, 0xE8, 0xEE);
 
@@ -107,7 +109,8 @@ impl LineChart {
             } else {
                 chart.plotting_area().draw(&PathElement::new(points.clone(), style))?;
             }
-            for point in points {
+            // A mark for each of many points would hide the line.
+            for point in points.into_iter().take_while(|_| self.x_labels.len() <= MARKED) {
                 chart.plotting_area().draw(&Circle::new(point, 3, style))?;
             }
         }

@@ -6,9 +6,11 @@
 mod chart;
 mod comparison;
 mod html;
+mod identification;
 
 pub use chart::{BarChart, LineChart, Series};
 pub use comparison::{Options, comparison};
+pub use identification::identification;
 
 use crate::LabError;
 

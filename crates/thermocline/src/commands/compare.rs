@@ -80,7 +80,7 @@ pub(crate) fn table(summaries: &[Summary]) -> String {
 }
 
 /// The command line as given, for the report.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let quote = |word: String| {
         let is_plain =
             |letter: char| letter.is_ascii_alphanumeric() || "-_=./,:%+".contains(letter);

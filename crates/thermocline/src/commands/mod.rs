@@ -3,6 +3,9 @@
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod devices;
+pub(crate) mod hot;
+pub(crate) mod identifiers;
+mod listing;
 pub(crate) mod policies;
 pub(crate) mod reproduce;
 pub(crate) mod simulate;

@@ -1,0 +1,294 @@
+//! MBF: hot is what several bloom filters have seen, the younger ones counting more.
+//!
+//! Writes are recorded in one of `V` bloom filters, round robin; a page that the filter at hand has
+//! seen already goes to the next one that has not, so the number of filters that have seen a page is
+//! its frequency. Every `T` writes the oldest filter is erased, so filters reach back differently
+//! far, and the weight of each is its recency. A page is hot if the weights of the filters that have
+//! seen it reach a threshold.
+//!
+//! * Source: Park and Du, *Hot Data Identification for Flash-based Storage Systems Using Multiple
+//!   Bloom Filters*, MSST 2011, section III-A.
+//! * State: `V * M` bits, and a few numbers; 1 KiB with the paper's parameters.
+//! * Cost: O(K) per write, O(`V * M` / 64) per reset. No allocation after construction.
+//! * Deviations: (1) the bits that the filters hold at one position lie side by side, so that one
+//!   load looks at all filters; a reset clears one bit of every position. (2) The turn of the
+//!   filters moves on after a shortcut too. (3) A page is recorded before it is judged, and a reset
+//!   follows the `T`-th write: the paper leaves both orders open. (4) The paper writes both "larger
+//!   than" and "greater than or equal to" the threshold; it is the latter. (5) `M` is rounded up to
+//!   fill whole words.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::hash::PageHash;
+use super::lanes::Lanes;
+use super::{Heat, Identifier};
+use crate::PageId;
+use crate::config::{ConfigError, Kind, Parameter, Value, Values};
+
+/// The most filters for which all sets of them fit a word, one bit each.
+const FILTERS_OF_A_SET: u32 = 6;
+
+/// What can be set.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "filters",
+        kind: Kind::Integer { min: 1, max: 16 },
+        default: Value::Integer(4),
+        summary: "number of bloom filters (V)",
+        source: "Table I",
+    },
+    Parameter {
+        name: "filter_bits",
+        kind: Kind::Integer { min: 1, max: 1 << 26 },
+        default: Value::Integer(2048),
+        summary: "bits of each bloom filter (M)",
+        source: "Table I",
+    },
+    Parameter {
+        name: "hashes",
+        kind: Kind::Integer { min: 1, max: 16 },
+        default: Value::Integer(2),
+        summary: "hash functions (K)",
+        source: "Table I",
+    },
+    Parameter {
+        name: "decay_writes",
+        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
+        default: Value::Auto,
+        summary: "writes from one reset to the next (T); auto: M / V",
+        source: "section III-A",
+    },
+    Parameter {
+        name: "threshold",
+        kind: Kind::Real { min: f64::MIN_POSITIVE, max: 1e9 },
+        default: Value::Real(4.0),
+        summary: "sum of weights from which on a page is hot",
+        source: "Table I",
+    },
+    Parameter {
+        name: "shortcut",
+        kind: Kind::Switch,
+        default: Value::Switch(true),
+        summary: "whether a page that all filters have seen is hot without further steps",
+        source: "section III-A",
+    },
+];
+
+/// Multiple bloom filters.
+#[derive(Clone, Debug)]
+pub struct Mbf {
+    /// A lane per position, in it a bit per filter.
+    positions: Lanes,
+    filters: u32,
+    hashes: u32,
+    decay_writes: u32,
+    /// The weight of the filter of rank `j` is `(base_units + j) / units_per_weight`.
+    base_units: u32,
+    units_per_weight: u32,
+    threshold_units: u32,
+    threshold: f64,
+    /// All filters as a set, one bit each.
+    all: u32,
+    /// The set on which the shortcut is taken: all filters, or none that there can be.
+    shortcut: u32,
+    /// For each filter that may be the next to be erased, the sets of filters that make a page hot,
+    /// one bit each; empty if there are more filters than that.
+    hot_sets: Vec<u64>,
+    /// The entry of `hot_sets` at hand.
+    hot_set: u64,
+    /// The filters from the one whose turn it is to the last.
+    turn: u32,
+    /// The filter to be erased next.
+    next_reset: u32,
+    /// Writes until it is.
+    writes_left: u32,
+}
+
+impl Mbf {
+    /// With parameters of [`PARAMETERS`].
+    ///
+    /// # Errors
+    /// A threshold above the sum of all weights, or an automatic period that is not a whole number.
+    pub fn new(values: &Values) -> Result<Self, ConfigError> {
+        let filters = values.integer_u32("filters");
+        let filter_bits = values.integer_u32("filter_bits");
+        let threshold = values.real("threshold");
+        let decay_writes = match values.integer_u32_or_auto("decay_writes") {
+            Some(writes) => writes,
+            None if filter_bits.is_multiple_of(filters) => filter_bits / filters,
+            None => {
+                return Err(ConfigError::contradiction(
+                    "mbf",
+                    format!(
+                        "filter_bits={filter_bits} is not divisible by filters={filters}, so decay_writes cannot be M / V: take a multiple of {filters}, or set decay_writes (a whole number from 1)"
+                    ),
+                ));
+            }
+        };
+        // Section III-A: the filter of rank V / 2 has weight 1, the youngest has weight 2.
+        let middle = filters / 2;
+        let units_per_weight = filters - middle;
+        let base_units = filters - 2 * middle;
+        let most_units = (1..=filters).map(|rank| base_units + rank).sum::<u32>();
+        let most = f64::from(most_units) / f64::from(units_per_weight);
+        if threshold > most {
+            return Err(ConfigError::contradiction(
+                "mbf",
+                format!(
+                    "threshold={threshold} can never be reached: the weights of {filters} filters sum to {most}; it takes a number above 0, up to that"
+                ),
+            ));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not above the sum of all units, which is small"
+        )]
+        let threshold_units = libm::ceil(threshold * f64::from(units_per_weight)) as u32;
+        let all = u32::MAX >> (u32::BITS - filters);
+        let mut mbf = Self {
+            positions: Lanes::new(filter_bits, filters),
+            filters,
+            hashes: values.integer_u32("hashes"),
+            decay_writes,
+            base_units,
+            units_per_weight,
+            threshold_units,
+            threshold,
+            all,
+            shortcut: if values.switch("shortcut") { all } else { u32::MAX },
+            hot_sets: Vec::new(),
+            hot_set: 0,
+            turn: all,
+            next_reset: 0,
+            writes_left: decay_writes,
+        };
+        mbf.hot_sets = mbf.hot_sets();
+        mbf.reset();
+        Ok(mbf)
+    }
+
+    /// The filters that have seen a page, as a set.
+    #[inline]
+    fn seen(&self, hash: PageHash) -> u32 {
+        let mut seen = self.positions.get(self.positions.place(hash, 0));
+        for index in 1..self.hashes {
+            seen &= self.positions.get(self.positions.place(hash, index));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a lane has a bit per filter")]
+        {
+            seen as u32
+        }
+    }
+
+    /// Whether a page that these filters have seen is hot.
+    #[inline]
+    fn is_hot(&self, seen: u32) -> bool {
+        if self.filters <= FILTERS_OF_A_SET {
+            self.hot_set >> seen & 1 == 1
+        } else {
+            self.units(seen, self.next_reset) >= self.threshold_units
+        }
+    }
+
+    /// The hot data index of a set of filters in units, with `next_reset` to be erased next.
+    fn units(&self, seen: u32, next_reset: u32) -> u32 {
+        (0..self.filters)
+            .filter(|filter| seen >> filter & 1 == 1)
+            .map(|filter| {
+                let rank = (filter + self.filters - next_reset) % self.filters + 1;
+                self.base_units + rank
+            })
+            .sum()
+    }
+
+    fn hot_sets(&self) -> Vec<u64> {
+        if self.filters > FILTERS_OF_A_SET {
+            return Vec::new();
+        }
+        let hot_set = |next_reset| {
+            (0..=self.all)
+                .filter(|&seen| self.units(seen, next_reset) >= self.threshold_units)
+                .fold(0, |sets, seen| sets | 1 << seen)
+        };
+        (0..self.filters).map(hot_set).collect()
+    }
+
+    fn expect_reset_of(&mut self, filter: u32) {
+        self.next_reset = filter;
+        self.writes_left = self.decay_writes;
+        self.hot_set = self.hot_sets.get(filter as usize).copied().unwrap_or(0);
+    }
+}
+
+impl Identifier for Mbf {
+    #[inline]
+    fn record(&mut self, page: PageId) -> Heat {
+        let hash = PageHash::of(page);
+        let seen = self.seen(hash);
+        let mut is_hot = true;
+        if seen != self.shortcut {
+            // The first filter without the page, from the one whose turn it is, and round again.
+            let free = !seen & self.all;
+            let following = free & self.turn;
+            let choice = if following == 0 { free } else { following };
+            let chosen = choice & choice.wrapping_neg();
+            for index in 0..self.hashes {
+                self.positions.set(self.positions.place(hash, index), u64::from(chosen));
+            }
+            is_hot = self.is_hot(seen | chosen);
+        }
+        self.turn = (self.turn << 1) & self.all;
+        if self.turn == 0 {
+            self.turn = self.all;
+        }
+        self.writes_left -= 1;
+        if self.writes_left == 0 {
+            self.decay();
+        }
+        Heat::hot_if(is_hot)
+    }
+
+    fn hotness(&self, page: PageId) -> f64 {
+        let units = self.units(self.seen(PageHash::of(page)), self.next_reset);
+        f64::from(units) / f64::from(self.units_per_weight)
+    }
+
+    fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    fn decay_writes(&self) -> Option<u64> {
+        Some(u64::from(self.decay_writes))
+    }
+
+    #[inline(never)]
+    fn decay(&mut self) {
+        self.positions.keep(u64::from(self.all & !(1 << self.next_reset)));
+        self.expect_reset_of((self.next_reset + 1) % self.filters);
+    }
+
+    fn reset(&mut self) {
+        self.positions.clear();
+        self.turn = self.all;
+        // Section III-A, Figure 4: the last filter is the first to be erased.
+        self.expect_reset_of(self.filters - 1);
+    }
+
+    fn memory_bits(&self) -> u64 {
+        self.positions.memory_bits()
+    }
+
+    fn assert_invariants(&self) {
+        assert!(self.next_reset < self.filters, "the filter to be erased exists");
+        assert!((1..=self.decay_writes).contains(&self.writes_left), "a reset is due");
+        let lowest = self.turn & self.turn.wrapping_neg();
+        assert_eq!(self.turn, self.all & lowest.wrapping_neg(), "the turn is one filter's");
+        let most = self.units(self.all, self.next_reset);
+        assert!(self.threshold_units <= most, "the shortcut never changes a decision");
+        for lane in self.positions.iter() {
+            assert!(lane <= u64::from(self.all), "bits belong to filters");
+        }
+    }
+}

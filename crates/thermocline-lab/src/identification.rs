@@ -1,0 +1,419 @@
+//! What hot-data identifiers say of a trace, compared write by write with a baseline.
+//!
+//! * Source: Park and Du, MSST 2011, section IV-B: hot ratio, number of different identifications,
+//!   false identification rate. The paper counts false hot and false cold together; here they are
+//!   apart.
+
+use std::str::FromStr;
+use std::time::Instant;
+
+use serde::Serialize;
+use thermocline_core::config::Values;
+use thermocline_core::hotness::registry::Entry;
+use thermocline_core::{Heat, Identifier, Op, PageId};
+use thermocline_trace::CompiledTrace;
+
+use crate::{LabError, summary};
+
+/// About how many intervals a run is cut into if nothing else is asked for.
+const INTERVALS: u64 = 50;
+/// How often the decay of an identifier is timed, and how many decays each time.
+const DECAY_RUNS: u32 = 5;
+const DECAYS_PER_RUN: u32 = 64;
+
+/// Which accesses an identifier is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// Writes, as in the papers: reads do not wear flash.
+    #[default]
+    Writes,
+    /// Reads.
+    Reads,
+    /// Both.
+    ReadsAndWrites,
+}
+
+/// An identifier with its parameters.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The identifier.
+    pub entry: &'static Entry,
+    /// Its parameters, all of them.
+    pub values: Values,
+}
+
+/// The accesses that identifiers are told, in order.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    path: String,
+    counted: Counted,
+    footprint_pages: u32,
+    pages: Vec<PageId>,
+}
+
+/// What a run found. The JSON form of its fields is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Identification {
+    /// The trace.
+    pub trace: IdentifiedTrace,
+    /// The identifier that the others are compared with.
+    pub baseline: String,
+    /// Accesses of each interval of `over_time`; the last may have fewer.
+    pub interval_writes: u64,
+    /// Distinct pages of each interval.
+    pub unique_pages: Vec<u64>,
+    /// The baseline and the others.
+    pub identifiers: Vec<IdentifierSummary>,
+}
+
+/// The trace of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct IdentifiedTrace {
+    /// Where it was read from.
+    pub path: String,
+    /// Page accesses that were counted: writes, unless `counted` says otherwise.
+    pub writes: u64,
+    /// What was counted: `writes`, `reads` or `reads,writes`.
+    pub counted: &'static str,
+    /// Distinct pages of the whole trace.
+    pub footprint_pages: u64,
+}
+
+/// What one identifier said.
+#[derive(Clone, Debug, Serialize)]
+pub struct IdentifierSummary {
+    /// Its name.
+    pub name: String,
+    /// All its parameters.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Accesses recorded.
+    pub writes: u64,
+    /// Those found hot.
+    pub hot: u64,
+    /// `hot` divided by `writes`.
+    pub hot_ratio: f64,
+    /// Those found hot that are cold to the baseline.
+    pub false_hot: u64,
+    /// Those found cold that are hot to the baseline.
+    pub false_cold: u64,
+    /// `false_hot + false_cold` divided by `writes`.
+    pub false_identification_rate: f64,
+    /// Its state in bits.
+    pub memory_bits: u64,
+    /// Wall-clock time to record one access and judge it, without the decays.
+    pub check_ns: f64,
+    /// Wall-clock time of one decay; none if it forgets with every access.
+    pub decay_ns: Option<f64>,
+    /// Accesses from one decay to the next.
+    pub decay_writes: Option<u64>,
+    /// The counts of each interval.
+    pub over_time: Vec<Interval>,
+}
+
+/// The counts of one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interval {
+    /// Accesses recorded.
+    pub writes: u64,
+    /// Those found hot.
+    pub hot: u64,
+    /// Those found hot that are cold to the baseline.
+    pub false_hot: u64,
+    /// Those found cold that are hot to the baseline.
+    pub false_cold: u64,
+}
+
+/// What one identifier said of every access, and how long it took.
+struct Recording {
+    heats: Vec<Heat>,
+    check_ns: f64,
+    decay_ns: Option<f64>,
+    decay_writes: Option<u64>,
+    memory_bits: u64,
+}
+
+impl Counted {
+    /// The accesses in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Writes => "writes",
+            Self::Reads => "reads",
+            Self::ReadsAndWrites => "reads,writes",
+        }
+    }
+
+    const fn counts(self, op: Op) -> bool {
+        match self {
+            Self::Writes => matches!(op, Op::Write),
+            Self::Reads => matches!(op, Op::Read),
+            Self::ReadsAndWrites => true,
+        }
+    }
+}
+
+impl FromStr for Counted {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        match text {
+            "writes" => Ok(Self::Writes),
+            "reads" => Ok(Self::Reads),
+            "reads,writes" | "writes,reads" => Ok(Self::ReadsAndWrites),
+            _ => Err(LabError::BadCounted { text: text.into() }),
+        }
+    }
+}
+
+impl Stream {
+    /// The accesses of a trace that are counted.
+    ///
+    /// # Errors
+    /// [`LabError::NothingCounted`] if there is none.
+    pub fn of(trace: &CompiledTrace, counted: Counted) -> Result<Self, LabError> {
+        let pages: Vec<PageId> = trace
+            .accesses()
+            .filter(|access| counted.counts(access.op))
+            .map(|access| access.page)
+            .collect();
+        let path = trace.path().display().to_string();
+        if pages.is_empty() {
+            return Err(LabError::NothingCounted { path, counted: counted.describe().into() });
+        }
+        Ok(Self { path, counted, footprint_pages: trace.footprint_pages(), pages })
+    }
+
+    /// How many accesses are counted; at least 1.
+    pub fn count(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// The intervals used if none are asked for: about fifty, of a round number of accesses.
+    pub fn interval_writes(&self) -> u64 {
+        let least = self.count().div_ceil(INTERVALS);
+        let magnitude = 10_u64.pow(least.ilog10());
+        let round = [1, 2, 5, 10].map(|digit| digit * magnitude);
+        round.into_iter().find(|&round| round >= least).unwrap_or(least)
+    }
+
+    /// Distinct pages of each run of so many accesses; the last run may be shorter.
+    ///
+    /// # Panics
+    /// If the runs are to be empty.
+    pub fn unique_pages(&self, interval_writes: u64) -> Vec<u64> {
+        let mut last_seen = vec![u32::MAX; self.footprint_pages as usize];
+        (0_u32..)
+            .zip(self.intervals(interval_writes))
+            .map(|(interval, pages)| {
+                let is_new = |page: &&PageId| {
+                    std::mem::replace(&mut last_seen[page.index()], interval) != interval
+                };
+                pages.iter().filter(is_new).count() as u64
+            })
+            .collect()
+    }
+
+    fn intervals(&self, interval_writes: u64) -> std::slice::Chunks<'_, PageId> {
+        self.pages.chunks(chunk(interval_writes))
+    }
+
+    /// Has an identifier record all accesses.
+    fn record(&self, candidate: &Candidate) -> Result<Recording, LabError> {
+        let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
+        let mut heats = Vec::with_capacity(self.pages.len());
+        let start = Instant::now();
+        identifier.record_all(&self.pages, &mut heats);
+        let total_ns = start.elapsed().as_nanos() as f64;
+        let decay_writes = identifier.decay_writes();
+        let decay_ns = decay_writes.map(|_| time_decay(&mut *identifier));
+        let decays = decay_writes.map_or(0.0, |writes| (self.count() / writes) as f64);
+        let check_ns = (total_ns - decays * decay_ns.unwrap_or(0.0)) / self.count() as f64;
+        let memory_bits = identifier.memory_bits();
+        Ok(Recording { heats, check_ns, decay_ns, decay_writes, memory_bits })
+    }
+}
+
+/// Has the baseline and other identifiers record the same accesses, one identifier after the other,
+/// and compares what they say. The baseline is among the results, first unless the others name it.
+///
+/// # Errors
+/// Parameters of an identifier that do not go together.
+pub fn identify(
+    stream: &Stream,
+    baseline: &Candidate,
+    others: &[Candidate],
+    interval_writes: Option<u64>,
+) -> Result<Identification, LabError> {
+    let interval_writes = interval_writes.unwrap_or_else(|| stream.interval_writes()).max(1);
+    let truth = stream.record(baseline)?;
+    let names_baseline = others.iter().any(|other| other.entry.name == baseline.entry.name);
+    let mut identifiers = vec![];
+    if !names_baseline {
+        identifiers.push(summarise(baseline, &truth, &truth, interval_writes));
+    }
+    for other in others {
+        if other.entry.name == baseline.entry.name {
+            identifiers.push(summarise(baseline, &truth, &truth, interval_writes));
+        } else {
+            let recording = stream.record(other)?;
+            identifiers.push(summarise(other, &recording, &truth, interval_writes));
+        }
+    }
+    Ok(Identification {
+        trace: IdentifiedTrace {
+            path: stream.path.clone(),
+            writes: stream.count(),
+            counted: stream.counted.describe(),
+            footprint_pages: u64::from(stream.footprint_pages),
+        },
+        baseline: baseline.entry.name.into(),
+        interval_writes,
+        unique_pages: stream.unique_pages(interval_writes),
+        identifiers,
+    })
+}
+
+fn summarise(
+    candidate: &Candidate,
+    recording: &Recording,
+    truth: &Recording,
+    interval_writes: u64,
+) -> IdentifierSummary {
+    let chunk = chunk(interval_writes);
+    let over_time: Vec<Interval> = recording
+        .heats
+        .chunks(chunk)
+        .zip(truth.heats.chunks(chunk))
+        .map(|(said, true_heats)| Interval::of(said, true_heats))
+        .collect();
+    let all = over_time.iter().fold(Interval::default(), Interval::add);
+    let share = |count: u64| count as f64 / all.writes as f64;
+    IdentifierSummary {
+        name: candidate.entry.name.into(),
+        parameters: summary::parameters(&candidate.values),
+        writes: all.writes,
+        hot: all.hot,
+        hot_ratio: share(all.hot),
+        false_hot: all.false_hot,
+        false_cold: all.false_cold,
+        false_identification_rate: share(all.different()),
+        memory_bits: recording.memory_bits,
+        check_ns: recording.check_ns,
+        decay_ns: recording.decay_ns,
+        decay_writes: recording.decay_writes,
+        over_time,
+    }
+}
+
+impl Interval {
+    fn of(said: &[Heat], truth: &[Heat]) -> Self {
+        let mut interval = Self { writes: said.len() as u64, ..Self::default() };
+        for (said, truth) in said.iter().zip(truth) {
+            let [is_hot, is_truly_hot] = [said, truth].map(|&heat| u64::from(heat == Heat::Hot));
+            interval.hot += is_hot;
+            interval.false_hot += is_hot & !is_truly_hot;
+            interval.false_cold += is_truly_hot & !is_hot;
+        }
+        interval
+    }
+
+    fn add(self, other: &Self) -> Self {
+        Self {
+            writes: self.writes + other.writes,
+            hot: self.hot + other.hot,
+            false_hot: self.false_hot + other.false_hot,
+            false_cold: self.false_cold + other.false_cold,
+        }
+    }
+
+    /// How often the identifier and the baseline disagree.
+    pub const fn different(&self) -> u64 {
+        self.false_hot + self.false_cold
+    }
+}
+
+/// The wall-clock time of one decay: the least of several runs of many.
+fn time_decay(identifier: &mut dyn Identifier) -> f64 {
+    let run = |_| {
+        let start = Instant::now();
+        for _ in 0..DECAYS_PER_RUN {
+            identifier.decay();
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(DECAYS_PER_RUN)
+    };
+    (0..DECAY_RUNS).map(run).fold(f64::INFINITY, f64::min)
+}
+
+/// A length of intervals in memory; longer than any trace if it does not fit.
+fn chunk(interval_writes: u64) -> usize {
+    usize::try_from(interval_writes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::hotness::registry;
+    use thermocline_trace::generate::{Generator, Options, Pattern};
+    use thermocline_trace::{CompiledTrace, PageSize};
+
+    use super::*;
+
+    fn stream(write_share: f64, counted: Counted) -> Result<Stream, LabError> {
+        let options = Options {
+            pattern: Pattern::Zipf { alpha: 0.9 },
+            requests: 30_000,
+            pages: 4_000,
+            write_share,
+            ..Options::default()
+        };
+        let mut generator = Generator::new(options).unwrap();
+        Stream::of(&CompiledTrace::compile(&mut generator, PageSize::DEFAULT).unwrap(), counted)
+    }
+
+    fn candidate(name: &str) -> Candidate {
+        let entry = registry::find(name).unwrap();
+        Candidate { entry, values: entry.values(&[]).unwrap() }
+    }
+
+    #[test]
+    fn counts_of_intervals_add_up_and_the_baseline_is_never_wrong() {
+        let stream = stream(0.5, Counted::Writes).unwrap();
+        let others = ["mbf", "mhf"].map(candidate);
+        let found = identify(&stream, &candidate("wdac"), &others, Some(1000)).unwrap();
+        let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["wdac", "mbf", "mhf"]);
+        for one in &found.identifiers {
+            assert_eq!(one.writes, stream.count());
+            assert_eq!(one.over_time.iter().map(|part| part.hot).sum::<u64>(), one.hot);
+            let truth = &found.identifiers[0];
+            assert_eq!(one.hot + one.false_cold, truth.hot + one.false_hot, "{}", one.name);
+            assert_eq!(one.over_time.len(), found.unique_pages.len());
+        }
+        assert_eq!(found.identifiers[0].false_hot + found.identifiers[0].false_cold, 0);
+        assert!(found.identifiers[1].false_identification_rate > 0.0);
+    }
+
+    #[test]
+    fn a_baseline_that_is_named_keeps_its_place() {
+        let stream = stream(0.5, Counted::ReadsAndWrites).unwrap();
+        let others = ["mbf", "wdac"].map(candidate);
+        let found = identify(&stream, &candidate("wdac"), &others, None).unwrap();
+        let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["mbf", "wdac"]);
+        assert_eq!(found.interval_writes, 1000, "30,000 accesses in about fifty round intervals");
+    }
+
+    #[test]
+    fn unique_pages_are_counted_per_interval() {
+        let found = stream(1.0, Counted::Writes).unwrap();
+        assert_eq!(found.unique_pages(1).iter().sum::<u64>(), found.count());
+        let whole = found.unique_pages(u64::MAX);
+        assert_eq!(whole, [u64::from(found.footprint_pages)]);
+    }
+
+    #[test]
+    fn a_trace_without_writes_is_refused() {
+        let error = stream(0.0, Counted::Writes).unwrap_err().to_string();
+        assert!(error.contains("no writes"), "{error}");
+        assert!(stream(0.0, Counted::Reads).is_ok());
+        assert!("none".parse::<Counted>().is_err());
+    }
+}

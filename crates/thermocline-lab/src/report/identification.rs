@@ -1,0 +1,138 @@
+//! The report of hot-data identification: shares, disagreements and costs, over time and in all.
+
+use super::{Cell, LineChart, Options, Report, Series, Table};
+use crate::metric::{byte_size, grouped};
+use crate::{Identification, IdentifierSummary, Interval, LabError};
+
+/// The report of one trace.
+///
+/// # Errors
+/// [`LabError::Chart`] if a chart cannot be drawn.
+pub fn identification(found: &Identification, options: &Options) -> Result<Report, LabError> {
+    let mut report = Report::new(&options.title);
+    report.paragraph(&format!(
+        "{}: {} page accesses counted ({}), {} distinct pages. What `{}` says is taken for the truth.",
+        found.trace.path,
+        grouped(found.trace.writes),
+        found.trace.counted,
+        grouped(found.trace.footprint_pages),
+        found.baseline,
+    ));
+    report.heading("In all");
+    report.table(table(found));
+    report.heading("Over time");
+    for chart in charts(found) {
+        report.lines(&chart)?;
+    }
+    report.heading("What the figures are");
+    report.paragraph("Hot ratio: accesses found hot, divided by all that are counted. False hot: found hot, cold to the baseline; false cold: found cold, hot to the baseline. False identification rate: both together, divided by all that are counted.");
+    report.paragraph("Memory: the state as stored here, for exact identifiers with an entry per page of the footprint. The times of the command's table depend on the machine and are not in this report.");
+    report.heading("How to make this report again");
+    report.code(&options.command);
+    report.paragraph(&options.version);
+    Ok(report)
+}
+
+/// Hot ratio, disagreements and distinct pages of every interval.
+pub(crate) fn charts(found: &Identification) -> Vec<LineChart> {
+    let others = || found.identifiers.iter().filter(|identifier| identifier.name != found.baseline);
+    let share = |count: fn(&Interval) -> u64| {
+        move |interval: &Interval| count(interval) as f64 / interval.writes as f64 * 100.0
+    };
+    let chart = |title: &str, y_title: &str, series: Vec<Series>| LineChart {
+        title: title.into(),
+        x_title: format!("accesses counted, {} per point", grouped(found.interval_writes)),
+        x_labels: x_labels(found),
+        y_title: y_title.into(),
+        series,
+    };
+    let mut charts = vec![chart(
+        "Hot ratio",
+        "hot, %",
+        found.identifiers.iter().map(|one| series(one, share(|interval| interval.hot))).collect(),
+    )];
+    let baseline = &found.baseline;
+    charts.extend([
+        chart(
+            &format!("Identifications that differ from {baseline}"),
+            "per interval",
+            others().map(|one| series(one, |interval| interval.different() as f64)).collect(),
+        ),
+        chart(
+            &format!("False hot: cold to {baseline}"),
+            "of accesses, %",
+            others().map(|one| series(one, share(|interval| interval.false_hot))).collect(),
+        ),
+        chart(
+            &format!("False cold: hot to {baseline}"),
+            "of accesses, %",
+            others().map(|one| series(one, share(|interval| interval.false_cold))).collect(),
+        ),
+    ]);
+    charts.retain(|chart| !chart.series.is_empty());
+    charts.push(chart(
+        "Distinct pages",
+        "per interval",
+        vec![Series {
+            name: "pages".into(),
+            values: found.unique_pages.iter().map(|&pages| Some(pages as f64)).collect(),
+        }],
+    ));
+    charts
+}
+
+fn series(identifier: &IdentifierSummary, value: impl Fn(&Interval) -> f64) -> Series {
+    Series {
+        name: identifier.name.clone(),
+        values: identifier.over_time.iter().map(|interval| Some(value(interval))).collect(),
+    }
+}
+
+/// Where each interval ends.
+fn x_labels(found: &Identification) -> Vec<String> {
+    let ends = (1..=found.unique_pages.len() as u64).map(|interval| {
+        let end = (interval * found.interval_writes).min(found.trace.writes);
+        if end >= 10_000 { format!("{}k", grouped(end / 1000)) } else { grouped(end) }
+    });
+    ends.collect()
+}
+
+fn table(found: &Identification) -> Table {
+    let header = [
+        "identifier",
+        "parameters",
+        "hot",
+        "hot ratio, %",
+        "false hot",
+        "false cold",
+        "false identification rate, %",
+        "memory",
+    ];
+    let row = |one: &IdentifierSummary| {
+        let parameters: Vec<String> = one
+            .parameters
+            .iter()
+            .map(|(name, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("{name}={text}")
+            })
+            .collect();
+        let mut row = vec![Cell::text(&one.name), Cell::text(parameters.join(" "))];
+        row.extend(
+            [
+                grouped(one.hot),
+                format!("{:.2}", one.hot_ratio * 100.0),
+                grouped(one.false_hot),
+                grouped(one.false_cold),
+                format!("{:.2}", one.false_identification_rate * 100.0),
+                byte_size(one.memory_bits / 8),
+            ]
+            .map(Cell::number),
+        );
+        row
+    };
+    Table {
+        header: header.map(String::from).to_vec(),
+        rows: found.identifiers.iter().map(row).collect(),
+    }
+}
