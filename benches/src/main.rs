@@ -16,7 +16,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use memchr::memchr_iter;
-use thermocline_core::{Counts, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Counts, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -186,6 +186,7 @@ fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u6
         geometry: trace.geometry(),
         costs: vec![PageCost::default(); capacity_pages.len() + 1],
         write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let options = Replay { warm_up_accesses: 0, needs_clock: false, ledger: None };

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Geometry, Tier};
+use crate::{Admission, Geometry, Tier};
 
 /// The hierarchy that a policy is built for.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Setup {
     pub costs: Vec<PageCost>,
     /// What a write miss does.
     pub write_miss: WriteMiss,
+    /// Which pages may enter flash.
+    pub admission: Admission,
 }
 
 impl Setup {
@@ -151,6 +153,13 @@ pub enum ConfigError {
         owner: String,
         /// What is wrong, and what would be right.
         reason: String,
+    },
+    /// The policy decides by itself which pages enter flash.
+    NoAdmission {
+        /// The policy.
+        policy: String,
+        /// The policies that let an identifier decide, separated by commas.
+        known: String,
     },
     /// The policy does not run on this number of cache tiers.
     WrongDepth {
@@ -377,6 +386,10 @@ impl fmt::Display for ConfigError {
             Self::BadValue { name, text, expected } => {
                 write!(f, "`{text}` is no value of `{name}`: it takes {expected}")
             }
+            Self::NoAdmission { policy, known } => write!(
+                f,
+                "`{policy}` decides by itself which pages enter flash; an identifier may decide for: {known}"
+            ),
             Self::WrongDepth { policy, wanted, given } => {
                 write!(f, "`{policy}` runs on {wanted}, but {given} cache tiers were given")
             }

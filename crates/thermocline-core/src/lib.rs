@@ -6,13 +6,14 @@
 //! lab charges their costs, the engine moves the bytes. Neither ever decides a placement.
 //!
 //! ```
-//! use thermocline_core::{Access, Actions, Geometry, Ledger, Tier, WriteMiss, registry};
+//! use thermocline_core::{Access, Actions, Admission, Geometry, Ledger, Tier, WriteMiss, registry};
 //!
 //! let setup = registry::Setup {
 //!     capacity_pages: vec![1, 2],
 //!     geometry: Geometry::linear(8),
 //!     costs: vec![],
 //!     write_miss: WriteMiss::Fetch,
+//!     admission: Admission::ALL,
 //! };
 //! let mut hat = registry::find("hat")?.build_default(&setup)?;
 //! let mut ledger = Ledger::new(8, &setup.capacity_pages);
@@ -31,6 +32,7 @@ extern crate alloc;
 
 mod access;
 mod action;
+mod admission;
 pub mod config;
 mod counts;
 mod geometry;
@@ -44,6 +46,7 @@ mod tier;
 
 pub use access::{Access, Nanos, Op, PageId};
 pub use action::{Action, Actions};
+pub use admission::{Admission, Gate};
 pub use config::{ConfigError, PageCost, Setup, WriteMiss};
 pub use counts::Counts;
 pub use geometry::Geometry;

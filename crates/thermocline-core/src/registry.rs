@@ -2,6 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Parameter, Values};
 use crate::policy::hybrid::{face, hat, lazy_cleaning, lru_two_tier, tac};
@@ -26,6 +27,8 @@ pub struct Entry {
     pub depth: Depth,
     /// Whether drivers must call [`Policy::background`](crate::Policy::background).
     pub needs_clock: bool,
+    /// Whether an identifier may decide which pages enter flash.
+    pub takes_admission: bool,
     /// Its parameters, in the order in which they are listed.
     pub parameters: &'static [Parameter],
     build: fn(&Setup, &Values) -> BoxedPolicy,
@@ -48,6 +51,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Lv, Cui, Chen, Li: Hotness-Aware Hit (HAT), CIKM 2013; Front. Comput. Sci. 8(3), 2014",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: false,
         parameters: hat::PARAMETERS,
         build: hat::build,
     },
@@ -57,6 +61,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Canim et al.: SSD Bufferpool Extensions for Database Systems, PVLDB 3, 2010",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: false,
         parameters: tac::PARAMETERS,
         build: tac::build,
     },
@@ -66,6 +71,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: lazy_cleaning::LC_PARAMETERS,
         build: lazy_cleaning::build_lc,
     },
@@ -75,6 +81,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: lazy_cleaning::PARAMETERS,
         build: lazy_cleaning::build_cw,
     },
@@ -84,6 +91,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: lazy_cleaning::PARAMETERS,
         build: lazy_cleaning::build_dw,
     },
@@ -93,6 +101,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: face::PARAMETERS,
         build: face::build_fifo,
     },
@@ -102,6 +111,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: face::GROUP_PARAMETERS,
         build: face::build_group,
     },
@@ -111,6 +121,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: face::GROUP_PARAMETERS,
         build: face::build_second_chance,
     },
@@ -120,6 +131,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "baseline; inclusive scheme of Koltsidas and Viglas, ADBIS 2011",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: &[],
         build: lru_two_tier::build_inclusive,
     },
@@ -129,6 +141,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "baseline; exclusive scheme of Koltsidas and Viglas, ADBIS 2011",
         depth: Depth::RamFlash,
         needs_clock: false,
+        takes_admission: true,
         parameters: &[],
         build: lru_two_tier::build_exclusive,
     },
@@ -138,6 +151,7 @@ pub const ENTRIES: &[Entry] = &[
         source: "baseline",
         depth: Depth::Ram,
         needs_clock: false,
+        takes_admission: false,
         parameters: &[],
         build: lru::build,
     },
@@ -171,9 +185,15 @@ impl Entry {
     /// Builds the policy, empty.
     ///
     /// # Errors
-    /// A hierarchy that the policy does not run on.
+    /// A hierarchy that the policy does not run on, or an admission that it does not take.
     pub fn build(&self, setup: &Setup, values: &Values) -> Result<BoxedPolicy, ConfigError> {
         self.depth.check(self.name, setup)?;
+        if setup.admission.identifier().is_some() && !self.takes_admission {
+            let known = ENTRIES.iter().filter(|entry| entry.takes_admission);
+            let known: Vec<&str> = known.map(|entry| entry.name).collect();
+            let policy = self.name.to_owned();
+            return Err(ConfigError::NoAdmission { policy, known: known.join(", ") });
+        }
         Ok((self.build)(setup, values))
     }
 

@@ -4,10 +4,11 @@
 mod extremes;
 
 use proptest::prelude::*;
+use thermocline_core::hotness;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{
-    Access, Action, Actions, BoxedPolicy, Geometry, Ledger, PageCost, PageId, Setup, Survivor,
-    Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Geometry, Heat, Ledger, PageCost, PageId,
+    Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -24,6 +25,7 @@ fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
         write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
     }
 }
 
@@ -72,18 +74,31 @@ fn flush(entry: &Entry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
     policy.assert_invariants();
 }
 
+/// Pages offered to flash twice within a while enter it.
+fn second_offer() -> Admission {
+    let mbf = hotness::registry::find("mbf").unwrap();
+    let given = [("filter_bits", "64"), ("threshold", "1.5")];
+    let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Admission::hot(mbf, mbf.values(&given).unwrap()).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn no_policy_ever_loses_a_write(
         memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
-        more in accesses(), is_fetched in any::<bool>(),
+        more in accesses(), is_fetched in any::<bool>(), is_gated in any::<bool>(),
     ) {
         for entry in registry::entries() {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let admission = if is_gated && entry.takes_admission {
+                second_offer()
+            } else {
+                Admission::ALL
+            };
             let setup = Setup {
-                write_miss, ..setup(entry, memory_pages, flash_pages)
+                write_miss, admission, ..setup(entry, memory_pages, flash_pages)
             };
             let (mut policy, mut ledger) = build(entry, &setup);
             let log = drive(entry, &mut policy, &mut ledger, &accesses);
@@ -171,5 +186,65 @@ fn what_fits_is_read_once() {
         let (mut policy, mut ledger) = build(entry, &setup);
         drive(entry, &mut policy, &mut ledger, &accesses);
         assert_eq!(ledger.counts().page_reads(setup.disk()), u64::from(PAGES), "{}", entry.name);
+    }
+}
+
+/// Exclusive flash offers what leaves memory; what enters flash is what the identifier finds hot.
+#[test]
+fn only_hot_pages_enter_flash() {
+    let accesses: Vec<Access> = (0..4000_u32)
+        .map(|step| {
+            let page = (step.wrapping_mul(2_654_435_761) >> 24) % PAGES;
+            if step % 5 == 0 { Access::write(page / 3) } else { Access::read(page) }
+        })
+        .collect();
+    let mut ever_refused = 0;
+    for name in ["lru-exclusive", "face", "face-gr", "face-gsc"] {
+        let entry = registry::find(name).unwrap();
+        let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
+        let (mut policy, mut ledger) = build(entry, &setup);
+        let (identifier, values) = setup.admission.identifier().unwrap();
+        let mut twin = identifier.build(PAGES, values).unwrap();
+        let mut on_flash = [false; PAGES as usize];
+        for &access in &accesses {
+            let actions = drive(entry, &mut policy, &mut ledger, &[access]);
+            let was_on_flash = on_flash;
+            let mut entered = vec![];
+            for action in actions {
+                match action {
+                    Action::Copy { page, source: Tier::RAM, target: Tier::FLASH } => {
+                        entered.push(page);
+                    }
+                    Action::Drop { page, tier: Tier::RAM } => {
+                        let has_entered = entered.contains(&page);
+                        if !was_on_flash[page.index()] {
+                            let heat = twin.record(page);
+                            assert_eq!(has_entered, heat == Heat::Hot, "{name}, page {}", page.0);
+                            ever_refused += u32::from(!has_entered);
+                        }
+                        on_flash[page.index()] |= has_entered;
+                    }
+                    Action::Drop { page, tier: Tier::FLASH } if !entered.contains(&page) => {
+                        on_flash[page.index()] = false;
+                    }
+                    Action::Drop { .. } | Action::Copy { .. } | Action::Serve { .. } => {}
+                }
+            }
+        }
+    }
+    assert!(ever_refused > 100, "the identifier refused {ever_refused} pages");
+}
+
+#[test]
+fn policies_with_an_admission_of_their_own_take_no_other() {
+    for entry in registry::entries() {
+        let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
+        match entry.build_default(&setup) {
+            Ok(_) => assert!(entry.takes_admission, "{}", entry.name),
+            Err(error) => {
+                assert!(!entry.takes_admission, "{}: {error}", entry.name);
+                assert!(error.to_string().contains("lru-inclusive"), "{error}");
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! The Ledger accepts a right action log and refuses every wrong one, with its place.
 
-use thermocline_core::{Access, Action, Actions, Ledger, Op, PageId, Reason, Tier, Violation};
+use thermocline_core::{
+    Access, Action, Actions, Admission, Ledger, Op, PageId, Reason, Tier, Violation,
+};
 
 const RAM: Tier = Tier::RAM;
 const FLASH: Tier = Tier::FLASH;
@@ -186,6 +188,7 @@ mod real_logs {
             geometry: Geometry::linear(PAGES),
             costs: vec![PageCost::default(); 3],
             write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
         };
         let mut policy = entry.build_default(&setup).unwrap();
         let mut state = 1_u32;

@@ -9,7 +9,8 @@ mod zipf;
 
 use thermocline_core::hotness::{self, Heat};
 use thermocline_core::{
-    Actions, Counts, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, WriteMiss, registry,
+    Actions, Admission, Counts, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, WriteMiss,
+    registry,
 };
 
 use crate::zipf::PAGES;
@@ -24,6 +25,7 @@ fn run(policy: &str, capacity_pages: &[u32]) -> Counts {
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
         write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
     };
     let mut policy = registry::find(policy).unwrap().build_default(&setup).unwrap();
     let mut ledger = Ledger::new(PAGES, capacity_pages);

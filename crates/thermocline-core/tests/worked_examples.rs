@@ -3,7 +3,8 @@
 
 use serde::Deserialize;
 use thermocline_core::{
-    Access, Actions, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss, registry,
+    Access, Actions, Admission, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss,
+    registry,
 };
 
 const PAGES: u32 = 16;
@@ -62,6 +63,7 @@ fn check(case: &Case) {
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
         write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();

@@ -1,7 +1,7 @@
 //! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
 
 use thermocline_core::registry::Entry;
-use thermocline_core::{BoxedPolicy, PageCost, Setup, WriteMiss, config};
+use thermocline_core::{Admission, BoxedPolicy, PageCost, Setup, WriteMiss, config};
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
@@ -20,6 +20,8 @@ pub struct Configuration {
     pub disk: Device,
     /// What a write miss does.
     pub write_miss: WriteMiss,
+    /// Which pages may enter flash.
+    pub admission: Admission,
 }
 
 /// One cache tier.
@@ -70,6 +72,7 @@ impl Configuration {
             geometry: trace.geometry(),
             costs: self.costs(),
             write_miss: self.write_miss,
+            admission: self.admission.clone(),
         };
         Ok(self.policy.build(&setup, &self.values)?)
     }

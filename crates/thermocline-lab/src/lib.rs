@@ -23,4 +23,6 @@ pub use identification::{
 };
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
-pub use summary::{PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run};
+pub use summary::{
+    AdmissionSummary, PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run,
+};

@@ -66,6 +66,18 @@ pub struct PolicySummary {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// What a write miss does first: `fetch` or `allocate`.
     pub write_miss: &'static str,
+    /// The identifier that decides which pages enter flash, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionSummary>,
+}
+
+/// The identifier that decides which pages enter flash.
+#[derive(Clone, Debug, Serialize)]
+pub struct AdmissionSummary {
+    /// Its name.
+    pub identifier: String,
+    /// All its parameters.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One tier of a run.
@@ -216,7 +228,10 @@ impl PolicySummary {
             WriteMiss::Fetch => "fetch",
             WriteMiss::Allocate => "allocate",
         };
-        Self { name: configuration.policy.name.into(), parameters, write_miss }
+        let admission = configuration.admission.identifier().map(|(entry, values)| {
+            AdmissionSummary { identifier: entry.name.into(), parameters: self::parameters(values) }
+        });
+        Self { name: configuration.policy.name.into(), parameters, write_miss, admission }
     }
 }
 

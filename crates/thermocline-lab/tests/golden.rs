@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use thermocline_core::{Action, Actions, Ledger, Tier, WriteMiss, registry};
+use thermocline_core::{Action, Actions, Admission, Ledger, Tier, WriteMiss, registry};
 use thermocline_device::Catalogue;
 use thermocline_lab::{Configuration, TierConfiguration};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -54,6 +54,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         tiers: vec![tier("ram", "2%", "memory"), tier("flash", "4x", "samsung-470")],
         disk: catalogue.find("st380011a").unwrap().clone(),
         write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
     };
     let mut policy = configuration.build(trace).unwrap();
     let capacities = configuration.capacity_pages(trace).unwrap();

@@ -112,12 +112,15 @@ pub(crate) struct HierarchyOptions {
     /// A TOML file of more devices
     #[arg(long = "devices", value_name = "FILE")]
     pub(crate) device_file: Option<PathBuf>,
-    /// A parameter of a policy: name=value, or policy.name=value; see `thermocline policies NAME`
+    /// A parameter of a policy or of the identifier of --admit: name=value, or policy.name=value; see `thermocline policies NAME`
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<String>,
     /// Whether a write miss reads the page from disk first; the published policies do
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(crate) write_miss: WriteMiss,
+    /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
+    #[arg(long, value_name = "IDENTIFIER")]
+    pub(crate) admit: Option<String>,
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::{Admission, hotness};
 use thermocline_device::{Catalogue, Device};
 use thermocline_lab::{Configuration, TierConfiguration, TierSize};
 
@@ -25,8 +26,14 @@ pub(crate) fn configurations(
     let tiers = tiers(&options.tiers)?;
     let names: Vec<&str> = tiers.iter().map(|(name, _)| *name).collect();
     let devices = devices(options, &catalogue, &names)?;
-    let owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+    let identifier = options.admit.as_deref().map(hotness::registry::find).transpose()?;
+    let owners = policies.iter().map(|&policy| policy.into());
+    let owners: Vec<Owner> = owners.chain(identifier.map(Owner::from)).collect();
     let parameters = Given::parse(&options.parameters, &owners)?;
+    let admission = match identifier {
+        Some(entry) => Admission::hot(entry, entry.values(&parameters.of(entry.into()))?)?,
+        None => Admission::ALL,
+    };
     let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
     for (_, choices) in &tiers {
         let extend = |so_far: &Vec<TierSize>| {
@@ -48,6 +55,7 @@ pub(crate) fn configurations(
                 tiers: tiers.collect(),
                 disk: devices[names.len()].clone(),
                 write_miss: options.write_miss.into_core(),
+                admission: admission.clone(),
             });
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use thermocline_core::{
-    Access, Actions, BoxedPolicy, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, WriteMiss,
-    registry,
+    Access, Actions, Admission, BoxedPolicy, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier,
+    WriteMiss, registry,
 };
 
 use super::{Counts, Model};
@@ -51,6 +51,7 @@ impl Pair {
                 PageCost { read_ms: 12.7, write_ms: 13.7 },
             ],
             write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
         };
         let entry = registry::find(policy).unwrap();
         Self {

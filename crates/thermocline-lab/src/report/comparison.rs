@@ -307,6 +307,7 @@ mod tests {
                 name: policy.into(),
                 parameters: serde_json::Map::new(),
                 write_miss: "fetch",
+                admission: None,
             },
             tiers: vec![
                 tier("ram", Some(10), 20),

@@ -37,6 +37,10 @@ fn describe(summary: &Summary) -> String {
     let parameters: Vec<String> =
         summary.policy.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let _infallible = writeln!(text, "{} {}", summary.policy.name, parameters.join(" "));
+    if let Some(admission) = &summary.policy.admission {
+        let identifier = &admission.identifier;
+        let _infallible = writeln!(text, "only pages that {identifier} finds hot enter flash");
+    }
     if summary.warm_up_accesses > 0 {
         let warm_up = output::count(summary.warm_up_accesses);
         let _infallible = writeln!(text, "not counted: the first {warm_up} accesses");

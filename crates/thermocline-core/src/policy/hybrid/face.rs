@@ -26,7 +26,9 @@ use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
-use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 
 const CACHE_CLEAN: Parameter = Parameter {
     name: "cache_clean",
@@ -76,7 +78,7 @@ const FLASH_DIRTY: u8 = 1 << 2;
 const ANY: usize = 0;
 
 /// The flash-based extended cache.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Face {
     memory: Recency<1>,
     memory_pages: u32,
@@ -96,6 +98,7 @@ pub struct Face {
     cache_clean: bool,
     pull: bool,
     write_miss: WriteMiss,
+    gate: Gate,
 }
 
 /// Builds plain FaCE (multi-version FIFO) for the registry.
@@ -135,6 +138,7 @@ impl Face {
             cache_clean,
             pull: false,
             write_miss: setup.write_miss,
+            gate: setup.admission.gate(pages),
         }
     }
 
@@ -146,7 +150,10 @@ impl Face {
         let mut has_room_been_made = false;
         if is_on_flash && state & CHANGED == 0 {
             // Flash holds the page as it is.
-        } else if self.flash_pages > 0 && (state & DIRTY != 0 || self.cache_clean) {
+        } else if self.flash_pages > 0
+            && (state & DIRTY != 0 || self.cache_clean)
+            && (is_on_flash || self.gate.admits(page))
+        {
             self.invalidate(page, out);
             if self.fifo.len() == self.flash_pages as usize {
                 self.dequeue_batch(out);
@@ -293,6 +300,7 @@ impl Policy for Face {
 
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
+        self.gate.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
         assert!(self.fifo.len() <= self.flash_pages as usize, "versions on flash fit it");
         let mut valid = 0;
@@ -316,5 +324,6 @@ impl Policy for Face {
             + size_of_val(&*self.slot_of)
             + self.flags.len()
             + self.fifo.capacity() * size_of::<Option<PageId>>()
+            + self.gate.memory_bytes()
     }
 }

@@ -371,7 +371,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Geometry, registry};
+    use crate::{Admission, Geometry, registry};
 
     fn hat(memory_pages: u32, flash_pages: u32) -> Hat {
         let setup = Setup {
@@ -379,6 +379,7 @@ mod tests {
             geometry: Geometry::linear(8),
             costs: vec![],
             write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
         };
         Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
     }

@@ -25,7 +25,8 @@ use alloc::vec::Vec;
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{IndexedHeap, Recency};
 use crate::{
-    Access, Actions, BoxedPolicy, Geometry, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Gate, Geometry, Op, PageId, Policy, Setup, Survivor, Tier,
+    WriteMiss,
 };
 
 const FILLING_THRESHOLD: Parameter = Parameter {
@@ -93,7 +94,7 @@ struct History {
 }
 
 /// The buffer pool extension, in any of its three designs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LazyCleaning {
     design: Design,
     memory: Recency<1>,
@@ -119,6 +120,7 @@ pub struct LazyCleaning {
     /// The page number that a sequential miss would have.
     next_in_sequence: Option<u64>,
     write_miss: WriteMiss,
+    gate: Gate,
 }
 
 /// Builds lazy cleaning for the registry.
@@ -176,6 +178,7 @@ impl LazyCleaning {
             group_pages: 1,
             next_in_sequence: None,
             write_miss: setup.write_miss,
+            gate: setup.admission.gate(pages),
         }
     }
 
@@ -242,7 +245,8 @@ impl LazyCleaning {
         if !self.is_on_flash(page) {
             let is_admitted = self.flash_pages > 0
                 && (state & RANDOM != 0 || (self.held_flash_pages() as f64) < self.filling_pages)
-                && !(is_dirty && self.design == Design::CleanWrite);
+                && !(is_dirty && self.design == Design::CleanWrite)
+                && self.gate.admits(page);
             let is_lazy = self.design == Design::LazyCleaning && is_admitted;
             if is_dirty && !is_lazy {
                 out.copy(page, Tier::RAM, Tier::DISK);
@@ -339,6 +343,7 @@ impl Policy for LazyCleaning {
 
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
+        self.gate.assert_invariants();
         self.clean.assert_invariants();
         self.dirty.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
@@ -359,5 +364,6 @@ impl Policy for LazyCleaning {
             + self.dirty.memory_bytes()
             + size_of_val(&*self.histories)
             + size_of_val(&*self.successor_of)
+            + self.gate.memory_bytes()
     }
 }

@@ -12,13 +12,17 @@
 //! * Deviations: (1) the published schemes leave the replacement open; here both tiers follow one
 //!   order, so that memory hits are those of an LRU of memory's size, and all hits those of an LRU
 //!   of flash's size (inclusive) or of both together (exclusive). (2) An inclusive flash smaller
-//!   than memory cannot include it and holds memory's newest pages.
+//!   than memory cannot include it and holds memory's newest pages. (3) If an identifier decides
+//!   which pages enter flash, an inclusive flash offers it every access to a page that flash does
+//!   not hold, an exclusive one every page that leaves memory.
 
 use alloc::boxed::Box;
 
 use crate::config::Values;
 use crate::queue::Recency;
-use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 
 /// State bit: in memory.
 const MEMORY: u8 = 1;
@@ -41,7 +45,7 @@ enum Inclusion {
 }
 
 /// Two-tier LRU.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LruTwoTier {
     queue: Recency<2>,
     inclusion: Inclusion,
@@ -50,6 +54,7 @@ pub struct LruTwoTier {
     held_memory_pages: u32,
     held_flash_pages: u32,
     write_miss: WriteMiss,
+    gate: Gate,
 }
 
 /// Builds the inclusive policy for the registry.
@@ -74,6 +79,7 @@ impl LruTwoTier {
             held_memory_pages: 0,
             held_flash_pages: 0,
             write_miss: setup.write_miss,
+            gate: setup.admission.gate(setup.geometry.pages()),
         }
     }
 
@@ -86,7 +92,10 @@ impl LruTwoTier {
             _ => Tier::DISK,
         };
         let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
-        let is_to_be_included = self.inclusion == Inclusion::Inclusive && self.flash_pages > 0;
+        let is_to_be_included = self.inclusion == Inclusion::Inclusive
+            && self.flash_pages > 0
+            && state & FLASH == 0
+            && self.gate.admits(page);
         let mut include = |state: &mut u8, out: &mut Actions| {
             if is_to_be_included && *state & FLASH == 0 {
                 out.copy(page, Tier::RAM, Tier::FLASH);
@@ -118,16 +127,16 @@ impl LruTwoTier {
     }
 
     fn evict_from_memory(&mut self, out: &mut Actions) {
-        if self.inclusion == Inclusion::Exclusive
-            && self.flash_pages > 0
-            && self.held_flash_pages == self.flash_pages
-        {
-            self.evict_from_flash(out);
-        }
-        let (position, mut state) =
-            self.queue.oldest(MEMORY_PAGES).expect("an over-full memory has a page");
+        let oldest = self.queue.oldest(MEMORY_PAGES);
+        let (position, mut state) = oldest.expect("an over-full memory has a page");
         let page = self.queue.page(position);
-        if self.inclusion == Inclusion::Exclusive && self.flash_pages > 0 {
+        let moves_to_flash = self.inclusion == Inclusion::Exclusive
+            && self.flash_pages > 0
+            && self.gate.admits(page);
+        if moves_to_flash {
+            if self.held_flash_pages == self.flash_pages {
+                self.evict_from_flash(out);
+            }
             out.copy(page, Tier::RAM, Tier::FLASH);
             state |= FLASH;
             self.held_flash_pages += 1;
@@ -195,6 +204,7 @@ impl Policy for LruTwoTier {
 
     fn assert_invariants(&self) {
         self.queue.assert_invariants();
+        self.gate.assert_invariants();
         let count = |mask: u8| self.queue.iter().filter(|entry| entry.2 & mask == mask).count();
         assert_eq!(count(MEMORY), self.held_memory_pages as usize, "pages in memory are counted");
         assert_eq!(count(FLASH), self.held_flash_pages as usize, "pages on flash are counted");
@@ -210,6 +220,7 @@ impl Policy for LruTwoTier {
         let both = count(MEMORY | FLASH);
         match self.inclusion {
             Inclusion::Exclusive => assert_eq!(both, 0, "no page is in both tiers"),
+            Inclusion::Inclusive if !self.gate.is_open() => {}
             Inclusion::Inclusive => {
                 let least = count(MEMORY).min(self.flash_pages as usize);
                 assert_eq!(both, least, "flash includes memory as far as it can");
@@ -218,6 +229,6 @@ impl Policy for LruTwoTier {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.queue.memory_bytes()
+        self.queue.memory_bytes() + self.gate.memory_bytes()
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use thermocline_core::{WriteMiss, registry};
+use thermocline_core::{Admission, WriteMiss, registry};
 use thermocline_device::Catalogue;
 use thermocline_trace::CompiledTrace;
 
@@ -195,6 +195,7 @@ impl Experiment {
             ],
             disk: catalogue.find("st380011a")?.clone(),
             write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
         };
         Ok((contender.label.clone(), flash_ratio, configuration))
     }
