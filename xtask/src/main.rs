@@ -54,6 +54,9 @@ fn main() -> Result<()> {
         Task::Readme => readme::check(&root),
         Task::Bench { arguments } => {
             let mut words = vec!["run", "--release", "--package", "thermocline-bench", "--"];
+            if arguments.is_empty() {
+                words.push("replay");
+            }
             words.extend(arguments.iter().map(String::as_str));
             cargo(&root, &words, &[])
         }

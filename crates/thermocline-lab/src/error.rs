@@ -2,6 +2,7 @@
 
 use thermocline_core::{ConfigError, Violation};
 use thermocline_device::DeviceError;
+use thermocline_trace::TraceError;
 
 /// Why a configuration could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,9 @@ pub enum LabError {
     /// A device is unknown.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A trace could not be made.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// The Ledger refused an action: a bug of the policy.
     #[error("the ledger refuses what `{policy}` does: {violation}")]
     Violation {

@@ -36,6 +36,8 @@ pub enum Counted {
 /// An identifier with its parameters.
 #[derive(Clone, Debug)]
 pub struct Candidate {
+    /// What it is called in results: several may be one identifier with different parameters.
+    pub label: String,
     /// The identifier.
     pub entry: &'static Entry,
     /// Its parameters, all of them.
@@ -84,6 +86,8 @@ pub struct IdentifiedTrace {
 pub struct IdentifierSummary {
     /// Its name.
     pub name: String,
+    /// What it is called in tables and charts.
+    pub label: String,
     /// All its parameters.
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Accesses recorded.
@@ -124,12 +128,29 @@ pub struct Interval {
 }
 
 /// What one identifier said of every access, and how long it took.
-struct Recording {
+pub(crate) struct Recording {
     heats: Vec<Heat>,
-    check_ns: f64,
-    decay_ns: Option<f64>,
-    decay_writes: Option<u64>,
+    pub(crate) check_ns: f64,
+    pub(crate) decay_ns: Option<f64>,
+    pub(crate) decay_writes: Option<u64>,
     memory_bits: u64,
+}
+
+impl Candidate {
+    /// An identifier with the defaults, and those parameters given by name and text in their place.
+    ///
+    /// # Errors
+    /// Parameters that are not the identifier's, or do not go together.
+    pub fn new(
+        label: &str,
+        entry: &'static Entry,
+        given: &[(String, String)],
+    ) -> Result<Self, LabError> {
+        let values = entry.values(given)?;
+        // What cannot be built is refused before a trace is read.
+        entry.build(1, &values)?;
+        Ok(Self { label: label.into(), entry, values })
+    }
 }
 
 impl Counted {
@@ -217,7 +238,7 @@ impl Stream {
     }
 
     /// Has an identifier record all accesses.
-    fn record(&self, candidate: &Candidate) -> Result<Recording, LabError> {
+    pub(crate) fn record(&self, candidate: &Candidate) -> Result<Recording, LabError> {
         let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
         let mut heats = Vec::with_capacity(self.pages.len());
         let start = Instant::now();
@@ -272,7 +293,8 @@ pub fn identify(
     })
 }
 
-fn summarise(
+/// What an identifier said, beside the truth.
+pub(crate) fn summarise(
     candidate: &Candidate,
     recording: &Recording,
     truth: &Recording,
@@ -289,6 +311,7 @@ fn summarise(
     let share = |count: u64| count as f64 / all.writes as f64;
     IdentifierSummary {
         name: candidate.entry.name.into(),
+        label: candidate.label.clone(),
         parameters: summary::parameters(&candidate.values),
         writes: all.writes,
         hot: all.hot,
@@ -369,8 +392,7 @@ mod tests {
     }
 
     fn candidate(name: &str) -> Candidate {
-        let entry = registry::find(name).unwrap();
-        Candidate { entry, values: entry.values(&[]).unwrap() }
+        Candidate::new(name, registry::find(name).unwrap(), &[]).unwrap()
     }
 
     #[test]

@@ -6,11 +6,15 @@
 
 use std::path::{Path, PathBuf};
 
-use thermocline_core::{Action, Actions, Admission, Ledger, Tier, WriteMiss, registry};
+use thermocline_core::{
+    Action, Actions, Admission, Heat, Ledger, Op, PageId, Tier, WriteMiss, hotness, registry,
+};
 use thermocline_device::Catalogue;
 use thermocline_lab::{Configuration, TierConfiguration};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
+/// Where FNV-1a begins.
+const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
 const HEADER: &str = "policy\tram_hits\tflash_hits\tdisk_hits\tflash_reads\tflash_writes\tdisk_reads\tdisk_writes\taction_log_hash\n";
 
 #[test]
@@ -20,7 +24,35 @@ fn golden_results_hold() {
     for entry in registry::entries() {
         text += &result(&trace, entry.name);
     }
-    let path = root().join("testdata/golden/hybrid.tsv");
+    hold("hybrid.tsv", &text);
+}
+
+/// What every identifier says of the bundled trace's writes stays as it is.
+#[test]
+fn golden_identifications_hold() {
+    let trace = bundled_trace();
+    let writes: Vec<PageId> = trace
+        .accesses()
+        .filter(|access| access.op == Op::Write)
+        .map(|access| access.page)
+        .collect();
+    let mut text = "identifier\thot\theat_log_hash\n".to_owned();
+    for entry in hotness::registry::entries() {
+        let mut identifier = entry.build_default(trace.footprint_pages()).unwrap();
+        let mut heats = vec![];
+        identifier.record_all(&writes, &mut heats);
+        identifier.assert_invariants();
+        let hot = heats.iter().filter(|&&heat| heat == Heat::Hot).count();
+        let hash = heats.iter().fold(BASIS, |hash, &heat| fnv(hash, heat as u64));
+        text += &format!("{}\t{hot}\t{hash:016x}\n", entry.name);
+    }
+    hold("identifiers.tsv", &text);
+}
+
+/// Compares with the golden file, or writes it.
+#[track_caller]
+fn hold(name: &str, text: &str) {
+    let path = root().join("testdata/golden").join(name);
     if std::env::var_os("THERMOCLINE_WRITE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
         return;
@@ -60,7 +92,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
     let capacities = configuration.capacity_pages(trace).unwrap();
     let mut ledger = Ledger::new(trace.footprint_pages(), &capacities);
     let mut actions = Actions::new();
-    let mut hash = 0xCBF2_9CE4_8422_2325;
+    let mut hash = BASIS;
     for access in trace.accesses() {
         actions.clear();
         policy.access(access, &mut actions);
@@ -91,5 +123,10 @@ fn mix(hash: u64, action: Action) -> u64 {
     };
     [u64::from(verb), u64::from(page.0), u64::from(parts[0]), u64::from(parts[1])]
         .iter()
-        .fold(hash, |hash, part| (hash ^ part).wrapping_mul(0x0100_0000_01B3))
+        .fold(hash, |hash, &part| fnv(hash, part))
+}
+
+/// One step of FNV-1a.
+fn fnv(hash: u64, part: u64) -> u64 {
+    (hash ^ part).wrapping_mul(0x0100_0000_01B3)
 }

@@ -219,7 +219,7 @@ pub(crate) struct ReproduceOptions {
     /// The paper
     #[arg(value_enum)]
     pub(crate) paper: Paper,
-    /// The folder that holds the traces
+    /// The folder that holds the traces, itself or in its parts `captured` and `public`
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
     /// Where to write the report; default: reproduce-PAPER.html
@@ -234,6 +234,8 @@ pub(crate) struct ReproduceOptions {
 pub(crate) enum Paper {
     /// Hotness-Aware Hit: Figure 2 and the non-hot ratio
     Hat,
+    /// Multiple bloom filters: Figures 6 and 8 to 15
+    Mbf,
 }
 
 #[derive(Args, Debug)]

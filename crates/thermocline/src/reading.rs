@@ -1,5 +1,6 @@
 //! Opening a trace as the command line describes it.
 
+use std::io::Cursor;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +11,20 @@ use thermocline_trace::{
 
 use crate::arguments::{Reading, TimeUnit};
 use crate::output;
+
+/// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
+const BUNDLED: &[u8] = include_bytes!("../../../testdata/pgbench/pgbench.csv.zst");
+const BUNDLED_NAME: &str = "pgbench.csv.zst (bundled)";
+/// The page size of PostgreSQL.
+const BUNDLED_PAGE_SIZE_BYTES: u64 = 8192;
+
+/// Reads and compiles the bundled trace.
+pub(crate) fn open_bundled() -> Result<CompiledTrace> {
+    let options = ReadOptions::default();
+    let mut reader = Reader::from_read(BUNDLED_NAME, Cursor::new(BUNDLED), &options)?;
+    let page_size = PageSize::new(BUNDLED_PAGE_SIZE_BYTES)?;
+    Ok(CompiledTrace::compile(&mut reader, page_size)?)
+}
 
 /// Reads and compiles a trace, with a progress bar on a terminal.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {

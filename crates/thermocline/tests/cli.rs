@@ -238,3 +238,93 @@ fn bad_options_are_refused_with_what_would_be_right() {
     let unwritable = Path::new("no-such-folder").join("x.html").display().to_string();
     fails(&["demo", "--report", &unwritable], &["no-such-folder"]);
 }
+
+#[test]
+fn hot_prints_the_contract() {
+    let words = ["hot", TRACE, "--page-size", "8KiB", "--identifier", "mbf,mhf", "--json"];
+    let found = json(&[&words[..], &["--param", "mbf.filter_bits=4096"]].concat());
+    assert_eq!(found["trace"]["path"], TRACE);
+    assert_eq!(found["trace"]["writes"], 101_977);
+    assert_eq!(found["baseline"], "wdac");
+    let identifiers = found["identifiers"].as_array().unwrap();
+    let names: Vec<&str> = identifiers.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["wdac", "mbf", "mhf"]);
+    for one in identifiers {
+        let number = |name: &str| one[name].as_u64().unwrap();
+        assert_eq!(number("writes"), 101_977);
+        let share = |count: u64| count as f64 / 101_977.0;
+        let is_near = |name: &str, expected: f64| {
+            assert!((one[name].as_f64().unwrap() - expected).abs() < 1e-12, "{name}: {one}");
+        };
+        is_near("hot_ratio", share(number("hot")));
+        let different = number("false_hot") + number("false_cold");
+        is_near("false_identification_rate", share(different));
+    }
+    assert_eq!(identifiers[0]["false_hot"], 0);
+    assert_eq!(identifiers[0]["parameters"]["window_writes"], 4096);
+    assert_eq!(identifiers[1]["parameters"]["filter_bits"], 4096);
+    assert_eq!(identifiers[1]["memory_bits"], 8 * 2048);
+    let all = json(&[&words[..], &["--count", "reads,writes", "--baseline", "dam"]].concat());
+    assert_eq!(all["trace"]["writes"], 260_211);
+    assert_eq!(all["identifiers"][0]["name"], "dam");
+}
+
+#[test]
+fn hot_refuses_what_cannot_be_with_the_range() {
+    let run = |more: &[&'static str]| {
+        [&["hot", TRACE, "--page-size", "8KiB", "--identifier", "mbf,mhf"], more].concat()
+    };
+    fails(&run(&["--param", "mbf.filters=0"]), &["filters", "from 1 to 16"]);
+    fails(&run(&["--param", "mbf.filters=3"]), &["not divisible", "multiple of 3"]);
+    fails(&run(&["--param", "mbf.threshold=5.5"]), &["never be reached", "sum to 5"]);
+    fails(&run(&["--param", "wdac.window_writes=0"]), &["from 1 to"]);
+    fails(&run(&["--param", "mhf.counter_bits=9"]), &["from 1 to 8"]);
+    fails(&run(&["--param", "dam.threshold=4"]), &["`dam` does not take part"]);
+    fails(&run(&["--baseline", "wdca"]), &["wdca", "mbf, mhf, dam, wdac"]);
+    fails(&run(&["--count", "erases"]), &["reads, writes or reads,writes"]);
+    fails(&run(&["--interval", "0"]), &["interval"]);
+}
+
+#[test]
+fn identifiers_are_listed_with_their_parameters() {
+    let listed = json(&["identifiers", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 7);
+    for one in listed.as_array().unwrap() {
+        let name = one["name"].as_str().unwrap();
+        assert!(text(&["identifiers"]).contains(name));
+        assert!(text(&["identifiers", name]).contains("source of the default"), "{name}");
+        assert!(one.get("tiers").is_none(), "an identifier has no tiers");
+    }
+    fails(&["identifiers", "mbv"], &["mbv", "mbf"]);
+}
+
+#[test]
+fn admission_saves_flash_writes() {
+    let every = json(&simulate(TRACE, "face", &["--json"]));
+    let hot = json(&simulate(TRACE, "face", &["--json", "--check", "--admit", "mbf"]));
+    let flash_writes = |summary: &Value| summary["tiers"][1]["page_writes"].as_u64().unwrap();
+    assert!(flash_writes(&hot) * 10 < flash_writes(&every));
+    assert!(every["policy"].get("admission").is_none());
+    assert_eq!(hot["policy"]["admission"]["identifier"], "mbf");
+    assert_eq!(hot["policy"]["admission"]["parameters"]["filters"], 4);
+    fails(&simulate(TRACE, "hat", &["--admit", "mbf"]), &["`hat` decides by itself", "face"]);
+    fails(&simulate(TRACE, "face", &["--admit", "mbv"]), &["mbv", "mbf"]);
+}
+
+#[test]
+fn the_mbf_paper_is_reproduced_without_any_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("mbf.html");
+    let output = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+        .args(["reproduce", "mbf", "--report", report.to_str().unwrap()])
+        .env_remove("THERMOCLINE_TRACES")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("PostgreSQL (bundled)") && printed.contains("confirmed"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("skipped Financial1"));
+    let html = std::fs::read_to_string(report).unwrap();
+    assert!(html.contains("Figure 13 d") && html.contains("not a trace of the paper"));
+    assert!(html.contains("</html>"));
+}

@@ -17,6 +17,8 @@ pub struct Lanes {
     words: Box<[u64]>,
     width_bits: u32,
     per_word: u32,
+    /// The greatest number of a lane.
+    mask: u64,
 }
 
 /// Where a lane lies.
@@ -36,7 +38,8 @@ impl Lanes {
         assert!((1..=WIDTH_BITS_MAX).contains(&width_bits), "a lane fits a word");
         let per_word = u64::BITS / width_bits;
         let words = vec![0; lanes.div_ceil(per_word) as usize].into_boxed_slice();
-        Self { words, width_bits, per_word }
+        let mask = u64::MAX >> (u64::BITS - width_bits);
+        Self { words, width_bits, per_word, mask }
     }
 
     /// The lane that the `index`-th value of a hash selects: `value / 2^32` of the way along.
@@ -53,7 +56,13 @@ impl Lanes {
     /// The lane's number.
     #[inline]
     pub fn get(&self, place: Place) -> u64 {
-        (self.words[place.word] >> place.shift) & self.mask()
+        self.get_with_neighbours(place) & self.mask
+    }
+
+    /// The lane's number in the low bits, and whatever else is in the word above them.
+    #[inline]
+    pub fn get_with_neighbours(&self, place: Place) -> u64 {
+        self.words[place.word] >> place.shift
     }
 
     /// Sets bits of a lane.
@@ -89,7 +98,7 @@ impl Lanes {
 
     /// All lanes in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let (width_bits, mask) = (self.width_bits, self.mask());
+        let (width_bits, mask) = (self.width_bits, self.mask);
         let lanes = move |word: u64| {
             (0..u64::BITS / width_bits).map(move |lane| (word >> (lane * width_bits)) & mask)
         };
@@ -114,7 +123,7 @@ impl Lanes {
     /// The greatest number of a lane.
     #[inline]
     pub const fn mask(&self) -> u64 {
-        u64::MAX >> (u64::BITS - self.width_bits)
+        self.mask
     }
 
     /// A word that holds the same number in every lane.
@@ -126,7 +135,10 @@ impl Lanes {
     #[inline]
     fn update(&mut self, change: impl Fn(u64) -> u64) {
         let (runs, rest) = self.words.as_chunks_mut::<16>();
-        for word in runs.as_flattened_mut().iter_mut().chain(rest) {
+        for run in runs {
+            *run = run.map(&change);
+        }
+        for word in rest {
             *word = change(*word);
         }
     }

@@ -21,7 +21,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::hash::PageHash;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Place};
 use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Kind, Parameter, Value, Values};
@@ -82,6 +82,8 @@ pub struct Mbf {
     positions: Lanes,
     filters: u32,
     hashes: u32,
+    /// The index of the second hash value: 1, or 0 if there is but one.
+    second: u32,
     decay_writes: u32,
     /// The weight of the filter of rank `j` is `(base_units + j) / units_per_weight`.
     base_units: u32,
@@ -113,6 +115,7 @@ impl Mbf {
     pub fn new(values: &Values) -> Result<Self, ConfigError> {
         let filters = values.integer_u32("filters");
         let filter_bits = values.integer_u32("filter_bits");
+        let hashes = values.integer_u32("hashes");
         let threshold = values.real("threshold");
         let decay_writes = match values.integer_u32_or_auto("decay_writes") {
             Some(writes) => writes,
@@ -150,7 +153,8 @@ impl Mbf {
         let mut mbf = Self {
             positions: Lanes::new(filter_bits, filters),
             filters,
-            hashes: values.integer_u32("hashes"),
+            hashes,
+            second: 1.min(hashes - 1),
             decay_writes,
             base_units,
             units_per_weight,
@@ -171,15 +175,22 @@ impl Mbf {
 
     /// The filters that have seen a page, as a set.
     #[inline]
-    fn seen(&self, hash: PageHash) -> u32 {
-        let mut seen = self.positions.get(self.positions.place(hash, 0));
-        for index in 1..self.hashes {
-            seen &= self.positions.get(self.positions.place(hash, index));
+    fn seen(&self, hash: PageHash, [first, second]: [Place; 2]) -> u32 {
+        let positions = &self.positions;
+        let mut seen = positions.get_with_neighbours(first) & positions.get_with_neighbours(second);
+        for index in 2..self.hashes {
+            seen &= positions.get_with_neighbours(positions.place(hash, index));
         }
         #[expect(clippy::cast_possible_truncation, reason = "a lane has a bit per filter")]
         {
-            seen as u32
+            seen as u32 & self.all
         }
+    }
+
+    /// The positions of a page's first two hash values, which are one if there is one.
+    #[inline]
+    fn first_two(&self, hash: PageHash) -> [Place; 2] {
+        [0, self.second].map(|index| self.positions.place(hash, index))
     }
 
     /// Whether a page that these filters have seen is hot.
@@ -226,7 +237,8 @@ impl Identifier for Mbf {
     #[inline]
     fn record(&mut self, page: PageId) -> Heat {
         let hash = PageHash::of(page);
-        let seen = self.seen(hash);
+        let [first, second] = self.first_two(hash);
+        let seen = self.seen(hash, [first, second]);
         let mut is_hot = true;
         if seen != self.shortcut {
             // The first filter without the page, from the one whose turn it is, and round again.
@@ -234,7 +246,9 @@ impl Identifier for Mbf {
             let following = free & self.turn;
             let choice = if following == 0 { free } else { following };
             let chosen = choice & choice.wrapping_neg();
-            for index in 0..self.hashes {
+            self.positions.set(first, u64::from(chosen));
+            self.positions.set(second, u64::from(chosen));
+            for index in 2..self.hashes {
                 self.positions.set(self.positions.place(hash, index), u64::from(chosen));
             }
             is_hot = self.is_hot(seen | chosen);
@@ -251,7 +265,8 @@ impl Identifier for Mbf {
     }
 
     fn hotness(&self, page: PageId) -> f64 {
-        let units = self.units(self.seen(PageHash::of(page)), self.next_reset);
+        let hash = PageHash::of(page);
+        let units = self.units(self.seen(hash, self.first_two(hash)), self.next_reset);
         f64::from(units) / f64::from(self.units_per_weight)
     }
 

@@ -50,13 +50,12 @@ pub trait Identifier: Debug {
     /// Records writes in order and appends the heat of each: [`record`](Self::record) for many,
     /// without a dynamic call for each, and with their state prefetched.
     fn record_all(&mut self, pages: &[PageId], heats: &mut Vec<Heat>) {
-        heats.reserve(pages.len());
-        for (index, &page) in pages.iter().enumerate() {
+        heats.extend(pages.iter().enumerate().map(|(index, &page)| {
             if let Some(&coming) = pages.get(index + PREFETCH_PAGES) {
                 self.prefetch(coming);
             }
-            heats.push(self.record(page));
-        }
+            self.record(page)
+        }));
     }
 
     /// The hot data index of a page as things stand: what is compared with the threshold.

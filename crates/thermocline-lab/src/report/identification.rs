@@ -21,7 +21,7 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
     report.heading("In all");
     report.table(table(found));
     report.heading("Over time");
-    for chart in charts(found) {
+    for chart in charts_over_time(found) {
         report.lines(&chart)?;
     }
     report.heading("What the figures are");
@@ -34,7 +34,7 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
 }
 
 /// Hot ratio, disagreements and distinct pages of every interval.
-pub(crate) fn charts(found: &Identification) -> Vec<LineChart> {
+pub(crate) fn charts_over_time(found: &Identification) -> Vec<LineChart> {
     let others = || found.identifiers.iter().filter(|identifier| identifier.name != found.baseline);
     let share = |count: fn(&Interval) -> u64| {
         move |interval: &Interval| count(interval) as f64 / interval.writes as f64 * 100.0
@@ -83,7 +83,7 @@ pub(crate) fn charts(found: &Identification) -> Vec<LineChart> {
 
 fn series(identifier: &IdentifierSummary, value: impl Fn(&Interval) -> f64) -> Series {
     Series {
-        name: identifier.name.clone(),
+        name: identifier.label.clone(),
         values: identifier.over_time.iter().map(|interval| Some(value(interval))).collect(),
     }
 }
@@ -117,7 +117,7 @@ fn table(found: &Identification) -> Table {
                 format!("{name}={text}")
             })
             .collect();
-        let mut row = vec![Cell::text(&one.name), Cell::text(parameters.join(" "))];
+        let mut row = vec![Cell::text(&one.label), Cell::text(parameters.join(" "))];
         row.extend(
             [
                 grouped(one.hot),

@@ -10,6 +10,7 @@ mod identification;
 
 pub use chart::{BarChart, LineChart, Series};
 pub use comparison::{Options, comparison};
+pub(crate) use identification::charts_over_time;
 pub use identification::identification;
 
 use crate::LabError;

@@ -1,22 +1,13 @@
 //! `thermocline demo`: all policies on the bundled trace, and a report.
 
-use std::io::Cursor;
-
 use anyhow::{Context as _, Result};
 use thermocline_core::registry;
 use thermocline_lab::RunOptions;
 use thermocline_lab::report::{Options, comparison};
-use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
 use crate::arguments::{DemoOptions, HierarchyOptions};
 use crate::commands::compare;
-use crate::{hierarchy, output};
-
-/// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
-const TRACE: &[u8] = include_bytes!("../../../../testdata/pgbench/pgbench.csv.zst");
-const TRACE_NAME: &str = "pgbench.csv.zst (bundled)";
-/// The page size of PostgreSQL.
-const PAGE_SIZE_BYTES: u64 = 8192;
+use crate::{hierarchy, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &DemoOptions) -> Result<String> {
@@ -24,8 +15,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     let hierarchy_options = HierarchyOptions::of_tiers(&tiers);
     let policies: Vec<_> = registry::entries().iter().collect();
     let configurations = hierarchy::configurations(&hierarchy_options, &policies)?;
-    let mut reader = Reader::from_read(TRACE_NAME, Cursor::new(TRACE), &ReadOptions::default())?;
-    let trace = CompiledTrace::compile(&mut reader, PageSize::new(PAGE_SIZE_BYTES)?)?;
+    let trace = reading::open_bundled()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;
     let report = Options {
         title: "Which hybrid cache serves PostgreSQL best?".into(),

@@ -21,13 +21,10 @@ pub(crate) fn run(options: &HotOptions) -> Result<String> {
     owners.push(baseline.into());
     let parameters = Given::parse(&options.parameters, &owners)?;
     entries.push(baseline);
-    let candidates = entries.into_iter().map(|entry| {
-        let values = entry.values(&parameters.of(entry.into()))?;
-        // Parameters that do not go together are refused before the trace is read.
-        entry.build(1, &values)?;
-        Ok(Candidate { entry, values })
-    });
-    let mut candidates = candidates.collect::<Result<Vec<Candidate>>>()?;
+    let candidates = entries
+        .into_iter()
+        .map(|entry| Candidate::new(entry.name, entry, &parameters.of(entry.into())));
+    let mut candidates = candidates.collect::<Result<Vec<Candidate>, _>>()?;
     let baseline = candidates.pop().expect("the baseline was added last");
     let trace = reading::open(&options.trace, &options.reading)?;
     let stream = Stream::of(&trace, options.count)?;
@@ -57,7 +54,7 @@ fn table(found: &Identification) -> String {
     ];
     let row = |one: &IdentifierSummary| {
         vec![
-            one.name.clone(),
+            one.label.clone(),
             output::count(one.hot),
             output::percent(one.hot_ratio),
             output::count(one.false_hot),

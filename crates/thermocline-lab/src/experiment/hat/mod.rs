@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use thermocline_core::{Admission, WriteMiss, registry};
-use thermocline_device::Catalogue;
+use thermocline_core::registry;
 use thermocline_trace::CompiledTrace;
 
-use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, TierSize, run};
+use super::{Claim, paper_hierarchy};
+use crate::{Configuration, LabError, RunOptions, Summary, run};
 
 pub use report::{IoTimes, io_times, report};
 
@@ -92,24 +92,13 @@ pub struct Point {
     pub summary: Summary,
 }
 
-/// One claim of the paper, and what we measure.
-#[derive(Clone, Debug, Serialize)]
-pub struct Claim {
-    /// What the paper claims, in our words.
-    pub claim: String,
-    /// What we measure.
-    pub measured: String,
-    /// Whether that confirms it; none if the workload was not run.
-    pub is_confirmed: Option<bool>,
-}
-
 impl Experiment {
     /// Reads an experiment.
     ///
     /// # Errors
     /// [`LabError::BadExperiment`] with line and column.
     pub fn parse(text: &str) -> Result<Self, LabError> {
-        toml::from_str(text).map_err(|error| LabError::BadExperiment { reason: error.to_string() })
+        super::parse(text)
     }
 
     /// Runs one workload, in parallel; `done` is told of each run that is finished.
@@ -177,26 +166,9 @@ impl Experiment {
         parameters: &[(String, String)],
         flash_ratio: f64,
     ) -> Result<(String, f64, Configuration), LabError> {
-        let catalogue = Catalogue::default();
         let policy = registry::find(&contender.policy)?;
-        let tier = |name: &str, size, device: &str| {
-            Ok::<_, LabError>(TierConfiguration {
-                name: name.into(),
-                size,
-                device: catalogue.find(device)?.clone(),
-            })
-        };
-        let configuration = Configuration {
-            policy,
-            values: policy.values(parameters)?,
-            tiers: vec![
-                tier("ram", self.memory.parse()?, "memory")?,
-                tier("flash", TierSize::TimesAbove(flash_ratio), "samsung-470")?,
-            ],
-            disk: catalogue.find("st380011a")?.clone(),
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-        };
+        let configuration =
+            paper_hierarchy(policy, policy.values(parameters)?, &self.memory, flash_ratio)?;
         Ok((contender.label.clone(), flash_ratio, configuration))
     }
 }
@@ -215,17 +187,6 @@ fn best(points: Vec<Point>) -> Vec<Point> {
         }
     }
     best
-}
-
-impl Claim {
-    /// The verdict in words.
-    pub fn verdict(&self) -> &'static str {
-        match self.is_confirmed {
-            Some(true) => "confirmed",
-            Some(false) => "not confirmed",
-            None => "not run",
-        }
-    }
 }
 
 /// The paper's claims about Figure 2 and the non-hot ratio, beside what was measured.
@@ -269,7 +230,7 @@ fn saving(claim: &str, results: &[&WorkloadResult], rival: &str, percent: f64) -
     let most = savings.iter().max_by(|one, other| one.2.total_cmp(&other.2));
     Claim {
         claim: claim.into(),
-        measured: most.map_or_else(not_run, |(result, flash_ratio, saving)| {
+        measured: most.map_or_else(Claim::not_run, |(result, flash_ratio, saving)| {
             let place = &result.workload;
             format!("up to {:.1} % ({place}, flash {flash_ratio}x memory)", saving * 100.0)
         }),
@@ -283,7 +244,7 @@ fn steady(claim: &str, results: &[&WorkloadResult], rival: &str) -> Claim {
     let least = savings.iter().min_by(|one, other| one.2.total_cmp(&other.2));
     Claim {
         claim: claim.into(),
-        measured: least.map_or_else(not_run, |(result, flash_ratio, saving)| {
+        measured: least.map_or_else(Claim::not_run, |(result, flash_ratio, saving)| {
             let place = &result.workload;
             let (points, least) = (savings.len(), saving * 100.0);
             format!("faster at {faster} of {points} points; least saving {least:.1} % ({place}, flash {flash_ratio}x memory)")
@@ -297,7 +258,7 @@ fn tac_wins_on_small_flash(results: &[&WorkloadResult]) -> Claim {
     let smallest = savings.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     Claim {
         claim: "on TPC-B, TAC is faster while flash is small, and loses as it grows".into(),
-        measured: smallest.map_or_else(not_run, |(_, flash_ratio, saving)| {
+        measured: smallest.map_or_else(Claim::not_run, |(_, flash_ratio, saving)| {
             let at_most = savings.iter().map(|entry| entry.2).fold(f64::NEG_INFINITY, f64::max);
             format!(
                 "HAT saves {:.1} % against TAC with flash {flash_ratio}x memory, and {:.1} % at most",
@@ -322,14 +283,10 @@ fn insensitive(results: &[&WorkloadResult]) -> Claim {
     let widest = spreads.max_by(|one, other| one.0.total_cmp(&other.0));
     Claim {
         claim: "HAT is little sensitive to the non-hot ratio".into(),
-        measured: widest.map_or_else(not_run, |(spread, result)| {
+        measured: widest.map_or_else(Claim::not_run, |(spread, result)| {
             let place = &result.workload;
             format!("I/O time varies by {:.1} % at most ({place})", spread * 100.0)
         }),
         is_confirmed: widest.map(|(spread, _)| spread <= LITTLE_SENSITIVITY),
     }
-}
-
-fn not_run() -> String {
-    "not run: the trace was not found".into()
 }

@@ -2,6 +2,7 @@
 
 use super::{Claim, Experiment, Point, WorkloadResult};
 use crate::LabError;
+use crate::experiment::claims_table;
 use crate::report::{Cell, LineChart, Report, Series, Table};
 
 /// Total I/O times of one workload in seconds, as words: a row per contender, a column per flash size.
@@ -52,19 +53,7 @@ pub fn report(
         experiment.memory
     ));
     report.heading("The paper's claims");
-    report.table(Table {
-        header: ["the paper claims", "we measure", "verdict"].map(String::from).to_vec(),
-        rows: claims
-            .iter()
-            .map(|claim| {
-                let verdict = claim.is_confirmed.map_or_else(
-                    || Cell::text(claim.verdict()),
-                    |is_confirmed| Cell::verdict(is_confirmed, claim.verdict()),
-                );
-                vec![Cell::text(&claim.claim), Cell::text(&claim.measured), verdict]
-            })
-            .collect(),
-    });
+    report.table(claims_table(claims));
     report.heading("Total I/O time against flash size (Figure 2)");
     for result in results {
         report.lines(&figure(result))?;

@@ -1,0 +1,72 @@
+//! The HAT paper.
+
+use anyhow::{Context as _, Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use thermocline_lab::experiment::Claim;
+use thermocline_lab::experiment::hat::{self, Experiment, WorkloadResult};
+
+use super::{TRACES_VARIABLE, claims_table, find_trace, folders, note_skipped};
+use crate::arguments::{Reading, ReproduceOptions};
+use crate::commands::compare;
+use crate::{output, reading};
+
+const EXPERIMENT: &str = include_str!("../../../../../papers/hat/experiment.toml");
+
+/// What the command prints as JSON.
+#[derive(Serialize)]
+struct ResultJson<'a> {
+    claims: &'a [Claim],
+    workloads: &'a [WorkloadResult],
+}
+
+/// Runs the command.
+pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
+    let experiment = Experiment::parse(EXPERIMENT)?;
+    let folders = folders(options);
+    ensure!(!folders.is_empty(), "{}", no_folder(&experiment));
+    let mut results = vec![];
+    for workload in &experiment.workloads {
+        let Some(path) = find_trace(&folders, &workload.file)? else {
+            note_skipped(&workload.name, &[&workload.file], &folders);
+            continue;
+        };
+        let trace = reading::open(&path, &Reading::default())?;
+        let bar = ProgressBar::new(experiment.runs_per_workload() as u64);
+        let style = "{prefix} {bar:30} {pos}/{len} runs, {eta} left";
+        bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+        bar.set_prefix(workload.name.clone());
+        results.push(experiment.run(workload, &trace, || bar.inc(1))?);
+        bar.finish_and_clear();
+    }
+    ensure!(!results.is_empty(), "`{}` holds none of the traces", folders[0].display());
+    let claims = hat::claims(&results);
+    let path = options.report.clone().unwrap_or_else(|| "reproduce-hat.html".into());
+    let report = hat::report(&experiment, &results, &claims, compare::VERSION)?;
+    output::write_file(&path, &report.to_html())?;
+    output::note(&format!("report: {}", path.display()));
+    if options.json {
+        return output::json(&ResultJson { claims: &claims, workloads: &results });
+    }
+    Ok(tables(&results, &claims))
+}
+
+fn no_folder(experiment: &Experiment) -> String {
+    let names: Vec<&str> = experiment.workloads.iter().map(|w| w.file.as_str()).collect();
+    format!(
+        "give the folder of the traces with --traces DIR (or in the variable {TRACES_VARIABLE}); it or its part `captured` holds recordings named {}, such as tpcb.csv.zst beside tpcb.files.csv.zst, or traces in any other format",
+        names.join(", ")
+    )
+}
+
+/// I/O times per workload and flash size, then the claims.
+fn tables(results: &[WorkloadResult], claims: &[Claim]) -> String {
+    let mut text = String::new();
+    for result in results {
+        let table = hat::io_times(result);
+        let header: Vec<&str> = table.header.iter().map(String::as_str).collect();
+        text += &format!("{}: total I/O time in seconds\n", result.workload);
+        text += &output::table(&header, &table.rows, 0);
+    }
+    text + &claims_table(claims)
+}

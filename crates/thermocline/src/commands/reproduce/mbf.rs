@@ -1,0 +1,83 @@
+//! The MBF paper.
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use thermocline_lab::experiment::Claim;
+use thermocline_lab::experiment::mbf::{self, Experiment, PaperWorkload, WorkloadResult};
+use thermocline_trace::CompiledTrace;
+
+use super::{claims_table, find_trace, folders, note_skipped};
+use crate::arguments::{Reading, ReproduceOptions};
+use crate::commands::compare;
+use crate::{output, reading};
+
+const EXPERIMENT: &str = include_str!("../../../../../papers/mbf/experiment.toml");
+
+/// What the command prints as JSON.
+#[derive(Serialize)]
+struct ResultJson<'a> {
+    claims: &'a [Claim],
+    workloads: &'a [WorkloadResult],
+}
+
+/// Runs the command: on the traces found, on the bundled one, and on those made on the spot.
+pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
+    let experiment = Experiment::parse(EXPERIMENT)?;
+    let folders = folders(options);
+    let traces = experiment.workloads.len() + experiment.generated.len() + 1;
+    let bar = ProgressBar::new(traces as u64);
+    let style = "{bar:30} {pos}/{len} traces, {eta} left: {msg}";
+    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let mut results = vec![];
+    let mut add = |name: &str, paper: Option<PaperWorkload>, trace: &CompiledTrace| -> Result<()> {
+        bar.set_message(name.to_owned());
+        results.push(experiment.run(name, paper, trace).with_context(|| name.to_owned())?);
+        bar.inc(1);
+        Ok(())
+    };
+    for workload in &experiment.workloads {
+        let found = workload.files.iter().map(|file| find_trace(&folders, file));
+        let Some(path) = found.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() else {
+            let files: Vec<&str> = workload.files.iter().map(String::as_str).collect();
+            bar.suspend(|| note_skipped(&workload.name, &files, &folders));
+            bar.inc(1);
+            continue;
+        };
+        let trace = reading::open(&path, &Reading::default())?;
+        add(&workload.name, workload.paper, &trace)?;
+    }
+    add("PostgreSQL (bundled)", None, &reading::open_bundled()?)?;
+    for generated in &experiment.generated {
+        add(&generated.name, None, &generated.trace()?)?;
+    }
+    bar.finish_and_clear();
+    let claims = mbf::claims(&results);
+    let path = options.report.clone().unwrap_or_else(|| "reproduce-mbf.html".into());
+    let report = mbf::report(&experiment, &results, &claims, compare::VERSION)?;
+    output::write_file(&path, &report.to_html())?;
+    output::note(&format!("report: {}", path.display()));
+    if options.json {
+        return output::json(&ResultJson { claims: &claims, workloads: &results });
+    }
+    Ok(format!("{}{}", rates(&results), claims_table(&claims)))
+}
+
+/// False identification rates per trace, the identifiers side by side.
+fn rates(results: &[WorkloadResult]) -> String {
+    let Some(first) = results.first() else { return String::new() };
+    let labels = first.against_wdac.identifiers.iter().map(|one| one.label.as_str());
+    let header: Vec<&str> = ["trace"].into_iter().chain(labels).collect();
+    let row = |result: &WorkloadResult| {
+        let identifiers = result.against_wdac.identifiers.iter();
+        let rates = identifiers.map(|one| {
+            format!("{:.1} ({:.1})", one.false_identification_rate * 100.0, one.hot_ratio * 100.0)
+        });
+        [result.workload.clone()].into_iter().chain(rates).collect()
+    };
+    let rows: Vec<Vec<String>> = results.iter().map(row).collect();
+    format!(
+        "False identification rate against WDAC and, in brackets, hot ratio, in %\n{}",
+        output::table(&header, &rows, 1)
+    )
+}
