@@ -325,6 +325,6 @@ fn the_mbf_paper_is_reproduced_without_any_trace() {
     assert!(printed.contains("PostgreSQL (bundled)") && printed.contains("confirmed"));
     assert!(String::from_utf8(output.stderr).unwrap().contains("skipped Financial1"));
     let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("Figure 13 d") && html.contains("not a trace of the paper"));
+    assert!(html.contains("Figure 13 d") && html.contains("The traces really used"));
     assert!(html.contains("</html>"));
 }

@@ -4,6 +4,16 @@
 //! device, and says of each whether its page is hot with it. Like a policy it is a pure state
 //! machine: the same pages in the same order give the same answers on every platform. Time is the
 //! number of pages recorded.
+//!
+//! ```
+//! use thermocline_core::{Heat, Identifier, PageId, hotness::registry};
+//!
+//! let mut mbf = registry::find("mbf")?.build_default(1 << 20)?; // page ids below 2^20
+//! let heats: Vec<Heat> = (0..5).map(|_| mbf.record(PageId(4711))).collect();
+//! assert_eq!(heats, [Heat::Cold, Heat::Cold, Heat::Hot, Heat::Hot, Heat::Hot]);
+//! assert_eq!(mbf.memory_bits(), 8 * 1024);
+//! # Ok::<(), thermocline_core::ConfigError>(())
+//! ```
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -20,6 +20,8 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
     ));
     report.heading("In all");
     report.table(table(found));
+    report.heading("Parameters");
+    report.table(parameters(found));
     report.heading("Over time");
     for chart in charts_over_time(found) {
         report.lines(&chart)?;
@@ -35,7 +37,9 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
 
 /// Hot ratio, disagreements and distinct pages of every interval.
 pub(crate) fn charts_over_time(found: &Identification) -> Vec<LineChart> {
-    let others = || found.identifiers.iter().filter(|identifier| identifier.name != found.baseline);
+    let is_baseline = |identifier: &&IdentifierSummary| identifier.name == found.baseline;
+    let others = || found.identifiers.iter().filter(move |one| !is_baseline(one));
+    let baseline = || found.identifiers.iter().filter(is_baseline);
     let share = |count: fn(&Interval) -> u64| {
         move |interval: &Interval| count(interval) as f64 / interval.writes as f64 * 100.0
     };
@@ -49,22 +53,23 @@ pub(crate) fn charts_over_time(found: &Identification) -> Vec<LineChart> {
     let mut charts = vec![chart(
         "Hot ratio",
         "hot, %",
-        found.identifiers.iter().map(|one| series(one, share(|interval| interval.hot))).collect(),
+        // The baseline comes last, so that the others have the same colours in every chart.
+        others().chain(baseline()).map(|one| series(one, share(|interval| interval.hot))).collect(),
     )];
-    let baseline = &found.baseline;
+    let truth = &found.baseline;
     charts.extend([
         chart(
-            &format!("Identifications that differ from {baseline}"),
+            &format!("Identifications that differ from {truth}"),
             "per interval",
             others().map(|one| series(one, |interval| interval.different() as f64)).collect(),
         ),
         chart(
-            &format!("False hot: cold to {baseline}"),
+            &format!("False hot: cold to {truth}"),
             "of accesses, %",
             others().map(|one| series(one, share(|interval| interval.false_hot))).collect(),
         ),
         chart(
-            &format!("False cold: hot to {baseline}"),
+            &format!("False cold: hot to {truth}"),
             "of accesses, %",
             others().map(|one| series(one, share(|interval| interval.false_cold))).collect(),
         ),
@@ -100,7 +105,6 @@ fn x_labels(found: &Identification) -> Vec<String> {
 fn table(found: &Identification) -> Table {
     let header = [
         "identifier",
-        "parameters",
         "hot",
         "hot ratio, %",
         "false hot",
@@ -109,15 +113,7 @@ fn table(found: &Identification) -> Table {
         "memory",
     ];
     let row = |one: &IdentifierSummary| {
-        let parameters: Vec<String> = one
-            .parameters
-            .iter()
-            .map(|(name, value)| {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                format!("{name}={text}")
-            })
-            .collect();
-        let mut row = vec![Cell::text(&one.label), Cell::text(parameters.join(" "))];
+        let mut row = vec![Cell::text(&one.label)];
         row.extend(
             [
                 grouped(one.hot),
@@ -133,6 +129,25 @@ fn table(found: &Identification) -> Table {
     };
     Table {
         header: header.map(String::from).to_vec(),
+        rows: found.identifiers.iter().map(row).collect(),
+    }
+}
+
+/// All parameters of each identifier.
+fn parameters(found: &Identification) -> Table {
+    let row = |one: &IdentifierSummary| {
+        let parameters: Vec<String> = one
+            .parameters
+            .iter()
+            .map(|(name, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("{name}={text}")
+            })
+            .collect();
+        vec![Cell::text(&one.label), Cell::text(parameters.join(" "))]
+    };
+    Table {
+        header: ["identifier", "parameters"].map(String::from).to_vec(),
         rows: found.identifiers.iter().map(row).collect(),
     }
 }

@@ -187,7 +187,7 @@ fn grows_with_the_window(results: &[WorkloadResult], series: &str) -> Claim {
     of_steps(&format!("{what} never lowers the hot ratio of {series}"), &steps)
 }
 
-/// Four filters and more, with thresholds in proportion.
+/// Four filters and more, with the threshold of Table I.
 fn more_filters_in_equal_memory(results: &[WorkloadResult]) -> Claim {
     let steps: Vec<bool> = results
         .iter()
@@ -195,7 +195,7 @@ fn more_filters_in_equal_memory(results: &[WorkloadResult]) -> Claim {
             let points: Vec<f64> = result
                 .filters
                 .iter()
-                .filter(|point| point.series == "1 KiB, scaled" && point.at >= 4)
+                .filter(|point| point.series == "1 KiB, threshold 4")
                 .map(|point| point.false_identification_rate)
                 .collect();
             points.windows(2).map(|pair| pair[1] >= pair[0]).collect::<Vec<bool>>()
