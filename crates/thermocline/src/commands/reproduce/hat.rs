@@ -2,23 +2,15 @@
 
 use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use thermocline_lab::experiment::Claim;
 use thermocline_lab::experiment::hat::{self, Experiment, WorkloadResult};
 
-use super::{TRACES_VARIABLE, claims_table, find_trace, folders, note_skipped};
+use super::{TRACES_VARIABLE, claims_table, find_trace, folders, json, note_skipped, write_report};
 use crate::arguments::{Reading, ReproduceOptions};
 use crate::commands::compare;
 use crate::{output, reading};
 
 const EXPERIMENT: &str = include_str!("../../../../../papers/hat/experiment.toml");
-
-/// What the command prints as JSON.
-#[derive(Serialize)]
-struct ResultJson<'a> {
-    claims: &'a [Claim],
-    workloads: &'a [WorkloadResult],
-}
 
 /// Runs the command.
 pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
@@ -41,12 +33,10 @@ pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     }
     ensure!(!results.is_empty(), "`{}` holds none of the traces", folders[0].display());
     let claims = hat::claims(&results);
-    let path = options.report.clone().unwrap_or_else(|| "reproduce-hat.html".into());
     let report = hat::report(&experiment, &results, &claims, compare::VERSION)?;
-    output::write_file(&path, &report.to_html())?;
-    output::note(&format!("report: {}", path.display()));
+    write_report(options, "hat", &report)?;
     if options.json {
-        return output::json(&ResultJson { claims: &claims, workloads: &results });
+        return json(&claims, &results);
     }
     Ok(tables(&results, &claims))
 }

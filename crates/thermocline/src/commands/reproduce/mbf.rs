@@ -2,24 +2,15 @@
 
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
-use thermocline_lab::experiment::Claim;
 use thermocline_lab::experiment::mbf::{self, Experiment, PaperWorkload, WorkloadResult};
 use thermocline_trace::CompiledTrace;
 
-use super::{claims_table, find_trace, folders, note_skipped};
+use super::{claims_table, find_trace, folders, json, note_skipped, write_report};
 use crate::arguments::{Reading, ReproduceOptions};
 use crate::commands::compare;
 use crate::{output, reading};
 
 const EXPERIMENT: &str = include_str!("../../../../../papers/mbf/experiment.toml");
-
-/// What the command prints as JSON.
-#[derive(Serialize)]
-struct ResultJson<'a> {
-    claims: &'a [Claim],
-    workloads: &'a [WorkloadResult],
-}
 
 /// Runs the command: on the traces found, on the bundled one, and on those made on the spot.
 pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
@@ -53,12 +44,10 @@ pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     }
     bar.finish_and_clear();
     let claims = mbf::claims(&results);
-    let path = options.report.clone().unwrap_or_else(|| "reproduce-mbf.html".into());
     let report = mbf::report(&experiment, &results, &claims, compare::VERSION)?;
-    output::write_file(&path, &report.to_html())?;
-    output::note(&format!("report: {}", path.display()));
+    write_report(options, "mbf", &report)?;
     if options.json {
-        return output::json(&ResultJson { claims: &claims, workloads: &results });
+        return json(&claims, &results);
     }
     Ok(format!("{}{}", rates(&results), claims_table(&claims)))
 }

@@ -6,7 +6,9 @@ mod mbf;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde::Serialize;
 use thermocline_lab::experiment::Claim;
+use thermocline_lab::report::Report;
 
 use crate::arguments::{Paper, ReproduceOptions};
 use crate::{output, reading};
@@ -70,6 +72,25 @@ fn note_skipped(workload: &str, files: &[&str], folders: &[PathBuf]) {
     let places =
         if places.is_empty() { "no folder: give --traces DIR".into() } else { places.join(", ") };
     output::note(&format!("note: skipped {workload}: no trace {} in {places}", files.join(" or ")));
+}
+
+/// Writes the report where the command line says, else as `reproduce-PAPER.html`.
+fn write_report(options: &ReproduceOptions, paper: &str, report: &Report) -> Result<()> {
+    let default = || format!("reproduce-{paper}.html").into();
+    let path = options.report.clone().unwrap_or_else(default);
+    output::write_file(&path, &report.to_html())?;
+    output::note(&format!("report: {}", path.display()));
+    Ok(())
+}
+
+/// The claims and what every workload showed, as JSON.
+fn json(claims: &[Claim], workloads: &impl Serialize) -> Result<String> {
+    #[derive(Serialize)]
+    struct ResultJson<'a, Workloads> {
+        claims: &'a [Claim],
+        workloads: &'a Workloads,
+    }
+    output::json(&ResultJson { claims, workloads })
 }
 
 /// The claims as a table.
