@@ -3,6 +3,11 @@
 //! The cost model charges a constant per page read and per page write of each tier and sums it up,
 //! as the papers do. A [`Device`] is one such pair of constants; the [presets](presets()) name the
 //! real device, or the paper, and where the figures come from.
+//!
+//! Where waiting matters, a device is a state machine that takes [requests](queueing) with their
+//! times and says when each completes.
+
+pub mod queueing;
 
 mod cost;
 
