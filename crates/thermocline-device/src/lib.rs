@@ -5,10 +5,13 @@
 //! real device, or the paper, and where the figures come from.
 //!
 //! Where waiting matters, a device is a state machine that takes [requests](queueing) with their
-//! times and says when each completes.
+//! times and says when each completes: [`hdd::Hdd`] is a hard disk.
 
+pub mod hdd;
 pub mod queueing;
 
 mod cost;
+mod response;
 
 pub use cost::{Catalogue, Device, DeviceError, presets};
+pub use response::ResponseUs;
