@@ -413,6 +413,96 @@ fn a_write_that_waits_for_room_gets_it_from_a_long_write_that_replaces_the_rest(
 }
 
 #[test]
+fn what_arrives_together_is_scheduled_together() {
+    for (scheduling, expected) in [
+        (Scheduling::Fcfs, [0, 1, 2]),
+        (Scheduling::Sstf, [2, 1, 0]),
+        (Scheduling::CLook, [2, 1, 0]),
+    ] {
+        let mut disk = disk(&HddConfig { scheduling, ..bare(small()) });
+        for page in [9000, 5000, 100] {
+            disk.submit(Nanos(0), read(page)).unwrap();
+        }
+        let order: Vec<u64> = drain(&mut disk).iter().map(|done| done.ticket.0).collect();
+        assert_eq!(order, expected, "{scheduling:?}");
+    }
+}
+
+#[test]
+fn the_next_track_costs_a_switch_of_heads_and_the_next_cylinder_a_seek() {
+    let spent_ns = |pages: &[u64]| {
+        let mut disk = disk(&bare(small()));
+        closed_loop(&mut disk, 1, pages.iter().map(|&page| read(page)));
+        let metrics = disk.metrics();
+        (metrics.seek_ns, metrics.rotation_ns)
+    };
+    // The last page of a track and of a cylinder, then its neighbour, which comes without a wait.
+    assert_eq!(spent_ns(&[7, 8]), (800_000, spent_ns(&[7]).1));
+    assert_eq!(spent_ns(&[15, 16]), (1_800_000, spent_ns(&[15]).1));
+}
+
+#[test]
+fn a_random_write_settles_longer_than_a_read() {
+    let mut disk = disk(&bare(preset("st380011a")));
+    let reads = random_reads(&disk, 20_000);
+    closed_loop(&mut disk, 1, reads.clone());
+    let mut written = self::disk(&bare(preset("st380011a")));
+    let writes = reads.into_iter().map(|read| DeviceRequest { op: DeviceOp::Write, ..read });
+    closed_loop(&mut written, 1, writes);
+    let settle_us = written.metrics().write_response_us.mean - disk.metrics().read_response_us.mean;
+    assert_close(settle_us, 1000.0, 0.1, "settle");
+}
+
+#[test]
+fn what_read_ahead_promised_is_kept_when_another_request_arrives() {
+    let mut disk = disk(&HddConfig { command_overhead_ms: 0.0, ..small() });
+    disk.submit(Nanos(0), read(0)).unwrap();
+    let mut completed = vec![];
+    disk.advance(Nanos(20_000_000), &mut completed);
+    // 47 pages are about 6 turns of this disk, of which 1 or 2 have been read ahead.
+    disk.submit(Nanos(20_000_000), request(DeviceOp::Read, 1, 47)).unwrap();
+    disk.submit(Nanos(21_000_000), read(9000)).unwrap();
+    disk.advance(Nanos(21_000_000), &mut completed);
+    disk.assert_invariants();
+    completed.extend(drain(&mut disk));
+    let order: Vec<u64> = completed.iter().map(|done| done.ticket.0).collect();
+    assert_eq!(order, [0, 1, 2]);
+    let metrics = disk.metrics();
+    assert_eq!((metrics.read_hits, metrics.read_ahead_hits), (0, 1));
+    assert!(completed[1].at.0 > 45_000_000, "{completed:?}");
+}
+
+#[test]
+fn a_read_that_begins_in_a_segment_may_end_in_what_is_read_ahead() {
+    let mut disk = disk(&small());
+    disk.submit(Nanos(0), read(0)).unwrap();
+    // Interrupts the read-ahead somewhere in a page.
+    disk.submit(Nanos(21_234_567), read(9000)).unwrap();
+    // A hit, after which the arm returns to read on.
+    disk.submit(Nanos(300_000_000), read(1)).unwrap();
+    disk.submit(Nanos(305_000_000), request(DeviceOp::Read, 2, 39)).unwrap();
+    assert_eq!(drain(&mut disk).len(), 4);
+    let metrics = disk.metrics();
+    assert_eq!((metrics.read_hits, metrics.read_ahead_hits), (1, 1));
+}
+
+#[test]
+fn a_flood_of_reads_does_not_starve_a_write_that_waits_for_room() {
+    let mut disk = disk(&HddConfig { write_cache_bytes: 4096, ..small() });
+    let reads = random_reads(&disk, 500);
+    for read in reads {
+        disk.submit(Nanos(0), read).unwrap();
+    }
+    for page in [100, 5000, 9000] {
+        disk.submit(Nanos(0), request(DeviceOp::Write, page, 1)).unwrap();
+    }
+    drain(&mut disk);
+    let metrics = disk.metrics();
+    assert!(metrics.read_response_us.max > 4e6, "{metrics:?}");
+    assert!(metrics.write_response_us.max < 2e5, "{metrics:?}");
+}
+
+#[test]
 fn reads_and_writes_both_make_progress_when_both_want_the_medium() {
     let mut disk = disk(&HddConfig { write_cache_bytes: 4096, ..small() });
     let mut random = Random(9);

@@ -218,3 +218,120 @@ impl WriteBuffer {
             .take_while(move |extent| extent.end >= written.start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn extent(start: u64, end: u64) -> Extent {
+        Extent { start, end }
+    }
+
+    #[test]
+    fn the_segment_that_was_not_used_for_longest_is_replaced() {
+        let mut segments = Segments::new(2, 10);
+        segments.insert(extent(0, 5));
+        segments.insert(extent(100, 105));
+        assert_eq!(segments.find(extent(1, 3)), Some(extent(0, 5)));
+        segments.insert(extent(200, 205));
+        assert_eq!(segments.find(extent(100, 101)), None);
+        assert_eq!(segments.find(extent(0, 5)), Some(extent(0, 5)));
+        assert_eq!(segments.find(extent(4, 6)), None, "half a hit is none");
+        assert_eq!(segments.rest(extent(4, 9)), extent(5, 9));
+        segments.assert_invariants();
+    }
+
+    #[test]
+    fn a_segment_slides_along_with_what_is_read_ahead() {
+        let mut segments = Segments::new(2, 10);
+        segments.insert(extent(0, 30));
+        assert_eq!(segments.find(extent(20, 30)), Some(extent(20, 30)), "the end of it is kept");
+        segments.extend(extent(30, 34));
+        assert_eq!(segments.find(extent(33, 34)), Some(extent(24, 34)));
+        segments.extend(extent(50, 60));
+        assert_eq!(segments.find(extent(50, 51)), None, "no segment ends there");
+        segments.invalidate(extent(33, 40));
+        assert_eq!(segments.find(extent(24, 25)), None);
+        segments.assert_invariants();
+        let mut none = Segments::new(0, 0);
+        none.insert(extent(0, 1));
+        none.assert_invariants();
+    }
+
+    impl Extent {
+        fn contains_slot(self, slot: usize) -> bool {
+            (self.start..self.end).contains(&(slot as u64))
+        }
+    }
+
+    /// A step on the write buffer.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Insert(Extent),
+        Discard(Extent),
+        Start(u64),
+        Finish,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let extent = || (0_u64..60, 1_u64..12).prop_map(|(start, len)| extent(start, start + len));
+        let step = prop_oneof![
+            4 => extent().prop_map(Step::Insert),
+            1 => extent().prop_map(Step::Discard),
+            1 => (0_u64..72).prop_map(Step::Start),
+            1 => Just(Step::Finish),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        /// Against one flag per sector.
+        #[test]
+        fn the_write_buffer_holds_what_a_flag_per_sector_says(steps in steps(), most in 1_u64..40) {
+            let (mut buffer, mut dirty) = (WriteBuffer::new(most), [false; 80]);
+            let mut in_flight = None;
+            let slots =
+                |extent: Extent| (0..80).filter(move |&slot| extent.contains_slot(slot));
+            for step in steps {
+                match step {
+                    Step::Insert(extent) => {
+                        let held = dirty.iter().filter(|&&flag| flag).count() as u64;
+                        let added = slots(extent).filter(|&slot| !dirty[slot]).count() as u64;
+                        let under_way = in_flight.map_or(0, Extent::sectors);
+                        let fits = held + added + under_way <= most;
+                        prop_assert_eq!(buffer.try_insert(extent), fits);
+                        slots(extent).for_each(|slot| dirty[slot] |= fits);
+                    }
+                    Step::Discard(extent) => {
+                        buffer.discard(extent);
+                        slots(extent).for_each(|slot| dirty[slot] = false);
+                    }
+                    Step::Start(sector) if in_flight.is_none() => {
+                        in_flight = buffer.start_cleaning(sector);
+                        prop_assert_eq!(in_flight.is_some(), dirty.contains(&true));
+                        if let Some(extent) = in_flight {
+                            prop_assert!(extent.sectors() <= (most / 2).max(1));
+                            prop_assert!(slots(extent).all(|slot| dirty[slot]));
+                            slots(extent).for_each(|slot| dirty[slot] = false);
+                        }
+                    }
+                    Step::Finish if in_flight.is_some() => {
+                        buffer.finish_cleaning();
+                        in_flight = None;
+                    }
+                    Step::Start(_) | Step::Finish => {}
+                }
+                buffer.assert_invariants();
+                prop_assert_eq!(buffer.is_clean(), !dirty.contains(&true));
+                for start in 0..72 {
+                    let wanted = extent(start, start + 4);
+                    let expected = slots(wanted).all(|slot| dirty[slot])
+                        || in_flight.is_some_and(|extent: Extent| extent.contains(wanted));
+                    prop_assert_eq!(buffer.holds(wanted), expected);
+                }
+            }
+        }
+    }
+}

@@ -259,3 +259,54 @@ impl Mechanism {
         self.sector = end;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over cylinder 0 at time 0, with a read-ahead of 512 sectors and segments of 768.
+    fn mechanism() -> Mechanism {
+        Mechanism::new(&HddConfig::preset("st380011a").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_seek_that_began_ends_before_the_next_job() {
+        let (mut mechanism, far) = (mechanism(), 100_000_000);
+        mechanism.plan_read_ahead(far, far);
+        mechanism.start_read_ahead(0);
+        let (ahead, free_ns) = mechanism.stop_read_ahead(1).unwrap();
+        assert!((8_000_000..15_300_000).contains(&free_ns), "{free_ns}");
+        assert_eq!((ahead.extent.sectors(), ahead.spent_ns), (0, free_ns));
+        assert!(mechanism.is_busy() && mechanism.finish() == Job::Settle);
+        assert_eq!(mechanism.position().sector, far);
+        assert!(mechanism.stop_read_ahead(free_ns).is_none(), "there is nothing to stop");
+    }
+
+    #[test]
+    fn read_ahead_promises_only_what_the_segment_will_hold() {
+        let mut mechanism = mechanism();
+        mechanism.plan_read_ahead(0, 0);
+        mechanism.start_read_ahead(0);
+        let mut promise = |start, end| mechanism.promise(Extent { start, end });
+        assert!(promise(0, 8).is_some() && promise(520, 528).is_some());
+        assert_eq!(promise(1041, 1049), None, "that lies beyond its end");
+        assert_eq!(promise(264, 272), None, "that is overwritten when it ends");
+        assert!(promise(272, 280) < promise(280, 288));
+    }
+
+    #[test]
+    fn a_stream_that_moves_on_moves_the_end_of_its_read_ahead() {
+        let mut mechanism = mechanism();
+        mechanism.plan_read_ahead(1000, 1000);
+        mechanism.start_read_ahead(0);
+        mechanism.plan_read_ahead(1000, 1100);
+        mechanism.plan_read_ahead(5000, 5000);
+        let ahead = mechanism.settle_read_ahead(1_000_000_000).unwrap();
+        assert_eq!(ahead.extent, Extent { start: 1000, end: 1612 });
+        // Near by, little room is worth a turn; far away it is not worth a seek.
+        mechanism.plan_read_ahead(1612, 1200);
+        assert!(mechanism.plan.take().is_some());
+        mechanism.plan_read_ahead(9612, 9200);
+        assert!(mechanism.plan.is_none());
+    }
+}
