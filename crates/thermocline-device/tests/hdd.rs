@@ -51,7 +51,7 @@ fn small() -> HddConfig {
 }
 
 fn disk(config: &HddConfig) -> Hdd {
-    Hdd::new(config, PAGE_BYTES).unwrap()
+    Hdd::new(config, PAGE_BYTES.into()).unwrap()
 }
 
 fn request(op: DeviceOp, page: u64, pages: u32) -> DeviceRequest {
@@ -577,11 +577,11 @@ fn bad_settings_are_refused_with_the_permitted_range() {
     for (index, (change, permitted)) in changes.iter().enumerate() {
         let mut config = small();
         change(&mut config);
-        let error = Hdd::new(&config, PAGE_BYTES).unwrap_err();
+        let error = Hdd::new(&config, PAGE_BYTES.into()).unwrap_err();
         assert!(matches!(error, HddError::BadSetting { .. }), "{index}: {error:?}");
         assert!(error.to_string().contains(permitted), "{index}: {error}");
     }
-    for page_size_bytes in [0, 1, 700, 1 << 31] {
+    for page_size_bytes in [0, 1, 700, 1 << 31, u64::MAX] {
         let error = Hdd::new(&small(), page_size_bytes).unwrap_err();
         assert!(error.to_string().contains("multiples of 512 up to 39321600"), "{error}");
     }

@@ -321,19 +321,23 @@ fn barracuda_7200_7() -> HddConfig {
 
 /// Seagate Exos X18, 18 TB, a current nearline disk.
 ///
-/// Published: 18 TB on nine platters, 7200 rpm (4.16 ms average latency), 270 MB/s at most
-/// sustained, 256 MB cache, SATA at 600 MB/s. The outermost zone gives 270 MB/s with all switches
-/// in it; the innermost has half its sectors, as the radii of 3.5 inch platters allow. Seek times
-/// are not published for it: the average is that of Seagate's Constellation ES.3 (8.5 ms), the
-/// others are typical for the class, as are head switch, command and the division of the cache.
+/// From its data sheet as others quote it: 270 MB/s at most sustained (computerbase.de, November
+/// 2022); 7200 rpm, 4.16 ms average latency and 256 MB cache (tomshardware.com, on the model of two
+/// actuators). The outermost zone gives 270 MB/s with all switches in it; the innermost has half its
+/// sectors, as the radii of 3.5 inch platters allow.
+///
+/// Assumed: nine platters of 2 TB; the seek average of Seagate's Constellation ES.3 (8.5 ms), since
+/// no source gives one for this disk; and what is typical for the class: the other seeks, head
+/// switch, settling, command, and the division of the cache.
+///
 /// Sectors are the 512 bytes that the interface shows; a write of part of a physical sector of 4096
 /// bytes costs the real drive another turn, which is not modelled.
 fn exos_x18() -> HddConfig {
     HddConfig {
         name: "exos-x18".into(),
         summary: "a current nearline disk (Seagate Exos X18, 18 TB, 7200 rpm)".into(),
-        source: "Seagate Exos X18 data sheet; zones fitted to it; seek time of its predecessor \
-                 Constellation ES.3, as none is published"
+        source: "data sheet figures as computerbase.de (2022-11) and tomshardware.com quote them; \
+                 zones fitted to them; seek time of Constellation ES.3, the rest typical"
             .into(),
         capacity_bytes: 35_156_656_128 * 512,
         sector_bytes: 512,

@@ -35,7 +35,7 @@ pub enum HddError {
     )]
     BadPageSize {
         /// The page size asked for.
-        page_size_bytes: u32,
+        page_size_bytes: u64,
         /// The disk's sector.
         sector_bytes: u32,
         /// The disk's capacity.

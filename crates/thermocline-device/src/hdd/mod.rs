@@ -121,20 +121,21 @@ impl Hdd {
     ///
     /// # Errors
     /// [`HddError::BadSetting`] or [`HddError::BadPageSize`], with what is permitted.
-    pub fn new(config: &HddConfig, page_size_bytes: u32) -> Result<Self, HddError> {
+    pub fn new(config: &HddConfig, page_size_bytes: u64) -> Result<Self, HddError> {
         config.check()?;
-        let sector_bytes = config.sector_bytes;
-        let capacity_pages = config.capacity_bytes.checked_div(page_size_bytes.into());
-        if !page_size_bytes.is_multiple_of(sector_bytes) || capacity_pages.unwrap_or(0) == 0 {
-            let capacity_bytes = config.capacity_bytes;
+        let (capacity_bytes, sector_bytes) =
+            (config.capacity_bytes, u64::from(config.sector_bytes));
+        let capacity_pages = capacity_bytes.checked_div(page_size_bytes).unwrap_or(0);
+        if !page_size_bytes.is_multiple_of(sector_bytes) || capacity_pages == 0 {
+            let sector_bytes = config.sector_bytes;
             return Err(HddError::BadPageSize { page_size_bytes, sector_bytes, capacity_bytes });
         }
-        let write_sectors = config.write_buffer_bytes() / u64::from(sector_bytes);
+        let write_sectors = config.write_buffer_bytes() / sector_bytes;
         Ok(Self {
-            page_sectors: u64::from(page_size_bytes / sector_bytes),
-            capacity_pages: capacity_pages.unwrap_or(0),
+            page_sectors: page_size_bytes / sector_bytes,
+            capacity_pages,
             command_overhead_ns: ms_to_ns(config.command_overhead_ms),
-            interface_ns: f64::from(sector_bytes) * 1e3 / config.interface_mb_per_s,
+            interface_ns: f64::from(config.sector_bytes) * 1e3 / config.interface_mb_per_s,
             now_ns: 0,
             events: BinaryHeap::new(),
             outstanding: BTreeMap::new(),
