@@ -210,10 +210,7 @@ impl Stream {
 
     /// The intervals used if none are asked for: about fifty, of a round number of accesses.
     pub fn interval_writes(&self) -> u64 {
-        let least = self.count().div_ceil(INTERVALS);
-        let magnitude = 10_u64.pow(least.ilog10());
-        let round = [1, 2, 5, 10].map(|digit| digit * magnitude);
-        round.into_iter().find(|&round| round >= least).unwrap_or(least)
+        round_interval(self.count())
     }
 
     /// Distinct pages of each run of so many accesses; the last run may be shorter.
@@ -251,6 +248,14 @@ impl Stream {
         let memory_bits = identifier.memory_bits();
         Ok(Recording { heats, check_ns, decay_ns, decay_writes, memory_bits })
     }
+}
+
+/// The length of intervals that cut so many accesses into about fifty, a round number.
+pub fn round_interval(accesses: u64) -> u64 {
+    let least = accesses.div_ceil(INTERVALS).max(1);
+    let magnitude = 10_u64.pow(least.ilog10());
+    let round = [1, 2, 5, 10].map(|digit| digit * magnitude);
+    round.into_iter().find(|&round| round >= least).unwrap_or(least)
 }
 
 /// Has the baseline and other identifiers record the same accesses, one identifier after the other,

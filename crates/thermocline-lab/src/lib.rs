@@ -19,7 +19,7 @@ pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
 pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
-    identify,
+    identify, round_interval,
 };
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;

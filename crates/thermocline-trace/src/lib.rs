@@ -18,6 +18,7 @@
 //! ```
 
 mod atomic;
+pub mod classes;
 mod compile;
 mod compiled;
 pub mod convert;
@@ -32,6 +33,7 @@ mod lru_stack;
 mod parquet_file;
 mod reader;
 mod request;
+mod reuse_distance;
 mod saved;
 pub mod stats;
 mod table;

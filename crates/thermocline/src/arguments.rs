@@ -248,6 +248,8 @@ pub(crate) struct TraceOptions {
 pub(crate) enum TraceCommand {
     /// Show what a trace holds: footprint, shares, re-use, LRU hit ratios
     Info(InfoOptions),
+    /// Class the written pages by update frequency and re-use distance
+    Classes(ClassesOptions),
     /// Write a trace in another format
     Convert(ConvertOptions),
     /// Make a synthetic trace, the same on every platform
@@ -260,6 +262,29 @@ pub(crate) struct InfoOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) reading: Reading,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ClassesOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// A page written at least so often is frequently updated
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) frequent_writes: u64,
+    /// A mean re-use distance of up to this size is short: 32MiB, 5% (of the footprint), 8192p (pages)
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    pub(crate) short_distance: String,
+    /// Writes per point of the figure over time; default: about fifty points
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) interval: Option<u64>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -328,3 +328,22 @@ fn the_mbf_paper_is_reproduced_without_any_trace() {
     assert!(html.contains("Figure 13 d") && html.contains("The traces really used"));
     assert!(html.contains("</html>"));
 }
+
+#[test]
+fn written_pages_are_classed() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("classes.html");
+    let words = ["trace", "classes", TRACE, "--page-size", "8KiB"];
+    let more = ["--frequent-writes", "3", "--short-distance", "1000p", "--json", "--report"];
+    let found = json(&[&words[..], &more, &[report.to_str().unwrap()]].concat());
+    assert_eq!(found["writes"], 101_977);
+    assert_eq!(found["short_distance_pages"], 1000);
+    let classes = found["classes"].as_array().unwrap();
+    let names: Vec<&str> = classes.iter().map(|one| one["class"].as_str().unwrap()).collect();
+    assert_eq!(names, ["FS", "FL", "IS", "IL"]);
+    let sum = |name: &str| classes.iter().map(|one| one[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("writes"), 101_977);
+    assert_eq!(sum("pages"), found["pages"].as_u64().unwrap());
+    assert!(std::fs::read_to_string(report).unwrap().contains("Re-use distance over time"));
+    fails(&[&words[..], &["--short-distance", "soon"]].concat(), &["soon", "64MiB"]);
+}

@@ -4,11 +4,13 @@
 //! makes the same bytes: nothing that depends on the machine or the day is in it.
 
 mod chart;
+mod classes;
 mod comparison;
 mod html;
 mod identification;
 
 pub use chart::{BarChart, LineChart, Series};
+pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub(crate) use identification::charts_over_time;
 pub use identification::identification;

@@ -2,22 +2,28 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use thermocline_core::Nanos;
+use thermocline_lab::report::{self, Options};
+use thermocline_lab::{TierSize, round_interval};
+use thermocline_trace::classes::{ClassOptions, ClassSummary, Classes};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
 use thermocline_trace::{Stats, TraceError};
 
 use crate::arguments::{
-    ConvertOptions, GenerateOptions, InfoOptions, TraceCommand, TraceOptions, Workload,
+    ClassesOptions, ConvertOptions, GenerateOptions, InfoOptions, TraceCommand, TraceOptions,
+    Workload,
 };
+use crate::commands::compare::{VERSION, command_line};
 use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &TraceOptions) -> Result<String> {
     match &options.command {
         TraceCommand::Info(options) => info(options),
+        TraceCommand::Classes(options) => classes(options),
         TraceCommand::Convert(options) => convert_trace(options),
         TraceCommand::Generate(options) => generate_trace(options),
     }
@@ -39,6 +45,69 @@ fn info(options: &InfoOptions) -> Result<String> {
         return output::json(&InfoJson { path, stats });
     }
     Ok(format!("{path}\n{}", output::table(&["", "value"], &describe(&stats), 1)))
+}
+
+/// What `trace classes` prints as JSON.
+#[derive(Serialize)]
+struct ClassesJson {
+    path: String,
+    #[serde(flatten)]
+    classes: Classes,
+}
+
+fn classes(options: &ClassesOptions) -> Result<String> {
+    let short: TierSize = options.short_distance.parse()?;
+    let trace = reading::open(&options.trace, &options.reading)?;
+    ensure!(trace.writes() > 0, "`{}` has no writes to class", options.trace.display());
+    let short_distance_pages =
+        short.pages("distance", trace.page_size_bytes(), trace.footprint_pages(), None)?;
+    let interval_writes = options.interval.unwrap_or_else(|| round_interval(trace.writes()));
+    let class_options = ClassOptions {
+        frequent_writes: options.frequent_writes,
+        short_distance_pages: u64::from(short_distance_pages),
+        interval_writes,
+    };
+    let classes = Classes::of(&trace, class_options);
+    if let Some(path) = &options.report {
+        let title =
+            format!("Classes of the written pages of {}", reading::file_name(&options.trace));
+        let report = Options { title, command: command_line(), version: VERSION.into() };
+        output::write_file(path, &report::classes(&classes, &report)?.to_html())?;
+        output::note(&format!("report: {}", path.display()));
+    }
+    let path = options.trace.display().to_string();
+    if options.json {
+        return output::json(&ClassesJson { path, classes });
+    }
+    let row = |one: &ClassSummary| {
+        vec![
+            one.class.name().to_owned(),
+            output::count(one.pages),
+            output::percent(one.page_share),
+            output::count(one.writes),
+            output::percent(one.write_share),
+            format!("{:.2}", one.mean_writes_per_page),
+            one.mean_distance_pages.map_or_else(|| "-".into(), |mean| format!("{mean:.0}")),
+        ]
+    };
+    let rows: Vec<Vec<String>> = classes.classes.iter().map(row).collect();
+    let header = [
+        "class",
+        "pages",
+        "of pages",
+        "writes",
+        "of writes",
+        "writes per page",
+        "re-use distance, pages",
+    ];
+    Ok(format!(
+        "{path}: {} writes of {} pages; F: at least {} writes, S: re-use distance of at most {} pages\n{}",
+        output::count(classes.writes),
+        output::count(classes.pages),
+        output::count(classes.frequent_writes),
+        output::count(classes.short_distance_pages),
+        output::table(&header, &rows, 1)
+    ))
 }
 
 fn describe(stats: &Stats) -> Vec<Vec<String>> {
