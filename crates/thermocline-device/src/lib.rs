@@ -5,13 +5,16 @@
 //! real device, or the paper, and where the figures come from.
 //!
 //! Where waiting matters, a device is a state machine that takes [requests](queueing) with their
-//! times and says when each completes: [`hdd::Hdd`] is a hard disk.
+//! times and says when each completes: [`Server`] has the cost model's constants, [`hdd::Hdd`] is a
+//! hard disk.
 
 pub mod hdd;
 pub mod queueing;
 
 mod cost;
 mod response;
+mod server;
 
 pub use cost::{Catalogue, Device, DeviceError, presets};
-pub use response::ResponseUs;
+pub use response::{ResponseTimes, ResponseUs};
+pub use server::Server;

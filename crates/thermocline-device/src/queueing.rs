@@ -3,7 +3,11 @@
 //! A device model does no I/O and reads no clock. Its driver submits requests with their times,
 //! advances the device to a time, and collects what completed until then.
 
+use std::fmt::Debug;
+
 use thermocline_core::Nanos;
+
+use crate::hdd::HddError;
 
 /// What a request asks of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,4 +42,52 @@ pub struct Completion {
     pub ticket: Ticket,
     /// When, on the clock of the submissions.
     pub at: Nanos,
+}
+
+/// A device that a driver polls.
+pub trait QueueingDevice: Debug {
+    /// Hands in a request that arrives at `at`, which may lie ahead.
+    ///
+    /// # Errors
+    /// A request that the device refuses, with the reason; it leaves no trace.
+    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError>;
+
+    /// When something happens next, if nothing more is submitted.
+    fn next_event(&self) -> Option<Nanos>;
+
+    /// Lets everything up to and including `to` happen, and appends the completions in the order in
+    /// which they happened.
+    ///
+    /// # Errors
+    /// That the device has come to its end.
+    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError>;
+
+    /// How many pages it has; they are numbered from 0.
+    fn capacity_pages(&self) -> u64;
+
+    /// For how long it worked, in nanoseconds; of several parts at once, the sum.
+    fn busy_ns(&self) -> u64;
+}
+
+/// Why a device refuses a request, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueingError {
+    /// A request for no page.
+    #[error("a request at page {page} asks for no page; it takes at least 1")]
+    Empty {
+        /// Where it would begin.
+        page: u64,
+    },
+    /// A request that comes before what has happened.
+    #[error("a request at {at_ns} ns lies in the past: it is {now_ns} ns")]
+    Past {
+        /// When it would arrive.
+        at_ns: u64,
+        /// What time it is.
+        now_ns: u64,
+    },
+    /// The disk refuses.
+    #[error(transparent)]
+    Hdd(#[from] HddError),
 }

@@ -31,29 +31,39 @@ pub struct ResponseUs {
 
 /// Collects response times.
 #[derive(Clone, Debug)]
-pub(crate) struct ResponseTimes {
+pub struct ResponseTimes {
     histogram: Histogram<u64>,
     total_ns: u128,
     longest_ns: u64,
 }
 
 impl ResponseTimes {
-    pub(crate) fn new() -> Self {
+    /// None so far.
+    ///
+    /// # Panics
+    /// Never: the number of digits is one that histograms take.
+    pub fn new() -> Self {
         let histogram = Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are supported");
         Self { histogram, total_ns: 0, longest_ns: 0 }
     }
 
-    pub(crate) fn record(&mut self, response_ns: u64) {
+    /// Adds a time in nanoseconds.
+    ///
+    /// # Panics
+    /// Never: the histogram grows to any time.
+    pub fn record(&mut self, response_ns: u64) {
         self.histogram.record(response_ns).expect("the histogram grows to any time");
         self.total_ns += u128::from(response_ns);
         self.longest_ns = self.longest_ns.max(response_ns);
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    pub(crate) fn summary(&self) -> ResponseUs {
+    /// Their distribution.
+    pub fn summary(&self) -> ResponseUs {
         if self.count() == 0 {
             return ResponseUs::default();
         }
@@ -68,6 +78,12 @@ impl ResponseTimes {
             p999: quantile(0.999),
             max: us(self.longest_ns),
         }
+    }
+}
+
+impl Default for ResponseTimes {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
