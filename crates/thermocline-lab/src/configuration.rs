@@ -5,7 +5,7 @@ use thermocline_core::{Admission, BoxedPolicy, PageCost, Setup, WriteMiss, confi
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, TierSize};
+use crate::{LabError, TierSize, Timing};
 
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Configuration {
     pub write_miss: WriteMiss,
     /// Which pages may enter flash.
     pub admission: Admission,
+    /// The devices' queues, if time is to be simulated.
+    pub timing: Option<Timing>,
 }
 
 /// One cache tier.

@@ -2,6 +2,7 @@
 
 use thermocline_core::{ConfigError, Violation};
 use thermocline_device::DeviceError;
+use thermocline_device::queueing::QueueingError;
 use thermocline_trace::TraceError;
 
 /// Why a configuration could not be run.
@@ -71,6 +72,25 @@ pub enum LabError {
     /// A trace could not be made.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The disk has fewer pages than the trace.
+    #[error(
+        "the disk holds {capacity_pages} pages, but the trace has {footprint_pages} pages: take a larger disk, or larger pages"
+    )]
+    DiskTooSmall {
+        /// Distinct pages of the trace.
+        footprint_pages: u64,
+        /// Pages of the disk.
+        capacity_pages: u64,
+    },
+    /// Arrivals at times that the trace does not have.
+    #[error("`{path}` has no times at which requests could arrive: take a closed loop")]
+    NoTimes {
+        /// The trace.
+        path: String,
+    },
+    /// A device refuses a request.
+    #[error(transparent)]
+    Queueing(#[from] QueueingError),
     /// The Ledger refused an action: a bug of the policy.
     #[error("the ledger refuses what `{policy}` does: {violation}")]
     Violation {

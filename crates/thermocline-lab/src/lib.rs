@@ -14,6 +14,7 @@ mod replay;
 pub mod report;
 mod size;
 mod summary;
+mod timing;
 
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
@@ -26,3 +27,4 @@ pub use size::TierSize;
 pub use summary::{
     AdmissionSummary, PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run,
 };
+pub use timing::{Arrivals, DeviceModel, DeviceSummary, ResponseSummary, Timing, TimingSummary};

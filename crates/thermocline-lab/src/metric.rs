@@ -83,6 +83,47 @@ pub const TRAFFIC: [Metric; 4] = [
     },
 ];
 
+/// How long requests took, if time was simulated.
+pub const RESPONSES: [Metric; 4] = [
+    Metric {
+        title: "Mean read response",
+        unit: "us",
+        value: |summary| Some(summary.timing.as_ref()?.response_us.read.mean),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "99 % of reads within",
+        unit: "us",
+        value: |summary| Some(summary.timing.as_ref()?.response_us.read.p99),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Mean write response",
+        unit: "us",
+        value: |summary| Some(summary.timing.as_ref()?.response_us.write.mean),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "99 % of writes within",
+        unit: "us",
+        value: |summary| Some(summary.timing.as_ref()?.response_us.write.p99),
+        show: one_decimal,
+        is_more_better: false,
+    },
+];
+
+/// The figures that a table of these runs shows.
+pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
+    let mut columns: Vec<Metric> = [IO_TIME].into_iter().chain(HIT_RATIOS).chain(TRAFFIC).collect();
+    if summaries.iter().any(|summary| summary.timing.is_some()) {
+        columns.extend(RESPONSES);
+    }
+    columns
+}
+
 impl Metric {
     /// Whether no rival, of at least two runs, has a better figure.
     pub fn is_best(&self, summary: &Summary, rivals: &[&Summary]) -> bool {
@@ -138,6 +179,10 @@ fn percent(tier: &TierSummary) -> f64 {
 
 fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
+}
+
+fn one_decimal(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 #[expect(

@@ -8,7 +8,8 @@ use thermocline_core::config::{Value, Values};
 use thermocline_core::{Counts, Ledger, PageCost, Tier, WriteMiss};
 use thermocline_trace::CompiledTrace;
 
-use crate::{Configuration, LabError, Replay, WarmUp, replay};
+use crate::timing::{Engine, Timed};
+use crate::{Configuration, LabError, Replay, Timing, TimingSummary, WarmUp, replay};
 
 /// The figures of one run. The JSON form of its fields is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +28,9 @@ pub struct Summary {
     pub replay_seconds: f64,
     /// Speed of the replay.
     pub accesses_per_second: f64,
+    /// Response times and devices, if time was simulated.
+    #[serde(flatten)]
+    pub timing: Option<TimingSummary>,
 }
 
 /// How a run is made.
@@ -118,6 +122,9 @@ pub fn run(
 ) -> Result<Summary, LabError> {
     let capacity_pages = configuration.capacity_pages(trace)?;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
+    if let Some(timing) = &configuration.timing {
+        return run_timed(trace, configuration, timing, options);
+    }
     let mut policy = configuration.build(trace)?;
     let mut ledger =
         options.is_checked.then(|| Ledger::new(trace.footprint_pages(), &capacity_pages));
@@ -131,16 +138,53 @@ pub fn run(
         LabError::Violation { policy: configuration.policy.name.into(), violation }
     })?;
     let replay_seconds = start.elapsed().as_secs_f64();
-    let tiers = tier_summaries(configuration, &capacity_pages, &counts);
-    Ok(Summary {
+    let found = Found { counts, warm_up_accesses, replay_seconds, timing: None };
+    Ok(summarise(trace, configuration, &capacity_pages, found))
+}
+
+/// What a replay found.
+struct Found {
+    counts: Counts,
+    warm_up_accesses: u64,
+    replay_seconds: f64,
+    timing: Option<TimingSummary>,
+}
+
+/// Replays a trace through one configuration with devices that queue.
+fn run_timed(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    timing: &Timing,
+    options: RunOptions,
+) -> Result<Summary, LabError> {
+    let capacity_pages = configuration.capacity_pages(trace)?;
+    let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
+    let names = configuration.tiers.iter().map(|tier| tier.name.clone());
+    let names: Vec<String> = names.chain(["disk".to_owned()]).collect();
+    let engine = Engine::new(trace, configuration, timing, options.is_checked)?;
+    let start = Instant::now();
+    let Timed { counts, timing } = engine.run(timing, &names, warm_up_accesses)?;
+    let replay_seconds = start.elapsed().as_secs_f64();
+    let found = Found { counts, warm_up_accesses, replay_seconds, timing: Some(timing) };
+    Ok(summarise(trace, configuration, &capacity_pages, found))
+}
+
+fn summarise(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    capacity_pages: &[u32],
+    found: Found,
+) -> Summary {
+    Summary {
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
-        io_time_ms: io_time_ms(&configuration.costs(), &counts),
-        tiers,
-        warm_up_accesses,
-        replay_seconds,
-        accesses_per_second: trace.len() as f64 / replay_seconds,
-    })
+        io_time_ms: io_time_ms(&configuration.costs(), &found.counts),
+        tiers: tier_summaries(configuration, capacity_pages, &found.counts),
+        warm_up_accesses: found.warm_up_accesses,
+        replay_seconds: found.replay_seconds,
+        accesses_per_second: trace.len() as f64 / found.replay_seconds,
+        timing: found.timing,
+    }
 }
 
 /// Replays a trace through many configurations, in parallel; the results keep their order.

@@ -87,6 +87,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         disk: catalogue.find("st380011a").unwrap().clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        timing: None,
     };
     let mut policy = configuration.build(trace).unwrap();
     let capacities = configuration.capacity_pages(trace).unwrap();

@@ -121,6 +121,15 @@ pub(crate) struct HierarchyOptions {
     /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
     #[arg(long, value_name = "IDENTIFIER")]
     pub(crate) admit: Option<String>,
+    /// How time is counted: a constant cost per page transfer, or devices with queues
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) timing: TimingMode,
+    /// Keep N requests outstanding instead of taking the trace's times (with --timing events)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) closed_loop: Option<u32>,
+    /// The queueing device of a tier (with --timing events): disk=st380011a, flash=server, flash=server:8 (its costs, 8 at a time)
+    #[arg(long = "model", value_name = "TIER=MODEL")]
+    pub(crate) models: Vec<String>,
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,
@@ -148,6 +157,15 @@ pub(crate) enum WriteMiss {
     Fetch,
     /// The write covers the page: no read
     Allocate,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TimingMode {
+    /// A constant per page transfer, summed up
+    #[default]
+    Cost,
+    /// Requests that arrive and wait, devices that queue; response times
+    Events,
 }
 
 #[derive(Args, Debug)]

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{Admission, hotness};
+use thermocline_device::hdd::HddConfig;
 use thermocline_device::{Catalogue, Device};
-use thermocline_lab::{Configuration, TierConfiguration, TierSize};
+use thermocline_lab::{Arrivals, Configuration, DeviceModel, TierConfiguration, TierSize, Timing};
 
-use crate::arguments::{HierarchyOptions, WriteMiss};
+use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
 use crate::output;
 use crate::parameters::{Given, Owner, split};
 
@@ -34,6 +35,7 @@ pub(crate) fn configurations(
         Some(entry) => Admission::hot(entry, entry.values(&parameters.of(entry.into()))?)?,
         None => Admission::ALL,
     };
+    let timing = timing(options, &names, &devices)?;
     let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
     for (_, choices) in &tiers {
         let extend = |so_far: &Vec<TierSize>| {
@@ -56,6 +58,7 @@ pub(crate) fn configurations(
                 disk: devices[names.len()].clone(),
                 write_miss: options.write_miss.into_core(),
                 admission: admission.clone(),
+                timing: timing.clone(),
             });
         }
     }
@@ -159,6 +162,62 @@ fn devices(
         devices[place] = Device::custom(name, costs).with_context(|| format!("--cost {option}"))?;
     }
     Ok(devices)
+}
+
+/// The queues of the devices, if time is to be simulated.
+fn timing(
+    options: &HierarchyOptions,
+    names: &[&str],
+    devices: &[Device],
+) -> Result<Option<Timing>> {
+    if options.timing == TimingMode::Cost {
+        ensure!(
+            options.models.is_empty() && options.closed_loop.is_none(),
+            "--model and --closed-loop belong to --timing events"
+        );
+        return Ok(None);
+    }
+    let all: Vec<&str> = names.iter().copied().chain([DISK.0]).collect();
+    let mut models = vec![];
+    for (name, device) in all.iter().zip(devices) {
+        models.push(match (*name, HddConfig::preset(&device.name)) {
+            (name, _) if name == TIERS[0].0 => server(device, None),
+            (name, Ok(disk)) if name == DISK.0 => DeviceModel::Hdd(Box::new(disk)),
+            _ => server(device, Some(1)),
+        });
+    }
+    for option in &options.models {
+        let (name, model) = split(option, "--model", "disk=st380011a")?;
+        let place = all.iter().position(|known| *known == name).with_context(|| {
+            format!("--model {option}: no tier `{name}`; there are: {}", all.join(", "))
+        })?;
+        models[place] =
+            self::model(&devices[place], model).with_context(|| format!("--model {option}"))?;
+    }
+    let arrivals =
+        options.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
+    Ok(Some(Timing { arrivals, devices: models }))
+}
+
+/// `server`, `server:8`, or a disk's name.
+fn model(device: &Device, text: &str) -> Result<DeviceModel> {
+    match text.split_once(':').unwrap_or((text, "1")) {
+        ("server", servers) => {
+            let servers = servers.parse().ok().filter(|servers| *servers > 0);
+            let servers =
+                servers.context("a server takes a number of at least 1, as in server:8")?;
+            Ok(server(device, Some(servers)))
+        }
+        _ => {
+            let disk = HddConfig::preset(text)
+                .context("it takes `server`, `server:N`, or the name of a disk")?;
+            Ok(DeviceModel::Hdd(Box::new(disk)))
+        }
+    }
+}
+
+fn server(device: &Device, servers: Option<u32>) -> DeviceModel {
+    DeviceModel::Server { device: device.clone(), servers }
 }
 
 /// Says which policies run on the tiers given, if this one does not.

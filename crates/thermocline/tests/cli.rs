@@ -347,3 +347,40 @@ fn written_pages_are_classed() {
     assert!(std::fs::read_to_string(report).unwrap().contains("Re-use distance over time"));
     fails(&[&words[..], &["--short-distance", "soon"]].concat(), &["soon", "64MiB"]);
 }
+
+#[test]
+fn events_give_response_times() {
+    let events = ["--timing", "events", "--closed-loop", "4", "--json", "--check"];
+    let summary = json(&simulate(TRACE, "face", &events));
+    for op in ["read", "write"] {
+        let times = &summary["response_us"][op];
+        let figures = ["p50", "p95", "p99", "p999"].map(|name| times[name].as_f64().unwrap());
+        assert!(figures.is_sorted(), "{times}");
+        assert!(times["mean"].as_f64().unwrap() > 0.0);
+    }
+    let models: Vec<&str> = summary["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["model"].as_str().unwrap())
+        .collect();
+    assert_eq!(models, ["memory", "samsung-470 (1 at a time)", "st380011a"]);
+    let untimed = json(&simulate(TRACE, "face", &["--json"]));
+    assert!(untimed.get("response_us").is_none());
+    assert_eq!(summary["tiers"], untimed["tiers"], "the same pages are moved");
+    let fast = ["--model", "disk=exos-x18", "--model", "flash=server:8"];
+    json(&simulate(TRACE, "face", &[&events[..], &fast].concat()));
+    let table = text(&simulate(TRACE, "face", &events[..4]));
+    assert!(table.contains("p99.9") && table.contains("busy"), "{table}");
+
+    let events = &events[..2];
+    let with = |more: &[&'static str]| [events, more].concat();
+    fails(&simulate(TRACE, "face", &with(&["--model", "disk=st38"])), &["st38", "st380011a"]);
+    fails(
+        &simulate(TRACE, "face", &with(&["--model", "tape=server"])),
+        &["tape", "ram, flash, disk"],
+    );
+    fails(&simulate(TRACE, "face", &with(&["--model", "flash=server:0"])), &["server:8"]);
+    fails(&simulate(TRACE, "face", &with(&["--closed-loop", "0"])), &["closed-loop"]);
+    fails(&simulate(TRACE, "face", &["--closed-loop", "4"]), &["--timing events"]);
+}

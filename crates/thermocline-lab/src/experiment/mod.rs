@@ -85,5 +85,6 @@ fn paper_hierarchy(
         disk: catalogue.find("st380011a")?.clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        timing: None,
     })
 }

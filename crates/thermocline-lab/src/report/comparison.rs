@@ -1,7 +1,7 @@
 //! The report of a comparison: which policy serves the trace best, and why.
 
 use super::{BarChart, Cell, LineChart, Report, Series, Table};
-use crate::metric::{HIT_RATIOS, IO_TIME, Metric, TRAFFIC, byte_size, capacities, flash, grouped};
+use crate::metric::{Metric, byte_size, capacities, columns, flash, grouped};
 use crate::{LabError, Summary, TierSummary};
 
 /// What a comparison's report says besides its figures.
@@ -31,11 +31,7 @@ pub fn comparison(summaries: &[Summary], options: &Options) -> Result<Report, La
         if let Some(ram_pages) = ram_pages {
             report.heading(&format!("With {} pages of RAM", grouped(ram_pages)));
         }
-        add_chart(&mut report, &group, &IO_TIME)?;
-        for metric in &HIT_RATIOS {
-            add_chart(&mut report, &group, metric)?;
-        }
-        for metric in &TRAFFIC {
+        for metric in &columns(summaries) {
             add_chart(&mut report, &group, metric)?;
         }
     }
@@ -155,7 +151,7 @@ fn add_chart(report: &mut Report, group: &[&Summary], metric: &Metric) -> Result
 
 /// One row per configuration.
 fn figures(summaries: &[Summary]) -> Table {
-    let metrics: Vec<&Metric> = [&IO_TIME].into_iter().chain(&HIT_RATIOS).chain(&TRAFFIC).collect();
+    let metrics = columns(summaries);
     let mut header = vec!["policy".to_owned()];
     if let Some(first) = summaries.first() {
         header.extend(caches(first).map(|tier| format!("{} pages", tier.name)));
@@ -203,7 +199,18 @@ fn parameters(summaries: &[Summary]) -> Table {
             .map(|(name, value)| format!("{name}={value}").replace('"', ""))
             .collect();
         let settings = if settings.is_empty() { "none".into() } else { settings.join(", ") };
-        let settings = format!("{settings}; a write miss: {}", summary.policy.write_miss);
+        let mut settings = format!("{settings}; a write miss: {}", summary.policy.write_miss);
+        if let Some(admission) = &summary.policy.admission {
+            let parameters = admission.parameters.iter();
+            let parameters: Vec<String> = parameters
+                .map(|(name, value)| format!("{name}={value}").replace('"', ""))
+                .collect();
+            let identifier = &admission.identifier;
+            settings += &format!(
+                "; admitted to flash: what {identifier} finds hot ({})",
+                parameters.join(", ")
+            );
+        }
         rows.push(vec![Cell::text(&summary.policy.name), Cell::text(settings)]);
     }
     for tier in summaries.first().map_or(&[][..], |summary| &summary.tiers) {
@@ -212,6 +219,11 @@ fn parameters(summaries: &[Summary]) -> Table {
             tier.device, tier.read_ms, tier.write_ms
         );
         rows.push(vec![Cell::text(format!("tier {}", tier.name)), Cell::text(costs)]);
+    }
+    let timing = summaries.first().and_then(|summary| summary.timing.as_ref());
+    for device in timing.map_or(&[][..], |timing| &timing.devices) {
+        let place = format!("tier {}, in time", device.tier);
+        rows.push(vec![Cell::text(place), Cell::text(&device.model)]);
     }
     Table { header: vec!["policy or tier".into(), "parameters or costs per page".into()], rows }
 }
@@ -240,6 +252,13 @@ fn add_definitions(report: &mut Report, summaries: &[Summary]) {
         "Total I/O time is {}. Nothing is flushed at the end: what is dirty then stays so.",
         if terms.is_empty() { "zero, as no tier costs anything".into() } else { terms.join(" + ") }
     ));
+    if summaries.iter().any(|summary| summary.timing.is_some()) {
+        report.paragraph(
+            "A response time is that of a request, from its arrival to the answer of its last page. \
+             What a policy does for an access before it serves it, the access waits for; what it does \
+             after that goes on behind it, and occupies the devices.",
+        );
+    }
 }
 
 /// The summaries grouped by all their sizes, in order of first appearance.
@@ -318,6 +337,7 @@ mod tests {
             io_time_ms,
             replay_seconds: 0.1,
             accesses_per_second: 1000.0,
+            timing: None,
         }
     }
 

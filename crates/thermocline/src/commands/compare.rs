@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::registry;
-use thermocline_lab::metric::{HIT_RATIOS, IO_TIME, Metric, TRAFFIC, capacities};
+use thermocline_lab::metric::{capacities, columns};
 use thermocline_lab::report::{Options, comparison};
 use thermocline_lab::{Configuration, RunOptions, Summary};
 use thermocline_trace::CompiledTrace;
@@ -50,7 +50,7 @@ pub(crate) fn run_all(
 
 /// One row per configuration; the best of each column among equal hierarchies is marked.
 pub(crate) fn table(summaries: &[Summary]) -> String {
-    let metrics: Vec<Metric> = [IO_TIME].into_iter().chain(HIT_RATIOS).chain(TRAFFIC).collect();
+    let metrics = columns(summaries);
     let mut header = vec!["policy".to_owned()];
     if let Some(first) = summaries.first() {
         let caches = first.tiers.iter().filter(|tier| tier.capacity_pages.is_some());

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_lab::Summary;
+use thermocline_lab::{Summary, TimingSummary};
 
 use crate::arguments::SimulateOptions;
 use crate::{hierarchy, output, reading};
@@ -71,5 +71,27 @@ fn describe(summary: &Summary) -> String {
         summary.io_time_ms / 1000.0,
         summary.accesses_per_second / 1e6
     );
+    if let Some(timing) = &summary.timing {
+        text.push_str(&describe_timing(timing));
+    }
+    text
+}
+
+fn describe_timing(timing: &TimingSummary) -> String {
+    let responses = [("reads", timing.response_us.read), ("writes", timing.response_us.write)];
+    let rows = responses.map(|(name, times)| {
+        let figures = [times.mean, times.p50, times.p95, times.p99, times.p999, times.max];
+        let figures = figures.iter().map(|us| format!("{us:.1}"));
+        [name.to_owned()].into_iter().chain(figures).collect()
+    });
+    let header = ["response time, us", "mean", "p50", "p95", "p99", "p99.9", "longest"];
+    let mut text = output::table(&header, &rows, 1);
+    let busy = timing.devices.iter().map(|device| {
+        let share = device.busy_s / timing.duration_s * 100.0;
+        format!("{} ({}) {share:.1} %", device.tier, device.model)
+    });
+    let busy: Vec<String> = busy.collect();
+    let _infallible =
+        writeln!(text, "{:.3} s in all; busy: {}", timing.duration_s, busy.join(", "));
     text
 }

@@ -1,0 +1,384 @@
+//! The event loop: arrivals, steps of page accesses, completions.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use thermocline_core::{
+    Access, Action, Actions, BoxedPolicy, Counts, Ledger, Nanos, Op, PageId, Tier,
+};
+use thermocline_device::ResponseTimes;
+use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, Ticket};
+use thermocline_trace::CompiledTrace;
+
+use super::layout::{Placement, Slots};
+use super::{Arrivals, DeviceSummary, ResponseSummary, Timing, TimingSummary};
+use crate::{Configuration, LabError};
+
+/// No job, or no request.
+const NONE: u32 = u32::MAX;
+
+/// A page access on its way: steps on devices, one after the other.
+#[derive(Debug, Default)]
+struct Job {
+    /// The request that it is part of; none for work of the policy's own.
+    request: u32,
+    page: u32,
+    steps: Vec<Step>,
+    next: usize,
+    /// The access is answered after so many steps.
+    answered_after: usize,
+    /// Accesses to the same page that wait for the answer.
+    waiting: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    tier: u8,
+    op: DeviceOp,
+    address: u64,
+}
+
+/// A request of which page accesses are on their way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    arrival: Nanos,
+    op: Op,
+    unanswered: u32,
+    is_counted: bool,
+}
+
+/// What a timed replay found.
+pub(crate) struct Timed {
+    pub(crate) counts: Counts,
+    pub(crate) timing: TimingSummary,
+}
+
+/// A hierarchy of devices, and a policy that drives it.
+pub(crate) struct Engine<'a> {
+    trace: &'a CompiledTrace,
+    policy: BoxedPolicy,
+    actions: Actions,
+    ledger: Option<Ledger>,
+    needs_clock: bool,
+    policy_name: &'static str,
+    devices: Vec<Box<dyn QueueingDevice + Send>>,
+    /// Per device: which job waits for which ticket.
+    tickets: Vec<BTreeMap<Ticket, u32>>,
+    /// Per cache tier but the first, where the address does not matter.
+    slots: Vec<Slots>,
+    placement: Placement,
+    jobs: Vec<Job>,
+    free_jobs: Vec<u32>,
+    requests: Vec<Request>,
+    free_requests: Vec<u32>,
+    /// Per page: the last job for it that is not answered.
+    unanswered: Vec<u32>,
+    outstanding_requests: u32,
+    counts: Counts,
+    responses: [ResponseTimes; 2],
+    last_step: Nanos,
+}
+
+impl<'a> Engine<'a> {
+    pub(crate) fn new(
+        trace: &'a CompiledTrace,
+        configuration: &Configuration,
+        timing: &Timing,
+        is_checked: bool,
+    ) -> Result<Self, LabError> {
+        let capacity_pages = configuration.capacity_pages(trace)?;
+        let page_size_bytes = trace.page_size_bytes();
+        let devices: Vec<_> = timing
+            .devices
+            .iter()
+            .map(|model| model.build(page_size_bytes))
+            .collect::<Result<_, LabError>>()?;
+        let disk = devices.last().expect("there is a disk");
+        let placement = Placement::new(&trace.geometry(), disk.capacity_pages())?;
+        let footprint_pages = trace.footprint_pages();
+        Ok(Self {
+            trace,
+            policy: configuration.build(trace)?,
+            actions: Actions::new(),
+            ledger: is_checked.then(|| Ledger::new(footprint_pages, &capacity_pages)),
+            needs_clock: configuration.policy.needs_clock,
+            policy_name: configuration.policy.name,
+            tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
+            devices,
+            slots: capacity_pages
+                .iter()
+                .skip(1)
+                .map(|&pages| Slots::new(pages, footprint_pages))
+                .collect(),
+            placement,
+            jobs: vec![],
+            free_jobs: vec![],
+            requests: vec![],
+            free_requests: vec![],
+            unanswered: vec![NONE; footprint_pages as usize],
+            outstanding_requests: 0,
+            counts: Counts::new(),
+            responses: [ResponseTimes::new(), ResponseTimes::new()],
+            last_step: Nanos(0),
+        })
+    }
+
+    /// Replays the trace; the first accesses are not counted.
+    pub(crate) fn run(
+        mut self,
+        timing: &Timing,
+        tiers: &[String],
+        warm_up_accesses: u64,
+    ) -> Result<Timed, LabError> {
+        if timing.arrivals == Arrivals::Trace && !self.trace.is_timed() {
+            return Err(LabError::NoTimes { path: self.trace.path().display().to_string() });
+        }
+        let mut coming = self.trace.requests().peekable();
+        let first_at = self.trace.summary().first_at;
+        let (mut now, mut time_reversals) = (Nanos(0), 0);
+        let mut completed = vec![];
+        loop {
+            let arrival = match timing.arrivals {
+                Arrivals::Trace => coming
+                    .peek()
+                    .map(|request| Nanos(request.at.0.saturating_sub(first_at.0).max(now.0))),
+                Arrivals::Closed { requests } => {
+                    coming.peek().filter(|_| self.outstanding_requests < requests).map(|_| now)
+                }
+            };
+            let event = self.next_event();
+            match (arrival, event) {
+                (Some(arrival), event) if event.is_none_or(|(at, _)| arrival <= at) => {
+                    let Some(request) = coming.next() else { break };
+                    let is_early = request.at.0.saturating_sub(first_at.0) < now.0;
+                    time_reversals += u64::from(is_early && timing.arrivals == Arrivals::Trace);
+                    now = arrival;
+                    self.arrive(arrival, request.accesses, warm_up_accesses)?;
+                }
+                (_, Some((at, device))) => {
+                    now = at;
+                    self.complete(at, device, &mut completed)?;
+                }
+                (_, None) => break,
+            }
+            if coming.peek().is_none() && self.is_idle() {
+                break;
+            }
+        }
+        self.policy.assert_invariants();
+        let devices = tiers.iter().zip(&timing.devices).zip(&self.devices);
+        Ok(Timed {
+            timing: TimingSummary {
+                response_us: ResponseSummary {
+                    read: self.responses[Op::Read as usize].summary(),
+                    write: self.responses[Op::Write as usize].summary(),
+                },
+                duration_s: self.last_step.0 as f64 / 1e9,
+                time_reversals,
+                devices: devices
+                    .map(|((tier, model), device)| DeviceSummary {
+                        tier: tier.clone(),
+                        model: model.name(),
+                        busy_s: device.busy_ns() as f64 / 1e9,
+                    })
+                    .collect(),
+            },
+            counts: self.counts,
+        })
+    }
+
+    /// Whether no access is on its way; devices may still have work of their own.
+    fn is_idle(&self) -> bool {
+        self.free_jobs.len() == self.jobs.len()
+    }
+
+    /// The earliest event of all devices; of several at once, that of the fastest tier.
+    fn next_event(&self) -> Option<(Nanos, usize)> {
+        let events = self.devices.iter().enumerate();
+        let events = events.filter_map(|(device, one)| Some((one.next_event()?, device)));
+        events.min()
+    }
+
+    /// A request arrives: the policy decides at once, in the order of the trace.
+    fn arrive(
+        &mut self,
+        at: Nanos,
+        accesses: Range<usize>,
+        warm_up_accesses: u64,
+    ) -> Result<(), LabError> {
+        let is_counted = accesses.start as u64 >= warm_up_accesses;
+        if self.needs_clock {
+            self.actions.clear();
+            self.policy.background(at, &mut self.actions);
+            if let Some(ledger) = &mut self.ledger {
+                let result = ledger.between_accesses(&self.actions);
+                result.map_err(|violation| self.violation(violation))?;
+            }
+            if is_counted {
+                self.counts.add(self.actions.as_slice());
+            }
+            let job = self.new_job(NONE, NONE);
+            self.go_on(job, at)?;
+        }
+        let first = self.trace.access(accesses.start);
+        let unanswered = u32::try_from(accesses.len()).expect("a request has a few pages");
+        let request = Request { arrival: at, op: first.op, unanswered, is_counted };
+        let request = reuse(&mut self.requests, &mut self.free_requests, request);
+        self.outstanding_requests += 1;
+        for access in accesses.map(|index| self.trace.access(index)) {
+            self.access(at, access, request, is_counted)?;
+        }
+        Ok(())
+    }
+
+    fn access(
+        &mut self,
+        at: Nanos,
+        access: Access,
+        request: u32,
+        is_counted: bool,
+    ) -> Result<(), LabError> {
+        self.actions.clear();
+        self.policy.access(access, &mut self.actions);
+        if let Some(ledger) = &mut self.ledger {
+            let result = ledger.access(access, &self.actions);
+            result.map_err(|violation| self.violation(violation))?;
+        }
+        if is_counted {
+            self.counts.add(self.actions.as_slice());
+        }
+        let job = self.new_job(request, access.page.0);
+        let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
+        if before == NONE {
+            self.go_on(job, at)
+        } else {
+            self.jobs[before as usize].waiting.push(job);
+            Ok(())
+        }
+    }
+
+    /// A job of the actions at hand.
+    fn new_job(&mut self, request: u32, page: u32) -> u32 {
+        let mut job = self
+            .free_jobs
+            .last()
+            .map_or_else(Job::default, |&free| std::mem::take(&mut self.jobs[free as usize]));
+        job.steps.clear();
+        (job.request, job.page, job.next, job.answered_after) = (request, page, 0, 0);
+        let actions = std::mem::take(&mut self.actions);
+        for action in actions.as_slice() {
+            match *action {
+                Action::Serve { page, op, tier, .. } => {
+                    let op = match op {
+                        Op::Read => DeviceOp::Read,
+                        Op::Write => DeviceOp::Write,
+                    };
+                    job.steps.push(self.step(tier, op, page));
+                    job.answered_after = job.steps.len();
+                }
+                Action::Copy { page, source, target } => {
+                    if source != target {
+                        job.steps.push(self.step(source, DeviceOp::Read, page));
+                    }
+                    job.steps.push(self.step(target, DeviceOp::Write, page));
+                }
+                Action::Drop { page, tier } => {
+                    if let Some(slots) = slots_of(&mut self.slots, tier) {
+                        slots.drop_page(page);
+                    }
+                }
+            }
+        }
+        self.actions = actions;
+        reuse(&mut self.jobs, &mut self.free_jobs, job)
+    }
+
+    fn step(&mut self, tier: Tier, op: DeviceOp, page: PageId) -> Step {
+        let is_disk = usize::from(tier.0) + 1 == self.devices.len();
+        let address = match slots_of(&mut self.slots, tier) {
+            _ if is_disk => self.placement.address(page),
+            Some(slots) => slots.slot(page),
+            None => 0,
+        };
+        Step { tier: tier.0, op, address }
+    }
+
+    /// Starts the next step of a job, or ends it; answers its access when that is due.
+    fn go_on(&mut self, job: u32, at: Nanos) -> Result<(), LabError> {
+        let one = &self.jobs[job as usize];
+        if one.next == one.answered_after && one.request != NONE {
+            self.answer(job, at)?;
+        }
+        let one = &mut self.jobs[job as usize];
+        let Some(&Step { tier, op, address }) = one.steps.get(one.next) else {
+            self.free_jobs.push(job);
+            return Ok(());
+        };
+        one.next += 1;
+        let request = DeviceRequest { op, page: address, pages: 1 };
+        let ticket = self.devices[usize::from(tier)].submit(at, request)?;
+        self.tickets[usize::from(tier)].insert(ticket, job);
+        Ok(())
+    }
+
+    /// The access of a job is answered: those that wait for its page go on.
+    fn answer(&mut self, job: u32, at: Nanos) -> Result<(), LabError> {
+        let one = &mut self.jobs[job as usize];
+        let (page, request) = (one.page as usize, one.request);
+        one.request = NONE;
+        let mut waiting = std::mem::take(&mut one.waiting);
+        if self.unanswered[page] == job {
+            self.unanswered[page] = NONE;
+        }
+        let asked = &mut self.requests[request as usize];
+        asked.unanswered -= 1;
+        if asked.unanswered == 0 {
+            if asked.is_counted {
+                self.responses[asked.op as usize].record(at.0 - asked.arrival.0);
+            }
+            self.free_requests.push(request);
+            self.outstanding_requests -= 1;
+        }
+        // Only the first one waits for this answer: the others wait for one another.
+        for next in waiting.drain(..) {
+            self.go_on(next, at)?;
+        }
+        self.jobs[job as usize].waiting = waiting;
+        Ok(())
+    }
+
+    /// Lets a device come to a time, and its completed steps be followed by the next ones.
+    fn complete(
+        &mut self,
+        at: Nanos,
+        device: usize,
+        completed: &mut Vec<Completion>,
+    ) -> Result<(), LabError> {
+        self.devices[device].advance(at, completed)?;
+        for completion in completed.drain(..) {
+            self.last_step = self.last_step.max(completion.at);
+            let job = self.tickets[device].remove(&completion.ticket);
+            self.go_on(job.expect("a device completes what it was given"), completion.at)?;
+        }
+        Ok(())
+    }
+
+    fn violation(&self, violation: thermocline_core::Violation) -> LabError {
+        LabError::Violation { policy: self.policy_name.into(), violation }
+    }
+}
+
+/// The slots of a cache tier below the first.
+fn slots_of(slots: &mut [Slots], tier: Tier) -> Option<&mut Slots> {
+    slots.get_mut(usize::from(tier.0).checked_sub(1)?)
+}
+
+/// Puts a value at a free place, or at a new one; returns the place.
+fn reuse<T>(values: &mut Vec<T>, free: &mut Vec<u32>, value: T) -> u32 {
+    if let Some(place) = free.pop() {
+        values[place as usize] = value;
+        return place;
+    }
+    values.push(value);
+    u32::try_from(values.len() - 1).expect("few are on their way at once")
+}

@@ -1,0 +1,179 @@
+//! Time in replays: closed forms, and agreement with the replay without time.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Cursor;
+
+use thermocline_core::{Admission, WriteMiss, registry};
+use thermocline_device::Device;
+use thermocline_device::hdd::HddConfig;
+use thermocline_lab::{
+    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing, run,
+};
+use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
+
+fn device(name: &str, costs: &str) -> Device {
+    Device::custom(name, costs).unwrap()
+}
+
+/// RAM of 1 us per page, flash of 100 and 200 us, a disk of 10 and 12 ms.
+fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Configuration {
+    let policy = registry::find(policy).unwrap();
+    let devices =
+        [device("ram", "0.001/0.001"), device("flash", "0.1/0.2"), device("disk", "10/12")];
+    let tier = |name: &str, size: &str, device: &Device| TierConfiguration {
+        name: name.into(),
+        size: size.parse().unwrap(),
+        device: device.clone(),
+    };
+    let server = |device: &Device, servers| DeviceModel::Server { device: device.clone(), servers };
+    Configuration {
+        policy,
+        values: policy.values(&[]).unwrap(),
+        tiers: vec![tier("ram", ram, &devices[0]), tier("flash", flash, &devices[1])],
+        disk: devices[2].clone(),
+        write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
+        timing: Some(Timing {
+            arrivals,
+            devices: vec![
+                server(&devices[0], None),
+                server(&devices[1], Some(1)),
+                server(&devices[2], Some(1)),
+            ],
+        }),
+    }
+}
+
+fn trace(lines: &str) -> CompiledTrace {
+    let input = Cursor::new(lines.to_owned());
+    let mut reader = Reader::from_read("t.spc", input, &ReadOptions::default()).unwrap();
+    CompiledTrace::compile(&mut reader, PageSize::new(512).unwrap()).unwrap()
+}
+
+fn zipf() -> CompiledTrace {
+    let options = Options {
+        pattern: Pattern::Zipf { alpha: 0.9 },
+        requests: 5_000,
+        pages: 800,
+        write_share: 0.4,
+        ..Options::default()
+    };
+    CompiledTrace::compile(&mut Generator::new(options).unwrap(), PageSize::DEFAULT).unwrap()
+}
+
+/// Mean response of reads and of writes, in microseconds.
+fn means(summary: &Summary) -> [f64; 2] {
+    let response_us = summary.timing.as_ref().unwrap().response_us;
+    [response_us.read.mean, response_us.write.mean]
+}
+
+#[track_caller]
+fn assert_near(measured: f64, expected: f64) {
+    assert!((measured - expected).abs() < 1e-6, "{measured} is not {expected}");
+}
+
+#[test]
+fn what_is_far_apart_waits_for_nothing() {
+    // A miss reads the disk and writes to RAM, then is served there; a hit is served in RAM.
+    let trace = trace("0,0,512,r,0.0\n0,0,512,r,1.0\n0,0,512,w,2.0\n");
+    let summary =
+        run(&trace, &configuration("lru", "4p", "4p", Arrivals::Trace), RunOptions::default());
+    let [read, write] = means(&summary.unwrap());
+    assert_near(read, f64::midpoint(10_000.0 + 1.0 + 1.0, 1.0));
+    assert_near(write, 1.0);
+}
+
+#[test]
+fn what_comes_together_waits_for_the_disk() {
+    // Three misses at once: the disk reads one after the other.
+    let trace = trace("0,0,512,r,0.0\n0,10,512,r,0.0\n0,20,512,r,0.0\n");
+    let closed = Arrivals::Closed { requests: 3 };
+    let summary =
+        run(&trace, &configuration("lru", "4p", "4p", closed), RunOptions::default()).unwrap();
+    assert_near(means(&summary)[0], 20_000.0 + 2.0);
+    let one = Arrivals::Closed { requests: 1 };
+    let summary =
+        run(&trace, &configuration("lru", "4p", "4p", one), RunOptions::default()).unwrap();
+    assert_near(means(&summary)[0], 10_000.0 + 2.0);
+    assert_near(summary.timing.unwrap().duration_s, 0.030_006);
+}
+
+#[test]
+fn a_page_on_its_way_is_waited_for() {
+    // The second read finds its page in RAM to the policy, but it is still coming from the disk.
+    let trace = trace("0,0,512,r,0.0\n0,0,512,r,0.004\n");
+    let summary =
+        run(&trace, &configuration("lru", "4p", "4p", Arrivals::Trace), RunOptions::default());
+    let first = 10_000.0 + 2.0;
+    assert_near(means(&summary.unwrap())[0], f64::midpoint(first, first + 1.0 - 4_000.0));
+}
+
+#[test]
+fn a_request_is_answered_with_its_last_page() {
+    let trace = trace("0,0,1536,r,0.0\n");
+    let closed = Arrivals::Closed { requests: 1 };
+    let summary = run(&trace, &configuration("lru", "4p", "4p", closed), RunOptions::default());
+    assert_near(means(&summary.unwrap())[0], 30_000.0 + 2.0);
+}
+
+#[test]
+fn cleaning_behind_an_answer_delays_the_next() {
+    // RAM of one page: the second miss evicts a dirty page, whose write the third must wait for.
+    let trace = trace("0,0,512,w,0.0\n0,10,512,r,1.0\n0,20,512,r,1.015\n");
+    let summary =
+        run(&trace, &configuration("lru", "1p", "4p", Arrivals::Trace), RunOptions::default());
+    // Arrives at 1.015 s; the disk writes until 1.010002 + 0.000001 + 0.012 s.
+    let third = 1_022_003.0 - 1_015_000.0 + 10_000.0 + 2.0;
+    assert_near(means(&summary.unwrap())[0], f64::midpoint(10_002.0, third));
+}
+
+#[test]
+fn every_policy_moves_the_same_pages_with_time_and_without() {
+    let trace = zipf();
+    for entry in registry::entries() {
+        for arrivals in [Arrivals::Trace, Arrivals::Closed { requests: 4 }] {
+            let timed = configuration(entry.name, "40p", "160p", arrivals);
+            let untimed = Configuration { timing: None, ..timed.clone() };
+            let checked = RunOptions { is_checked: true, ..RunOptions::default() };
+            let timed = run(&trace, &timed, checked).unwrap();
+            let untimed = run(&trace, &untimed, RunOptions::default()).unwrap();
+            for (one, other) in timed.tiers.iter().zip(&untimed.tiers) {
+                assert_eq!(one.hits, other.hits, "{}", entry.name);
+                assert_eq!(one.page_reads, other.page_reads, "{}", entry.name);
+                assert_eq!(one.page_writes, other.page_writes, "{}", entry.name);
+            }
+            // All that the devices did is what the cost model charges.
+            let timing = timed.timing.unwrap();
+            let busy_ms: f64 = timing.devices.iter().map(|device| device.busy_s * 1e3).sum();
+            assert!((busy_ms - untimed.io_time_ms).abs() < 1e-3, "{}: {busy_ms}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_hard_disk_serves_a_hierarchy_and_runs_repeat() {
+    let trace = zipf();
+    let mut configuration = configuration("hat", "40p", "160p", Arrivals::Closed { requests: 8 });
+    let timing = configuration.timing.as_mut().unwrap();
+    timing.devices[2] = DeviceModel::Hdd(Box::new(HddConfig::preset("st380011a").unwrap()));
+    let results = [0, 1].map(|_| {
+        let summary = run(&trace, &configuration, RunOptions::default()).unwrap();
+        serde_json::to_string(&summary.timing).unwrap()
+    });
+    assert_eq!(results[0], results[1]);
+    assert!(results[0].contains("st380011a"));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let untimed = {
+        let mut reader =
+            Reader::from_read("t.txt", Cursor::new("1\n2\n"), &ReadOptions::default()).unwrap();
+        CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap()
+    };
+    let error =
+        run(&untimed, &configuration("lru", "1p", "1p", Arrivals::Trace), RunOptions::default());
+    assert!(error.unwrap_err().to_string().contains("closed loop"));
+}
