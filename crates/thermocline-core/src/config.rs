@@ -170,6 +170,15 @@ pub enum ConfigError {
         /// The number of cache tiers given.
         given: usize,
     },
+    /// The buffer is smaller than what the policy evicts at once.
+    BufferTooSmall {
+        /// The policy.
+        policy: String,
+        /// Pages of the buffer.
+        capacity_pages: u32,
+        /// The least capacity.
+        min_pages: u32,
+    },
     /// The tier needs at least one page.
     EmptyTier {
         /// The policy.
@@ -287,6 +296,14 @@ impl Values {
         (self.value(name) != Value::Auto).then(|| self.integer_u32(name))
     }
 
+    /// The value of an integer parameter; `None` if it is `auto`.
+    ///
+    /// # Panics
+    /// If it is not declared.
+    pub fn integer_or_auto(&self, name: &str) -> Option<u64> {
+        (self.value(name) != Value::Auto).then(|| self.integer(name))
+    }
+
     /// The value of a parameter that the policy declares as a number; `None` if it is `auto`.
     ///
     /// # Panics
@@ -393,6 +410,10 @@ impl fmt::Display for ConfigError {
             Self::WrongDepth { policy, wanted, given } => {
                 write!(f, "`{policy}` runs on {wanted}, but {given} cache tiers were given")
             }
+            Self::BufferTooSmall { policy, capacity_pages, min_pages } => write!(
+                f,
+                "`{policy}` needs a buffer of at least {min_pages} pages, one flash block, and was given {capacity_pages}: take a larger buffer, or fewer `pages_per_block`"
+            ),
             Self::EmptyTier { policy, tier } => {
                 write!(f, "`{policy}` needs at least one page in tier {}", tier.0)
             }

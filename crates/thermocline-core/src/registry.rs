@@ -4,7 +4,8 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::config::{ConfigError, Parameter, Values};
+use crate::config::{ConfigError, Parameter, Value, Values};
+use crate::policy::buffer::{PAGES_PER_BLOCK, block_list, bpac, cfdc, hwb, page_list, unbuffered};
 use crate::policy::hybrid::{face, hat, lazy_cleaning, lru_two_tier, tac};
 use crate::policy::single::lru;
 use crate::{BoxedPolicy, Tier};
@@ -41,6 +42,8 @@ pub enum Depth {
     Ram,
     /// RAM and flash over disk.
     RamFlash,
+    /// A write buffer over NAND.
+    Buffer,
 }
 
 /// All policies, in the order in which they are listed.
@@ -157,12 +160,127 @@ pub const ENTRIES: &[Entry] = &[
     },
 ];
 
+/// All write buffers, in the order in which they are listed; their names are their own.
+pub const BUFFERS: &[Entry] = &[
+    Entry {
+        name: "none",
+        summary: "no buffer: every write goes to the NAND at once",
+        source: "baseline",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: &[],
+        build: unbuffered::build,
+    },
+    Entry {
+        name: "lru",
+        summary: "evict the page that was written longest ago",
+        source: "baseline",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: page_list::LRU_PARAMETERS,
+        build: page_list::build_lru,
+    },
+    Entry {
+        name: "cflru",
+        summary: "clean pages first, among the oldest",
+        source: "Park et al.: CFLRU, CASES 2006",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: page_list::CFLRU_PARAMETERS,
+        build: page_list::build_cflru,
+    },
+    Entry {
+        name: "cfdc",
+        summary: "clean pages first, then dirty pages by clusters of neighbours",
+        source: "Ou, Haerder, Jin: CFDC, ADBIS 2010",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: cfdc::PARAMETERS,
+        build: cfdc::build,
+    },
+    Entry {
+        name: "lru-wsr",
+        summary: "a second chance for dirty pages that were referenced",
+        source: "Jung et al.: LRU-WSR, IEEE Trans. Consumer Electronics 54(3), 2008",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: page_list::LRU_WSR_PARAMETERS,
+        build: page_list::build_lru_wsr,
+    },
+    Entry {
+        name: "fab",
+        summary: "evict the block with the most pages",
+        source: "Jo et al.: FAB, IEEE Trans. Consumer Electronics 52(2), 2006",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: block_list::PARAMETERS,
+        build: block_list::build_fab,
+    },
+    Entry {
+        name: "bplru",
+        summary: "evict the block that was written longest ago",
+        source: "Kim, Ahn: BPLRU, FAST 2008",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: block_list::BPLRU_PARAMETERS,
+        build: block_list::build_bplru,
+    },
+    Entry {
+        name: "lb-clock",
+        summary: "evict the block with the most pages among those that a clock found unused",
+        source: "Debnath et al.: LB-CLOCK, MASCOTS 2009",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: block_list::PARAMETERS,
+        build: block_list::build_lb_clock,
+    },
+    Entry {
+        name: "bpac",
+        summary: "a page region for what is written again soon, a block region for the rest",
+        source: "Wu, Eckart, He: BPAC, MSST 2010",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: bpac::PARAMETERS,
+        build: bpac::build,
+    },
+    Entry {
+        name: "hwb",
+        summary: "hot and warm regions of pages, a cold region of blocks, by predicted temperature",
+        source: "Li: A Hotness-aware Write Buffer Management Scheme (HWB)",
+        depth: Depth::Buffer,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hwb::PARAMETERS,
+        build: hwb::build,
+    },
+];
+
 /// The policy of that name.
 ///
 /// # Errors
 /// [`ConfigError::UnknownPolicy`] if there is none.
 pub fn find(name: &str) -> Result<&'static Entry, ConfigError> {
     ENTRIES
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| ConfigError::UnknownPolicy { name: name.to_owned() })
+}
+
+/// The write buffer of that name.
+///
+/// # Errors
+/// [`ConfigError::UnknownPolicy`] if there is none.
+pub fn find_buffer(name: &str) -> Result<&'static Entry, ConfigError> {
+    BUFFERS
         .iter()
         .find(|entry| entry.name == name)
         .ok_or_else(|| ConfigError::UnknownPolicy { name: name.to_owned() })
@@ -188,6 +306,7 @@ impl Entry {
     /// A hierarchy that the policy does not run on, or an admission that it does not take.
     pub fn build(&self, setup: &Setup, values: &Values) -> Result<BoxedPolicy, ConfigError> {
         self.depth.check(self.name, setup)?;
+        self.check_block(setup, values)?;
         if setup.admission.identifier().is_some() && !self.takes_admission {
             let known = ENTRIES.iter().filter(|entry| entry.takes_admission);
             let known: Vec<&str> = known.map(|entry| entry.name).collect();
@@ -195,6 +314,22 @@ impl Entry {
             return Err(ConfigError::NoAdmission { policy, known: known.join(", ") });
         }
         Ok((self.build)(setup, values))
+    }
+
+    /// What is evicted by the block needs room for one.
+    fn check_block(&self, setup: &Setup, values: &Values) -> Result<(), ConfigError> {
+        let Some((_, Value::Integer(min_pages))) =
+            values.iter().find(|&(name, _)| name == PAGES_PER_BLOCK.name)
+        else {
+            return Ok(());
+        };
+        let (policy, capacity_pages) = (self.name.to_owned(), setup.capacity_pages[0]);
+        match u32::try_from(min_pages) {
+            Ok(min_pages) if capacity_pages < min_pages => {
+                Err(ConfigError::BufferTooSmall { policy, capacity_pages, min_pages })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Builds the policy, empty, with its default parameters.
@@ -212,6 +347,7 @@ impl Depth {
         match self {
             Self::Ram => "one cache tier, `ram` (a `flash` below it stays empty)",
             Self::RamFlash => "two cache tiers, `ram` and `flash`",
+            Self::Buffer => "one cache tier, the buffer of an SSD",
         }
     }
 
@@ -220,6 +356,7 @@ impl Depth {
         match self {
             Self::Ram => cache_tiers == 1 || cache_tiers == 2,
             Self::RamFlash => cache_tiers == 2,
+            Self::Buffer => cache_tiers == 1,
         }
     }
 
@@ -251,12 +388,10 @@ mod tests {
 
     #[test]
     fn names_and_parameters_are_unique_and_documented() {
-        for (index, entry) in ENTRIES.iter().enumerate() {
-            assert!(
-                ENTRIES[..index].iter().all(|other| other.name != entry.name),
-                "{}",
-                entry.name
-            );
+        for (table, index, entry) in [ENTRIES, BUFFERS].iter().flat_map(|table| {
+            table.iter().enumerate().map(move |(index, entry)| (table, index, entry))
+        }) {
+            assert!(table[..index].iter().all(|other| other.name != entry.name), "{}", entry.name);
             assert!(!entry.summary.is_empty() && !entry.source.is_empty(), "{}", entry.name);
             for (index, parameter) in entry.parameters.iter().enumerate() {
                 let before = &entry.parameters[..index];

@@ -5,6 +5,7 @@ use core::fmt::Debug;
 
 use crate::{Access, Actions, Nanos, PageId};
 
+pub mod buffer;
 pub mod hybrid;
 pub mod single;
 

@@ -4,7 +4,9 @@
 //! none allocates after construction, but for a heap that grows to its greatest size once.
 
 mod heap;
+mod lists;
 mod recency;
 
 pub use heap::IndexedHeap;
+pub use lists::Lists;
 pub use recency::{Position, Recency};

@@ -1,0 +1,260 @@
+//! The temperature of a page: how often it is written, and when it will be written again.
+//!
+//! * Source: HWB, section III-B, equations 1 and 2; section III-D, equation 3.
+//! * State: 64 bytes per page that is known.
+//! * Cost: O(1) per write and per temperature.
+//! * Deviations: those of the policy, (1) to (4).
+
+use crate::config::Values;
+
+/// How temperatures are computed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// The weight of the frequency; the rest is that of the distance (Eq. 1).
+    frequency_weight: f64,
+    /// The greatest scaling factor (Eq. 2).
+    lambda_cap: f64,
+    /// Whether the factor is 2 times lambda, not 2 to the power of lambda.
+    is_product: bool,
+    /// Whether the last error of the prediction is added to the next one.
+    with_residual: bool,
+    /// Whether a page that is overdue cools down.
+    with_aging: bool,
+}
+
+/// When a page, or a block, was written, and what that predicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct History {
+    /// The number of the last write (PT).
+    last_write: u64,
+    /// The last re-use distance (`D_last`) and the one before it, in page writes.
+    last: u64,
+    last_but_one: u64,
+    /// How many distances there were.
+    distances: u32,
+    /// Their mean (`D_avg`).
+    mean: f64,
+    /// The next one, as predicted (`D_predict`).
+    predicted: f64,
+}
+
+/// How often a page was written in this period and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Frequency {
+    period: u64,
+    current: u32,
+    previous: u32,
+}
+
+/// How often all pages were written in this period and the one before.
+#[derive(Clone, Debug)]
+pub(super) struct Frequencies {
+    /// Page writes per period; all, if there is but one.
+    length: Option<u64>,
+    period: u64,
+    current_writes: u64,
+    previous_writes: u64,
+    /// Distinct pages of this period, and of both.
+    current_pages: u64,
+    pages: u64,
+}
+
+impl Rules {
+    pub(super) fn of(values: &Values) -> Self {
+        Self {
+            frequency_weight: values.real("sigma"),
+            lambda_cap: values.real("lambda_cap"),
+            is_product: values.choice("prediction") == "product",
+            with_residual: values.switch("residual"),
+            with_aging: values.switch("aging"),
+        }
+    }
+
+    /// The next re-use distance (Eq. 2). Lambda is 0 while distances do not grow, which as an
+    /// exponent says: no longer than last time.
+    fn predict(&self, last: u64, last_but_one: Option<u64>, residual: f64) -> f64 {
+        let last = last as f64;
+        let lambda = match last_but_one.map(|distance| distance as f64) {
+            Some(last_but_one) if last_but_one < last => (last / last_but_one).min(self.lambda_cap),
+            _ => 0.0,
+        };
+        let factor = if self.is_product { 2.0 * lambda } else { libm::exp2(lambda) };
+        let residual = if self.with_residual { residual } else { 0.0 };
+        (factor * last + residual).max(1.0)
+    }
+
+    /// The temperature (Eq. 1); a page that was written once has no distance to speak of.
+    pub(super) fn temperature(
+        &self,
+        now: u64,
+        history: &History,
+        frequency: &Frequency,
+        all: &Frequencies,
+    ) -> f64 {
+        let distance = if history.distances == 0 {
+            0.0
+        } else {
+            let overdue = if self.with_aging { now - history.last_write } else { 0 };
+            history.mean / history.predicted.max(overdue as f64)
+        };
+        self.frequency_weight * (all.of(frequency) / all.mean())
+            + (1.0 - self.frequency_weight) * distance
+    }
+}
+
+impl History {
+    /// Of a page that is written for the first time.
+    pub(super) fn new(now: u64) -> Self {
+        Self { last_write: now, ..Self::default() }
+    }
+
+    /// Notes another write.
+    pub(super) fn write(&mut self, now: u64, rules: &Rules) {
+        let distance = now - self.last_write;
+        let is_first = self.distances == 0;
+        let residual = if is_first { 0.0 } else { distance as f64 - self.predicted };
+        self.last_but_one = self.last;
+        self.last = distance;
+        self.distances = self.distances.saturating_add(1);
+        self.mean += (distance as f64 - self.mean) / f64::from(self.distances);
+        let last_but_one = (!is_first).then_some(self.last_but_one);
+        self.predicted = rules.predict(distance, last_but_one, residual);
+        self.last_write = now;
+    }
+
+    /// When the next write is expected (Eq. 3), if there was a distance to predict it from.
+    pub(super) fn expected(&self) -> Option<f64> {
+        (self.distances > 0).then_some(self.last_write as f64 + self.predicted)
+    }
+}
+
+impl Frequencies {
+    /// Periods of so many page writes; a single one if none.
+    pub(super) fn new(length: Option<u64>) -> Self {
+        Self {
+            length,
+            period: 0,
+            current_writes: 0,
+            previous_writes: 0,
+            current_pages: 0,
+            pages: 0,
+        }
+    }
+
+    /// Notes write number `now`, of a page of which nothing is known if it has no frequency.
+    pub(super) fn write(&mut self, now: u64, frequency: Option<Frequency>) -> Frequency {
+        self.turn_to(self.length.map_or(0, |length| (now - 1) / length));
+        self.current_writes += 1;
+        let known = frequency.map_or(Frequency::default(), |frequency| self.shifted(frequency));
+        self.current_pages += u64::from(known.current == 0);
+        self.pages += u64::from(known.current == 0 && known.previous == 0);
+        Frequency { current: known.current.saturating_add(1), ..known }
+    }
+
+    /// The writes of a page in this period and the one before.
+    fn of(&self, frequency: &Frequency) -> f64 {
+        let Frequency { current, previous, .. } = self.shifted(*frequency);
+        f64::from(current) + f64::from(previous)
+    }
+
+    /// The same, of all pages written in them, on average.
+    fn mean(&self) -> f64 {
+        (self.current_writes + self.previous_writes) as f64 / self.pages as f64
+    }
+
+    /// A frequency as of the period that it is now.
+    fn shifted(&self, frequency: Frequency) -> Frequency {
+        let period = self.period;
+        match period - frequency.period {
+            0 => frequency,
+            1 => Frequency { period, current: 0, previous: frequency.current },
+            _ => Frequency { period, current: 0, previous: 0 },
+        }
+    }
+
+    fn turn_to(&mut self, period: u64) {
+        if period > self.period {
+            self.previous_writes = core::mem::take(&mut self.current_writes);
+            self.pages = core::mem::take(&mut self.current_pages);
+            self.period = period;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        frequency_weight: 0.5,
+        lambda_cap: 8.0,
+        is_product: false,
+        with_residual: true,
+        with_aging: false,
+    };
+
+    #[track_caller]
+    fn assert_near(one: f64, other: f64) {
+        assert!((one - other).abs() < 1e-9, "{one} is not {other}");
+    }
+
+    #[test]
+    fn predictions_follow_equation_2() {
+        assert_near(RULES.predict(10, None, 0.0), 10.0);
+        assert_near(RULES.predict(20, Some(10), 10.0), 90.0);
+        assert_near(RULES.predict(5, Some(20), -85.0), 1.0);
+        assert_near(RULES.predict(7, Some(7), 0.0), 7.0);
+        assert_near(RULES.predict(100, Some(1), 0.0), 25_600.0);
+        let product = Rules { is_product: true, ..RULES };
+        assert_near(product.predict(20, Some(10), 10.0), 90.0);
+        assert_near(product.predict(7, Some(9), 3.0), 3.0);
+        assert_near(Rules { with_residual: false, ..RULES }.predict(20, Some(10), 10.0), 80.0);
+    }
+
+    #[test]
+    fn temperatures_follow_equation_1() {
+        let mut all = Frequencies::new(None);
+        let mut page: Option<(History, Frequency)> = None;
+        for now in 1..=31 {
+            if ![1, 11, 31].contains(&now) {
+                all.write(now, None);
+                continue;
+            }
+            let frequency = all.write(now, page.map(|(_, frequency)| frequency));
+            let history = page.map_or(History::new(now), |(mut history, _)| {
+                history.write(now, &RULES);
+                history
+            });
+            page = Some((history, frequency));
+        }
+        let (history, frequency) = page.unwrap();
+        let temperature = |rules: &Rules, now| rules.temperature(now, &history, &frequency, &all);
+        assert_near(temperature(&RULES, 31), 0.5 * 3.0 * 29.0 / 31.0 + 0.5 * 15.0 / 90.0);
+        let aging = Rules { with_aging: true, ..RULES };
+        assert_near(temperature(&aging, 121), temperature(&RULES, 121));
+        assert_near(temperature(&aging, 211), 0.5 * 3.0 * 29.0 / 31.0 + 0.5 * 15.0 / 180.0);
+        assert_eq!(history.expected(), Some(121.0));
+        assert_eq!(History::new(5).expected(), None);
+    }
+
+    #[test]
+    fn frequencies_forget_what_is_two_periods_ago() {
+        let mut all = Frequencies::new(Some(4));
+        let mut one = None;
+        for now in 1..=4 {
+            one = Some(all.write(now, one));
+        }
+        let one = one.unwrap();
+        assert_near(all.of(&one) / all.mean(), 1.0);
+        let mut other = None;
+        for now in 5..=8 {
+            other = Some(all.write(now, other));
+        }
+        assert_near(all.of(&one), 4.0);
+        assert_near(all.mean(), 4.0);
+        let third = all.write(9, None);
+        assert_near(all.of(&one), 0.0);
+        assert_near(all.of(&third), 1.0);
+        assert_near(all.mean(), 2.5);
+    }
+}

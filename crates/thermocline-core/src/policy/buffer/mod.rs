@@ -1,0 +1,28 @@
+//! Write buffers: the RAM of an SSD, which spares its NAND programs and erases.
+//!
+//! Two tiers: the buffer, and the NAND below it, where every page lives. A write is absorbed by the
+//! buffer; it reaches the NAND when the policy copies it there. Copies of one access to pages of
+//! one flash block are one flush. A flush that makes room comes before the write that needs it.
+//!
+//! Pages of the buffer are whole: a write miss never reads the NAND first.
+
+pub mod block_list;
+pub mod bpac;
+pub mod cfdc;
+pub mod hwb;
+pub mod page_list;
+pub mod unbuffered;
+
+mod blocks;
+mod frames;
+
+use crate::config::{Kind, Parameter, Value};
+
+/// The pages of a flash block, the unit of policies that evict by block.
+pub(crate) const PAGES_PER_BLOCK: Parameter = Parameter {
+    name: "pages_per_block",
+    kind: Kind::Integer { min: 1, max: 1 << 16 },
+    default: Value::Integer(64),
+    summary: "pages of a flash block, by which pages are grouped",
+    source: "SSDsim's default geometry, on which HWB was evaluated",
+};
