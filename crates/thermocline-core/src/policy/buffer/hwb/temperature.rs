@@ -145,7 +145,7 @@ impl Frequencies {
     pub(super) fn write(&mut self, now: u64, frequency: Option<Frequency>) -> Frequency {
         self.turn_to(self.length.map_or(0, |length| (now - 1) / length));
         self.current_writes += 1;
-        let known = frequency.map_or(Frequency::default(), |frequency| self.shifted(frequency));
+        let known = self.shifted(frequency.unwrap_or_default());
         self.current_pages += u64::from(known.current == 0);
         self.pages += u64::from(known.current == 0 && known.previous == 0);
         Frequency { current: known.current.saturating_add(1), ..known }
