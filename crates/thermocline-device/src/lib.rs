@@ -6,10 +6,11 @@
 //!
 //! Where waiting matters, a device is a state machine that takes [requests](queueing) with their
 //! times and says when each completes: [`Server`] has the cost model's constants, [`hdd::Hdd`] is a
-//! hard disk.
+//! hard disk, [`ssd::Ssd`] a solid-state drive.
 
 pub mod hdd;
 pub mod queueing;
+pub mod ssd;
 
 mod cost;
 mod response;

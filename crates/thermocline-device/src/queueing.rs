@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use thermocline_core::Nanos;
 
 use crate::hdd::HddError;
+use crate::ssd::SsdError;
 
 /// What a request asks of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,4 +91,7 @@ pub enum QueueingError {
     /// The disk refuses.
     #[error(transparent)]
     Hdd(#[from] HddError),
+    /// The drive refuses, or has come to its end.
+    #[error(transparent)]
+    Ssd(#[from] SsdError),
 }

@@ -1,0 +1,527 @@
+//! What a drive is made of: settings with their units and ranges, presets, and TOML.
+//!
+//! * Source: the papers, programs and data sheets that each preset names, in `presets.toml`.
+//! * State: none that grows.
+//! * Cost: checking is O(1).
+//! * Deviations: what the sources leave open is said at each preset.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{bad, within};
+use super::error::SsdError;
+
+/// The presets, each with its sources in comments.
+const PRESETS: &str = include_str!("presets.toml");
+
+/// A solid-state drive: geometry, times, controller and translation layer.
+///
+/// All settings are public, so a variant of a preset is a struct update; [`Ssd::new`](super::Ssd)
+/// checks them. In TOML, what has a default here may be left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a drive")]
+pub struct SsdConfig {
+    /// Its name, as given on a command line.
+    pub name: String,
+    /// What it is, in one line.
+    #[serde(default)]
+    pub summary: String,
+    /// Where the figures come from.
+    #[serde(default)]
+    pub source: String,
+    /// Buses between controller and chips, 1 to 64.
+    pub channels: u32,
+    /// Chips on each channel, 1 to 64.
+    pub chips_per_channel: u32,
+    /// Dies in each chip, 1 to 16.
+    pub dies_per_chip: u32,
+    /// Planes on each die, 1 to 8.
+    pub planes_per_die: u32,
+    /// Blocks of each plane, 8 to 2^20; all planes together at most 2^32 - 2 pages.
+    pub blocks_per_plane: u32,
+    /// Pages of each block, 2 to 8192.
+    pub pages_per_block: u32,
+    /// Bytes of a page, 256 to 2^20. Addresses are in these pages.
+    pub page_bytes: u32,
+    /// The share of all pages that the host does not see, above 0 to 0.9; enough for the reserve of
+    /// every plane. Initial bad blocks come out of it.
+    pub over_provisioning: f64,
+    /// Cell times of reads, in microseconds, each 0 to 10^6: one, or one per page of a word line in
+    /// turn (lower, middle, upper, ...), at most 16.
+    pub read_us: Vec<f64>,
+    /// Cell times of programs, like `read_us`.
+    pub program_us: Vec<f64>,
+    /// The cell time of an erase, in microseconds, 0 to 10^6.
+    pub erase_us: f64,
+    /// Command and address cycles of one page operation on the bus, in nanoseconds, 0 to 10^6.
+    pub command_ns: u32,
+    /// Time of a byte on the bus, in nanoseconds, 0 to 1000.
+    pub bus_ns_per_byte: f64,
+    /// Between the transfers of two planes that are programmed together (tDBSY), in nanoseconds, 0
+    /// to 10^6.
+    #[serde(default)]
+    pub plane_gap_ns: u32,
+    /// Operations of one kind on different planes of a die that wait together run together.
+    #[serde(default = "yes")]
+    pub multi_plane: bool,
+    /// The dies of a chip work at the same time.
+    #[serde(default = "yes")]
+    pub interleave: bool,
+    /// Garbage collection copies inside a plane without the bus.
+    #[serde(default)]
+    pub copyback: bool,
+    /// A die transfers one page while its cells work on another.
+    #[serde(default)]
+    pub cache_register: bool,
+    /// Requests in service at once, 1 to 65536; later ones wait outside.
+    pub queue_depth: u32,
+    /// From taking a read or trim into service until its flash operations are queued, in
+    /// microseconds, 0 to 10^6.
+    #[serde(default)]
+    pub read_overhead_us: f64,
+    /// The same for a write.
+    #[serde(default)]
+    pub write_overhead_us: f64,
+    /// Whether reads overtake what waits for the same die.
+    #[serde(default)]
+    pub scheduling: Scheduling,
+    /// When a write is done.
+    #[serde(default)]
+    pub write_completes: WriteCompletes,
+    /// Garbage collection and wear levelling take time.
+    #[serde(default = "yes")]
+    pub gc_time: bool,
+    /// How addresses are mapped to flash pages.
+    #[serde(default)]
+    pub mapping: Mapping,
+    /// Log blocks per plane with [`Mapping::Bast`], 1 to 4096; unused otherwise.
+    #[serde(default = "some_log_blocks")]
+    pub log_blocks_per_plane: u32,
+    /// Which plane a written page goes to, with [`Mapping::Page`].
+    #[serde(default)]
+    pub allocation: Allocation,
+    /// The order of striping over channels `C`, chips `W`, dies `D` and planes `P`: each letter once;
+    /// the first changes with every page.
+    #[serde(default = "channels_first")]
+    pub order: String,
+    /// A plane collects garbage while less than this share of it is free, 0 to 0.9.
+    pub gc_threshold: f64,
+    /// What of a plane must be free.
+    #[serde(default)]
+    pub gc_unit: GcUnit,
+    /// Which block is collected.
+    #[serde(default)]
+    pub gc_victim: Victim,
+    /// How many blocks [`Victim::DChoices`] looks at, 1 to 1024; unused otherwise.
+    #[serde(default = "some_choices")]
+    pub gc_choices: u32,
+    /// Where garbage collection puts the pages that it moves.
+    #[serde(default)]
+    pub gc_blocks: GcBlocks,
+    /// Open blocks for writes of the host, 1 or 2; with 2, an identifier tells hot pages from cold.
+    #[serde(default = "one")]
+    pub streams: u32,
+    /// Of the free blocks the least worn is used first; otherwise the one that is free the longest.
+    #[serde(default = "yes")]
+    pub dynamic_wear: bool,
+    /// The coldest block of a plane is moved if its erases lag more than this behind the most worn
+    /// one; 0 for never.
+    #[serde(default = "some_wear")]
+    pub static_wear_threshold: u32,
+    /// Erases that a block bears, at least 1; then it is retired.
+    pub erase_limit: u32,
+    /// The share of each plane's blocks that is bad from the start, 0 to 0.5.
+    #[serde(default)]
+    pub initial_bad_blocks: f64,
+    /// For [`Victim::Random`], [`Victim::DChoices`] and the initial bad blocks.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// Whether reads overtake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduling {
+    /// Operations of a die run in the order in which they came.
+    #[default]
+    Fifo,
+    /// Reads of the host overtake all else that waits for the die.
+    ReadFirst,
+}
+
+/// When a write is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteCompletes {
+    /// When its pages are programmed.
+    #[default]
+    Program,
+    /// When its bytes are in the chips, as in SSDsim.
+    Transfer,
+}
+
+/// How addresses are mapped to flash pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapping {
+    /// Every page can be anywhere in its plane, or, with [`Allocation::Dynamic`], in the drive.
+    #[default]
+    Page,
+    /// Whole blocks are mapped; a page keeps its place in the block.
+    Block,
+    /// Whole blocks are mapped, and each may have a log block for pages written again.
+    Bast,
+}
+
+/// Which plane a written page goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Allocation {
+    /// The next one in turn that has room.
+    #[default]
+    Dynamic,
+    /// The one that its address gives.
+    Static,
+}
+
+/// What the threshold of garbage collection counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcUnit {
+    /// Pages that can be programmed, also those of blocks in use.
+    Pages,
+    /// Blocks of which no page is programmed.
+    #[default]
+    Blocks,
+}
+
+/// Which block is collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Victim {
+    /// The one with the fewest valid pages; of several, the one that came to it first.
+    #[default]
+    Greedy,
+    /// The one with the least u / ((1 - u) age), where u is its share of valid pages.
+    CostBenefit,
+    /// The one with the fewest valid pages of some chosen at random.
+    DChoices,
+    /// The one that was filled first.
+    Fifo,
+    /// One chosen at random, among those with an invalid page if the choice has none.
+    Random,
+}
+
+/// Where garbage collection puts the pages that it moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcBlocks {
+    /// In blocks of their own.
+    #[default]
+    Separate,
+    /// Among the pages that the host writes; with two streams, among the cold ones.
+    Shared,
+}
+
+/// A preset: its name, what it is, and where its figures come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SsdPreset {
+    /// As [`SsdConfig::preset`] takes it.
+    pub name: String,
+    /// In one line.
+    pub summary: String,
+    /// In one line.
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+struct PresetFile {
+    preset: Vec<SsdConfig>,
+}
+
+/// The presets, in the order in which they are listed.
+pub fn ssd_presets() -> Vec<SsdPreset> {
+    let about = |SsdConfig { name, summary, source, .. }| SsdPreset { name, summary, source };
+    SsdConfig::presets().into_iter().map(about).collect()
+}
+
+impl SsdConfig {
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`SsdError::UnknownPreset`] with the names that exist.
+    pub fn preset(name: &str) -> Result<Self, SsdError> {
+        let mut presets = Self::presets();
+        match presets.iter().position(|preset| preset.name == name) {
+            Some(index) => Ok(presets.swap_remove(index)),
+            None => {
+                let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+                Err(SsdError::UnknownPreset { name: name.into(), known: known.join(", ") })
+            }
+        }
+    }
+
+    /// The presets, in the order in which they are listed.
+    ///
+    /// # Panics
+    /// Never: the file is part of the program, and tested.
+    pub fn presets() -> Vec<Self> {
+        let file: PresetFile = toml::from_str(PRESETS).expect("the presets' file is well-formed");
+        file.preset
+    }
+
+    /// A drive from TOML: the fields of [`SsdConfig`] by name.
+    ///
+    /// ```
+    /// use thermocline_device::ssd::{Ssd, SsdConfig};
+    ///
+    /// let config = SsdConfig::from_toml(
+    ///     r#"
+    ///     name = "small"
+    ///     channels = 2
+    ///     chips_per_channel = 1
+    ///     dies_per_chip = 1
+    ///     planes_per_die = 2
+    ///     blocks_per_plane = 128
+    ///     pages_per_block = 64
+    ///     page_bytes = 4096
+    ///     over_provisioning = 0.1
+    ///     read_us = [50]
+    ///     program_us = [600, 900]
+    ///     erase_us = 3000
+    ///     command_ns = 200
+    ///     bus_ns_per_byte = 7.5
+    ///     queue_depth = 32
+    ///     gc_threshold = 0.02
+    ///     erase_limit = 3000
+    ///     "#,
+    /// )?;
+    /// assert_eq!(Ssd::new(&config, None)?.logical_pages(), 29_491);
+    /// # Ok::<(), thermocline_device::ssd::SsdError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SsdError::BadFile`] with line and column.
+    pub fn from_toml(text: &str) -> Result<Self, SsdError> {
+        toml::from_str(text).map_err(|error| SsdError::BadFile { reason: error.to_string() })
+    }
+
+    /// The same drive with as many blocks per plane as it takes, and not more, to have at least
+    /// `logical_pages` and the reserve that every plane needs.
+    ///
+    /// # Errors
+    /// [`SsdError::BadSetting`] if no number of blocks does, or another setting is bad.
+    pub fn sized_for(&self, logical_pages: u64) -> Result<Self, SsdError> {
+        let mut sized = Self { blocks_per_plane: Self::BLOCKS_MOST, ..self.clone() };
+        sized.check_parts()?;
+        let most = sized.blocks_most();
+        let suits = |blocks_per_plane| {
+            let drive = Self { blocks_per_plane, ..self.clone() };
+            drive.validate().is_ok() && drive.logical_pages() >= logical_pages
+        };
+        if !suits(most) {
+            sized.blocks_per_plane = most;
+            sized.validate()?;
+            let permitted = format!("at most {} with this geometry", sized.logical_pages());
+            return Err(bad("logical_pages", logical_pages, permitted));
+        }
+        // What does not suit with some blocks does not suit with fewer, but for rounding the bad
+        // ones; the search ends at a drive that suits in any case.
+        let (mut least, mut enough) = (1, most);
+        while least < enough {
+            let middle = least + (enough - least) / 2;
+            if suits(middle) {
+                enough = middle;
+            } else {
+                least = middle + 1;
+            }
+        }
+        sized.blocks_per_plane = enough;
+        Ok(sized)
+    }
+
+    /// Pages that the host sees.
+    pub fn logical_pages(&self) -> u64 {
+        let raw = u64::from(self.planes()) * self.raw_pages_per_plane();
+        match self.mapping {
+            Mapping::Page => whole(raw as f64 * (1.0 - self.over_provisioning)),
+            Mapping::Block | Mapping::Bast => {
+                let blocks = f64::from(self.blocks_per_plane) * (1.0 - self.over_provisioning);
+                whole(blocks) * u64::from(self.planes()) * u64::from(self.pages_per_block)
+            }
+        }
+    }
+
+    /// Bytes that the host sees.
+    pub fn logical_bytes(&self) -> u64 {
+        self.logical_pages() * self.page_size_bytes()
+    }
+
+    /// Pages of each block.
+    pub const fn pages_per_block(&self) -> u32 {
+        self.pages_per_block
+    }
+
+    /// Bytes of each page.
+    pub const fn page_size_bytes(&self) -> u64 {
+        self.page_bytes as u64
+    }
+
+    /// Planes of all channels, chips and dies.
+    pub(crate) const fn planes(&self) -> u32 {
+        self.channels * self.chips_per_channel * self.dies_per_chip * self.planes_per_die
+    }
+
+    pub(crate) fn raw_pages_per_plane(&self) -> u64 {
+        u64::from(self.blocks_per_plane) * u64::from(self.pages_per_block)
+    }
+
+    /// Blocks of each plane that are bad from the start.
+    pub(crate) fn bad_blocks_per_plane(&self) -> u32 {
+        let blocks = f64::from(self.blocks_per_plane) * self.initial_bad_blocks;
+        u32::try_from(whole(blocks)).unwrap_or(u32::MAX).min(self.blocks_per_plane)
+    }
+
+    /// Blocks of each plane that hold no data of their own: open ones, and what garbage collection
+    /// needs to go on in every case.
+    pub(crate) fn reserved_blocks(&self) -> u32 {
+        match self.mapping {
+            Mapping::Page => {
+                let gc = u32::from(self.gc_blocks == GcBlocks::Separate);
+                let wear = u32::from(self.static_wear_threshold > 0);
+                Self::FREE_BLOCKS_LEAST + self.streams + gc + wear
+            }
+            Mapping::Block => Self::FREE_BLOCKS_LEAST,
+            Mapping::Bast => Self::FREE_BLOCKS_LEAST + self.log_blocks_per_plane,
+        }
+    }
+
+    /// Free blocks below which a plane collects garbage before it takes another write.
+    pub(crate) const FREE_BLOCKS_LEAST: u32 = 2;
+
+    /// Blocks of a plane, at most.
+    pub(crate) const BLOCKS_MOST: u32 = 1 << 20;
+
+    /// Checks every setting, as [`Ssd::new`](super::Ssd::new) does.
+    ///
+    /// # Errors
+    /// [`SsdError::BadSetting`] with what is permitted.
+    pub fn validate(&self) -> Result<(), SsdError> {
+        self.check_parts()?;
+        self.check_size()?;
+        self.check_times()?;
+        self.check_controller()?;
+        self.check_spare()
+    }
+
+    /// Blocks of a plane, at most: page numbers have 32 bits, and one of them means none.
+    fn blocks_most(&self) -> u32 {
+        let most =
+            u64::from(u32::MAX) / (u64::from(self.planes()) * u64::from(self.pages_per_block));
+        u32::try_from(most).unwrap_or(u32::MAX).min(Self::BLOCKS_MOST)
+    }
+
+    fn check_parts(&self) -> Result<(), SsdError> {
+        within("channels", self.channels, 1, 64)?;
+        within("chips_per_channel", self.chips_per_channel, 1, 64)?;
+        within("dies_per_chip", self.dies_per_chip, 1, 16)?;
+        within("planes_per_die", self.planes_per_die, 1, 8)?;
+        within("pages_per_block", self.pages_per_block, 2, 8192)?;
+        within("page_bytes", self.page_bytes, 256, 1 << 20)
+    }
+
+    fn check_size(&self) -> Result<(), SsdError> {
+        within("blocks_per_plane", self.blocks_per_plane, 8, self.blocks_most())
+    }
+
+    fn check_times(&self) -> Result<(), SsdError> {
+        for (name, times) in [("read_us", &self.read_us), ("program_us", &self.program_us)] {
+            within(name, times.len(), 1, 16)?;
+            for &time in times {
+                within(name, time, 0.0, 1e6)?;
+            }
+        }
+        within("erase_us", self.erase_us, 0.0, 1e6)?;
+        within("command_ns", self.command_ns, 0, 1_000_000)?;
+        within("bus_ns_per_byte", self.bus_ns_per_byte, 0.0, 1000.0)?;
+        within("plane_gap_ns", self.plane_gap_ns, 0, 1_000_000)?;
+        within("read_overhead_us", self.read_overhead_us, 0.0, 1e6)?;
+        within("write_overhead_us", self.write_overhead_us, 0.0, 1e6)
+    }
+
+    fn check_controller(&self) -> Result<(), SsdError> {
+        within("queue_depth", self.queue_depth, 1, 65_536)?;
+        within("log_blocks_per_plane", self.log_blocks_per_plane, 1, 4096)?;
+        let mut letters: Vec<u8> = self.order.bytes().collect();
+        letters.sort_unstable();
+        if letters != *b"CDPW" {
+            let permitted = "the letters C, W, D and P, each once, as in CWDP";
+            return Err(bad("order", &self.order, permitted));
+        }
+        within("gc_threshold", self.gc_threshold, 0.0, 0.9)?;
+        within("gc_choices", self.gc_choices, 1, 1024)?;
+        within("streams", self.streams, 1, 2)?;
+        within("erase_limit", self.erase_limit, 1, u32::MAX)?;
+        within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)
+    }
+
+    /// Whether every plane has room for its share of the data and its reserve.
+    fn check_spare(&self) -> Result<(), SsdError> {
+        let blocks = u64::from(self.blocks_per_plane);
+        let pages = u64::from(self.pages_per_block);
+        let lost = u64::from(self.reserved_blocks()) + u64::from(self.bad_blocks_per_plane());
+        // A page less than the rest, so that a full plane has something to collect, and one more for
+        // the page on its way.
+        let most = (blocks.saturating_sub(lost) * pages).saturating_sub(2);
+        let share = match self.mapping {
+            Mapping::Page => self.logical_pages().div_ceil(u64::from(self.planes())),
+            Mapping::Block | Mapping::Bast => self.logical_pages() / u64::from(self.planes()),
+        };
+        let given = self.over_provisioning;
+        if given > 0.0 && given <= 0.9 && share > 0 && share <= most {
+            return Ok(());
+        }
+        let least = 1.0 - most as f64 / (blocks * pages) as f64;
+        if least >= 0.9 {
+            let permitted = format!("more: {lost} of each plane are bad or reserved");
+            return Err(bad("blocks_per_plane", blocks, permitted));
+        }
+        Err(bad("over_provisioning", given, format!("above {least:.4} to 0.9")))
+    }
+}
+
+/// The whole part of a number of at least 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and not a number becomes 0"
+)]
+fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// MQSim's default.
+const fn some_wear() -> u32 {
+    100
+}
+
+/// `SimpleSSD`'s default.
+const fn some_choices() -> u32 {
+    3
+}
+
+const fn some_log_blocks() -> u32 {
+    8
+}
+
+fn channels_first() -> String {
+    "CWDP".into()
+}

@@ -1,0 +1,71 @@
+//! What a drive refuses, each with what would be right.
+
+/// Why a drive or a request was refused, or the drive came to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SsdError {
+    /// No preset has this name.
+    #[error("no SSD is called `{name}`; known are: {known}")]
+    UnknownPreset {
+        /// The name asked for.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// A TOML text does not describe a drive.
+    #[error("the SSD file is not as expected: {reason}")]
+    BadFile {
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+    /// A setting is out of its range.
+    #[error("`{name}` of the SSD is {value}; permitted is {permitted}")]
+    BadSetting {
+        /// The field of [`SsdConfig`](super::SsdConfig).
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The values that it may have.
+        permitted: String,
+    },
+    /// A request is for no page.
+    #[error("a request is for at least 1 page; that for page {page} is for none")]
+    EmptyRequest {
+        /// Its first page.
+        page: u64,
+    },
+    /// A request goes beyond the end of the drive.
+    #[error(
+        "{pages} pages from page {page} on go beyond the SSD; permitted are pages 0 to {last_page}"
+    )]
+    BeyondDrive {
+        /// The first page.
+        page: u64,
+        /// How many pages.
+        pages: u32,
+        /// The last page of the drive.
+        last_page: u64,
+    },
+    /// A request arrives before the time to which the drive was advanced, or too late to count.
+    #[error("a request at {at_ns} ns does not suit; permitted is {least_ns} ns to {most_ns} ns")]
+    BadTime {
+        /// When it arrives.
+        at_ns: u64,
+        /// The time to which the drive was advanced.
+        least_ns: u64,
+        /// The latest arrival that leaves room to serve it.
+        most_ns: u64,
+    },
+    /// So many blocks are retired that a page cannot be written; what was written can be read.
+    #[error("worn out after {erases} erases / {host_writes} host pages written")]
+    WornOut {
+        /// Erases of all blocks since the drive was made.
+        erases: u64,
+        /// Pages that the host wrote since the drive was made.
+        host_writes: u64,
+    },
+}
+
+/// That no plane takes the page; who knows the figures makes it a [`SsdError::WornOut`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;

@@ -1,0 +1,266 @@
+//! Page mapping: every page goes to the next free page of a plane, and garbage is collected.
+//!
+//! Each plane has an open block per stream of the host, one for what garbage collection moves, and
+//! one, of the most worn free blocks, for what static wear levelling moves. Below the threshold every
+//! write to the plane collects one block, if that frees a part of it that is worth it; when free
+//! blocks run out, blocks are collected, whatever they free, until the write has room.
+//!
+//! * Source: Hu et al. (SSDsim), ICS '11, for allocation and the threshold; Tavakkol et al. (MQSim),
+//!   FAST '18, for separate blocks and static wear levelling.
+//! * State: 17 bytes per plane, besides the flash's.
+//! * Cost: O(1) amortised per page moved; see the parts for the choice of victims. Static wear
+//!   levelling looks at all blocks of a plane per erase while the most worn one leads.
+//! * Deviations: (1) SSDsim collects below the threshold whatever there is to gain, and hardly ends
+//!   when the drive is full; here a block must have 1 of 8 pages invalid until free blocks run out.
+//!   (2) With dynamic allocation a plane whose blocks hold nothing but valid pages is passed over,
+//!   where the turn would otherwise end in a deadlock. (3) Copies stay in their plane.
+
+use super::super::config::{Allocation, GcBlocks, GcUnit, SsdConfig};
+use super::super::error::Exhausted;
+use super::super::geometry::NONE;
+use super::super::nand::{Nand, State, Wanted};
+use super::victim::Chooser;
+use super::{Cause, Tally, Work, relocate};
+
+/// Open blocks of a plane: one per stream of the host, one for copies, one for wear levelling.
+const STREAMS: usize = 4;
+
+/// The stream of copies, and that of wear levelling.
+const COPIES: usize = 2;
+const WEAR: usize = 3;
+
+/// Of the pages of a block, the part that must be invalid for a collection that is not urgent.
+const WORTH: u32 = 8;
+
+#[derive(Clone, Debug)]
+pub(crate) struct PageMap {
+    pub(crate) tally: Tally,
+    /// Per plane and stream; NONE if there is none.
+    open: Vec<[u32; STREAMS]>,
+    /// Per stream: whose turn it is.
+    turns: [u32; 2],
+    allocation: Allocation,
+    /// A plane collects while it has less than this.
+    threshold: u32,
+    gc_unit: GcUnit,
+    /// The stream that copies go to.
+    copies: usize,
+    chooser: Chooser,
+    static_wear_threshold: u32,
+    free_blocks_least: u32,
+    reserved_blocks: u32,
+    /// The valid pages of the block that is being emptied.
+    moving: Vec<u32>,
+}
+
+impl PageMap {
+    pub(crate) fn new(config: &SsdConfig, nand: &Nand) -> Self {
+        let of_plane = match config.gc_unit {
+            GcUnit::Pages => config.blocks_per_plane * config.pages_per_block,
+            GcUnit::Blocks => config.blocks_per_plane,
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of a 32-bit number"
+        )]
+        let threshold = libm::ceil(f64::from(of_plane) * config.gc_threshold) as u32;
+        Self {
+            tally: Tally::default(),
+            open: vec![[NONE; STREAMS]; nand.geometry().planes as usize],
+            turns: [0; 2],
+            allocation: config.allocation,
+            threshold,
+            gc_unit: config.gc_unit,
+            copies: match config.gc_blocks {
+                GcBlocks::Separate => COPIES,
+                GcBlocks::Shared => 0,
+            },
+            chooser: Chooser::new(config),
+            static_wear_threshold: config.static_wear_threshold,
+            free_blocks_least: SsdConfig::FREE_BLOCKS_LEAST,
+            reserved_blocks: config.reserved_blocks(),
+            moving: Vec::with_capacity(config.pages_per_block as usize),
+        }
+    }
+
+    /// Writes a page; hot pages are of stream 1 if there are two.
+    pub(crate) fn write(
+        &mut self,
+        nand: &mut Nand,
+        logical: u32,
+        stream: usize,
+        work: &mut impl Work,
+    ) -> Result<(), Exhausted> {
+        let planes = nand.geometry().planes;
+        let tries = match self.allocation {
+            Allocation::Dynamic => planes,
+            Allocation::Static => 1,
+        };
+        for _ in 0..tries {
+            let turn = match self.allocation {
+                Allocation::Dynamic => {
+                    let turn = self.turns[stream];
+                    self.turns[stream] = if turn + 1 == planes { 0 } else { turn + 1 };
+                    turn
+                }
+                Allocation::Static => logical % planes,
+            };
+            let plane = nand.geometry().order[turn as usize];
+            if nand.plane(plane).valid >= self.most_valid(nand, plane) {
+                continue;
+            }
+            if let Some(block) = self.room(nand, plane, stream, work) {
+                let page = nand.program(block, logical);
+                work.program(plane, page - nand.first_page(block));
+                self.tally.host_programs += 1;
+                self.close_if_full(nand, plane, stream);
+                self.collect_below_threshold(nand, plane, work);
+                return Ok(());
+            }
+        }
+        Err(Exhausted)
+    }
+
+    /// A plane takes no page if it has this many valid ones: the others, outside of the reserve, hold
+    /// at least one invalid page.
+    fn most_valid(&self, nand: &Nand, plane: u32) -> u32 {
+        let blocks = nand.plane(plane).usable.saturating_sub(self.reserved_blocks);
+        (blocks * nand.pages_per_block()).saturating_sub(1)
+    }
+
+    /// The open block of the stream, which has room; none if the plane cannot go on.
+    fn room(
+        &mut self,
+        nand: &mut Nand,
+        plane: u32,
+        stream: usize,
+        work: &mut impl Work,
+    ) -> Option<u32> {
+        let open = self.open[plane as usize][stream];
+        if open != NONE {
+            return Some(open);
+        }
+        while nand.plane(plane).free_blocks() <= self.free_blocks_least {
+            // Every block that is collected frees at least a page, if there is an invalid one.
+            if nand.plane(plane).valid > self.most_valid(nand, plane)
+                || !self.collect(nand, plane, 1, work)
+            {
+                return None;
+            }
+        }
+        // Copies may share the stream's block, and have opened one meanwhile.
+        if self.open[plane as usize][stream] == NONE {
+            self.open[plane as usize][stream] = nand.open(plane, Wanted::Next)?;
+        }
+        Some(self.open[plane as usize][stream])
+    }
+
+    fn close_if_full(&mut self, nand: &mut Nand, plane: u32, stream: usize) {
+        let open = &mut self.open[plane as usize][stream];
+        if nand.is_full(*open) {
+            nand.close(std::mem::replace(open, NONE));
+        }
+    }
+
+    fn collect_below_threshold(&mut self, nand: &mut Nand, plane: u32, work: &mut impl Work) {
+        let free = match self.gc_unit {
+            GcUnit::Pages => nand.plane(plane).free_pages,
+            GcUnit::Blocks => nand.plane(plane).free_blocks(),
+        };
+        if free < self.threshold {
+            let worth = (nand.pages_per_block() / WORTH).max(1);
+            self.collect(nand, plane, worth, work);
+        }
+    }
+
+    /// Collects a block if it frees at least `worth` pages; whether it did.
+    fn collect(&mut self, nand: &mut Nand, plane: u32, worth: u32, work: &mut impl Work) -> bool {
+        let Some(victim) = self.chooser.choose(nand, plane) else { return false };
+        // A victim that is not the emptiest may free nothing, as long as another one can.
+        let emptiest = nand.emptiest(plane).map_or(0, |block| nand.block(block).valid);
+        let is_worth = nand.pages_per_block() - emptiest >= worth;
+        if !is_worth || !self.move_pages(nand, victim, self.copies, Cause::Gc, work) {
+            return false;
+        }
+        self.level_wear(nand, plane, work);
+        true
+    }
+
+    /// Empties a closed block into a stream of its plane and erases it; nothing happens, and the
+    /// answer is no, if there is no room.
+    fn move_pages(
+        &mut self,
+        nand: &mut Nand,
+        source: u32,
+        stream: usize,
+        cause: Cause,
+        work: &mut impl Work,
+    ) -> bool {
+        let plane = nand.geometry().plane_of_block(source);
+        let open = self.open[plane as usize][stream];
+        let pages_per_block = nand.pages_per_block();
+        let left = if open == NONE { 0 } else { pages_per_block - nand.block(open).written };
+        let valid = nand.block(source).valid;
+        if valid > left && nand.plane(plane).free_blocks() == 0 {
+            return false;
+        }
+        let wanted = if stream == WEAR { Wanted::MostWorn } else { Wanted::Next };
+        let mut moving = std::mem::take(&mut self.moving);
+        nand.reopen(source);
+        nand.valid_pages(source, &mut moving);
+        for &page in &moving {
+            if self.open[plane as usize][stream] == NONE {
+                let open =
+                    nand.open(plane, wanted).expect("it was seen that there is a free block");
+                self.open[plane as usize][stream] = open;
+            }
+            relocate(nand, page, self.open[plane as usize][stream], cause, work);
+            self.close_if_full(nand, plane, stream);
+        }
+        self.moving = moving;
+        match cause {
+            Cause::Wear => self.tally.wear_copies += u64::from(valid),
+            Cause::Gc => self.tally.gc_copies += u64::from(valid),
+        }
+        nand.erase(source);
+        work.erase(plane, cause);
+        true
+    }
+
+    /// Moves the data that lie longest in the least worn block to the most worn free one, if wear
+    /// differs too much.
+    fn level_wear(&mut self, nand: &mut Nand, plane: u32, work: &mut impl Work) {
+        let threshold = self.static_wear_threshold;
+        let most = nand.plane(plane).most_erases;
+        if threshold == 0
+            || most <= threshold
+            || nand.plane(plane).free_blocks() <= self.free_blocks_least
+        {
+            return;
+        }
+        let per_plane = nand.geometry().blocks_per_plane;
+        let coldest = (plane * per_plane..(plane + 1) * per_plane)
+            .filter(|&block| nand.block(block).state == State::Closed)
+            .min_by_key(|&block| (nand.block(block).erases, nand.block(block).closed_at));
+        if let Some(coldest) = coldest.filter(|&block| nand.block(block).erases < most - threshold)
+        {
+            self.move_pages(nand, coldest, WEAR, Cause::Wear, work);
+        }
+    }
+
+    pub(crate) fn assert_invariants(&self, nand: &Nand) {
+        for (plane, open) in (0..).zip(&self.open) {
+            for &block in open.iter().filter(|&&block| block != NONE) {
+                assert_eq!(nand.block(block).state, State::Open, "an open block is open");
+                assert_eq!(nand.geometry().plane_of_block(block), plane, "it is of its plane");
+                assert!(!nand.is_full(block), "an open block has room");
+            }
+            let opened = open.iter().filter(|&&block| block != NONE).count();
+            let per_plane = nand.geometry().blocks_per_plane;
+            let blocks = &nand.blocks[(plane * per_plane) as usize..][..per_plane as usize];
+            let states = blocks.iter().filter(|block| block.state == State::Open).count();
+            assert_eq!(states, opened, "no open block is forgotten");
+        }
+    }
+}

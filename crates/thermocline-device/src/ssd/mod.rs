@@ -1,0 +1,513 @@
+//! An event-driven solid-state drive: channels, chips, dies, planes, translation layer and wear.
+//!
+//! The drive is a state machine on the clock of its driver, as [`Hdd`](crate::hdd::Hdd) is. A request
+//! in service changes the map of pages at once, with the garbage collection that it takes; what this
+//! means for the flash waits in the queues of buses and dies, where it takes its time. The same
+//! layer can be driven [without time](Ssd::apply), which is much faster and wears the drive alike.
+//!
+//! * Source: the headers of its parts; Hu et al. (SSDsim), ICS '11, and Tavakkol et al. (MQSim), FAST
+//!   '18, for the whole.
+//! * State: about 9 bytes per flash page; 48 per outstanding request, two histograms.
+//! * Cost: see the parts: O(1) amortised per page in the map, O(log dies) per flash operation.
+//! * Deviations: (1) no write buffer, which is a policy of its own in this project; (2) the map is in
+//!   memory as a whole; (3) a page that was never written, or is trimmed, is read without the flash;
+//!   (4) requests are for whole pages; (5) bytes have no content, so that overlapping requests may be
+//!   served in any order.
+
+mod check;
+mod config;
+mod error;
+mod ftl;
+mod geometry;
+mod metrics;
+mod nand;
+mod precondition;
+mod random;
+mod service;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use thermocline_core::{BoxedIdentifier, Heat, Nanos, PageId};
+
+use self::check::{bad, us_to_ns};
+use self::error::Exhausted;
+use self::ftl::{Ftl, Untimed};
+use self::geometry::NONE;
+use self::metrics::Recorder;
+use self::nand::Nand;
+use self::random::SplitMix64;
+use self::service::{Event, Service};
+use crate::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, QueueingError, Ticket};
+
+pub use self::config::{
+    Allocation, GcBlocks, GcUnit, Mapping, Scheduling, SsdConfig, SsdPreset, Victim,
+    WriteCompletes, ssd_presets,
+};
+pub use self::error::SsdError;
+pub use self::metrics::{BlockErases, Lifetime, SsdMetrics};
+pub use self::precondition::Precondition;
+
+/// The latest arrival, in nanoseconds; the other half of the clock is for service.
+const LATEST_ARRIVAL_NS: u64 = u64::MAX / 2;
+
+/// Pages ahead whose map entries are fetched while a drive is filled at random.
+const PREFETCH_PAGES: usize = 16;
+
+/// A solid-state drive.
+///
+/// ```
+/// use thermocline_core::Nanos;
+/// use thermocline_device::queueing::{DeviceOp, DeviceRequest};
+/// use thermocline_device::ssd::{Precondition, Ssd, SsdConfig};
+///
+/// let config = SsdConfig::preset("ssdsim")?.sized_for(10_000)?;
+/// let mut drive = Ssd::new(&config, None)?;
+/// drive.precondition(&Precondition { fill: 0.5, overwrite: 1.0, seed: 7 })?;
+/// drive.submit(Nanos(0), DeviceRequest { op: DeviceOp::Write, page: 42, pages: 1 })?;
+/// let mut completed = vec![];
+/// while let Some(at) = drive.next_event() {
+///     drive.advance(at, &mut completed)?;
+/// }
+/// assert_eq!(completed[0].at, Nanos(51_375));
+/// # Ok::<(), thermocline_device::ssd::SsdError>(())
+/// ```
+#[derive(Debug)]
+pub struct Ssd {
+    config: SsdConfig,
+    nand: Nand,
+    ftl: Ftl,
+    service: Service,
+    /// Tells hot pages from cold if there are two streams.
+    identifier: Option<BoxedIdentifier>,
+    read_overhead_ns: u64,
+    write_overhead_ns: u64,
+    /// Everything up to here has happened.
+    now_ns: u64,
+    /// Requests that are not in service, by arrival.
+    arrivals: BinaryHeap<Reverse<(u64, Ticket, u32)>>,
+    /// Requests that are not done, in places that are used again.
+    requests: Vec<Request>,
+    free_places: Vec<u32>,
+    in_service: u32,
+    tickets: u64,
+    /// Requests of operations that completed at this instant.
+    done: Vec<u32>,
+    recorder: Recorder,
+    /// Pages that the host wrote before the recorder began.
+    host_writes_before: u64,
+    worn_out: Option<SsdError>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    op: DeviceOp,
+    page: u32,
+    pages: u32,
+    /// Flash operations that are not done.
+    owed: u32,
+    ticket: Ticket,
+    arrival_ns: u64,
+}
+
+impl Ssd {
+    /// A drive at time 0, all of it erased.
+    ///
+    /// The identifier tells hot pages from cold if the configuration has two streams; it must know
+    /// pages up to [`SsdConfig::logical_pages`]. With one stream it is not asked.
+    ///
+    /// # Errors
+    /// [`SsdError::BadSetting`] with what is permitted, also if two streams lack an identifier.
+    pub fn new(config: &SsdConfig, identifier: Option<BoxedIdentifier>) -> Result<Self, SsdError> {
+        config.validate()?;
+        if config.streams > 1 && identifier.is_none() {
+            return Err(bad("streams", config.streams, "1 without a hot-data identifier"));
+        }
+        let nand = Nand::new(config);
+        Ok(Self {
+            ftl: Ftl::new(config, &nand),
+            service: Service::new(config, nand.geometry()),
+            nand,
+            identifier: identifier.filter(|_| config.streams > 1),
+            read_overhead_ns: us_to_ns(config.read_overhead_us),
+            write_overhead_ns: us_to_ns(config.write_overhead_us),
+            now_ns: 0,
+            arrivals: BinaryHeap::new(),
+            requests: vec![],
+            free_places: vec![],
+            in_service: 0,
+            tickets: 0,
+            done: vec![],
+            recorder: Recorder::default(),
+            host_writes_before: 0,
+            worn_out: None,
+            config: config.clone(),
+        })
+    }
+
+    /// Hands in a request that arrives at `at`, which may lie ahead; arrivals need no order.
+    ///
+    /// # Errors
+    /// [`SsdError::EmptyRequest`], [`SsdError::BeyondDrive`], [`SsdError::BadTime`] if the drive was
+    /// advanced past `at`, or [`SsdError::WornOut`] for a write if the drive is. A request that is
+    /// refused leaves no trace.
+    ///
+    /// # Panics
+    /// Never: memory ends before 2^32 requests.
+    pub fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, SsdError> {
+        let page = self.check(request)?;
+        if at.0 < self.now_ns || at.0 > LATEST_ARRIVAL_NS {
+            let (least_ns, most_ns) = (self.now_ns, LATEST_ARRIVAL_NS);
+            return Err(SsdError::BadTime { at_ns: at.0, least_ns, most_ns });
+        }
+        self.nand.prefetch(page);
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        let DeviceRequest { op, pages, .. } = request;
+        let request = Request { op, page, pages, owed: 0, ticket, arrival_ns: at.0 };
+        let place = match self.free_places.pop() {
+            Some(place) => {
+                self.requests[place as usize] = request;
+                place
+            }
+            None => {
+                self.requests.push(request);
+                u32::try_from(self.requests.len() - 1).expect("memory ends before 2^32 requests")
+            }
+        };
+        self.arrivals.push(Reverse((at.0, ticket, place)));
+        Ok(ticket)
+    }
+
+    /// Lets everything up to and including `to` happen, and appends the completions in the order in
+    /// which they happened. A time in the past changes nothing.
+    ///
+    /// # Errors
+    /// [`SsdError::WornOut`] when a write finds no room, once: all that was outstanding is dropped
+    /// then, and the drive takes no more writes.
+    pub fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), SsdError> {
+        while let Some(at) = self.next_event().filter(|at| at.0 <= to.0) {
+            self.now_ns = at.0;
+            if self.happen(completed).is_err() {
+                return Err(self.end());
+            }
+        }
+        self.now_ns = self.now_ns.max(to.0);
+        Ok(())
+    }
+
+    /// When something happens next, if nothing more is submitted; `None` if nothing is to do.
+    ///
+    /// Garbage collection goes on after the last completion, and counts.
+    pub fn next_event(&self) -> Option<Nanos> {
+        let arrival = self.arrivals.peek().filter(|_| self.in_service < self.config.queue_depth);
+        let arrival_ns = arrival.map(|next| next.0.0.max(self.now_ns));
+        let event_ns = self.service.next_event_ns();
+        arrival_ns.into_iter().chain(event_ns).min().map(Nanos)
+    }
+
+    /// Carries out a request at once and without time: map, garbage collection and wear change as
+    /// they would, and are counted; response times and busy times do not.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); [`SsdError::WornOut`] also when the write finds no room, with the
+    /// pages before it written.
+    pub fn apply(&mut self, request: DeviceRequest) -> Result<(), SsdError> {
+        let first = self.check(request)?;
+        for page in first..first + request.pages {
+            match request.op {
+                DeviceOp::Read => {
+                    self.recorder.host_reads += 1;
+                    self.recorder.unmapped_reads += u64::from(self.nand.page_of(page) == NONE);
+                }
+                DeviceOp::Write => {
+                    if self.write(page, None).is_err() {
+                        return Err(self.end());
+                    }
+                }
+                DeviceOp::Trim => self.trim(page),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the processor for the map entry of a page that a request will be for soon. No effect
+    /// otherwise.
+    #[inline]
+    pub fn prefetch(&self, page: u64) {
+        if let Ok(page) = u32::try_from(page) {
+            self.nand.prefetch(page);
+            if let Some(identifier) = &self.identifier {
+                identifier.prefetch(PageId(page));
+            }
+        }
+    }
+
+    /// Brings the drive to a state of use, without time, and resets the metrics and the identifier.
+    ///
+    /// # Errors
+    /// [`SsdError::BadSetting`] with what is permitted, or [`SsdError::WornOut`].
+    pub fn precondition(&mut self, precondition: &Precondition) -> Result<(), SsdError> {
+        precondition.validate()?;
+        if let Some(worn_out) = &self.worn_out {
+            return Err(worn_out.clone());
+        }
+        let (filled, overwrites) = precondition.pages(self.nand.logical_pages());
+        for page in 0..filled {
+            if self.write(page, None).is_err() {
+                return Err(self.end());
+            }
+        }
+        let mut random = SplitMix64::new(precondition.seed);
+        let mut coming = [0; PREFETCH_PAGES];
+        coming.fill_with(|| random.below(filled));
+        for turn in (0..PREFETCH_PAGES).cycle().zip(0..overwrites).map(|(turn, _)| turn) {
+            let page = std::mem::replace(&mut coming[turn], random.below(filled));
+            self.prefetch(coming[turn].into());
+            if self.write(page, None).is_err() {
+                return Err(self.end());
+            }
+        }
+        if let Some(identifier) = &mut self.identifier {
+            identifier.reset();
+        }
+        self.reset_metrics();
+        Ok(())
+    }
+
+    /// Begins to count anew. Erases per block and retired blocks stay, as wear does.
+    pub fn reset_metrics(&mut self) {
+        self.host_writes_before += self.recorder.host_writes;
+        self.recorder = Recorder::new(self.nand.erases);
+        self.ftl.reset_tally();
+        self.service.reset_metrics(self.now_ns);
+    }
+
+    /// What was done so far.
+    pub fn metrics(&self) -> SsdMetrics {
+        let tally = self.ftl.tally();
+        let programs = tally.host_programs + tally.gc_copies + tally.wear_copies;
+        let host_writes = self.recorder.host_writes;
+        SsdMetrics {
+            host_reads: self.recorder.host_reads,
+            unmapped_reads: self.recorder.unmapped_reads,
+            host_writes,
+            host_trims: self.recorder.host_trims,
+            host_programs: tally.host_programs,
+            gc_copies: tally.gc_copies,
+            wear_copies: tally.wear_copies,
+            switch_merges: tally.switch_merges,
+            partial_merges: tally.partial_merges,
+            full_merges: tally.full_merges,
+            erase_count: self.nand.erases - self.recorder.erases_before,
+            block_erases: BlockErases::of(&self.nand),
+            retired_blocks: self.nand.retired,
+            write_amplification: match host_writes {
+                0 => 1.0,
+                _ => programs as f64 / host_writes as f64,
+            },
+            read_response_us: self.recorder.read_response_us(),
+            write_response_us: self.recorder.write_response_us(),
+            elapsed_ns: self.service.elapsed_ns(self.now_ns),
+            channel_utilisation: self.service.channel_utilisation(self.now_ns),
+            chip_busy_ns: self.service.chip_busy_ns(self.now_ns),
+            blocks: self.nand.blocks.len() as u64,
+            erase_limit: self.config.erase_limit,
+            page_bytes: self.config.page_bytes,
+        }
+    }
+
+    /// Pages that the host sees; they are numbered from 0.
+    pub const fn logical_pages(&self) -> u64 {
+        self.nand.logical_pages()
+    }
+
+    /// Where a page is: its flash page, numbered over the whole drive, channel by channel, chip by
+    /// chip, die by die, plane by plane, block by block. None if it holds nothing.
+    ///
+    /// # Errors
+    /// [`SsdError::BeyondDrive`] if the drive has no such page.
+    pub fn flash_page_of(&self, page: u64) -> Result<Option<u64>, SsdError> {
+        let request = DeviceRequest { op: DeviceOp::Read, page, pages: 1 };
+        let flash_page = self.nand.page_of(self.check(request)?);
+        Ok(Some(flash_page).filter(|&page| page != NONE).map(u64::from))
+    }
+
+    /// Memory that grows with the drive, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.nand.memory_bytes()
+    }
+
+    /// Checks what always holds.
+    ///
+    /// # Panics
+    /// If it does not, which is a bug of the model.
+    pub fn assert_invariants(&self) {
+        self.nand.assert_invariants();
+        self.ftl.assert_invariants(&self.nand);
+        let outstanding = self.requests.len() - self.free_places.len();
+        let in_service = outstanding - self.arrivals.len();
+        assert_eq!(in_service, self.in_service as usize, "every request waits or is in service");
+        assert!(self.in_service <= self.config.queue_depth, "no more are in service than may be");
+        let mut owed: Vec<u32> = self.requests.iter().map(|request| request.owed).collect();
+        self.free_places.iter().for_each(|&place| owed[place as usize] = 0);
+        self.service.settle(&mut owed);
+        assert!(owed.iter().all(|&owed| owed == 0), "every operation that is owed is queued");
+    }
+
+    /// The first page of a request that the drive can take.
+    fn check(&self, request: DeviceRequest) -> Result<u32, SsdError> {
+        let DeviceRequest { op, page, pages } = request;
+        if pages == 0 {
+            return Err(SsdError::EmptyRequest { page });
+        }
+        if let (DeviceOp::Write, Some(worn_out)) = (op, &self.worn_out) {
+            return Err(worn_out.clone());
+        }
+        let logical_pages = self.nand.logical_pages();
+        let last_page = logical_pages - 1;
+        let is_inside = page.checked_add(pages.into()).is_some_and(|end| end <= logical_pages);
+        match u32::try_from(page) {
+            Ok(page) if is_inside => Ok(page),
+            Ok(_) | Err(_) => Err(SsdError::BeyondDrive { page, pages, last_page }),
+        }
+    }
+
+    /// All that happens at this instant.
+    fn happen(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        while let Some(event) = self.service.pop_event(self.now_ns) {
+            match event {
+                Event::Decoded(place) => self.dispatch(place, completed)?,
+                Event::Stage(code) => {
+                    let mut done = std::mem::take(&mut self.done);
+                    self.service.finish_stage(code, self.now_ns, &mut done);
+                    for place in done.drain(..) {
+                        let request = &mut self.requests[place as usize];
+                        request.owed -= 1;
+                        if request.owed == 0 {
+                            self.complete(place, completed);
+                        }
+                    }
+                    self.done = done;
+                }
+            }
+        }
+        while self.in_service < self.config.queue_depth
+            && self.arrivals.peek().is_some_and(|next| next.0.0 <= self.now_ns)
+        {
+            let Some(Reverse((_, _, place))) = self.arrivals.pop() else { break };
+            self.in_service += 1;
+            let overhead_ns = match self.requests[place as usize].op {
+                DeviceOp::Read | DeviceOp::Trim => self.read_overhead_ns,
+                DeviceOp::Write => self.write_overhead_ns,
+            };
+            if overhead_ns == 0 {
+                self.dispatch(place, completed)?;
+            } else {
+                self.service.schedule(self.now_ns + overhead_ns, Event::Decoded(place));
+            }
+        }
+        self.service.begin(self.now_ns);
+        Ok(())
+    }
+
+    /// Carries out a request in the map, and queues its flash operations.
+    fn dispatch(&mut self, place: u32, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        let Request { op, page: first, pages, .. } = self.requests[place as usize];
+        let mut owed = 0;
+        for page in first..first + pages {
+            match op {
+                DeviceOp::Read => owed += self.read(page, place),
+                DeviceOp::Write => {
+                    self.write(page, Some(place))?;
+                    owed += 1;
+                }
+                DeviceOp::Trim => self.trim(page),
+            }
+        }
+        self.requests[place as usize].owed = owed;
+        if owed == 0 {
+            self.complete(place, completed);
+        }
+        Ok(())
+    }
+
+    /// How many flash operations the read of a page takes: 1, or none if it holds nothing.
+    fn read(&mut self, page: u32, owner: u32) -> u32 {
+        self.recorder.host_reads += 1;
+        let flash_page = self.nand.page_of(page);
+        if flash_page == NONE {
+            self.recorder.unmapped_reads += 1;
+            return 0;
+        }
+        let block = self.nand.geometry().block_of_page(flash_page);
+        let plane = self.nand.geometry().plane_of_block(block);
+        self.service.read(plane, flash_page - self.nand.first_page(block), owner);
+        1
+    }
+
+    /// Writes a page, in time if it is of a request.
+    fn write(&mut self, page: u32, place: Option<u32>) -> Result<(), Exhausted> {
+        let stream = match &mut self.identifier {
+            Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
+            None => 0,
+        };
+        match place {
+            Some(place) => {
+                let mut charge = self.service.charge(place);
+                self.ftl.write(&mut self.nand, page, stream, &mut charge)?;
+            }
+            None => self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?,
+        }
+        self.recorder.host_writes += 1;
+        Ok(())
+    }
+
+    fn trim(&mut self, page: u32) {
+        self.recorder.host_trims += 1;
+        self.nand.trim(page);
+    }
+
+    fn complete(&mut self, place: u32, completed: &mut Vec<Completion>) {
+        let Request { op, ticket, arrival_ns, .. } = self.requests[place as usize];
+        self.recorder.complete(op, self.now_ns - arrival_ns);
+        completed.push(Completion { ticket, at: Nanos(self.now_ns) });
+        self.in_service -= 1;
+        self.free_places.push(place);
+    }
+
+    /// The end of a drive that finds no room for a page.
+    fn end(&mut self) -> SsdError {
+        self.service.stop(self.now_ns);
+        self.arrivals.clear();
+        self.requests.clear();
+        self.free_places.clear();
+        self.in_service = 0;
+        let host_writes = self.host_writes_before + self.recorder.host_writes;
+        let worn_out = SsdError::WornOut { erases: self.nand.erases, host_writes };
+        self.worn_out = Some(worn_out.clone());
+        worn_out
+    }
+}
+
+impl QueueingDevice for Ssd {
+    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
+        Ok(Self::submit(self, at, request)?)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Self::next_event(self)
+    }
+
+    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError> {
+        Ok(Self::advance(self, to, completed)?)
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.logical_pages()
+    }
+
+    fn busy_ns(&self) -> u64 {
+        self.service.busy_ns(self.now_ns)
+    }
+}

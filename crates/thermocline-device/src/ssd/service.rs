@@ -1,0 +1,533 @@
+//! When the flash does its work: buses, dies, and what waits for them.
+//!
+//! A die, or a whole chip if its dies do not interleave, takes operations from its queues through
+//! three stages: commands and incoming bytes on the bus of its channel, the work of the cells, and
+//! outgoing bytes on the bus. The bus serves one die at a time, in the order of asking. Operations of
+//! one kind that stand next to each other in the queue, on different planes of a die, go through the
+//! stages together. Without cache registers the next operation enters when the former has left;
+//! with them, as soon as the first stage is empty, and each stage holds one.
+//!
+//! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
+//!   ICS '11) for pages, planes and copyback.
+//! * State: 8 bytes per waiting operation, about 400 per die, 16 per event.
+//! * Cost: O(log dies) per stage of an operation.
+//! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
+//!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
+//!   complete together; (3) no suspension of programs and erases; (4) a read that overtakes the
+//!   program of its page is read from the cells all the same.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::check::{round_ns, us_to_ns};
+use super::config::{Scheduling, SsdConfig, WriteCompletes};
+use super::ftl::{Cause, Work};
+use super::geometry::{Geometry, NONE};
+
+/// Planes of a die, at most.
+const TOGETHER_MOST: usize = 8;
+
+/// The stages of a die in the code of an event.
+const STAGES: usize = 3;
+const ENTERING: usize = 0;
+const CELLS: usize = 1;
+const LEAVING: usize = 2;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Read,
+    Program,
+    Copyback,
+    Erase,
+}
+
+/// An operation on a page or block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Operation {
+    /// The request in service that it is part of; NONE for the drive's own.
+    owner: u32,
+    /// Among the planes of the die or chip.
+    plane: u8,
+    kind: Kind,
+    /// The place of the page in its word line, that is which of the cell times it has.
+    read_level: u8,
+    program_level: u8,
+}
+
+const _: () = assert!(size_of::<Operation>() == 8, "update the `State` line of the module header");
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Empty,
+    /// For the bus.
+    Waiting,
+    Working,
+    /// For the next stage.
+    Done,
+}
+
+/// Operations that run together, and how far they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stage {
+    phase: Phase,
+    count: u8,
+    operations: [Operation; TOGETHER_MOST],
+}
+
+impl Stage {
+    fn operations(&self) -> &[Operation] {
+        &self.operations[..usize::from(self.count)]
+    }
+}
+
+/// A die, or a chip whose dies do not interleave.
+#[derive(Clone, Debug, Default)]
+struct Unit {
+    stages: [Stage; STAGES],
+    queue: VecDeque<Operation>,
+    /// Reads that overtake the queue.
+    reads: VecDeque<Operation>,
+    is_touched: bool,
+    /// Since when it works; none if it does not.
+    busy_since_ns: Option<u64>,
+    busy_ns: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    is_busy: bool,
+    /// Stages of units that wait, as event codes.
+    waiting: VecDeque<u32>,
+    busy_ns: u64,
+}
+
+/// Times in nanoseconds.
+#[derive(Clone, Debug)]
+struct Times {
+    command: u64,
+    transfer: u64,
+    plane_gap: u64,
+    reads: Vec<u64>,
+    programs: Vec<u64>,
+    erase: u64,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// A stage of a unit is done.
+    Stage(u32),
+    /// A request in service was decoded.
+    Decoded(u32),
+}
+
+/// The buses and dies of a drive.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a drive")]
+pub(crate) struct Service {
+    units: Vec<Unit>,
+    channels: Vec<Channel>,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Units that may have something to begin with.
+    touched: Vec<u32>,
+    times: Times,
+    planes_per_unit: u32,
+    planes_per_die: u8,
+    units_per_channel: u32,
+    units_per_chip: u32,
+    multi_plane: bool,
+    copyback: bool,
+    cache_register: bool,
+    gc_time: bool,
+    reads_overtake: bool,
+    completes_at_transfer: bool,
+    since_ns: u64,
+}
+
+/// Puts the work of one request into the queues.
+#[derive(Debug)]
+pub(crate) struct Charge<'a> {
+    service: &'a mut Service,
+    /// The request.
+    owner: u32,
+}
+
+impl Service {
+    /// Of a configuration that was checked.
+    pub(crate) fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
+        let to_ns = |times: &[f64]| times.iter().map(|&us| us_to_ns(us)).collect();
+        Self {
+            units: vec![Unit::default(); geometry.units() as usize],
+            channels: vec![Channel::default(); geometry.channels as usize],
+            events: BinaryHeap::new(),
+            touched: vec![],
+            times: Times {
+                command: config.command_ns.into(),
+                transfer: round_ns(f64::from(config.page_bytes) * config.bus_ns_per_byte),
+                plane_gap: config.plane_gap_ns.into(),
+                reads: to_ns(&config.read_us),
+                programs: to_ns(&config.program_us),
+                erase: us_to_ns(config.erase_us),
+            },
+            planes_per_unit: geometry.planes_per_unit,
+            planes_per_die: small(geometry.planes_per_die),
+            units_per_channel: geometry.units_per_channel,
+            units_per_chip: geometry.units_per_chip,
+            multi_plane: config.multi_plane,
+            copyback: config.copyback,
+            cache_register: config.cache_register,
+            gc_time: config.gc_time,
+            reads_overtake: config.scheduling == Scheduling::ReadFirst,
+            completes_at_transfer: config.write_completes == WriteCompletes::Transfer,
+            since_ns: 0,
+        }
+    }
+
+    pub(crate) fn next_event_ns(&self) -> Option<u64> {
+        self.events.peek().map(|next| next.0.0)
+    }
+
+    pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<Event> {
+        if self.next_event_ns()? > until_ns {
+            return None;
+        }
+        self.events.pop().map(|next| next.0.1)
+    }
+
+    pub(crate) fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.events.push(Reverse((at_ns, event)));
+    }
+
+    /// For the operations of a request.
+    pub(crate) const fn charge(&mut self, owner: u32) -> Charge<'_> {
+        Charge { service: self, owner }
+    }
+
+    /// Queues a read of the host.
+    pub(crate) fn read(&mut self, plane: u32, within: u32, owner: u32) {
+        let operation = Operation {
+            owner,
+            plane: self.plane_in_unit(plane),
+            kind: Kind::Read,
+            read_level: level(within, &self.times.reads),
+            program_level: 0,
+        };
+        self.push(plane, operation, self.reads_overtake);
+    }
+
+    fn plane_in_unit(&self, plane: u32) -> u8 {
+        small(plane % self.planes_per_unit)
+    }
+
+    fn push(&mut self, plane: u32, operation: Operation, overtakes: bool) {
+        let index = plane / self.planes_per_unit;
+        let unit = &mut self.units[index as usize];
+        if overtakes {
+            unit.reads.push_back(operation);
+        } else {
+            unit.queue.push_back(operation);
+        }
+        if !std::mem::replace(&mut unit.is_touched, true) {
+            self.touched.push(index);
+        }
+    }
+
+    /// Lets every unit that was given something, or got a stage free, go on.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            self.units[index as usize].is_touched = false;
+            self.go_on(index, now_ns);
+        }
+        self.touched = touched;
+    }
+
+    /// A stage is done; appends the requests whose operations complete with it, once for each.
+    pub(crate) fn finish_stage(&mut self, code: u32, now_ns: u64, completed: &mut Vec<u32>) {
+        let (index, stage) = (code / 4, (code % 4) as usize);
+        let completes_at_transfer = self.completes_at_transfer;
+        let unit = &mut self.units[index as usize];
+        let ended = &mut unit.stages[stage];
+        let kind = ended.operations[0].kind;
+        let is_answered = match (stage, kind) {
+            (ENTERING, Kind::Program) => completes_at_transfer,
+            (CELLS, Kind::Read) => false,
+            (CELLS | LEAVING, _) => true,
+            (_, _) => false,
+        };
+        if is_answered {
+            let count = usize::from(ended.count);
+            for operation in &mut ended.operations[..count] {
+                let owner = std::mem::replace(&mut operation.owner, NONE);
+                if owner != NONE {
+                    completed.push(owner);
+                }
+            }
+        }
+        let is_over = stage == LEAVING || (stage == CELLS && kind != Kind::Read);
+        ended.phase = if is_over { Phase::Empty } else { Phase::Done };
+        if !std::mem::replace(&mut unit.is_touched, true) {
+            self.touched.push(index);
+        }
+        if stage != CELLS {
+            self.release_bus(index / self.units_per_channel, now_ns);
+        }
+    }
+
+    fn release_bus(&mut self, channel: u32, now_ns: u64) {
+        let entry = &mut self.channels[channel as usize];
+        entry.is_busy = false;
+        if let Some(code) = entry.waiting.pop_front() {
+            self.take_bus(channel, code, now_ns);
+        }
+    }
+
+    fn ask_bus(&mut self, index: u32, stage: usize, now_ns: u64) {
+        let code = code(index, stage);
+        let channel = index / self.units_per_channel;
+        let entry = &mut self.channels[channel as usize];
+        if entry.is_busy {
+            entry.waiting.push_back(code);
+            self.units[index as usize].stages[stage].phase = Phase::Waiting;
+        } else {
+            self.take_bus(channel, code, now_ns);
+        }
+    }
+
+    fn take_bus(&mut self, channel: u32, code: u32, now_ns: u64) {
+        let stage = &mut self.units[(code / 4) as usize].stages[(code % 4) as usize];
+        stage.phase = Phase::Working;
+        let count = u64::from(stage.count);
+        let Times { command, transfer, plane_gap, .. } = self.times;
+        let takes_ns = match (stage.operations[0].kind, (code % 4) as usize) {
+            (_, LEAVING) => count * transfer,
+            (Kind::Program, _) => count * (command + transfer) + (count - 1) * plane_gap,
+            (Kind::Copyback, _) => count * 2 * command,
+            (Kind::Read | Kind::Erase, _) => count * command,
+        };
+        let entry = &mut self.channels[channel as usize];
+        entry.is_busy = true;
+        entry.busy_ns += takes_ns;
+        self.schedule(now_ns.saturating_add(takes_ns), Event::Stage(code));
+    }
+
+    /// Moves operations of a unit from stage to stage, the last first, and lets new ones in.
+    fn go_on(&mut self, index: u32, now_ns: u64) {
+        let unit = &mut self.units[index as usize];
+        let [entering, cells, leaving] = &mut unit.stages;
+        let leaves = cells.phase == Phase::Done && leaving.phase == Phase::Empty;
+        if leaves {
+            *leaving = *cells;
+            cells.phase = Phase::Empty;
+        }
+        if entering.phase == Phase::Done && cells.phase == Phase::Empty {
+            *cells = *entering;
+            entering.phase = Phase::Empty;
+            cells.phase = Phase::Working;
+            let takes_ns = self.times.of_cells(cells.operations());
+            let at_ns = now_ns.saturating_add(takes_ns);
+            self.events.push(Reverse((at_ns, Event::Stage(code(index, CELLS)))));
+        }
+        let is_free = |stage: &Stage| stage.phase == Phase::Empty;
+        let has_room =
+            is_free(entering) && (self.cache_register || (is_free(cells) && is_free(leaving)));
+        let enters = has_room && self.take_in(index);
+        let unit = &mut self.units[index as usize];
+        let is_busy = enters || !unit.stages.iter().all(is_free);
+        match (is_busy, unit.busy_since_ns) {
+            (true, None) => unit.busy_since_ns = Some(now_ns),
+            (false, Some(since_ns)) => {
+                unit.busy_ns += now_ns - since_ns;
+                unit.busy_since_ns = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+        if leaves {
+            self.ask_bus(index, LEAVING, now_ns);
+        }
+        if enters {
+            self.ask_bus(index, ENTERING, now_ns);
+        }
+    }
+
+    /// Takes what comes next into the first stage; whether there is something.
+    fn take_in(&mut self, index: u32) -> bool {
+        let unit = &mut self.units[index as usize];
+        let queue = if unit.reads.is_empty() { &mut unit.queue } else { &mut unit.reads };
+        let Some(first) = queue.pop_front() else { return false };
+        let entering = &mut unit.stages[ENTERING];
+        entering.operations[0] = first;
+        entering.count = 1;
+        if self.multi_plane {
+            let mut planes = 1_u128 << first.plane;
+            while let Some(next) = queue.front() {
+                let suits = next.kind == first.kind
+                    && next.plane / self.planes_per_die == first.plane / self.planes_per_die
+                    && planes >> next.plane & 1 == 0;
+                if !suits {
+                    break;
+                }
+                planes |= 1 << next.plane;
+                entering.operations[usize::from(entering.count)] = *next;
+                entering.count += 1;
+                queue.pop_front();
+            }
+        }
+        entering.phase = Phase::Waiting;
+        true
+    }
+
+    /// Forgets all that waits or is on its way.
+    pub(crate) fn stop(&mut self, now_ns: u64) {
+        self.events.clear();
+        self.touched.clear();
+        for unit in &mut self.units {
+            unit.stages = [Stage::default(); STAGES];
+            unit.queue.clear();
+            unit.reads.clear();
+            unit.is_touched = false;
+            unit.busy_ns += unit.busy_since_ns.take().map_or(0, |since_ns| now_ns - since_ns);
+        }
+        for channel in &mut self.channels {
+            channel.is_busy = false;
+            channel.waiting.clear();
+        }
+    }
+
+    pub(crate) fn reset_metrics(&mut self, now_ns: u64) {
+        self.since_ns = now_ns;
+        for unit in &mut self.units {
+            unit.busy_ns = 0;
+            unit.busy_since_ns = unit.busy_since_ns.map(|_| now_ns);
+        }
+        self.channels.iter_mut().for_each(|channel| channel.busy_ns = 0);
+    }
+
+    /// For how long the metrics were collected.
+    pub(crate) const fn elapsed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.since_ns)
+    }
+
+    /// For how long each unit worked.
+    fn busy_of_units(&self, now_ns: u64) -> impl Iterator<Item = u64> {
+        self.units.iter().map(move |unit| {
+            unit.busy_ns + unit.busy_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+        })
+    }
+
+    /// The sum over all units.
+    pub(crate) fn busy_ns(&self, now_ns: u64) -> u64 {
+        self.busy_of_units(now_ns).sum()
+    }
+
+    /// Per chip the sum over its units.
+    pub(crate) fn chip_busy_ns(&self, now_ns: u64) -> Vec<u64> {
+        let units: Vec<u64> = self.busy_of_units(now_ns).collect();
+        units.chunks(self.units_per_chip as usize).map(|chip| chip.iter().sum()).collect()
+    }
+
+    /// The share of the time for which each bus was taken.
+    pub(crate) fn channel_utilisation(&self, now_ns: u64) -> Vec<f64> {
+        let elapsed_ns = self.elapsed_ns(now_ns).max(1) as f64;
+        let share = |channel: &Channel| (channel.busy_ns as f64 / elapsed_ns).min(1.0);
+        self.channels.iter().map(share).collect()
+    }
+
+    /// How often each request in service is an owner of an operation, counted down from `owed`.
+    pub(crate) fn settle(&self, owed: &mut [u32]) {
+        for unit in &self.units {
+            let running = unit.stages.iter().filter(|stage| stage.phase != Phase::Empty);
+            let running = running.flat_map(Stage::operations);
+            for operation in running.chain(&unit.queue).chain(&unit.reads) {
+                if operation.owner != NONE {
+                    owed[operation.owner as usize] -= 1;
+                }
+            }
+        }
+    }
+}
+
+impl Work for Charge<'_> {
+    fn program(&mut self, plane: u32, within: u32) {
+        let service = &mut *self.service;
+        let operation = Operation {
+            owner: self.owner,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Program,
+            read_level: 0,
+            program_level: level(within, &service.times.programs),
+        };
+        service.push(plane, operation, false);
+    }
+
+    fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, _: Cause) {
+        let service = &mut *self.service;
+        if !service.gc_time {
+            return;
+        }
+        let copyback = Operation {
+            owner: NONE,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Copyback,
+            read_level: level(source_within, &service.times.reads),
+            program_level: level(target_within, &service.times.programs),
+        };
+        if service.copyback {
+            service.push(plane, copyback, false);
+        } else {
+            service.push(plane, Operation { kind: Kind::Read, ..copyback }, false);
+            service.push(plane, Operation { kind: Kind::Program, ..copyback }, false);
+        }
+    }
+
+    fn erase(&mut self, plane: u32, _: Cause) {
+        if self.service.gc_time {
+            let plane_in_unit = self.service.plane_in_unit(plane);
+            let erase = Operation {
+                owner: NONE,
+                plane: plane_in_unit,
+                kind: Kind::Erase,
+                ..Operation::default()
+            };
+            self.service.push(plane, erase, false);
+        }
+    }
+}
+
+impl Times {
+    /// The longest cell time of operations that run together.
+    fn of_cells(&self, operations: &[Operation]) -> u64 {
+        let of_one = |operation: &Operation| {
+            let read = self.reads[usize::from(operation.read_level)];
+            let program = self.programs[usize::from(operation.program_level)];
+            match operation.kind {
+                Kind::Read => read,
+                Kind::Program => program,
+                Kind::Copyback => read + program,
+                Kind::Erase => self.erase,
+            }
+        };
+        operations.iter().map(of_one).max().unwrap_or(0)
+    }
+}
+
+const fn code(index: u32, stage: usize) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "there are three stages")]
+    let stage = stage as u32;
+    index * 4 + stage
+}
+
+/// Which of the cell times a page has.
+fn level(within: u32, times: &[u64]) -> u8 {
+    match times.len() {
+        1 => 0,
+        levels => small(within % u32::try_from(levels).unwrap_or(1)),
+    }
+}
+
+/// A number that the limits of the configuration keep small.
+fn small(number: u32) -> u8 {
+    u8::try_from(number).expect("at most 128 planes share a unit, and pages have 16 levels")
+}
