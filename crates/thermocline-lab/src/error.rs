@@ -3,6 +3,7 @@
 use thermocline_core::{ConfigError, Violation};
 use thermocline_device::DeviceError;
 use thermocline_device::queueing::QueueingError;
+use thermocline_device::ssd::SsdError;
 use thermocline_trace::TraceError;
 
 /// Why a configuration could not be run.
@@ -82,6 +83,19 @@ pub enum LabError {
         /// Pages of the disk.
         capacity_pages: u64,
     },
+    /// Pages of the trace that are no whole pages of the SSD.
+    #[error(
+        "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes: take --page-size {drive_bytes}"
+    )]
+    PageMismatch {
+        /// Bytes per page of the trace.
+        page_size_bytes: u64,
+        /// Bytes per page of the drive.
+        drive_bytes: u64,
+    },
+    /// The SSD cannot be, refuses a request or has come to its end.
+    #[error(transparent)]
+    Ssd(#[from] SsdError),
     /// Arrivals at times that the trace does not have.
     #[error("`{path}` has no times at which requests could arrive: take a closed loop")]
     NoTimes {

@@ -5,6 +5,7 @@
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
 //! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
+mod buffering;
 mod configuration;
 mod error;
 pub mod experiment;
@@ -16,6 +17,10 @@ mod size;
 mod summary;
 mod timing;
 
+pub use buffering::{
+    BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
+    run_buffer, run_buffers,
+};
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
 pub use identification::{

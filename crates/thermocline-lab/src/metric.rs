@@ -1,16 +1,16 @@
 //! The figures of a run that tables and charts show, and how they are written.
 
-use crate::{Summary, TierSummary};
+use crate::{BufferSummary, Summary, TierSummary};
 
-/// A figure of a run.
+/// A figure of a run, whose results are an `S`.
 #[derive(Clone, Copy, Debug)]
-pub struct Metric {
+pub struct Metric<S = Summary> {
     /// What it is.
     pub title: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// The figure; none if the hierarchy has no such tier.
-    pub value: fn(&Summary) -> Option<f64>,
+    /// The figure; none if the run has no such tier or device.
+    pub value: fn(&S) -> Option<f64>,
     /// How it is written, without the unit.
     pub show: fn(f64) -> String,
     /// Whether more of it is better.
@@ -115,6 +115,113 @@ pub const RESPONSES: [Metric; 4] = [
     },
 ];
 
+/// What a write buffer does for the NAND.
+pub const BUFFERS: [Metric<BufferSummary>; 5] = [
+    Metric {
+        title: "Write hits",
+        unit: "%",
+        value: |summary| Some(summary.write_hit_ratio * 100.0),
+        show: two_decimals,
+        is_more_better: true,
+    },
+    Metric {
+        title: "Read hits",
+        unit: "%",
+        value: |summary| {
+            (summary.page_reads > 0)
+                .then(|| summary.read_hits as f64 / summary.page_reads as f64 * 100.0)
+        },
+        show: two_decimals,
+        is_more_better: true,
+    },
+    Metric {
+        title: "Pages flushed",
+        unit: "pages",
+        value: |summary| Some(summary.pages_flushed as f64),
+        show: whole,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Flushes",
+        unit: "flushes",
+        value: |summary| Some(summary.flushes as f64),
+        show: whole,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Pages per flush",
+        unit: "pages",
+        value: |summary| {
+            let pages = summary.pages_flushed + summary.pages_padded;
+            (summary.flushes > 0).then(|| pages as f64 / summary.flushes as f64)
+        },
+        show: two_decimals,
+        is_more_better: true,
+    },
+];
+
+/// What becomes of the SSD behind a write buffer.
+pub const BUFFERED_SSD: [Metric<BufferSummary>; 7] = [
+    Metric {
+        title: "Erases",
+        unit: "blocks",
+        value: |summary| summary.erase_count.map(|erases| erases as f64),
+        show: whole,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Write amplification",
+        unit: "programs per page flushed",
+        value: |summary| summary.write_amplification,
+        show: two_decimals,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Mean write response",
+        unit: "us",
+        value: |summary| Some(summary.response_us?.write.mean),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "99 % of writes within",
+        unit: "us",
+        value: |summary| Some(summary.response_us?.write.p99),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Mean read response",
+        unit: "us",
+        value: |summary| Some(summary.response_us?.read.mean),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "99 % of reads within",
+        unit: "us",
+        value: |summary| Some(summary.response_us?.read.p99),
+        show: one_decimal,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Lifetime",
+        unit: "years",
+        value: |summary| summary.lifetime_years,
+        show: one_decimal,
+        is_more_better: true,
+    },
+];
+
+/// The figures that a table of these buffers shows.
+pub fn buffer_columns(summaries: &[BufferSummary]) -> Vec<Metric<BufferSummary>> {
+    let mut columns = BUFFERS.to_vec();
+    if summaries.iter().any(|summary| summary.ssd.is_some()) {
+        columns.extend(BUFFERED_SSD);
+    }
+    columns
+}
+
 /// The figures that a table of these runs shows.
 pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     let mut columns: Vec<Metric> = [IO_TIME].into_iter().chain(HIT_RATIOS).chain(TRAFFIC).collect();
@@ -124,9 +231,9 @@ pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     columns
 }
 
-impl Metric {
+impl<S> Metric<S> {
     /// Whether no rival, of at least two runs, has a better figure.
-    pub fn is_best(&self, summary: &Summary, rivals: &[&Summary]) -> bool {
+    pub fn is_best(&self, summary: &S, rivals: &[&S]) -> bool {
         let Some(value) = (self.value)(summary) else { return false };
         let is_better =
             |other: f64| if self.is_more_better { other > value } else { other < value };

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Identifiers(IdentifiersOptions),
     /// List the devices of the cost model
     Devices(DevicesOptions),
+    /// List the SSDs and hard disks that queue requests
+    Drives(DrivesOptions),
     /// Look at, convert and make traces
     Trace(TraceOptions),
     /// Replay a trace through one policy
@@ -31,6 +33,10 @@ pub(crate) enum Command {
     Compare(CompareOptions),
     /// Tell hot pages from cold ones, and compare identifiers with a baseline
     Hot(HotOptions),
+    /// Put write buffers in front of an SSD: hits, erases, response times, lifetime
+    Buffer(BufferOptions),
+    /// List the write buffers, or one with its parameters
+    Buffers(BuffersOptions),
     /// Run the experiments of a paper again: its figures beside ours
     Reproduce(ReproduceOptions),
 }
@@ -69,6 +75,13 @@ pub(crate) struct DevicesOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) devices: Option<PathBuf>,
     /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DrivesOptions {
+    /// Print JSON instead of tables: every field, as a TOML file of one's own gives it
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -227,6 +240,56 @@ pub(crate) struct HotOptions {
     /// Write a self-contained HTML report
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BufferOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The write buffers, separated by commas, or `all`; see `thermocline buffers`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub(crate) policy: Vec<String>,
+    /// The sizes of the buffer, separated by commas: 32MiB, 5% (of the footprint), 300p (pages)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', required = true)]
+    pub(crate) size: Vec<String>,
+    /// The drive behind it: a name as in `thermocline drives`, a TOML file, or none
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub(crate) ssd: String,
+    /// The capacity of the drive: 4GiB, or fit (just so large that it holds the trace); default: its own
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ssd_size: Option<String>,
+    /// Write to the drive before the trace: fill=0.9 (of it, in order), overwrite=2 (times that, at random), seed=7
+    #[arg(long, value_name = "HOW")]
+    pub(crate) precondition: Option<String>,
+    /// Let an identifier keep hot and cold pages in different blocks; see `thermocline identifiers`
+    #[arg(long, value_name = "IDENTIFIER")]
+    pub(crate) streams: Option<String>,
+    /// Keep N requests outstanding instead of taking the trace's times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) closed_loop: Option<u32>,
+    /// A parameter of a buffer or of the identifier of --streams: name=value, or buffer.name=value
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) parameters: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Run the ledger alongside and fail if it refuses an action
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BuffersOptions {
+    /// The write buffer to describe with its parameters; all are listed without
+    pub(crate) name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -24,11 +24,14 @@ fn main() -> ExitCode {
         Command::Demo(options) => commands::demo::run(options),
         Command::Policies(options) => commands::policies::run(options),
         Command::Devices(options) => commands::devices::run(options),
+        Command::Drives(options) => commands::drives::run(options),
         Command::Hot(options) => commands::hot::run(options),
         Command::Identifiers(options) => commands::identifiers::run(options),
         Command::Trace(options) => commands::trace::run(options),
         Command::Simulate(options) => commands::simulate::run(options),
         Command::Compare(options) => commands::compare::run(options),
+        Command::Buffer(options) => commands::buffer::run(options),
+        Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
     };
     match result {

@@ -3,12 +3,14 @@
 //! A [`Report`] is a list of blocks (headings, paragraphs, tables, charts, commands). The same input
 //! makes the same bytes: nothing that depends on the machine or the day is in it.
 
+mod buffering;
 mod chart;
 mod classes;
 mod comparison;
 mod html;
 mod identification;
 
+pub use buffering::buffers;
 pub use chart::{BarChart, LineChart, Series};
 pub use classes::classes;
 pub use comparison::{Options, comparison};

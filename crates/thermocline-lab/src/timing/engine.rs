@@ -94,7 +94,7 @@ impl<'a> Engine<'a> {
             .map(|model| model.build(page_size_bytes))
             .collect::<Result<_, LabError>>()?;
         let disk = devices.last().expect("there is a disk");
-        let placement = Placement::new(&trace.geometry(), disk.capacity_pages())?;
+        let placement = Placement::new(&trace.geometry(), disk.capacity_pages(), 1)?;
         let footprint_pages = trace.footprint_pages();
         Ok(Self {
             trace,

@@ -21,13 +21,15 @@ pub(super) struct Slots {
     used: u32,
 }
 
-/// Where the pages of the disk lie.
+/// Where pages lie on the device that holds them all.
 #[derive(Debug)]
-pub(super) enum Placement {
+pub(crate) enum Placement {
     /// At their page numbers.
     AsNumbered(Geometry),
-    /// In the order of their page numbers, without the gaps: the numbers exceed the disk.
-    Squeezed(Vec<u32>),
+    /// In the order of their page numbers, without the blocks that have no page.
+    BlocksSqueezed(Vec<u32>),
+    /// In the order of their page numbers, without any gap.
+    PagesSqueezed(Vec<u32>),
 }
 
 impl Slots {
@@ -59,34 +61,71 @@ impl Slots {
 }
 
 impl Placement {
-    /// Pages at their numbers if the disk has so many, else side by side.
+    /// Pages at their numbers if the device has so many; else without the blocks that no page
+    /// belongs to; else side by side.
     ///
     /// # Errors
-    /// [`LabError::DiskTooSmall`] if the disk has fewer pages than there are.
-    pub(super) fn new(geometry: &Geometry, capacity_pages: u64) -> Result<Self, LabError> {
+    /// [`LabError::DiskTooSmall`] if the device has fewer pages than there are.
+    pub(crate) fn new(
+        geometry: &Geometry,
+        capacity_pages: u64,
+        pages_per_block: u32,
+    ) -> Result<Self, LabError> {
         let greatest = geometry.ids().map(|id| geometry.page_number(PageId(id))).max().unwrap_or(0);
         if greatest < capacity_pages {
             return Ok(Self::AsNumbered(geometry.clone()));
         }
-        let pages = geometry.pages();
-        if u64::from(pages) > capacity_pages {
-            let footprint_pages = u64::from(pages);
+        let block_pages = u64::from(pages_per_block);
+        if Self::blocks(geometry, pages_per_block) * block_pages <= capacity_pages {
+            return Ok(Self::BlocksSqueezed(squeeze(geometry, block_pages)));
+        }
+        let footprint_pages = u64::from(geometry.pages());
+        if footprint_pages > capacity_pages {
             return Err(LabError::DiskTooSmall { footprint_pages, capacity_pages });
         }
-        let mut places = vec![0; pages as usize];
-        for (place, page) in (0_u32..).zip(geometry.ids_by_page_number()) {
-            places[page.index()] = place;
-        }
-        Ok(Self::Squeezed(places))
+        Ok(Self::PagesSqueezed(squeeze(geometry, 1)))
+    }
+
+    /// How many blocks have a page.
+    pub(crate) fn blocks(geometry: &Geometry, pages_per_block: u32) -> u64 {
+        let mut last = None;
+        let pages = geometry.ids_by_page_number().into_iter();
+        let blocks = pages.map(|page| geometry.page_number(page) / u64::from(pages_per_block));
+        blocks.filter(|&block| last.replace(block) != Some(block)).count() as u64
     }
 
     /// Where a page lies.
-    pub(super) fn address(&self, page: PageId) -> u64 {
+    pub(crate) fn address(&self, page: PageId) -> u64 {
         match self {
             Self::AsNumbered(geometry) => geometry.page_number(page),
-            Self::Squeezed(places) => u64::from(places[page.index()]),
+            Self::BlocksSqueezed(places) | Self::PagesSqueezed(places) => {
+                u64::from(places[page.index()])
+            }
         }
     }
+
+    /// Its name, for reports.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::AsNumbered(_) => "as in the trace",
+            Self::BlocksSqueezed(_) => "without the blocks that the trace leaves out",
+            Self::PagesSqueezed(_) => "without the pages that the trace leaves out",
+        }
+    }
+}
+
+/// The place of each page if units without a page are left out.
+fn squeeze(geometry: &Geometry, unit_pages: u64) -> Vec<u32> {
+    let mut places = vec![0; geometry.pages() as usize];
+    let (mut units, mut last) = (0_u64, None);
+    for page in geometry.ids_by_page_number() {
+        let number = geometry.page_number(page);
+        let unit = number / unit_pages;
+        units += u64::from(last.replace(unit) != Some(unit));
+        let place = (units - 1) * unit_pages + number % unit_pages;
+        places[page.index()] = u32::try_from(place).unwrap_or(u32::MAX);
+    }
+    places
 }
 
 #[cfg(test)]
@@ -108,11 +147,13 @@ mod tests {
     fn pages_are_squeezed_only_if_they_must_be() {
         let geometry = Geometry::table(vec![500, 7, 90].into());
         let address = |capacity_pages| {
-            let placement = Placement::new(&geometry, capacity_pages).unwrap();
+            let placement = Placement::new(&geometry, capacity_pages, 4).unwrap();
             [0, 1, 2].map(|page| placement.address(PageId(page)))
         };
         assert_eq!(address(501), [500, 7, 90]);
-        assert_eq!(address(500), [2, 0, 1]);
-        assert!(Placement::new(&geometry, 2).unwrap_err().to_string().contains("3 pages"));
+        assert_eq!(address(500), [8, 3, 6], "500 = 125 x 4 + 0, 7 = 1 x 4 + 3, 90 = 22 x 4 + 2");
+        assert_eq!(address(12), [8, 3, 6]);
+        assert_eq!(address(11), [2, 0, 1]);
+        assert!(Placement::new(&geometry, 2, 4).unwrap_err().to_string().contains("3 pages"));
     }
 }

@@ -16,6 +16,7 @@ use thermocline_device::{Device, ResponseUs, Server};
 use crate::LabError;
 
 pub(crate) use engine::{Engine, Timed};
+pub(crate) use layout::Placement;
 
 /// When requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,11 @@
 //! One file per command; each returns what is to be printed.
 
+pub(crate) mod buffer;
+pub(crate) mod buffers;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod devices;
+pub(crate) mod drives;
 pub(crate) mod hot;
 pub(crate) mod identifiers;
 mod listing;

@@ -1,0 +1,237 @@
+//! Write buffers: what a trace's writes become before they reach the NAND, and what that wears.
+//!
+//! A buffer policy decides as in a replay. If there is an SSD behind it, what the policy writes to
+//! the NAND and what it reads from there are requests to the SSD, at the trace's times, and a
+//! request of the trace is answered when the last of its own is. Pages that the buffer serves take a
+//! constant time.
+
+mod run;
+mod tally;
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use thermocline_core::registry::Entry;
+use thermocline_core::{Geometry, config, hotness};
+use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
+use thermocline_trace::CompiledTrace;
+
+use crate::timing::Placement;
+use crate::{Arrivals, LabError, ResponseSummary, TierSize, TraceSummary};
+
+/// Pages of a flash block where no SSD says otherwise: those of SSDsim's default geometry.
+const PAGES_PER_BLOCK: u32 = 64;
+
+/// One run: everything but the trace.
+#[derive(Clone, Debug)]
+pub struct BufferConfiguration {
+    /// The policy.
+    pub policy: &'static Entry,
+    /// The parameters given, by name and text. Pages per block are the SSD's if not given.
+    pub parameters: Vec<(String, String)>,
+    /// The size of the buffer.
+    pub size: TierSize,
+    /// The SSD behind it, if there is one.
+    pub ssd: Option<BufferedSsd>,
+    /// When requests arrive.
+    pub arrivals: Arrivals,
+}
+
+/// An SSD behind a write buffer.
+#[derive(Clone, Debug)]
+pub struct BufferedSsd {
+    /// The drive.
+    pub config: SsdConfig,
+    /// What is written to it before the trace.
+    pub precondition: Option<Precondition>,
+    /// What tells hot pages from cold ones, if they are kept apart.
+    pub streams: Option<(&'static hotness::registry::Entry, config::Values)>,
+}
+
+/// The figures of one run. The JSON form of its fields is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct BufferSummary {
+    /// The policy.
+    pub policy: BufferPolicySummary,
+    /// Pages of the buffer.
+    pub buffer_pages: u32,
+    /// Bytes per page.
+    pub page_size_bytes: u64,
+    /// Page accesses that read.
+    pub page_reads: u64,
+    /// Page accesses that write.
+    pub page_writes: u64,
+    /// Those that read a page of the buffer.
+    pub read_hits: u64,
+    /// Those that wrote a page of the buffer.
+    pub write_hits: u64,
+    /// `write_hits` divided by `page_writes`.
+    pub write_hit_ratio: f64,
+    /// Writes to the NAND: of one page, or of several pages of one flash block together.
+    pub flushes: u64,
+    /// Pages that they wrote and the NAND lacked.
+    pub pages_flushed: u64,
+    /// Pages that the NAND lacks at the end.
+    pub pages_resident: u64,
+    /// Blocks erased; none without an SSD.
+    pub erase_count: Option<u64>,
+    /// Pages programmed, divided by pages flushed; none without an SSD, or without a flush.
+    pub write_amplification: Option<f64>,
+    /// Years until the blocks are worn out, if it goes on like this; none without an SSD, or if
+    /// nothing was erased.
+    pub lifetime_years: Option<f64>,
+    /// Response times of requests, in microseconds; none without an SSD.
+    pub response_us: Option<ResponseSummary>,
+    /// Writes that hit a page which had only been read.
+    pub clean_write_hits: u64,
+    /// Pages that flushes wrote although the NAND had them: padding.
+    pub pages_padded: u64,
+    /// How many flushes wrote how many pages.
+    pub flush_sizes: Vec<FlushSize>,
+    /// The trace.
+    pub trace: TraceSummary,
+    /// The SSD.
+    pub ssd: Option<SsdSummary>,
+}
+
+/// The policy of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct BufferPolicySummary {
+    /// Its name.
+    pub name: String,
+    /// All its parameters.
+    pub parameters: Map<String, Value>,
+}
+
+/// How many flushes wrote so many pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FlushSize {
+    /// Pages.
+    pub pages: u32,
+    /// Flushes.
+    pub flushes: u64,
+}
+
+/// What became of the SSD.
+#[derive(Clone, Debug, Serialize)]
+pub struct SsdSummary {
+    /// Its name.
+    pub name: String,
+    /// Its capacity in pages of its own.
+    pub logical_pages: u64,
+    /// Bytes per page of its own.
+    pub page_size_bytes: u32,
+    /// Pages per block.
+    pub pages_per_block: u32,
+    /// Where pages lie: at their own numbers, or squeezed together.
+    pub addresses: &'static str,
+    /// From the first arrival to the last answer, in seconds.
+    pub duration_s: f64,
+    /// Requests that lie before the one before them in the trace, and were taken to come with it.
+    pub time_reversals: u64,
+    /// Its figures.
+    #[serde(flatten)]
+    pub metrics: Box<SsdMetrics>,
+}
+
+/// A buffer's place over its SSD, for one trace.
+#[derive(Debug)]
+struct Layout {
+    /// Pages of the SSD per page of the trace.
+    subpages: u32,
+    /// Pages of the trace per flash block.
+    pages_per_block: u32,
+    placement: Option<Placement>,
+    /// Where pages lie, as policies see it.
+    geometry: Geometry,
+}
+
+impl BufferedSsd {
+    /// The drive as it comes, empty.
+    pub fn new(config: SsdConfig) -> Self {
+        Self { config, precondition: None, streams: None }
+    }
+
+    /// The same drive, just so large that it holds every page of the trace at its flash block.
+    ///
+    /// # Errors
+    /// Pages that are no multiple of the drive's.
+    pub fn fitted(self, trace: &CompiledTrace) -> Result<Self, LabError> {
+        let subpages = subpages(&self.config, trace.page_size_bytes())?;
+        let pages_per_block = pages_per_block(&self.config, subpages);
+        let blocks = Placement::blocks(&trace.geometry(), pages_per_block);
+        let pages = blocks * u64::from(pages_per_block) * u64::from(subpages);
+        let config = self.config.sized_for(pages)?;
+        Ok(Self { config, ..self })
+    }
+}
+
+impl Layout {
+    fn new(trace: &CompiledTrace, ssd: Option<&BufferedSsd>) -> Result<Self, LabError> {
+        let geometry = trace.geometry();
+        let Some(ssd) = ssd else {
+            let pages_per_block = PAGES_PER_BLOCK;
+            return Ok(Self { subpages: 1, pages_per_block, placement: None, geometry });
+        };
+        let subpages = subpages(&ssd.config, trace.page_size_bytes())?;
+        let pages_per_block = pages_per_block(&ssd.config, subpages);
+        let capacity_pages = ssd.config.logical_pages() / u64::from(subpages);
+        let placement = Placement::new(&geometry, capacity_pages, pages_per_block)?;
+        let addresses: Arc<[u64]> =
+            geometry.ids().map(|id| placement.address(thermocline_core::PageId(id))).collect();
+        let geometry = Geometry::table(addresses);
+        Ok(Self { subpages, pages_per_block, placement: Some(placement), geometry })
+    }
+}
+
+/// Pages of the drive per page of the trace.
+fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
+    let drive_bytes = u64::from(config.page_bytes);
+    u32::try_from(page_size_bytes / drive_bytes.max(1))
+        .ok()
+        .filter(|&subpages| subpages > 0 && page_size_bytes.is_multiple_of(drive_bytes))
+        .ok_or(LabError::PageMismatch { page_size_bytes, drive_bytes })
+}
+
+/// Pages of the trace per flash block.
+fn pages_per_block(config: &SsdConfig, subpages: u32) -> u32 {
+    (config.pages_per_block / subpages).max(1)
+}
+
+/// Runs a trace through one buffer.
+///
+/// # Errors
+/// A configuration that cannot be, a drive that is too small or wears out, or an action that the
+/// Ledger refuses.
+pub fn run_buffer(
+    trace: &CompiledTrace,
+    configuration: &BufferConfiguration,
+    is_checked: bool,
+) -> Result<BufferSummary, LabError> {
+    run::run(trace, configuration, is_checked)
+}
+
+/// Runs a trace through many buffers, in parallel; the results keep their order.
+///
+/// `done` is told each time that one is finished.
+///
+/// # Errors
+/// The first, in order, of [`run_buffer`].
+pub fn run_buffers(
+    trace: &CompiledTrace,
+    configurations: &[BufferConfiguration],
+    is_checked: bool,
+    done: impl Fn() + Sync,
+) -> Result<Vec<BufferSummary>, LabError> {
+    let results: Vec<Result<BufferSummary, LabError>> = configurations
+        .par_iter()
+        .map(|configuration| {
+            let result = run_buffer(trace, configuration, is_checked);
+            done();
+            result
+        })
+        .collect();
+    results.into_iter().collect()
+}

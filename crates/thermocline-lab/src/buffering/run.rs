@@ -1,0 +1,412 @@
+//! One trace, one buffer, perhaps one SSD.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use thermocline_core::{
+    Access, Actions, Admission, BoxedPolicy, Ledger, Nanos, Op, PageId, Setup, WriteMiss,
+};
+use thermocline_device::ResponseTimes;
+use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest};
+use thermocline_device::ssd::{Ssd, SsdMetrics};
+use thermocline_trace::CompiledTrace;
+
+use super::tally::{Tally, Traffic};
+use super::{
+    BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, Layout, SsdSummary,
+};
+use crate::timing::Placement;
+use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, summary};
+
+/// How long the buffer takes to serve the pages of a request: SSDsim's constant.
+const BUFFER_NS: u64 = 1_000;
+
+/// How many accesses ahead the policy's state is asked for.
+const PREFETCH_ACCESSES: usize = 16;
+
+/// See [`run_buffer`](super::run_buffer).
+pub(super) fn run(
+    trace: &CompiledTrace,
+    configuration: &BufferConfiguration,
+    is_checked: bool,
+) -> Result<BufferSummary, LabError> {
+    let layout = Layout::new(trace, configuration.ssd.as_ref())?;
+    let entry = configuration.policy;
+    let mut parameters = vec![];
+    if entry.parameters.iter().any(|parameter| parameter.name == "pages_per_block") {
+        parameters.push(("pages_per_block".into(), layout.pages_per_block.to_string()));
+    }
+    parameters.extend_from_slice(&configuration.parameters);
+    let values = entry.values(&parameters)?;
+    let footprint_pages = trace.footprint_pages();
+    let buffer_pages =
+        configuration.size.pages("buffer", trace.page_size_bytes(), footprint_pages, None)?;
+    let setup = Setup {
+        capacity_pages: vec![buffer_pages],
+        geometry: layout.geometry.clone(),
+        costs: vec![],
+        write_miss: WriteMiss::Allocate,
+        admission: Admission::ALL,
+    };
+    let mut stage = Stage {
+        trace,
+        policy: entry.build(&setup, &values)?,
+        policy_name: entry.name,
+        actions: Actions::new(),
+        ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
+        tally: Tally::new(&layout.geometry, layout.pages_per_block),
+        traffic: Traffic::default(),
+    };
+    let ssd = match (&configuration.ssd, &layout.placement) {
+        (Some(ssd), Some(placement)) => {
+            let drive = Drive::new(trace, ssd, placement, layout.subpages)?;
+            Some((ssd, placement, stage.run_timed(drive, configuration.arrivals)?))
+        }
+        _ => {
+            stage.run_untimed()?;
+            None
+        }
+    };
+    stage.policy.assert_invariants();
+    let policy =
+        BufferPolicySummary { name: entry.name.into(), parameters: summary::parameters(&values) };
+    Ok(summarise(&stage, policy, buffer_pages, ssd, layout.subpages))
+}
+
+/// The figures of a run.
+fn summarise(
+    stage: &Stage<'_>,
+    policy: BufferPolicySummary,
+    buffer_pages: u32,
+    ssd: Option<(&BufferedSsd, &Placement, Timed)>,
+    subpages: u32,
+) -> BufferSummary {
+    let Stage { trace, tally, .. } = stage;
+    let response_us = ssd.as_ref().map(|(.., timed)| timed.response_us);
+    let ssd = ssd.map(|(ssd, placement, timed)| SsdSummary {
+        name: ssd.config.name.clone(),
+        logical_pages: ssd.config.logical_pages(),
+        page_size_bytes: ssd.config.page_bytes,
+        pages_per_block: ssd.config.pages_per_block,
+        addresses: placement.name(),
+        duration_s: timed.duration_s,
+        time_reversals: timed.time_reversals,
+        metrics: timed.metrics,
+    });
+    let programs = ssd.as_ref().map(|SsdSummary { metrics, .. }| {
+        metrics.host_programs + metrics.gc_copies + metrics.wear_copies
+    });
+    let flushed = tally.pages_flushed * u64::from(subpages);
+    let lifetime = ssd.as_ref().and_then(|ssd| ssd.metrics.lifetime(ssd.duration_s));
+    BufferSummary {
+        policy,
+        buffer_pages,
+        page_size_bytes: trace.page_size_bytes(),
+        page_reads: tally.reads,
+        page_writes: tally.writes,
+        read_hits: tally.read_hits,
+        write_hits: tally.write_hits,
+        write_hit_ratio: tally.write_hits as f64 / (tally.writes as f64).max(1.0),
+        flushes: tally.flushes,
+        pages_flushed: tally.pages_flushed,
+        pages_resident: tally.dirty_pages(),
+        erase_count: ssd.as_ref().map(|ssd| ssd.metrics.erase_count),
+        write_amplification: programs
+            .filter(|_| flushed > 0)
+            .map(|programs| programs as f64 / flushed as f64),
+        lifetime_years: lifetime.map(|lifetime| lifetime.years),
+        response_us,
+        clean_write_hits: tally.clean_write_hits,
+        pages_padded: tally.pages_padded,
+        flush_sizes: tally.flush_sizes(),
+        trace: TraceSummary::of(trace),
+        ssd,
+    }
+}
+
+/// A policy on a trace.
+struct Stage<'a> {
+    trace: &'a CompiledTrace,
+    policy: BoxedPolicy,
+    policy_name: &'static str,
+    actions: Actions,
+    ledger: Option<Ledger>,
+    tally: Tally,
+    traffic: Traffic,
+}
+
+/// What a timed run found besides its tally.
+struct Timed {
+    response_us: ResponseSummary,
+    duration_s: f64,
+    time_reversals: u64,
+    metrics: Box<SsdMetrics>,
+}
+
+impl Stage<'_> {
+    /// One access: what it asks of the NAND is in `traffic` then.
+    fn access(&mut self, access: Access) -> Result<(), LabError> {
+        self.actions.clear();
+        self.policy.access(access, &mut self.actions);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.access(access, &self.actions).map_err(|violation| LabError::Violation {
+                policy: self.policy_name.into(),
+                violation,
+            })?;
+        }
+        self.tally.add(self.actions.as_slice(), &mut self.traffic);
+        Ok(())
+    }
+
+    fn run_untimed(&mut self) -> Result<(), LabError> {
+        for index in 0..self.trace.len() {
+            self.prefetch(index);
+            self.access(self.trace.access(index))?;
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, index: usize) {
+        let coming = index + PREFETCH_ACCESSES;
+        if coming < self.trace.len() {
+            self.policy.prefetch(self.trace.access(coming).page);
+        }
+    }
+
+    fn run_timed(&mut self, mut drive: Drive<'_>, arrivals: Arrivals) -> Result<Timed, LabError> {
+        if arrivals == Arrivals::Trace && !self.trace.is_timed() {
+            return Err(LabError::NoTimes { path: self.trace.path().display().to_string() });
+        }
+        let trace = self.trace;
+        let first_at = trace.summary().first_at;
+        let mut time_reversals = 0;
+        for request in trace.requests() {
+            match arrivals {
+                Arrivals::Trace => {
+                    let at = request.at.0.saturating_sub(first_at.0);
+                    time_reversals += u64::from(at < drive.now.0);
+                    drive.advance(Nanos(at.max(drive.now.0)))?;
+                }
+                Arrivals::Closed { requests } => drive.wait_for_fewer(requests)?,
+            }
+            let Some(first) = request.accesses.clone().next() else { continue };
+            drive.begin(trace.access(first).op);
+            for index in request.accesses {
+                self.prefetch(index);
+                self.access(trace.access(index))?;
+                drive.take(&self.traffic)?;
+            }
+            drive.end();
+        }
+        drive.finish()?;
+        Ok(Timed {
+            response_us: ResponseSummary {
+                read: drive.responses[Op::Read as usize].summary(),
+                write: drive.responses[Op::Write as usize].summary(),
+            },
+            duration_s: drive.last_answer.0 as f64 / 1e9,
+            time_reversals,
+            metrics: Box::new(drive.ssd.metrics()),
+        })
+    }
+}
+
+/// A request of the trace that waits for the SSD.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    arrival: Nanos,
+    op: Op,
+    /// Its requests to the SSD that are not completed.
+    pending: u32,
+    /// When it is answered, as far as that is known.
+    answered: Nanos,
+}
+
+/// The SSD, and who waits for it.
+struct Drive<'a> {
+    ssd: Ssd,
+    placement: &'a Placement,
+    subpages: u64,
+    now: Nanos,
+    /// The request that is arriving.
+    arriving: Request,
+    requests: Vec<Request>,
+    free_requests: Vec<u32>,
+    /// For the tickets from `first_ticket` on: the request that each belongs to.
+    waiting: VecDeque<Option<u32>>,
+    first_ticket: u64,
+    /// When requests are answered that wait for the buffer only; kept for closed loops.
+    buffered: BinaryHeap<Reverse<Nanos>>,
+    tickets: Vec<u64>,
+    completed: Vec<Completion>,
+    responses: [ResponseTimes; 2],
+    last_answer: Nanos,
+}
+
+impl<'a> Drive<'a> {
+    fn new(
+        trace: &CompiledTrace,
+        ssd: &BufferedSsd,
+        placement: &'a Placement,
+        subpages: u32,
+    ) -> Result<Self, LabError> {
+        let identifier = ssd
+            .streams
+            .as_ref()
+            .map(|(entry, values)| {
+                let pages = u32::try_from(ssd.config.logical_pages()).unwrap_or(u32::MAX);
+                entry.build(pages, values)
+            })
+            .transpose()?;
+        let mut drive = Ssd::new(&ssd.config, identifier)?;
+        if let Some(precondition) = &ssd.precondition {
+            drive.precondition(precondition)?;
+        }
+        // Pages that the trace reads before it writes them were written at some time.
+        let mut is_written = vec![false; trace.footprint_pages() as usize];
+        for access in (0..trace.len()).map(|index| trace.access(index)) {
+            let was_written = std::mem::replace(&mut is_written[access.page.index()], true);
+            if access.op == Op::Read && !was_written {
+                let page = placement.address(access.page) * u64::from(subpages);
+                drive.apply(DeviceRequest { op: DeviceOp::Write, page, pages: subpages })?;
+            }
+        }
+        drive.reset_metrics();
+        let none = Request { arrival: Nanos(0), op: Op::Read, pending: 0, answered: Nanos(0) };
+        Ok(Self {
+            ssd: drive,
+            placement,
+            subpages: u64::from(subpages),
+            now: Nanos(0),
+            arriving: none,
+            requests: vec![],
+            free_requests: vec![],
+            waiting: VecDeque::new(),
+            first_ticket: 0,
+            buffered: BinaryHeap::new(),
+            tickets: vec![],
+            completed: vec![],
+            responses: [ResponseTimes::new(), ResponseTimes::new()],
+            last_answer: Nanos(0),
+        })
+    }
+
+    /// Lets everything up to a time happen.
+    fn advance(&mut self, to: Nanos) -> Result<(), LabError> {
+        self.now = to;
+        let mut completed = std::mem::take(&mut self.completed);
+        self.ssd.advance(to, &mut completed)?;
+        for completion in completed.drain(..) {
+            self.complete(completion);
+        }
+        self.completed = completed;
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let place = usize::try_from(completion.ticket.0 - self.first_ticket);
+        let place = place.expect("few requests are on their way");
+        let index = self.waiting[place].take().expect("a ticket completes once");
+        while let Some(None) = self.waiting.front() {
+            self.waiting.pop_front();
+            self.first_ticket += 1;
+        }
+        let request = &mut self.requests[index as usize];
+        request.pending -= 1;
+        request.answered = request.answered.max(completion.at);
+        if request.pending == 0 {
+            let request = *request;
+            self.free_requests.push(index);
+            self.answer(request);
+        }
+    }
+
+    fn answer(&mut self, request: Request) {
+        self.responses[request.op as usize].record(request.answered.0 - request.arrival.0);
+        self.last_answer = self.last_answer.max(request.answered);
+    }
+
+    /// A request arrives.
+    fn begin(&mut self, op: Op) {
+        self.arriving = Request { arrival: self.now, op, pending: 0, answered: self.now };
+    }
+
+    /// An access of the arriving request asks for this.
+    fn take(&mut self, traffic: &Traffic) -> Result<(), LabError> {
+        if traffic.is_buffered {
+            self.arriving.answered = Nanos(self.arriving.arrival.0 + BUFFER_NS);
+        }
+        self.submit(DeviceOp::Read, &traffic.reads)?;
+        self.submit(DeviceOp::Write, &traffic.writes)
+    }
+
+    /// Submits pages; neighbours in one request.
+    fn submit(&mut self, op: DeviceOp, pages: &[PageId]) -> Result<(), LabError> {
+        let mut pages = pages.iter().map(|&page| self.placement.address(page)).peekable();
+        while let Some(first) = pages.next() {
+            let mut end = first + 1;
+            while pages.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            let count = (end - first) * self.subpages;
+            let request = DeviceRequest {
+                op,
+                page: first * self.subpages,
+                pages: u32::try_from(count).expect("a flush has the pages of a block"),
+            };
+            let ticket = self.ssd.submit(self.now, request)?;
+            self.tickets.push(ticket.0);
+            self.arriving.pending += 1;
+        }
+        Ok(())
+    }
+
+    /// The arriving request has asked for all that it needs.
+    fn end(&mut self) {
+        let request = self.arriving;
+        if request.pending == 0 {
+            self.buffered.push(Reverse(request.answered));
+            self.answer(request);
+            return;
+        }
+        let index = if let Some(free) = self.free_requests.pop() {
+            self.requests[free as usize] = request;
+            free
+        } else {
+            self.requests.push(request);
+            u32::try_from(self.requests.len() - 1).expect("few requests are on their way")
+        };
+        for ticket in self.tickets.drain(..) {
+            while self.first_ticket + self.waiting.len() as u64 <= ticket {
+                self.waiting.push_back(Some(index));
+            }
+        }
+    }
+
+    /// Lets time pass until fewer requests than this are outstanding.
+    fn wait_for_fewer(&mut self, requests: u32) -> Result<(), LabError> {
+        loop {
+            while self.buffered.peek().is_some_and(|Reverse(answered)| *answered <= self.now) {
+                self.buffered.pop();
+            }
+            let outstanding = self.buffered.len() + self.requests.len() - self.free_requests.len();
+            if outstanding < requests as usize {
+                return Ok(());
+            }
+            let buffered = self.buffered.peek().map(|Reverse(answered)| *answered);
+            let next = [buffered, self.ssd.next_event()].into_iter().flatten().min();
+            let next = next.expect("what is outstanding is answered at some time");
+            self.advance(next.max(self.now))?;
+        }
+    }
+
+    /// Lets everything happen that is still to come.
+    fn finish(&mut self) -> Result<(), LabError> {
+        while self.free_requests.len() < self.requests.len() {
+            let next = self.ssd.next_event();
+            let next = next.expect("what is outstanding is answered at some time");
+            self.advance(next.max(self.now))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! `thermocline buffer`: write buffers in front of an SSD.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use thermocline_core::hotness;
+use thermocline_core::registry::{self, Entry};
+use thermocline_device::ssd::{Precondition, SsdConfig, ssd_presets};
+use thermocline_lab::metric::buffer_columns;
+use thermocline_lab::report::{Options, buffers as buffer_report};
+use thermocline_lab::{
+    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, TierSize, run_buffers,
+};
+use thermocline_trace::{CompiledTrace, PageSize};
+
+use crate::arguments::{BufferOptions, Reading};
+use crate::commands::buffers;
+use crate::commands::compare::{VERSION, command_line};
+use crate::parameters::{Given, Owner};
+use crate::{output, reading};
+
+/// Runs the command.
+pub(crate) fn run(options: &BufferOptions) -> Result<String> {
+    let policies: Vec<&'static Entry> = match options.policy.as_slice() {
+        [all] if all == "all" => registry::BUFFERS.iter().collect(),
+        names => names.iter().map(|name| buffers::find(name)).collect::<Result<_>>()?,
+    };
+    let sizes: Vec<TierSize> = options
+        .size
+        .iter()
+        .map(|size| size.parse().with_context(|| format!("--size {size}")))
+        .collect::<Result<_>>()?;
+    let ssd = ssd(options)?;
+    let streams = options.streams.as_deref().map(hotness::registry::find).transpose()?;
+    let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+    owners.extend(streams.map(Owner::from));
+    let parameters = Given::parse(&options.parameters, &owners)?;
+    let trace = open(&options.trace, &options.reading, ssd.as_ref())?;
+    let ssd = match ssd {
+        Some(ssd) => {
+            let mut ssd = sized(ssd, options.ssd_size.as_deref(), &trace)?;
+            if let Some(identifier) = streams {
+                ssd.config.streams = 2;
+                let values = identifier.values(&parameters.of(identifier.into()))?;
+                ssd.streams = Some((identifier, values));
+            }
+            Some(ssd)
+        }
+        None => None,
+    };
+    let arrivals =
+        options.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
+    let mut configurations = vec![];
+    for &size in &sizes {
+        for &policy in &policies {
+            let parameters = parameters.of(policy.into());
+            let ssd = ssd.clone();
+            configurations.push(BufferConfiguration { policy, parameters, size, ssd, arrivals });
+        }
+    }
+    let summaries = run_all(&trace, &configurations, options.check)?;
+    if let Some(path) = &options.report {
+        let title = format!("Write buffers on {}", reading::file_name(&options.trace));
+        let report = Options { title, command: command_line(), version: VERSION.into() };
+        output::write_file(path, &buffer_report(&summaries, &report)?.to_html())?;
+        output::note(&format!("report: {}", path.display()));
+    }
+    if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }
+}
+
+/// Runs all configurations in parallel, with a progress bar on a terminal.
+pub(crate) fn run_all(
+    trace: &CompiledTrace,
+    configurations: &[BufferConfiguration],
+    is_checked: bool,
+) -> Result<Vec<BufferSummary>> {
+    let bar = ProgressBar::new(configurations.len() as u64);
+    let style = "{bar:30} {pos}/{len} buffers, {per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let summaries = run_buffers(trace, configurations, is_checked, || bar.inc(1));
+    bar.finish_and_clear();
+    Ok(summaries?)
+}
+
+/// The drive asked for, at its own size.
+fn ssd(options: &BufferOptions) -> Result<Option<BufferedSsd>> {
+    if options.ssd == "none" {
+        let without = [
+            ("--ssd-size", options.ssd_size.is_some()),
+            ("--precondition", options.precondition.is_some()),
+            ("--streams", options.streams.is_some()),
+            ("--closed-loop", options.closed_loop.is_some()),
+        ];
+        if let Some((flag, _)) = without.iter().find(|(_, is_given)| *is_given) {
+            bail!("{flag} needs a drive: give one with --ssd, as in --ssd ssdsim");
+        }
+        return Ok(None);
+    }
+    let config = find_ssd(&options.ssd)?;
+    let precondition = options.precondition.as_deref().map(precondition).transpose()?;
+    Ok(Some(BufferedSsd { precondition, ..BufferedSsd::new(config) }))
+}
+
+/// A preset, or the drive that a TOML file describes.
+pub(crate) fn find_ssd(text: &str) -> Result<SsdConfig> {
+    let is_file = Path::new(text).extension().is_some_and(|extension| extension == "toml");
+    if is_file {
+        let context = || format!("in `{text}`");
+        let file = std::fs::read_to_string(text).with_context(context)?;
+        let config = SsdConfig::from_toml(&file).with_context(context)?;
+        config.validate().with_context(context)?;
+        return Ok(config);
+    }
+    SsdConfig::preset(text).map_err(|_| {
+        let known: Vec<String> = ssd_presets().into_iter().map(|preset| preset.name).collect();
+        anyhow::anyhow!(
+            "no drive is called `{text}`; there are: {}, none, or a file whose name ends in .toml",
+            known.join(", ")
+        )
+    })
+}
+
+/// The drive at the size asked for.
+fn sized(ssd: BufferedSsd, size: Option<&str>, trace: &CompiledTrace) -> Result<BufferedSsd> {
+    match size {
+        None => Ok(ssd),
+        Some("fit") => Ok(ssd.fitted(trace)?),
+        Some(text) => {
+            let context =
+                || format!("--ssd-size {text}: write a number of bytes, as in 4GiB, or fit");
+            let TierSize::Bytes(bytes) = text.parse().with_context(context)? else {
+                bail!(context());
+            };
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "sizes are not negative, and saturate"
+            )]
+            let pages = (bytes / f64::from(ssd.config.page_bytes)) as u64;
+            let config = ssd.config.sized_for(pages)?;
+            Ok(BufferedSsd { config, ..ssd })
+        }
+    }
+}
+
+/// `fill=0.9,overwrite=2,seed=7`: all of it written once if not said otherwise, and nothing twice.
+fn precondition(text: &str) -> Result<Precondition> {
+    let mut precondition = Precondition { fill: 1.0, overwrite: 0.0, seed: 1 };
+    for part in text.split(',') {
+        let context =
+            || format!("--precondition {text}: write it as in fill=0.9,overwrite=2,seed=7");
+        let (name, value) = part.split_once('=').with_context(context)?;
+        match name {
+            "fill" => precondition.fill = value.parse().with_context(context)?,
+            "overwrite" => precondition.overwrite = value.parse().with_context(context)?,
+            "seed" => precondition.seed = value.parse().with_context(context)?,
+            _ => bail!(context()),
+        }
+    }
+    precondition.validate()?;
+    Ok(precondition)
+}
+
+/// Opens the trace; with pages that the drive can hold, unless the user asks for others.
+fn open(path: &Path, options: &Reading, ssd: Option<&BufferedSsd>) -> Result<CompiledTrace> {
+    let Some(ssd) = ssd.filter(|_| options.page_size.is_none() && !CompiledTrace::is_saved(path))
+    else {
+        return reading::open(path, options);
+    };
+    let drive_bytes = u64::from(ssd.config.page_bytes);
+    let own_bytes = reading::open_reader(path, options)?.page_size().map(PageSize::bytes);
+    let page_bytes = own_bytes.filter(|own| own.is_multiple_of(drive_bytes)).unwrap_or(drive_bytes);
+    let options = Reading { page_size: Some(page_bytes.to_string()), ..options.clone() };
+    reading::open(path, &options)
+}
+
+/// One row per run; the best of each column among equal sizes is marked.
+fn table(summaries: &[BufferSummary]) -> String {
+    let metrics = buffer_columns(summaries);
+    let mut header = vec!["policy".to_owned(), "buffer pages".to_owned()];
+    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
+    let row = |summary: &BufferSummary| {
+        let rivals: Vec<&BufferSummary> =
+            summaries.iter().filter(|other| other.buffer_pages == summary.buffer_pages).collect();
+        let mut row = vec![summary.policy.name.clone(), output::count(summary.buffer_pages.into())];
+        row.extend(metrics.iter().map(|metric| {
+            let mark = if metric.is_best(summary, &rivals) { '*' } else { ' ' };
+            (metric.value)(summary).map_or_else(
+                || "-  ".to_owned(),
+                |value| format!("{} {mark}", (metric.show)(value)),
+            )
+        }));
+        row
+    };
+    let rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    format!(
+        "{}* best of its column among the buffers of equal size\n",
+        output::table(&header, &rows, 1)
+    )
+}
