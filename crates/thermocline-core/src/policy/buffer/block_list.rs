@@ -11,8 +11,8 @@
 //! * State: 17 bytes per page that exists, 16 to 40 per block that exists.
 //! * Cost: O(1) per access for FAB and BPLRU, O(log n) for LB-CLOCK in the blocks of the buffer, plus
 //!   sorting the pages that are evicted.
-//! * Deviations: (1) reads change nothing: these are write buffers. (2) The block that is being
-//!   written is evicted only if there is no other. (3) LB-CLOCK's priority of sequential blocks is a
+//! * Deviations: (1) reads change nothing: these are write buffers. (2) FAB and BPLRU
+//!   evict the block that is being written only if there is no other; LB-CLOCK goes by its bit. (3) LB-CLOCK's priority of sequential blocks is a
 //!   recency bit that stays clear; the weights by which the paper varies recency against utilisation
 //!   are not in its abstract. (4) Page padding of BPLRU is off by default: it pays for FTLs with log
 //!   blocks and only adds programs under page mapping. It reaches the pages that the trace knows, as
@@ -55,14 +55,11 @@ pub const BPLRU_PARAMETERS: &[Parameter] = &[
 
 /// The order in which blocks are evicted.
 trait Order: Debug {
-    /// Notes that a page of a block is going to be written.
-    fn touch(&mut self, _block: u32) {}
-
     /// Notes that a page of a block was written.
     fn wrote(&mut self, block: u32, written: Written);
 
-    /// The block to evict: not `spared`, unless it is the only one.
-    fn victim(&mut self, spared: u32) -> u32;
+    /// The block to evict so that a page of the block `own` has room.
+    fn victim(&mut self, own: u32) -> u32;
 
     /// Notes that a block left the buffer.
     fn evicted(&mut self, block: u32);
@@ -147,9 +144,9 @@ impl<O: Order> BlockList<O> {
         }
     }
 
-    /// Evicts a block, preferably not this one.
-    fn make_room(&mut self, spared: u32, out: &mut Actions) {
-        let block = self.order.victim(spared);
+    /// Evicts a block, so that a page of the block `own` has room.
+    fn make_room(&mut self, own: u32, out: &mut Actions) {
+        let block = self.order.victim(own);
         if let Some(padding) = &self.padding {
             for &page in padding.pages_of(block) {
                 if self.frames.hold(page) {
@@ -206,7 +203,6 @@ impl<O: Order> Policy for BlockList<O> {
             return self.frames.read(page, out);
         }
         let block = self.blocks.of(page);
-        self.order.touch(block);
         if !self.frames.hold(page) {
             if self.frames.are_full() {
                 self.make_room(block, out);
@@ -273,15 +269,15 @@ impl Order for MostPages {
         self.most = self.most.max(written.pages);
     }
 
-    fn victim(&mut self, spared: u32) -> u32 {
+    fn victim(&mut self, own: u32) -> u32 {
         while self.most > 0 && self.by_pages.is_empty(self.most) {
             self.most -= 1;
         }
         let fullest = (1..=self.most).rev().find_map(|pages| {
             let oldest = self.by_pages.back(pages)?;
-            if oldest == spared { self.by_pages.before(oldest) } else { Some(oldest) }
+            if oldest == own { self.by_pages.before(oldest) } else { Some(oldest) }
         });
-        fullest.unwrap_or(spared)
+        fullest.unwrap_or(own)
     }
 
     fn evicted(&mut self, block: u32) {
@@ -322,9 +318,9 @@ impl Order for OldestWrite {
         }
     }
 
-    fn victim(&mut self, spared: u32) -> u32 {
-        let oldest = self.blocks.back(0).unwrap_or(spared);
-        if oldest == spared { self.blocks.before(oldest).unwrap_or(spared) } else { oldest }
+    fn victim(&mut self, own: u32) -> u32 {
+        let oldest = self.blocks.back(0).unwrap_or(own);
+        if oldest == own { self.blocks.before(oldest).unwrap_or(own) } else { oldest }
     }
 
     fn evicted(&mut self, block: u32) {
@@ -386,27 +382,9 @@ impl Clock {
             self.clear(block);
         }
     }
-
-    /// The best block to evict whose bit is clear.
-    fn unused(&mut self, spared: u32) -> Option<u32> {
-        let spared_key = self.unused.contains(spared).then(|| {
-            let ClockState { place, pages } = self.states[spared as usize];
-            self.unused.remove(spared);
-            (Reverse(pages), place)
-        });
-        let best = self.unused.least();
-        if let Some(key) = spared_key {
-            self.unused.set(spared, key);
-        }
-        best.map(|(_, block)| block)
-    }
 }
 
 impl Order for Clock {
-    fn touch(&mut self, block: u32) {
-        self.unused.remove(block);
-    }
-
     fn wrote(&mut self, block: u32, written: Written) {
         let is_new = !self.ring.contains(block);
         if is_new {
@@ -420,13 +398,11 @@ impl Order for Clock {
         }
     }
 
-    fn victim(&mut self, spared: u32) -> u32 {
-        self.unused(spared)
-            .or_else(|| {
-                self.sweep();
-                self.unused(spared)
-            })
-            .unwrap_or(spared)
+    fn victim(&mut self, own: u32) -> u32 {
+        if self.unused.is_empty() {
+            self.sweep();
+        }
+        self.unused.least().map_or(own, |(_, block)| block)
     }
 
     fn evicted(&mut self, block: u32) {

@@ -104,6 +104,11 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Bpac {
+    /// The block region keeps a page at least.
+    fn page_region_max(&self) -> u32 {
+        (self.frames.capacity() - 1).max(1)
+    }
+
     /// Makes a page that is in no list the newest of the page region.
     fn enter(&mut self, page: PageId) {
         self.pages.push_front(PAGES, page.0);
@@ -145,19 +150,25 @@ impl Bpac {
 
     /// Moves pages that do not belong into the page region any more, and evicts old clusters.
     fn tidy(&mut self, out: &mut Actions) {
-        loop {
-            if self.pages.back(PAGES).is_some_and(|oldest| {
-                self.pages.len(PAGES) > self.page_region
-                    || self.now - self.page_time[oldest as usize] > self.page_threshold
-            }) {
-                self.demote();
-            } else if self.order.back(ORDER).is_some_and(|oldest| {
-                self.now - self.cluster_time[oldest as usize] > self.block_threshold
-            }) {
-                self.evict_cluster(out);
-            } else {
-                break;
-            }
+        self.shrink();
+        while let Some(oldest) = self.pages.back(PAGES)
+            && self.now - self.page_time[oldest as usize] > self.page_threshold
+        {
+            self.demote();
+        }
+        while let Some(oldest) = self.order.back(ORDER)
+            && self.now - self.cluster_time[oldest as usize] > self.block_threshold
+        {
+            self.evict_cluster(out);
+        }
+        // The eviction of a cluster of one page may have made the page region smaller.
+        self.shrink();
+    }
+
+    /// Moves pages down that the page region has no room for.
+    fn shrink(&mut self) {
+        while self.pages.len(PAGES) > self.page_region {
+            self.demote();
         }
     }
 
@@ -172,7 +183,7 @@ impl Bpac {
             self.order.remove(cluster);
         }
         if self.adapt {
-            self.page_region = (self.page_region + 1).min(self.frames.capacity());
+            self.page_region = (self.page_region + 1).min(self.page_region_max());
         }
         self.enter(page);
     }

@@ -172,14 +172,14 @@ impl Cfdc {
     fn link_newest(&mut self, page: PageId) {
         self.lists.push_front(WORKING, page.0);
         while self.lists.len(WORKING) > self.working_pages {
-            let oldest = self.lists.back(WORKING).expect("a list that is too long has a page");
-            self.lists.remove(oldest);
-            self.demote(PageId(oldest));
+            self.demote_oldest();
         }
     }
 
-    /// Puts a page that left the working region into the priority region.
-    fn demote(&mut self, page: PageId) {
+    /// Moves the oldest page of the working region into the priority region.
+    fn demote_oldest(&mut self) {
+        let page = PageId(self.lists.back(WORKING).expect("the working region has a page"));
+        self.lists.remove(page.0);
         if !self.frames.is_dirty(page) {
             self.lists.push_front(CLEAN, page.0);
             return;
@@ -203,6 +203,9 @@ impl Cfdc {
         if !self.frames.are_full() {
             return;
         }
+        if self.lists.len(WORKING) == self.frames.held() {
+            self.demote_oldest();
+        }
         let victim = self.lists.back(CLEAN).unwrap_or_else(|| self.oldest_of_cluster());
         self.unlink(PageId(victim));
         if let Some(frozen) = self.frozen
@@ -213,7 +216,7 @@ impl Cfdc {
         self.frames.evict(PageId(victim), out);
     }
 
-    /// The oldest page of the cluster to be evicted, or of the working region if there is none.
+    /// The oldest page of the cluster to be evicted.
     fn oldest_of_cluster(&mut self) -> u32 {
         if self.frozen.is_none() {
             self.frozen = self.lowest();
@@ -221,8 +224,8 @@ impl Cfdc {
                 self.unrank(cluster);
             }
         }
-        let list = self.frozen.map_or(WORKING, |cluster| CLUSTERS + cluster);
-        self.lists.back(list).expect("a full buffer holds a page")
+        let cluster = self.frozen.expect("a priority region without clean pages has a cluster");
+        self.lists.back(CLUSTERS + cluster).expect("a cluster has a page")
     }
 
     /// The cluster of lowest priority.

@@ -7,7 +7,7 @@
 //! * Source: Li, *A Hotness-aware Write Buffer Management Scheme for the Lifetime Extension of
 //!   Flash-based Solid State Drives*, sections III-A to III-D: Eq. 1 to 3, replacement cases 1 to 5,
 //!   flush cases 1 to 3.
-//! * State: 21 bytes per page that exists, 16 per block that exists (64 with active flush), 72 per
+//! * State: 29 bytes per page that exists, 16 per block that exists (64 with active flush), 72 per
 //!   page of the buffer and per ghost.
 //! * Cost: amortised O(1) per access, plus sorting the pages that are evicted.
 //! * Deviations: the paper leaves much open. (1) Eq. 2 and 3 are read with an exponent,
@@ -21,7 +21,7 @@
 //!   displacement, so sizes hardly move. (9) Weights are fixed: the paper has no rule to adapt them.
 //!   (10) Case 1 writes the tail block back first, even if it is the block of the page that comes.
 //!   (11) Active flush is off by default: of the two policies only the passive one is complete. It
-//!   goes by the writes that reached a block in the cold region, and takes the tail block only. (12)
+//!   goes by the writes to all pages of a block, and takes the tail block only. (12)
 //!   Reads change nothing.
 
 mod temperature;
@@ -226,7 +226,7 @@ impl Hwb {
                 History::default();
                 if is_active { blocks.count() as usize } else { 0 }
             ],
-            frequencies: Frequencies::new(values.integer_or_auto("period")),
+            frequencies: Frequencies::new(values.integer_or_auto("period"), pages),
             rules: Rules::of(values),
             now: 0,
             sizes: [frames.capacity() - 2 * third, third, third],
@@ -252,7 +252,7 @@ impl Hwb {
         self.now += 1;
         let slot = &mut self.slot_of[page.index()];
         let known = (*slot != NONE).then(|| self.metadata[*slot as usize]);
-        let frequency = self.frequencies.write(self.now, known.map(|known| known.frequency));
+        let frequency = self.frequencies.write(self.now, page, known.map(|known| known.frequency));
         let history = known.map_or(History::new(self.now), |known| {
             let mut history = known.history;
             history.write(self.now, &self.rules);
@@ -411,12 +411,11 @@ impl Hwb {
         } else {
             self.make_cold_room(out);
             self.enter_cold(page);
-            self.note_block(page);
         }
         self.frames.write(page, out);
     }
 
-    /// Notes a write that reached a block of the cold region.
+    /// Notes a write of a page in the history of its block, if blocks have one.
     fn note_block(&mut self, page: PageId) {
         if let Some(history) = self.block_history.get_mut(self.blocks.of(page) as usize) {
             if *history == History::default() {
@@ -480,6 +479,7 @@ impl Policy for Hwb {
             return self.frames.read(page, out);
         }
         self.note(page);
+        self.note_block(page);
         match self.pages.list_of(page.0) {
             Some(HOT) => {
                 self.frames.write(page, out);
@@ -500,7 +500,6 @@ impl Policy for Hwb {
             }
             Some(_) => {
                 self.frames.write(page, out);
-                self.note_block(page);
                 if self.may_enter(Region::Warm, page) {
                     self.leave_cold(page);
                     self.promote(Region::Cold, Region::Warm, page, out);
@@ -568,6 +567,7 @@ impl Policy for Hwb {
             + self.metadata.capacity() * size_of::<Metadata>()
             + self.free_slots.capacity() * size_of::<u32>()
             + size_of_val(&*self.block_history)
+            + self.frequencies.memory_bytes()
             + self.victims.capacity() * size_of::<PageId>()
     }
 }

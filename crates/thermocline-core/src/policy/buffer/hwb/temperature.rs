@@ -1,10 +1,14 @@
 //! The temperature of a page: how often it is written, and when it will be written again.
 //!
 //! * Source: HWB, section III-B, equations 1 and 2; section III-D, equation 3.
-//! * State: 64 bytes per page that is known.
+//! * State: 8 bytes per page that exists, 64 per page that is known.
 //! * Cost: O(1) per write and per temperature.
 //! * Deviations: those of the policy, (1) to (4).
 
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::PageId;
 use crate::config::Values;
 
 /// How temperatures are computed.
@@ -34,7 +38,7 @@ pub(super) struct History {
     distances: u32,
     /// Their mean (`D_avg`).
     mean: f64,
-    /// The next one, as predicted (`D_predict`).
+    /// The next one, as predicted (`D_predict`), at least 1.
     predicted: f64,
 }
 
@@ -47,6 +51,8 @@ pub(super) struct Frequency {
 }
 
 /// How often all pages were written in this period and the one before.
+///
+/// Every page that was written counts, also if nothing else is known of it any more.
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies {
     /// Page writes per period; all, if there is but one.
@@ -57,6 +63,8 @@ pub(super) struct Frequencies {
     /// Distinct pages of this period, and of both.
     current_pages: u64,
     pages: u64,
+    /// Per page: one more than the period in which it was last written; 0 if it never was.
+    last_period: Box<[u64]>,
 }
 
 impl Rules {
@@ -83,7 +91,7 @@ impl Rules {
         (factor * last + residual).max(1.0)
     }
 
-    /// The temperature (Eq. 1); a page that was written once has no distance to speak of.
+    /// The temperature (Eq. 1); a page that was written once has no distance, and 0 for the term.
     pub(super) fn temperature(
         &self,
         now: u64,
@@ -91,21 +99,17 @@ impl Rules {
         frequency: &Frequency,
         all: &Frequencies,
     ) -> f64 {
-        let distance = if history.distances == 0 {
-            0.0
-        } else {
-            let overdue = if self.with_aging { now - history.last_write } else { 0 };
-            history.mean / history.predicted.max(overdue as f64)
-        };
-        self.frequency_weight * (all.of(frequency) / all.mean())
-            + (1.0 - self.frequency_weight) * distance
+        let overdue = if self.with_aging { now - history.last_write } else { 0 };
+        let predicted = history.predicted.max(overdue as f64);
+        self.frequency_weight * all.of(frequency) / all.mean()
+            + (1.0 - self.frequency_weight) * history.mean / predicted
     }
 }
 
 impl History {
     /// Of a page that is written for the first time.
     pub(super) fn new(now: u64) -> Self {
-        Self { last_write: now, ..Self::default() }
+        Self { last_write: now, predicted: 1.0, ..Self::default() }
     }
 
     /// Notes another write.
@@ -130,7 +134,7 @@ impl History {
 
 impl Frequencies {
     /// Periods of so many page writes; a single one if none.
-    pub(super) fn new(length: Option<u64>) -> Self {
+    pub(super) fn new(length: Option<u64>, pages: u32) -> Self {
         Self {
             length,
             period: 0,
@@ -138,16 +142,24 @@ impl Frequencies {
             previous_writes: 0,
             current_pages: 0,
             pages: 0,
+            last_period: vec![0; pages as usize].into_boxed_slice(),
         }
     }
 
     /// Notes write number `now`, of a page of which nothing is known if it has no frequency.
-    pub(super) fn write(&mut self, now: u64, frequency: Option<Frequency>) -> Frequency {
+    pub(super) fn write(
+        &mut self,
+        now: u64,
+        page: PageId,
+        frequency: Option<Frequency>,
+    ) -> Frequency {
         self.turn_to(self.length.map_or(0, |length| (now - 1) / length));
         self.current_writes += 1;
+        let this_period = self.period + 1;
+        let last_period = core::mem::replace(&mut self.last_period[page.index()], this_period);
+        self.current_pages += u64::from(last_period != this_period);
+        self.pages += u64::from(last_period == 0 || last_period + 1 < this_period);
         let known = self.shifted(frequency.unwrap_or_default());
-        self.current_pages += u64::from(known.current == 0);
-        self.pages += u64::from(known.current == 0 && known.previous == 0);
         Frequency { current: known.current.saturating_add(1), ..known }
     }
 
@@ -172,8 +184,13 @@ impl Frequencies {
         }
     }
 
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.last_period)
+    }
+
     fn turn_to(&mut self, period: u64) {
         if period > self.period {
+            // Each write is in the period of the one before it, or in the next.
             self.previous_writes = core::mem::take(&mut self.current_writes);
             self.pages = core::mem::take(&mut self.current_pages);
             self.period = period;
@@ -213,14 +230,14 @@ mod tests {
 
     #[test]
     fn temperatures_follow_equation_1() {
-        let mut all = Frequencies::new(None);
+        let mut all = Frequencies::new(None, 32);
         let mut page: Option<(History, Frequency)> = None;
         for now in 1..=31 {
             if ![1, 11, 31].contains(&now) {
-                all.write(now, None);
+                all.write(now, PageId(u32::try_from(now).unwrap()), None);
                 continue;
             }
-            let frequency = all.write(now, page.map(|(_, frequency)| frequency));
+            let frequency = all.write(now, PageId(0), page.map(|(_, frequency)| frequency));
             let history = page.map_or(History::new(now), |(mut history, _)| {
                 history.write(now, &RULES);
                 history
@@ -239,20 +256,20 @@ mod tests {
 
     #[test]
     fn frequencies_forget_what_is_two_periods_ago() {
-        let mut all = Frequencies::new(Some(4));
+        let mut all = Frequencies::new(Some(4), 3);
         let mut one = None;
         for now in 1..=4 {
-            one = Some(all.write(now, one));
+            one = Some(all.write(now, PageId(0), one));
         }
         let one = one.unwrap();
         assert_near(all.of(&one) / all.mean(), 1.0);
         let mut other = None;
         for now in 5..=8 {
-            other = Some(all.write(now, other));
+            other = Some(all.write(now, PageId(1), other));
         }
         assert_near(all.of(&one), 4.0);
         assert_near(all.mean(), 4.0);
-        let third = all.write(9, None);
+        let third = all.write(9, PageId(2), None);
         assert_near(all.of(&one), 0.0);
         assert_near(all.of(&third), 1.0);
         assert_near(all.mean(), 2.5);
