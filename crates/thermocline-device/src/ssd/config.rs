@@ -482,11 +482,13 @@ impl SsdConfig {
             return Ok(());
         }
         let least = 1.0 - most as f64 / (blocks * pages) as f64;
+        // Rounded up, so that what is named is permitted.
+        let least = libm::ceil(least * 1e4) / 1e4;
         if least >= 0.9 {
             let permitted = format!("more: {lost} of each plane are bad or reserved");
             return Err(bad("blocks_per_plane", blocks, permitted));
         }
-        Err(bad("over_provisioning", given, format!("above {least:.4} to 0.9")))
+        Err(bad("over_provisioning", given, format!("{least:.4} to 0.9")))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A die, or a whole chip if its dies do not interleave, takes operations from its queues through
 //! three stages: commands and incoming bytes on the bus of its channel, the work of the cells, and
-//! outgoing bytes on the bus. The bus serves one die at a time, in the order of asking. Operations of
-//! one kind that stand next to each other in the queue, on different planes of a die, go through the
+//! outgoing bytes on the bus. The bus serves one die at a time, in the order of asking, but commands
+//! without bytes first, since they are short and set cells to work. Operations of one kind that stand next to each other in the queue, on different planes of a die, go through the
 //! stages together. Without cache registers the next operation enters when the former has left;
 //! with them, as soon as the first stage is empty, and each stage holds one.
 //!
@@ -98,8 +98,10 @@ struct Unit {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     is_busy: bool,
-    /// Stages of units that wait, as event codes.
-    waiting: VecDeque<u32>,
+    /// Stages of units that wait to send a command, as event codes.
+    commands: VecDeque<u32>,
+    /// Stages of units that wait to send or fetch bytes, as event codes.
+    transfers: VecDeque<u32>,
     busy_ns: u64,
 }
 
@@ -279,7 +281,7 @@ impl Service {
     fn release_bus(&mut self, channel: u32, now_ns: u64) {
         let entry = &mut self.channels[channel as usize];
         entry.is_busy = false;
-        if let Some(code) = entry.waiting.pop_front() {
+        if let Some(code) = entry.commands.pop_front().or_else(|| entry.transfers.pop_front()) {
             self.take_bus(channel, code, now_ns);
         }
     }
@@ -289,8 +291,13 @@ impl Service {
         let channel = index / self.units_per_channel;
         let entry = &mut self.channels[channel as usize];
         if entry.is_busy {
-            entry.waiting.push_back(code);
-            self.units[index as usize].stages[stage].phase = Phase::Waiting;
+            let waiting = &mut self.units[index as usize].stages[stage];
+            waiting.phase = Phase::Waiting;
+            if stage == ENTERING && waiting.operations[0].kind != Kind::Program {
+                entry.commands.push_back(code);
+            } else {
+                entry.transfers.push_back(code);
+            }
         } else {
             self.take_bus(channel, code, now_ns);
         }
@@ -392,7 +399,8 @@ impl Service {
         }
         for channel in &mut self.channels {
             channel.is_busy = false;
-            channel.waiting.clear();
+            channel.commands.clear();
+            channel.transfers.clear();
         }
     }
 

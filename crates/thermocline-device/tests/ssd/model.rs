@@ -1,0 +1,397 @@
+//! Any requests on any small drive; and a drive so naive that it is obviously right.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use thermocline_device::queueing::{DeviceOp, DeviceRequest};
+use thermocline_device::ssd::{Allocation, GcBlocks, GcUnit, Mapping, SsdConfig, SsdError, Victim};
+
+use super::{Random, drive, read, request, run, tiny, wide, write};
+
+fn any_layer() -> impl Strategy<Value = SsdConfig> {
+    let mappings = vec![Mapping::Page, Mapping::Page, Mapping::Block, Mapping::Bast];
+    let victims =
+        vec![Victim::Greedy, Victim::CostBenefit, Victim::DChoices, Victim::Fifo, Victim::Random];
+    let orders = vec!["CWDP", "PDWC", "DCPW"];
+    (
+        prop::sample::select(mappings),
+        prop::sample::select(victims),
+        prop::sample::select(orders),
+        any::<[bool; 4]>(),
+        (2_u32..9, 1_u32..4, 0_u32..5),
+        prop::sample::select(vec![0.0, 0.1, 0.4]),
+        prop::sample::select(vec![0.0, 0.1]),
+    )
+        .prop_map(
+            |(mapping, gc_victim, order, flags, (pages, logs, wear), gc_threshold, bad)| {
+                let [is_static, is_shared, counts_pages, dynamic_wear] = flags;
+                SsdConfig {
+                    mapping,
+                    gc_victim,
+                    order: order.into(),
+                    allocation: if is_static { Allocation::Static } else { Allocation::Dynamic },
+                    gc_blocks: if is_shared { GcBlocks::Shared } else { GcBlocks::Separate },
+                    gc_unit: if counts_pages { GcUnit::Pages } else { GcUnit::Blocks },
+                    dynamic_wear,
+                    pages_per_block: pages,
+                    blocks_per_plane: 16,
+                    over_provisioning: 0.55,
+                    log_blocks_per_plane: logs,
+                    static_wear_threshold: wear,
+                    gc_threshold,
+                    initial_bad_blocks: bad,
+                    chips_per_channel: 1,
+                    dies_per_chip: 1,
+                    ..wide()
+                }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn no_page_is_lost_and_none_is_in_two_places(
+        config in any_layer(),
+        seed in any::<u64>(),
+        trims in prop::sample::select(vec![0_u64, 3]),
+    ) {
+        let mut drive = drive(&config);
+        let pages = drive.logical_pages();
+        let mut random = Random(seed);
+        let mut written = vec![false; usize::try_from(pages).unwrap()];
+        let mut counts = [0_u64; 3];
+        for turn in 0..600 {
+            let page = random.below(pages);
+            let most = (pages - page).min(5);
+            let count = u32::try_from(1 + random.below(most)).unwrap();
+            let (op, which) = match random.below(10) {
+                0..7 => (DeviceOp::Write, 0),
+                one if one < 7 + trims => (DeviceOp::Trim, 1),
+                _ => (DeviceOp::Read, 2),
+            };
+            counts[which] += u64::from(count);
+            drive.apply(request(op, page, count)).unwrap();
+            let range = usize::try_from(page).unwrap()..usize::try_from(page + u64::from(count)).unwrap();
+            if which < 2 {
+                written[range].fill(which == 0);
+            }
+            if turn % 37 == 0 {
+                drive.assert_invariants();
+            }
+        }
+        drive.assert_invariants();
+        let mut places = BTreeMap::new();
+        for (page, &is_written) in (0..).zip(&written) {
+            let place = drive.flash_page_of(page).unwrap();
+            prop_assert_eq!(place.is_some(), is_written, "page {}", page);
+            if let Some(place) = place {
+                prop_assert_eq!(places.insert(place, page), None, "one page per flash page");
+            }
+        }
+        let metrics = drive.metrics();
+        prop_assert_eq!([metrics.host_writes, metrics.host_trims, metrics.host_reads], counts);
+        prop_assert_eq!(metrics.host_programs, metrics.host_writes);
+        let merges = metrics.switch_merges + metrics.partial_merges + metrics.full_merges;
+        prop_assert!(metrics.erase_count <= 2 * (merges + metrics.gc_copies + metrics.host_writes));
+    }
+
+    #[test]
+    fn a_plane_that_is_full_of_valid_pages_is_passed_over(
+        seed in any::<u64>(),
+        period in 2_u64..5,
+        wear in 0_u32..3,
+    ) {
+        // Every so many writes a page that is never written again: in turn they would all go to the
+        // same plane, which cannot hold them.
+        let config = SsdConfig {
+            channels: 1,
+            chips_per_channel: 1,
+            dies_per_chip: 2,
+            planes_per_die: 2,
+            blocks_per_plane: 16,
+            over_provisioning: 0.45,
+            static_wear_threshold: wear,
+            ..wide()
+        };
+        let mut drive = drive(&config);
+        let pages = drive.logical_pages();
+        let mut random = Random(seed);
+        for turn in 0..4 * pages {
+            let (cold, hot) = (turn / period, pages * 9 / 10 + random.below(pages / 10));
+            let page = if turn % period == 0 && cold < pages * 9 / 10 { cold } else { hot };
+            drive.apply(write(page)).unwrap();
+        }
+        drive.assert_invariants();
+    }
+}
+
+/// A page of the naive drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Page {
+    Free,
+    /// A version of a page of the host.
+    Holds(u64, u64),
+}
+
+/// One plane on one die: lists of pages, searched whenever something must be known.
+struct Naive {
+    config: SsdConfig,
+    blocks: Vec<Vec<Page>>,
+    erases: Vec<u32>,
+    /// Since when each block has as many valid pages as it has, or can be collected.
+    since: Vec<u64>,
+    /// Of the host, and of copies.
+    open: [Option<usize>; 2],
+    /// The current version of each page.
+    current: BTreeMap<u64, u64>,
+    events: u64,
+    versions: u64,
+    copies: u64,
+    /// When the die is done with all that it was given.
+    free_ns: u64,
+}
+
+impl Naive {
+    fn new(config: &SsdConfig) -> Self {
+        let (blocks, pages) = (config.blocks_per_plane as usize, config.pages_per_block as usize);
+        Self {
+            config: config.clone(),
+            blocks: vec![vec![Page::Free; pages]; blocks],
+            erases: vec![0; blocks],
+            since: vec![0; blocks],
+            open: [None; 2],
+            current: BTreeMap::new(),
+            events: 0,
+            versions: 0,
+            copies: 0,
+            free_ns: 0,
+        }
+    }
+
+    fn is_valid(&self, page: Page) -> bool {
+        matches!(page, Page::Holds(page, version) if self.current.get(&page) == Some(&version))
+    }
+
+    fn valid(&self, block: usize) -> usize {
+        self.blocks[block].iter().filter(|&&page| self.is_valid(page)).count()
+    }
+
+    fn free_blocks(&self) -> Vec<usize> {
+        (0..self.blocks.len())
+            .filter(|&block| self.blocks[block].iter().all(|&page| page == Page::Free))
+            .filter(|&block| !self.open.contains(&Some(block)))
+            .collect()
+    }
+
+    fn place_of(&self, page: u64) -> Option<(usize, usize)> {
+        let wanted = Page::Holds(page, *self.current.get(&page)?);
+        (0..self.blocks.len()).find_map(|block| {
+            Some((block, self.blocks[block].iter().position(|&held| held == wanted)?))
+        })
+    }
+
+    /// Notes that the number of valid pages of a block has changed.
+    fn changed(&mut self, block: usize) {
+        self.events += 1;
+        self.since[block] = self.events;
+    }
+
+    fn program(&mut self, stream: usize, page: Page) {
+        if self.open[stream].is_none() {
+            let free = self.free_blocks();
+            self.open[stream] = free.into_iter().min_by_key(|&block| (self.erases[block], block));
+        }
+        let block = self.open[stream].unwrap();
+        let next = self.blocks[block].iter().position(|&page| page == Page::Free).unwrap();
+        self.blocks[block][next] = page;
+    }
+
+    /// Closes the open block if it is full.
+    fn close(&mut self, stream: usize) {
+        let block = self.open[stream].unwrap();
+        if !self.blocks[block].contains(&Page::Free) {
+            self.open[stream] = None;
+            self.changed(block);
+        }
+    }
+
+    fn spend(&mut self, cells_us: f64, transfers: f64) {
+        let bus_ns = transfers * f64::from(self.config.page_bytes) * self.config.bus_ns_per_byte;
+        let command_ns = f64::from(self.config.command_ns);
+        let took = cells_us * 1000.0 + bus_ns + command_ns;
+        self.free_ns += format!("{took:.0}").parse::<u64>().unwrap();
+    }
+
+    /// Collects the emptiest block if that frees so many pages.
+    fn collect(&mut self, worth: usize) -> bool {
+        let pages = self.blocks[0].len();
+        let free = self.free_blocks();
+        let victim = (0..self.blocks.len())
+            .filter(|block| !free.contains(block) && !self.open.contains(&Some(*block)))
+            .min_by_key(|&block| (self.valid(block), self.since[block]));
+        let Some(victim) = victim.filter(|&block| pages - self.valid(block) >= worth) else {
+            return false;
+        };
+        for page in self.blocks[victim].clone() {
+            if self.is_valid(page) {
+                self.program(1, page);
+                self.close(1);
+                self.copies += 1;
+                self.spend(self.config.read_us[0], 1.0);
+                self.spend(self.config.program_us[0], 1.0);
+            }
+        }
+        self.blocks[victim].fill(Page::Free);
+        self.erases[victim] += 1;
+        self.spend(self.config.erase_us, 0.0);
+        true
+    }
+
+    /// When the write is done.
+    fn write(&mut self, at: u64, page: u64) -> u64 {
+        self.free_ns = self.free_ns.max(at);
+        while self.open[0].is_none() && self.free_blocks().len() <= 2 {
+            assert!(self.collect(1));
+        }
+        let former = self.place_of(page);
+        self.versions += 1;
+        self.program(0, Page::Holds(page, self.versions));
+        self.current.insert(page, self.versions);
+        if let Some((block, _)) = former {
+            self.changed(block);
+        }
+        self.close(0);
+        self.spend(self.config.program_us[0], 1.0);
+        let done = self.free_ns;
+        let least = (self.blocks.len() as f64 * self.config.gc_threshold).ceil();
+        if (self.free_blocks().len() as f64) < least {
+            self.collect((self.blocks[0].len() / 8).max(1));
+        }
+        done
+    }
+
+    fn read(&mut self, at: u64, page: u64) -> u64 {
+        if self.place_of(page).is_none() {
+            return at;
+        }
+        self.free_ns = self.free_ns.max(at);
+        self.spend(self.config.read_us[0], 1.0);
+        self.free_ns
+    }
+
+    fn trim(&mut self, at: u64, page: u64) -> u64 {
+        if let Some((block, _)) = self.place_of(page) {
+            self.current.remove(&page);
+            self.changed(block);
+        }
+        at
+    }
+}
+
+fn any_step() -> impl Strategy<Value = (u64, DeviceOp, u64)> {
+    let op = prop::sample::select(vec![
+        DeviceOp::Write,
+        DeviceOp::Write,
+        DeviceOp::Write,
+        DeviceOp::Read,
+        DeviceOp::Trim,
+    ]);
+    (prop::sample::select(vec![0, 0, 1, 50_000, 5_000_000]), op, any::<u64>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn one_plane_does_what_the_naive_drive_does(
+        (blocks, pages, threshold) in
+            (16_u32..24, 2_u32..9, prop::sample::select(vec![0.0, 0.2, 0.4])),
+        steps in prop::collection::vec(any_step(), 300),
+        is_hot in any::<bool>(),
+    ) {
+        let config = SsdConfig {
+            blocks_per_plane: blocks,
+            pages_per_block: pages,
+            over_provisioning: 0.45,
+            gc_threshold: threshold,
+            command_ns: 175,
+            // Nothing waits outside, so that the order of service is that of arrival.
+            queue_depth: 65_536,
+            ..tiny()
+        };
+        let mut drive = drive(&config);
+        let mut naive = Naive::new(&config);
+        let logical = drive.logical_pages();
+        let (mut at, mut requests, mut expected) = (0, vec![], vec![]);
+        for (ticket, &(gap, op, page)) in (0..).zip(&steps) {
+            at += gap;
+            let page = page % if is_hot { logical.div_ceil(3) } else { logical };
+            requests.push((at, request(op, page, 1)));
+            let done = match op {
+                DeviceOp::Read => naive.read(at, page),
+                DeviceOp::Write => naive.write(at, page),
+                DeviceOp::Trim => naive.trim(at, page),
+            };
+            expected.push((ticket, done));
+        }
+        let mut found = run(&mut drive, &requests);
+        found.sort_unstable();
+        prop_assert_eq!(found, expected);
+        let metrics = drive.metrics();
+        prop_assert_eq!(metrics.gc_copies, naive.copies);
+        prop_assert_eq!(metrics.erase_count, naive.erases.iter().map(|&e| u64::from(e)).sum());
+        prop_assert_eq!(metrics.block_erases.max, *naive.erases.iter().max().unwrap());
+        prop_assert_eq!(metrics.block_erases.min, *naive.erases.iter().min().unwrap());
+        for page in 0..logical {
+            let place = naive.place_of(page).map(|(block, within)| {
+                block as u64 * u64::from(pages) + within as u64
+            });
+            prop_assert_eq!(drive.flash_page_of(page).unwrap(), place, "version and place");
+        }
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_output() {
+    for gc_victim in [Victim::Greedy, Victim::Random, Victim::DChoices] {
+        let replay = || {
+            let config = SsdConfig { gc_victim, blocks_per_plane: 32, ..wide() };
+            let mut drive = drive(&config);
+            let mut random = Random(5);
+            let requests: Vec<(u64, DeviceRequest)> = (0..20_000)
+                .map(|at| {
+                    let page = random.below(drive.logical_pages());
+                    (at * 10_000, if random.below(3) > 0 { write(page) } else { read(page) })
+                })
+                .collect();
+            let completed = run(&mut drive, &requests);
+            (completed, drive.metrics())
+        };
+        let (first, second) = (replay(), replay());
+        assert!(first.1.gc_copies > 1000, "{:?}", first.1);
+        assert_eq!(first, second);
+    }
+}
+
+#[test]
+fn requests_without_time_change_the_drive_as_those_in_time() {
+    for mapping in [Mapping::Page, Mapping::Block, Mapping::Bast] {
+        let config = SsdConfig { mapping, over_provisioning: 0.4, ..wide() };
+        let (mut timed, mut untimed) = (drive(&config), drive(&config));
+        let mut random = Random(11);
+        let pages = timed.logical_pages();
+        let requests: Vec<(u64, DeviceRequest)> =
+            (0..20_000).map(|at| (at * 1000, write(random.below(pages)))).collect();
+        run(&mut timed, &requests);
+        requests.iter().for_each(|&(_, request)| untimed.apply(request).unwrap());
+        for page in 0..pages {
+            assert_eq!(timed.flash_page_of(page), untimed.flash_page_of(page));
+        }
+        let (timed, untimed) = (timed.metrics(), untimed.metrics());
+        assert!(timed.erase_count > 100, "{timed:?}");
+        assert_eq!(timed.block_erases, untimed.block_erases);
+        assert_eq!(timed.gc_copies, untimed.gc_copies);
+    }
+    let beyond = drive(&tiny()).flash_page_of(u64::MAX);
+    assert!(matches!(beyond, Err(SsdError::BeyondDrive { .. })));
+}
