@@ -208,7 +208,7 @@ pub enum Victim {
     DChoices,
     /// The one that was filled first.
     Fifo,
-    /// One chosen at random, among those with an invalid page if the choice has none.
+    /// One chosen at random.
     Random,
 }
 

@@ -45,6 +45,7 @@ fn tiny() -> SsdConfig {
         erase_us: 1000.0,
         command_ns: 0,
         bus_ns_per_byte: 1.0,
+        copyback: false,
         queue_depth: 32,
         gc_threshold: 0.1,
         static_wear_threshold: 0,

@@ -7,9 +7,7 @@
 //! * State: that of the generator.
 //! * Cost: greedy O(1) amortised, d-choices and random O(d) expected, the others O(blocks of the
 //!   plane).
-//! * Deviations: (1) the age of cost-benefit counts programs of the drive since the block was full;
-//!   (2) where a choice at random has nothing to gain, greedy chooses, so that every collection
-//!   frees a page.
+//! * Deviations: (1) the age of cost-benefit counts programs of the drive since the block was full.
 
 use std::cmp::Ordering;
 
@@ -48,8 +46,8 @@ impl Chooser {
             }),
             Victim::Fifo => least(nand, plane, |one, other| one.closed_at.cmp(&other.closed_at)),
             Victim::DChoices | Victim::Random => {
-                let drawn = self.draw(nand, plane);
-                drawn.filter(|&block| nand.block(block).valid < pages).or(Some(emptiest))
+                // Hardly ever none is drawn, in a plane with hardly a closed block.
+                self.draw(nand, plane).or(Some(emptiest))
             }
         }
     }
