@@ -339,7 +339,7 @@ proptest! {
         prop_assert_eq!(found, expected);
         let metrics = drive.metrics();
         prop_assert_eq!(metrics.gc_copies, naive.copies);
-        prop_assert_eq!(metrics.erase_count, naive.erases.iter().map(|&e| u64::from(e)).sum());
+        prop_assert_eq!(metrics.erase_count, naive.erases.iter().map(|&one| u64::from(one)).sum::<u64>());
         prop_assert_eq!(metrics.block_erases.max, *naive.erases.iter().max().unwrap());
         prop_assert_eq!(metrics.block_erases.min, *naive.erases.iter().min().unwrap());
         for page in 0..logical {

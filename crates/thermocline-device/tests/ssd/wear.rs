@@ -4,7 +4,7 @@ use thermocline_core::hotness::registry;
 use thermocline_core::{Heat, Identifier, Nanos, PageId};
 use thermocline_device::queueing::DeviceOp;
 use thermocline_device::ssd::{
-    GcBlocks, Mapping, Precondition, Ssd, SsdConfig, SsdError, SsdMetrics,
+    GcBlocks, Mapping, Precondition, Ssd, SsdConfig, SsdError, SsdMetrics, Victim,
 };
 
 use super::gc::skewed_writes;
