@@ -73,7 +73,7 @@ fn many_blocks(over_provisioning: f64, gc_victim: Victim) -> SsdConfig {
 /// to the x at which they are collected, so that used = (1 - x/pages) / (H(pages) - H(x)), and the
 /// amplification is pages / (pages - x). H is the harmonic number, between integers with the
 /// logarithm's expansion.
-fn greedy_amplification(used: f64, pages: f64) -> f64 {
+pub(crate) fn greedy_amplification(used: f64, pages: f64) -> f64 {
     let harmonic = |x: f64| x.ln() + 0.577_215_664_9 + 1.0 / (2.0 * x) - 1.0 / (12.0 * x * x);
     let (mut low, mut high) = (0.5, pages - 1e-6);
     for _ in 0..100 {
