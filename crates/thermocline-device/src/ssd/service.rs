@@ -33,6 +33,9 @@ const ENTERING: usize = 0;
 const CELLS: usize = 1;
 const LEAVING: usize = 2;
 
+/// In the code of an event: a request was decoded.
+const DECODED: u64 = 1 << 32;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -116,8 +119,8 @@ struct Times {
     erase: u64,
 }
 
-/// What happens at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What happens at a time; of several things, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A stage of a unit is done.
     Stage(u32),
@@ -131,7 +134,8 @@ pub(crate) enum Event {
 pub(crate) struct Service {
     units: Vec<Unit>,
     channels: Vec<Channel>,
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Times, and below them codes of events: one number compares faster than a pair.
+    events: BinaryHeap<Reverse<u128>>,
     /// Units that may have something to begin with.
     touched: Vec<u32>,
     /// Channels whose bus has become free.
@@ -191,18 +195,22 @@ impl Service {
     }
 
     pub(crate) fn next_event_ns(&self) -> Option<u64> {
-        self.events.peek().map(|next| next.0.0)
+        self.events.peek().map(|next| time_of(next.0))
     }
 
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<Event> {
         if self.next_event_ns()? > until_ns {
             return None;
         }
-        self.events.pop().map(|next| next.0.1)
+        self.events.pop().map(|next| event_of(next.0))
     }
 
     pub(crate) fn schedule(&mut self, at_ns: u64, event: Event) {
-        self.events.push(Reverse((at_ns, event)));
+        let code = match event {
+            Event::Stage(code) => u64::from(code),
+            Event::Decoded(place) => DECODED | u64::from(place),
+        };
+        self.events.push(Reverse(u128::from(at_ns) << u64::BITS | u128::from(code)));
     }
 
     /// For the operations of a request.
@@ -343,9 +351,10 @@ impl Service {
             cells.phase = Phase::Working;
             let takes_ns = self.times.of_cells(cells.operations());
             let at_ns = now_ns.saturating_add(takes_ns);
-            self.events.push(Reverse((at_ns, Event::Stage(code(index, CELLS)))));
+            self.schedule(at_ns, Event::Stage(code(index, CELLS)));
         }
         let is_free = |stage: &Stage| stage.phase == Phase::Empty;
+        let [entering, cells, leaving] = &self.units[index as usize].stages;
         let has_room =
             is_free(entering) && (self.cache_register || (is_free(cells) && is_free(leaving)));
         let enters = has_room && self.take_in(index);
@@ -528,6 +537,17 @@ impl Times {
         };
         operations.iter().map(of_one).max().unwrap_or(0)
     }
+}
+
+/// The time in the number of an event.
+const fn time_of(number: u128) -> u64 {
+    (number >> u64::BITS) as u64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the code stands in the low half")]
+const fn event_of(number: u128) -> Event {
+    let code = number as u64;
+    if code & DECODED == 0 { Event::Stage(code as u32) } else { Event::Decoded(code as u32) }
 }
 
 const fn code(index: u32, stage: usize) -> u32 {
