@@ -1,0 +1,110 @@
+//! One workload through all experiments.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::registry;
+use thermocline_trace::CompiledTrace;
+use thermocline_trace::classes::{ClassOptions, Classes};
+
+use super::{Drive, Experiment, PaperWorkload, Run, WorkloadResult};
+use crate::{
+    Arrivals, BufferConfiguration, LabError, TierSize, TraceSummary, round_interval, run_buffers,
+};
+
+/// A buffer to run: label, policy and parameters.
+type Asked<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);
+
+impl Experiment {
+    /// Runs all experiments on one trace; `done` is told each time that a run is finished.
+    ///
+    /// # Errors
+    /// An experiment file that asks for what there is not.
+    pub fn run(
+        &self,
+        name: &str,
+        paper: Option<PaperWorkload>,
+        trace: &CompiledTrace,
+        done: impl Fn() + Sync,
+    ) -> Result<WorkloadResult, LabError> {
+        let short: TierSize = self.short_distance.parse()?;
+        let footprint_pages = trace.footprint_pages();
+        let short_distance_pages =
+            short.pages("distance", trace.page_size_bytes(), footprint_pages, None)?;
+        let class_options = ClassOptions {
+            frequent_writes: self.frequent_writes,
+            short_distance_pages: u64::from(short_distance_pages),
+            interval_writes: round_interval(trace.writes()),
+        };
+        let contenders = || self.contenders.iter();
+        let contenders: Vec<Asked<'_>> =
+            contenders().map(|one| (&*one.label, &*one.policy, &one.parameters)).collect();
+        let figures: Vec<Asked<'_>> = contenders
+            .iter()
+            .zip(&self.contenders)
+            .filter(|(_, contender)| contender.in_figures)
+            .map(|(asked, _)| *asked)
+            .collect();
+        let variants: Vec<Asked<'_>> =
+            self.variants.iter().map(|one| (&*one.label, "hwb", &one.parameters)).collect();
+        let on = |drive: &Drive, asked: &[Asked<'_>], sizes: &[String]| {
+            self.runs(trace, drive, asked, sizes, &done)
+        };
+        Ok(WorkloadResult {
+            workload: name.into(),
+            trace: TraceSummary::of(trace).path,
+            requests: trace.request_count() as u64,
+            paper,
+            classes: Classes::of(trace, class_options),
+            full_drive: on(&self.full_drive, &contenders, &self.sizes)?,
+            paper_drive: match paper {
+                Some(_) => on(&self.paper_drive, &figures, &self.sizes)?,
+                None => vec![],
+            },
+            variants: on(&self.full_drive, &variants, std::slice::from_ref(&self.text_size))?,
+        })
+    }
+
+    /// How many runs one trace takes.
+    pub fn runs_per_trace(&self, is_papers: bool) -> usize {
+        let figures = self.contenders.iter().filter(|contender| contender.in_figures).count();
+        let figures = if is_papers { figures } else { 0 };
+        (self.contenders.len() + figures) * self.sizes.len() + self.variants.len()
+    }
+
+    fn runs(
+        &self,
+        trace: &CompiledTrace,
+        drive: &Drive,
+        asked: &[Asked<'_>],
+        sizes: &[String],
+        done: &(impl Fn() + Sync),
+    ) -> Result<Vec<Run>, LabError> {
+        let ssd = drive.ssd(trace)?;
+        let arrivals = if trace.is_timed() {
+            Arrivals::Trace
+        } else {
+            Arrivals::Closed { requests: self.closed_loop }
+        };
+        let (mut names, mut configurations) = (vec![], vec![]);
+        for size in sizes {
+            for &(label, policy, parameters) in asked {
+                names.push((label, size));
+                configurations.push(BufferConfiguration {
+                    policy: registry::find_buffer(policy)?,
+                    parameters: parameters.clone().into_iter().collect(),
+                    size: size.parse()?,
+                    ssd: Some(ssd.clone()),
+                    arrivals,
+                });
+            }
+        }
+        let summaries = run_buffers(trace, &configurations, false, done)?;
+        let runs = names.into_iter().zip(summaries);
+        let run = |((label, size), summary): ((&str, &String), _)| Run {
+            label: label.into(),
+            size: size.clone(),
+            summary,
+        };
+        Ok(runs.map(run).collect())
+    }
+}
