@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use thermocline_core::Nanos;
 
 use crate::hdd::HddError;
-use crate::ssd::SsdError;
+use crate::ssd::{SsdError, SsdMetrics};
 
 /// What a request asks of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,11 @@ pub trait QueueingDevice: Debug {
 
     /// For how long it worked, in nanoseconds; of several parts at once, the sum.
     fn busy_ns(&self) -> u64;
+
+    /// What it did to its flash, if it is a solid-state drive.
+    fn ssd_metrics(&self) -> Option<SsdMetrics> {
+        None
+    }
 }
 
 /// Why a device refuses a request, or cannot go on.

@@ -32,4 +32,6 @@ pub use size::TierSize;
 pub use summary::{
     AdmissionSummary, PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run,
 };
-pub use timing::{Arrivals, DeviceModel, DeviceSummary, ResponseSummary, Timing, TimingSummary};
+pub use timing::{
+    Arrivals, DeviceModel, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary,
+};

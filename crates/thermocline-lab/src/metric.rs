@@ -1,6 +1,6 @@
 //! The figures of a run that tables and charts show, and how they are written.
 
-use crate::{BufferSummary, Summary, TierSummary};
+use crate::{BufferSummary, Summary, TierSsdSummary, TierSummary};
 
 /// A figure of a run, whose results are an `S`.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,31 @@ pub const RESPONSES: [Metric; 4] = [
         value: |summary| Some(summary.timing.as_ref()?.response_us.write.p99),
         show: one_decimal,
         is_more_better: false,
+    },
+];
+
+/// What becomes of the flash tier's drive, if there is one.
+pub const WEAR: [Metric; 3] = [
+    Metric {
+        title: "Flash erases",
+        unit: "blocks per day",
+        value: |summary| Some(flash_drive(summary)?.erases_per_day),
+        show: whole,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Flash write amplification",
+        unit: "programs per page",
+        value: |summary| Some(flash_drive(summary)?.metrics.write_amplification),
+        show: two_decimals,
+        is_more_better: false,
+    },
+    Metric {
+        title: "Flash lifetime",
+        unit: "years",
+        value: |summary| flash_drive(summary)?.lifetime_years,
+        show: one_decimal,
+        is_more_better: true,
     },
 ];
 
@@ -228,6 +253,9 @@ pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     if summaries.iter().any(|summary| summary.timing.is_some()) {
         columns.extend(RESPONSES);
     }
+    if summaries.iter().any(|summary| flash_drive(summary).is_some()) {
+        columns.extend(WEAR);
+    }
     columns
 }
 
@@ -252,6 +280,12 @@ pub fn flash(summary: &Summary) -> Option<&TierSummary> {
         [_, flash, _] => Some(flash),
         _ => None,
     }
+}
+
+/// What became of the drive between RAM and disk, if it is one of flash.
+pub fn flash_drive(summary: &Summary) -> Option<&TierSsdSummary> {
+    let [_, flash, _] = summary.timing.as_ref()?.devices.as_slice() else { return None };
+    flash.ssd.as_ref()
 }
 
 /// A number with its thousands apart: `1,234,567`.

@@ -140,7 +140,7 @@ pub(crate) struct HierarchyOptions {
     /// Keep N requests outstanding instead of taking the trace's times (with --timing events)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) closed_loop: Option<u32>,
-    /// The queueing device of a tier (with --timing events): disk=st380011a, flash=server, flash=server:8 (its costs, 8 at a time)
+    /// The queueing device of a tier (with --timing events): disk=st380011a, flash=mlc-sata-2011, flash=server:8 (its costs, 8 at a time); see `thermocline drives`
     #[arg(long = "model", value_name = "TIER=MODEL")]
     pub(crate) models: Vec<String>,
     /// Leave the first accesses out of the counts: a number or a share, as in 20%

@@ -10,6 +10,7 @@ use thermocline_device::{Catalogue, Device};
 use thermocline_lab::{Arrivals, Configuration, DeviceModel, TierConfiguration, TierSize, Timing};
 
 use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
+use crate::commands::buffer::find_ssd;
 use crate::output;
 use crate::parameters::{Given, Owner, split};
 
@@ -209,9 +210,12 @@ fn model(device: &Device, text: &str) -> Result<DeviceModel> {
             Ok(server(device, Some(servers)))
         }
         _ => {
-            let disk = HddConfig::preset(text)
-                .context("it takes `server`, `server:N`, or the name of a disk")?;
-            Ok(DeviceModel::Hdd(Box::new(disk)))
+            if let Ok(disk) = HddConfig::preset(text) {
+                return Ok(DeviceModel::Hdd(Box::new(disk)));
+            }
+            let ssd = find_ssd(text)
+                .context("it takes `server`, `server:N`, or a drive; see `thermocline drives`")?;
+            Ok(DeviceModel::Ssd(Box::new(ssd)))
         }
     }
 }

@@ -510,4 +510,8 @@ impl QueueingDevice for Ssd {
     fn busy_ns(&self) -> u64 {
         self.service.busy_ns(self.now_ns)
     }
+
+    fn ssd_metrics(&self) -> Option<SsdMetrics> {
+        Some(self.metrics())
+    }
 }

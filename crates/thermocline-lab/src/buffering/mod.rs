@@ -154,15 +154,22 @@ impl BufferedSsd {
         Self { config, precondition: None, streams: None }
     }
 
-    /// The same drive, just so large that it holds every page of the trace at its flash block.
+    /// The same drive, so large that every page of the trace, each at its place in its flash block,
+    /// takes this share of it, above 0 and at most 1.
     ///
     /// # Errors
-    /// Pages that are no multiple of the drive's.
-    pub fn fitted(self, trace: &CompiledTrace) -> Result<Self, LabError> {
+    /// Pages that are no multiple of the drive's, or a drive that would be too large.
+    pub fn fitted(self, trace: &CompiledTrace, share: f64) -> Result<Self, LabError> {
         let subpages = subpages(&self.config, trace.page_size_bytes())?;
         let pages_per_block = pages_per_block(&self.config, subpages);
         let blocks = Placement::blocks(&trace.geometry(), pages_per_block);
         let pages = blocks * u64::from(pages_per_block) * u64::from(subpages);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number of pages is not negative, and saturates"
+        )]
+        let pages = (pages as f64 / share).ceil() as u64;
         let config = self.config.sized_for(pages)?;
         Ok(Self { config, ..self })
     }
@@ -187,7 +194,7 @@ impl Layout {
 }
 
 /// Pages of the drive per page of the trace.
-fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
+pub(crate) fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
     let drive_bytes = u64::from(config.page_bytes);
     u32::try_from(page_size_bytes / drive_bytes.max(1))
         .ok()

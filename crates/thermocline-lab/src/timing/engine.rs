@@ -11,7 +11,7 @@ use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, Queueing
 use thermocline_trace::CompiledTrace;
 
 use super::layout::{Placement, Slots};
-use super::{Arrivals, DeviceSummary, ResponseSummary, Timing, TimingSummary};
+use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
 use crate::{Configuration, LabError};
 
 /// No job, or no request.
@@ -62,6 +62,8 @@ pub(crate) struct Engine<'a> {
     needs_clock: bool,
     policy_name: &'static str,
     devices: Vec<Box<dyn QueueingDevice + Send>>,
+    /// Per device: how many of its own pages a page of the trace takes.
+    subpages: Vec<u32>,
     /// Per device: which job waits for which ticket.
     tickets: Vec<BTreeMap<Ticket, u32>>,
     /// Per cache tier but the first, where the address does not matter.
@@ -88,13 +90,17 @@ impl<'a> Engine<'a> {
     ) -> Result<Self, LabError> {
         let capacity_pages = configuration.capacity_pages(trace)?;
         let page_size_bytes = trace.page_size_bytes();
-        let devices: Vec<_> = timing
-            .devices
-            .iter()
-            .map(|model| model.build(page_size_bytes))
-            .collect::<Result<_, LabError>>()?;
+        let tiers = capacity_pages.iter().copied().map(Some).chain([None]);
+        let (mut devices, mut subpages) = (vec![], vec![]);
+        for (model, tier_pages) in timing.devices.iter().zip(tiers) {
+            let built = model.build(page_size_bytes, tier_pages)?;
+            devices.push(built.device);
+            subpages.push(built.subpages);
+        }
         let disk = devices.last().expect("there is a disk");
-        let placement = Placement::new(&trace.geometry(), disk.capacity_pages(), 1)?;
+        let disk_subpages = u64::from(*subpages.last().expect("there is a disk"));
+        let disk_pages = disk.capacity_pages() / disk_subpages;
+        let placement = Placement::new(&trace.geometry(), disk_pages, 1)?;
         let footprint_pages = trace.footprint_pages();
         Ok(Self {
             trace,
@@ -105,6 +111,7 @@ impl<'a> Engine<'a> {
             policy_name: configuration.policy.name,
             tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
             devices,
+            subpages,
             slots: capacity_pages
                 .iter()
                 .skip(1)
@@ -167,19 +174,21 @@ impl<'a> Engine<'a> {
         }
         self.policy.assert_invariants();
         let devices = tiers.iter().zip(&timing.devices).zip(&self.devices);
+        let duration_s = self.last_step.0 as f64 / 1e9;
         Ok(Timed {
             timing: TimingSummary {
                 response_us: ResponseSummary {
                     read: self.responses[Op::Read as usize].summary(),
                     write: self.responses[Op::Write as usize].summary(),
                 },
-                duration_s: self.last_step.0 as f64 / 1e9,
+                duration_s,
                 time_reversals,
                 devices: devices
                     .map(|((tier, model), device)| DeviceSummary {
                         tier: tier.clone(),
                         model: model.name(),
                         busy_s: device.busy_ns() as f64 / 1e9,
+                        ssd: TierSsdSummary::of(&**device, duration_s),
                     })
                     .collect(),
             },
@@ -315,7 +324,8 @@ impl<'a> Engine<'a> {
             return Ok(());
         };
         one.next += 1;
-        let request = DeviceRequest { op, page: address, pages: 1 };
+        let pages = self.subpages[usize::from(tier)];
+        let request = DeviceRequest { op, page: address * u64::from(pages), pages };
         let ticket = self.devices[usize::from(tier)].submit(at, request)?;
         self.tickets[usize::from(tier)].insert(ticket, job);
         Ok(())

@@ -9,14 +9,22 @@ mod engine;
 mod layout;
 
 use serde::Serialize;
-use thermocline_device::hdd::HddConfig;
-use thermocline_device::queueing::QueueingDevice;
+use thermocline_device::hdd::{Hdd, HddConfig};
+use thermocline_device::queueing::{QueueingDevice, QueueingError};
+use thermocline_device::ssd::{Precondition, Ssd, SsdConfig, SsdMetrics};
 use thermocline_device::{Device, ResponseUs, Server};
 
 use crate::LabError;
+use crate::buffering::subpages;
 
 pub(crate) use engine::{Engine, Timed};
 pub(crate) use layout::Placement;
+
+/// Pages that a cache may hold beyond its capacity while it answers an access.
+const SPARE_SLOTS: u64 = 64;
+
+/// Seconds per day.
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// When requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +59,8 @@ pub enum DeviceModel {
     },
     /// A hard disk.
     Hdd(Box<HddConfig>),
+    /// A solid-state drive. That of a cache tier is as large as the tier, and full at the start.
+    Ssd(Box<SsdConfig>),
 }
 
 /// What a timed run found besides its counts.
@@ -84,6 +94,29 @@ pub struct DeviceSummary {
     pub model: String,
     /// For how long it worked, in seconds; of several parts at once, the sum.
     pub busy_s: f64,
+    /// What became of its flash, if it is a solid-state drive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssd: Option<TierSsdSummary>,
+}
+
+/// What became of the flash of a tier.
+#[derive(Clone, Debug, Serialize)]
+pub struct TierSsdSummary {
+    /// Its capacity in pages of its own.
+    pub logical_pages: u64,
+    /// Blocks erased per day, at the rate of the run.
+    pub erases_per_day: f64,
+    /// Years until the blocks are worn out, if it goes on like this; none if nothing was erased.
+    pub lifetime_years: Option<f64>,
+    /// Its figures.
+    #[serde(flatten)]
+    pub metrics: Box<SsdMetrics>,
+}
+
+/// A device that was built, and how many of its own pages a page of the trace takes.
+pub(crate) struct Built {
+    pub(crate) device: Box<dyn QueueingDevice + Send>,
+    pub(crate) subpages: u32,
 }
 
 impl DeviceModel {
@@ -95,21 +128,47 @@ impl DeviceModel {
                 format!("{} ({servers} at a time)", device.name)
             }
             Self::Hdd(config) => config.name.clone(),
+            Self::Ssd(config) => config.name.clone(),
         }
     }
 
-    /// The device, idle, at time 0.
+    /// The device, idle, at time 0; `tier_pages` is the capacity of its tier, if that is a cache.
     pub(crate) fn build(
         &self,
         page_size_bytes: u64,
-    ) -> Result<Box<dyn QueueingDevice + Send>, LabError> {
-        use thermocline_device::hdd::Hdd;
-        Ok(match self {
-            Self::Server { device, servers } => Box::new(Server::new(device, *servers)),
-            Self::Hdd(config) => Box::new(
-                Hdd::new(config, page_size_bytes)
-                    .map_err(thermocline_device::queueing::QueueingError::from)?,
-            ),
+        tier_pages: Option<u32>,
+    ) -> Result<Built, LabError> {
+        let whole = |device: Box<dyn QueueingDevice + Send>| Ok(Built { device, subpages: 1 });
+        match self {
+            Self::Server { device, servers } => whole(Box::new(Server::new(device, *servers))),
+            Self::Hdd(config) => {
+                whole(Box::new(Hdd::new(config, page_size_bytes).map_err(QueueingError::from)?))
+            }
+            Self::Ssd(config) => {
+                let subpages = subpages(config, page_size_bytes)?;
+                let Some(tier_pages) = tier_pages else {
+                    let device = Box::new(Ssd::new(config, None)?);
+                    return Ok(Built { device, subpages });
+                };
+                let pages = u64::from(tier_pages) + SPARE_SLOTS;
+                let config = config.sized_for(pages * u64::from(subpages))?;
+                let mut drive = Ssd::new(&config, None)?;
+                drive.precondition(&Precondition { fill: 1.0, overwrite: 0.0, seed: 1 })?;
+                Ok(Built { device: Box::new(drive), subpages })
+            }
+        }
+    }
+}
+
+impl TierSsdSummary {
+    /// Of a device after a run of so many seconds, if it is a solid-state drive.
+    fn of(device: &dyn QueueingDevice, duration_s: f64) -> Option<Self> {
+        let metrics = Box::new(device.ssd_metrics()?);
+        Some(Self {
+            logical_pages: device.capacity_pages(),
+            erases_per_day: metrics.erase_count as f64 / duration_s.max(1e-9) * SECONDS_PER_DAY,
+            lifetime_years: metrics.lifetime(duration_s).map(|lifetime| lifetime.years),
+            metrics,
         })
     }
 }

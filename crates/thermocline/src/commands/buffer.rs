@@ -125,7 +125,7 @@ pub(crate) fn find_ssd(text: &str) -> Result<SsdConfig> {
 fn sized(ssd: BufferedSsd, size: Option<&str>, trace: &CompiledTrace) -> Result<BufferedSsd> {
     match size {
         None => Ok(ssd),
-        Some("fit") => Ok(ssd.fitted(trace)?),
+        Some("fit") => Ok(ssd.fitted(trace, 1.0)?),
         Some(text) => {
             let context =
                 || format!("--ssd-size {text}: write a number of bytes, as in 4GiB, or fit");

@@ -107,9 +107,9 @@ fn everywhere(
     let (mut better, mut equal, mut points) = (0, 0, 0);
     let mut gains = vec![];
     for result in results {
-        for run in result.full_drive.iter().filter(|run| run.label == one) {
+        for run in result.used_drive.iter().filter(|run| run.label == one) {
             let rival = result
-                .full_drive
+                .used_drive
                 .iter()
                 .find(|rival| rival.label == other && rival.size == run.size);
             let Some(rival) = rival else { continue };

@@ -37,12 +37,12 @@ pub struct Experiment {
     pub frequent_writes: u64,
     /// A mean re-use distance of up to this size is short.
     pub short_distance: String,
-    /// Requests that are outstanding where the recording has no times.
+    /// Requests that are outstanding where the trace's own times are not taken.
     pub closed_loop: u32,
     /// The paper's drive.
     pub paper_drive: Drive,
-    /// A drive that is full.
-    pub full_drive: Drive,
+    /// A drive in use.
+    pub used_drive: Drive,
     /// The buffers.
     #[serde(rename = "contender")]
     pub contenders: Vec<Contender>,
@@ -64,8 +64,9 @@ pub struct Drive {
     pub name: String,
     /// The preset.
     pub ssd: String,
-    /// The share that is written before the trace; the drive is then as large as the trace.
-    pub fill: Option<f64>,
+    /// The share of it that the trace's pages take and that is written before the trace; its own
+    /// size and fresh if not given.
+    pub footprint_share: Option<f64>,
     /// Free pages of a plane below which it collects garbage, as a share.
     pub gc_threshold: Option<f64>,
     /// Whether collecting garbage takes time.
@@ -107,6 +108,9 @@ pub struct Workload {
     pub name: String,
     /// What the names of its file may begin with, in any case.
     pub files: Vec<String>,
+    /// Whether requests come at the recording's times; else a fixed number is outstanding.
+    #[serde(default)]
+    pub timed: bool,
     /// What the paper says of it, if it is one of the paper's.
     pub paper: Option<PaperWorkload>,
 }
@@ -156,11 +160,11 @@ pub struct WorkloadResult {
     pub paper: Option<PaperWorkload>,
     /// Figures 1 and 2.
     pub classes: Classes,
-    /// Figures 5 to 7 on a full drive, with all contenders.
-    pub full_drive: Vec<Run>,
+    /// Figures 5 to 7 on a drive in use, with all contenders.
+    pub used_drive: Vec<Run>,
     /// The same on the paper's drive; only for the paper's traces.
     pub paper_drive: Vec<Run>,
-    /// What each part of HWB earns, on a full drive.
+    /// What each part of HWB earns, on a drive in use.
     pub variants: Vec<Run>,
 }
 
@@ -189,7 +193,7 @@ impl Experiment {
     /// # Errors
     /// A drive that there is not.
     pub fn page_size_bytes(&self, stated: Option<PageSize>) -> Result<u64, LabError> {
-        let drive_bytes = SsdConfig::preset(&self.full_drive.ssd)?.page_size_bytes();
+        let drive_bytes = SsdConfig::preset(&self.used_drive.ssd)?.page_size_bytes();
         let stated = stated.map(PageSize::bytes).filter(|own| own.is_multiple_of(drive_bytes));
         Ok(stated.unwrap_or(drive_bytes))
     }
@@ -202,9 +206,9 @@ impl Drive {
         config.gc_threshold = self.gc_threshold.unwrap_or(config.gc_threshold);
         config.gc_time = self.gc_time.unwrap_or(config.gc_time);
         let ssd = BufferedSsd::new(config);
-        let Some(fill) = self.fill else { return Ok(ssd) };
-        let precondition = Some(Precondition { fill, overwrite: 0.0, seed: 1 });
-        Ok(BufferedSsd { precondition, ..ssd.fitted(trace)? })
+        let Some(share) = self.footprint_share else { return Ok(ssd) };
+        let precondition = Some(Precondition { fill: share, overwrite: 0.0, seed: 1 });
+        Ok(BufferedSsd { precondition, ..ssd.fitted(trace, share)? })
     }
 }
 

@@ -27,7 +27,7 @@ pub fn report(
     report.paragraph(&experiment.source);
     report.heading("The paper's claims");
     report.table(claims_table(claims));
-    report.paragraph("A point is one workload with one size of the buffer, on a full drive; percentages are of the second buffer's figure.");
+    report.paragraph("A point is one workload with one size of the buffer, on a drive in use; percentages are of the second buffer's figure.");
     report.heading("The traces really used");
     report.table(traces(results));
     report.heading("Classes of written pages (Figure 1)");
@@ -38,7 +38,7 @@ pub fn report(
     report.table(classes(results));
     report.heading("What each part of HWB earns");
     report.paragraph(&format!(
-        "With {} of buffer on a full drive. Write hits in %, then erases; both as they differ from HWB with every part.",
+        "With {} of buffer on a drive in use. Write hits in %, then erases; both as they differ from HWB with every part.",
         experiment.text_size
     ));
     report.table(ablation(experiment, results));
@@ -78,7 +78,7 @@ fn workload(
         runs.iter().filter(is_shown).cloned().collect::<Vec<Run>>()
     };
     for (drive, runs) in [
-        (&experiment.full_drive.name, &result.full_drive),
+        (&experiment.used_drive.name, &result.used_drive),
         (&experiment.paper_drive.name, &result.paper_drive),
     ] {
         if runs.is_empty() {
@@ -150,7 +150,7 @@ fn runs_table(runs: &[Run]) -> Table {
 
 fn traces(results: &[WorkloadResult]) -> Table {
     let row = |result: &WorkloadResult| {
-        let first = result.full_drive.first().map(|run| &run.summary);
+        let first = result.used_drive.first().map(|run| &run.summary);
         let trace = first.map(|summary| &summary.trace);
         let number = |value: Option<u64>| Cell::number(value.map_or_else(|| "-".into(), grouped));
         vec![

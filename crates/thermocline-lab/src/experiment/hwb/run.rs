@@ -23,6 +23,7 @@ impl Experiment {
         &self,
         name: &str,
         paper: Option<PaperWorkload>,
+        is_timed: bool,
         trace: &CompiledTrace,
         done: impl Fn() + Sync,
     ) -> Result<WorkloadResult, LabError> {
@@ -46,8 +47,13 @@ impl Experiment {
             .collect();
         let variants: Vec<Asked<'_>> =
             self.variants.iter().map(|one| (&*one.label, "hwb", &one.parameters)).collect();
+        let arrivals = if is_timed && trace.is_timed() {
+            Arrivals::Trace
+        } else {
+            Arrivals::Closed { requests: self.closed_loop }
+        };
         let on = |drive: &Drive, asked: &[Asked<'_>], sizes: &[String]| {
-            self.runs(trace, drive, asked, sizes, &done)
+            self.runs(trace, (drive, arrivals), asked, sizes, &done)
         };
         Ok(WorkloadResult {
             workload: name.into(),
@@ -55,12 +61,12 @@ impl Experiment {
             requests: trace.request_count() as u64,
             paper,
             classes: Classes::of(trace, class_options),
-            full_drive: on(&self.full_drive, &contenders, &self.sizes)?,
+            used_drive: on(&self.used_drive, &contenders, &self.sizes)?,
             paper_drive: match paper {
                 Some(_) => on(&self.paper_drive, &figures, &self.sizes)?,
                 None => vec![],
             },
-            variants: on(&self.full_drive, &variants, std::slice::from_ref(&self.text_size))?,
+            variants: on(&self.used_drive, &variants, std::slice::from_ref(&self.text_size))?,
         })
     }
 
@@ -74,17 +80,12 @@ impl Experiment {
     fn runs(
         &self,
         trace: &CompiledTrace,
-        drive: &Drive,
+        (drive, arrivals): (&Drive, Arrivals),
         asked: &[Asked<'_>],
         sizes: &[String],
         done: &(impl Fn() + Sync),
     ) -> Result<Vec<Run>, LabError> {
         let ssd = drive.ssd(trace)?;
-        let arrivals = if trace.is_timed() {
-            Arrivals::Trace
-        } else {
-            Arrivals::Closed { requests: self.closed_loop }
-        };
         let (mut names, mut configurations) = (vec![], vec![]);
         for size in sizes {
             for &(label, policy, parameters) in asked {

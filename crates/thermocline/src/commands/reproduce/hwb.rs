@@ -36,22 +36,22 @@ pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     let style = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";
     bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
     let mut results = vec![];
-    let mut add = |name: &str, paper: Option<PaperWorkload>, trace: &CompiledTrace| -> Result<()> {
+    let mut add = |name: &str, paper: Option<PaperWorkload>, is_timed, trace: &CompiledTrace| {
         bar.set_message(name.to_owned());
-        let result = experiment.run(name, paper, trace, || bar.inc(1));
+        let result = experiment.run(name, paper, is_timed, trace, || bar.inc(1));
         results.push(result.with_context(|| name.to_owned())?);
-        Ok(())
+        anyhow::Ok(())
     };
     for (workload, path) in found {
         let stated = reading::open_reader(&path, &Reading::default())?.page_size();
         let page_size = Some(experiment.page_size_bytes(stated)?.to_string());
         let trace = reading::open(&path, &Reading { page_size, ..Reading::default() })?;
-        add(&workload.name, workload.paper, &trace)?;
+        add(&workload.name, workload.paper, workload.timed, &trace)?;
     }
-    add("PostgreSQL (bundled)", None, &reading::open_bundled()?)?;
+    add("PostgreSQL (bundled)", None, false, &reading::open_bundled()?)?;
     for generated in &experiment.generated {
         let trace = generated.trace(experiment.page_size_bytes(None)?)?;
-        add(&generated.name, None, &trace)?;
+        add(&generated.name, None, true, &trace)?;
     }
     bar.finish_and_clear();
     let claims = hwb::claims(&experiment, &results);
@@ -75,7 +75,7 @@ fn figures(experiment: &Experiment, results: &[WorkloadResult]) -> String {
     let row = |result: &WorkloadResult| {
         let cells = contenders.iter().map(|&label| {
             let run = result
-                .full_drive
+                .used_drive
                 .iter()
                 .find(|run| run.label == label && run.size == experiment.text_size);
             let figure = |metric: &thermocline_lab::metric::Metric<_>| {
@@ -90,7 +90,7 @@ fn figures(experiment: &Experiment, results: &[WorkloadResult]) -> String {
     };
     let rows: Vec<Vec<String>> = results.iter().map(row).collect();
     format!(
-        "Write hits in % / erases / mean write response in us, with {} of buffer on a full drive\n{}",
+        "Write hits in % / erases / mean write response in us, with {} of buffer on a drive in use\n{}",
         experiment.text_size,
         output::table(&header, &rows, 1)
     )
