@@ -340,21 +340,24 @@ impl SsdConfig {
         Ok(sized)
     }
 
-    /// Pages that the host sees.
+    /// Pages that the host sees, of a configuration that is [valid](Self::validate).
     pub fn logical_pages(&self) -> u64 {
-        let raw = u64::from(self.planes()) * self.raw_pages_per_plane();
+        let planes = u64::from(self.planes());
         match self.mapping {
-            Mapping::Page => whole(raw as f64 * (1.0 - self.over_provisioning)),
+            Mapping::Page => {
+                let raw = planes.saturating_mul(self.raw_pages_per_plane());
+                whole(raw as f64 * (1.0 - self.over_provisioning))
+            }
             Mapping::Block | Mapping::Bast => {
                 let blocks = f64::from(self.blocks_per_plane) * (1.0 - self.over_provisioning);
-                whole(blocks) * u64::from(self.planes()) * u64::from(self.pages_per_block)
+                whole(blocks).saturating_mul(planes).saturating_mul(self.pages_per_block.into())
             }
         }
     }
 
     /// Bytes that the host sees.
     pub fn logical_bytes(&self) -> u64 {
-        self.logical_pages() * self.page_size_bytes()
+        self.logical_pages().saturating_mul(self.page_size_bytes())
     }
 
     /// Pages of each block.
@@ -369,7 +372,10 @@ impl SsdConfig {
 
     /// Planes of all channels, chips and dies.
     pub(crate) const fn planes(&self) -> u32 {
-        self.channels * self.chips_per_channel * self.dies_per_chip * self.planes_per_die
+        self.channels
+            .saturating_mul(self.chips_per_channel)
+            .saturating_mul(self.dies_per_chip)
+            .saturating_mul(self.planes_per_die)
     }
 
     pub(crate) fn raw_pages_per_plane(&self) -> u64 {
