@@ -1,4 +1,4 @@
-//! How fast the SSD model runs: a skewed stream on an NVMe drive, in time and without.
+//! How fast the SSD model runs: a skewed stream on an `NVMe` drive, in time and without.
 //!
 //! Run with `cargo run --release --package thermocline-device --example ssd_speed [REQUESTS [WRITES
 //! [GIB [PRESET]]]]`; WRITES is the share of writes. The times are those of the clock on the wall.
