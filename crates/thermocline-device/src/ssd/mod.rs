@@ -26,7 +26,7 @@ mod random;
 mod service;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use thermocline_core::{BoxedIdentifier, Heat, Nanos, PageId};
 
@@ -37,7 +37,7 @@ use self::geometry::NONE;
 use self::metrics::Recorder;
 use self::nand::Nand;
 use self::random::SplitMix64;
-use self::service::{Event, Service};
+use self::service::Service;
 use crate::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, QueueingError, Ticket};
 
 pub use self::config::{
@@ -89,6 +89,9 @@ pub struct Ssd {
     /// Requests that are not done, in places that are used again.
     requests: Vec<Request>,
     free_places: Vec<u32>,
+    /// Requests in service that are not decoded, by the time when they will be: reads and trims, and
+    /// writes.
+    decoding: [VecDeque<(u64, u32)>; 2],
     in_service: u32,
     tickets: u64,
     /// Requests of operations that completed at this instant.
@@ -135,6 +138,7 @@ impl Ssd {
             arrivals: BinaryHeap::new(),
             requests: vec![],
             free_places: vec![],
+            decoding: [VecDeque::new(), VecDeque::new()],
             in_service: 0,
             tickets: 0,
             done: vec![],
@@ -203,7 +207,9 @@ impl Ssd {
         let arrival = self.arrivals.peek().filter(|_| self.in_service < self.config.queue_depth);
         let arrival_ns = arrival.map(|next| next.0.0.max(self.now_ns));
         let event_ns = self.service.next_event_ns();
-        arrival_ns.into_iter().chain(event_ns).min().map(Nanos)
+        let decoded_ns = self.decoding.iter().filter_map(|queue| queue.front());
+        let decoded_ns = decoded_ns.map(|&(at_ns, _)| at_ns);
+        arrival_ns.into_iter().chain(event_ns).chain(decoded_ns).min().map(Nanos)
     }
 
     /// Carries out a request at once and without time: map, garbage collection and wear change as
@@ -375,21 +381,24 @@ impl Ssd {
 
     /// All that happens at this instant.
     fn happen(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
-        while let Some(event) = self.service.pop_event(self.now_ns) {
-            match event {
-                Event::Decoded(place) => self.dispatch(place, completed)?,
-                Event::Stage(code) => {
-                    let mut done = std::mem::take(&mut self.done);
-                    self.service.finish_stage(code, &mut done);
-                    for place in done.drain(..) {
-                        let request = &mut self.requests[place as usize];
-                        request.owed -= 1;
-                        if request.owed == 0 {
-                            self.complete(place, completed);
-                        }
-                    }
-                    self.done = done;
-                }
+        let mut done = std::mem::take(&mut self.done);
+        while let Some(code) = self.service.pop_event(self.now_ns) {
+            self.service.finish_stage(code, &mut done);
+        }
+        for place in done.drain(..) {
+            let request = &mut self.requests[place as usize];
+            request.owed -= 1;
+            if request.owed == 0 {
+                self.complete(place, completed);
+            }
+        }
+        self.done = done;
+        for which in 0..self.decoding.len() {
+            while let Some(&(_, place)) =
+                self.decoding[which].front().filter(|next| next.0 <= self.now_ns)
+            {
+                self.decoding[which].pop_front();
+                self.dispatch(place, completed)?;
             }
         }
         while self.in_service < self.config.queue_depth
@@ -397,14 +406,14 @@ impl Ssd {
         {
             let Some(Reverse((_, _, place))) = self.arrivals.pop() else { break };
             self.in_service += 1;
-            let overhead_ns = match self.requests[place as usize].op {
-                DeviceOp::Read | DeviceOp::Trim => self.read_overhead_ns,
-                DeviceOp::Write => self.write_overhead_ns,
+            let (overhead_ns, which) = match self.requests[place as usize].op {
+                DeviceOp::Read | DeviceOp::Trim => (self.read_overhead_ns, 0),
+                DeviceOp::Write => (self.write_overhead_ns, 1),
             };
             if overhead_ns == 0 {
                 self.dispatch(place, completed)?;
             } else {
-                self.service.schedule(self.now_ns + overhead_ns, Event::Decoded(place));
+                self.decoding[which].push_back((self.now_ns + overhead_ns, place));
             }
         }
         self.service.begin(self.now_ns);
@@ -479,6 +488,7 @@ impl Ssd {
     /// The end of a drive that finds no room for a page.
     fn end(&mut self) -> SsdError {
         self.service.stop(self.now_ns);
+        self.decoding.iter_mut().for_each(VecDeque::clear);
         self.arrivals.clear();
         self.requests.clear();
         self.free_places.clear();

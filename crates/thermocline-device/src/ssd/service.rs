@@ -27,14 +27,11 @@ use super::geometry::{Geometry, NONE};
 /// Planes of a die, at most.
 const TOGETHER_MOST: usize = 8;
 
-/// The stages of a die in the code of an event.
+/// The stages of a die.
 const STAGES: usize = 3;
 const ENTERING: usize = 0;
 const CELLS: usize = 1;
 const LEAVING: usize = 2;
-
-/// In the code of an event: a request was decoded.
-const DECODED: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
@@ -101,9 +98,9 @@ struct Unit {
 #[derive(Clone, Debug, Default)]
 struct Channel {
     is_busy: bool,
-    /// Stages of units that wait to send a command, as event codes.
+    /// Stages of units that wait to send a command, by their codes.
     commands: VecDeque<u32>,
-    /// Stages of units that wait to send or fetch bytes, as event codes.
+    /// Stages of units that wait to send or fetch bytes, by their codes.
     transfers: VecDeque<u32>,
     busy_ns: u64,
 }
@@ -119,22 +116,13 @@ struct Times {
     erase: u64,
 }
 
-/// What happens at a time; of several things, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// A stage of a unit is done.
-    Stage(u32),
-    /// A request in service was decoded.
-    Decoded(u32),
-}
-
 /// The buses and dies of a drive.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a drive")]
 pub(crate) struct Service {
     units: Vec<Unit>,
     channels: Vec<Channel>,
-    /// Times, and below them codes of events: one number compares faster than a pair.
+    /// When stages are done, and below the time their codes: one number compares faster than a pair.
     events: BinaryHeap<Reverse<u128>>,
     /// Units that may have something to begin with.
     touched: Vec<u32>,
@@ -198,18 +186,15 @@ impl Service {
         self.events.peek().map(|next| time_of(next.0))
     }
 
-    pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<Event> {
+    /// The code of the next stage that is done until then.
+    pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
         if self.next_event_ns()? > until_ns {
             return None;
         }
-        self.events.pop().map(|next| event_of(next.0))
+        self.events.pop().map(|next| code_of(next.0))
     }
 
-    pub(crate) fn schedule(&mut self, at_ns: u64, event: Event) {
-        let code = match event {
-            Event::Stage(code) => u64::from(code),
-            Event::Decoded(place) => DECODED | u64::from(place),
-        };
+    fn schedule(&mut self, at_ns: u64, code: u32) {
         self.events.push(Reverse(u128::from(at_ns) << u64::BITS | u128::from(code)));
     }
 
@@ -333,7 +318,7 @@ impl Service {
         let entry = &mut self.channels[channel as usize];
         entry.is_busy = true;
         entry.busy_ns += takes_ns;
-        self.schedule(now_ns.saturating_add(takes_ns), Event::Stage(code));
+        self.schedule(now_ns.saturating_add(takes_ns), code);
     }
 
     /// Moves operations of a unit from stage to stage, the last first, and lets new ones in.
@@ -351,7 +336,7 @@ impl Service {
             cells.phase = Phase::Working;
             let takes_ns = self.times.of_cells(cells.operations());
             let at_ns = now_ns.saturating_add(takes_ns);
-            self.schedule(at_ns, Event::Stage(code(index, CELLS)));
+            self.schedule(at_ns, code(index, CELLS));
         }
         let is_free = |stage: &Stage| stage.phase == Phase::Empty;
         let [entering, cells, leaving] = &self.units[index as usize].stages;
@@ -545,9 +530,8 @@ const fn time_of(number: u128) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the code stands in the low half")]
-const fn event_of(number: u128) -> Event {
-    let code = number as u64;
-    if code & DECODED == 0 { Event::Stage(code as u32) } else { Event::Decoded(code as u32) }
+const fn code_of(number: u128) -> u32 {
+    number as u32
 }
 
 const fn code(index: u32, stage: usize) -> u32 {
