@@ -7,7 +7,7 @@
 //!
 //! * Source: the headers of its parts; Hu et al. (SSDsim), ICS '11, and Tavakkol et al. (MQSim), FAST
 //!   '18, for the whole.
-//! * State: about 9 bytes per flash page; 48 per outstanding request, two histograms.
+//! * State: about 9 bytes per flash page; 56 per outstanding request, two histograms.
 //! * Cost: see the parts: O(1) amortised per page in the map, O(log dies) per flash operation.
 //! * Deviations: (1) no write buffer, which is a policy of its own in this project; (2) the map is in
 //!   memory as a whole; (3) a page that was never written, or is trimmed, is read without the flash;

@@ -9,7 +9,7 @@
 //!
 //! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
 //!   ICS '11) for pages, planes and copyback.
-//! * State: 8 bytes per waiting operation, about 400 per die, 16 per event.
+//! * State: 8 bytes per waiting operation, about 300 per die, 16 per event.
 //! * Cost: O(log dies) per stage of an operation.
 //! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together

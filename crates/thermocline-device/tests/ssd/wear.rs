@@ -33,11 +33,33 @@ fn static_wear_levelling_narrows_the_spread() {
         assert!(erases.max - erases.min <= threshold + 2, "{metrics:?}");
         assert!(metrics.wear_copies > 0 && erases.stdev < never.block_erases.stdev / 2.0);
     }
+    // Cold data come to lie in the most worn blocks, and stay there for a while.
+    let cold = tiny().logical_pages() * 9 / 10;
+    assert!(seldom.wear_copies < 2 * cold, "{seldom:?}");
     assert!(often.wear_copies > seldom.wear_copies);
     assert!(often.block_erases.stdev < seldom.block_erases.stdev);
     let erases = often.block_erases;
     let mean = often.erase_count as f64 / often.blocks as f64;
     assert!((erases.mean - mean).abs() < 1e-9);
+}
+
+#[test]
+fn cold_data_move_once_the_spread_exceeds_the_threshold() {
+    for threshold in [1, 5, 20] {
+        let mut drive = drive(&SsdConfig { static_wear_threshold: threshold, ..tiny() });
+        drive.precondition(&Precondition { fill: 1.0, ..Precondition::FRESH }).unwrap();
+        let mut spread = 0;
+        for request in uniform_writes(drive.logical_pages() / 10, 100_000, 1) {
+            drive.apply(request).unwrap();
+            let metrics = drive.metrics();
+            if metrics.wear_copies > 0 {
+                break;
+            }
+            spread = metrics.block_erases.max - metrics.block_erases.min;
+        }
+        assert_eq!(spread, threshold, "with {threshold} nothing moved yet");
+        drive.assert_invariants();
+    }
 }
 
 #[test]

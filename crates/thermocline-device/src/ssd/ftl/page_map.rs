@@ -7,7 +7,7 @@
 //!
 //! * Source: Hu et al. (SSDsim), ICS '11, for allocation and the threshold; Tavakkol et al. (MQSim),
 //!   FAST '18, for separate blocks and static wear levelling.
-//! * State: 17 bytes per plane, besides the flash's.
+//! * State: 16 bytes per plane, besides the flash's.
 //! * Cost: O(1) amortised per page moved; see the parts for the choice of victims. Static wear
 //!   levelling looks at all blocks of a plane per erase while the most worn one leads.
 //! * Deviations: (1) SSDsim collects below the threshold whatever there is to gain, and hardly ends
