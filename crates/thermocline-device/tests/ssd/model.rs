@@ -141,8 +141,13 @@ struct Naive {
     erases: Vec<u32>,
     /// Since when each block has as many valid pages as it has, or can be collected.
     since: Vec<u64>,
+    /// How many pages were programmed when each block was full.
+    closed: Vec<u64>,
+    /// How many erases there were when each block became free.
+    freed: Vec<u32>,
     /// Of the host, and of copies.
     open: [Option<usize>; 2],
+    programs: u64,
     /// The current version of each page.
     current: BTreeMap<u64, u64>,
     events: u64,
@@ -160,6 +165,9 @@ impl Naive {
             blocks: vec![vec![Page::Free; pages]; blocks],
             erases: vec![0; blocks],
             since: vec![0; blocks],
+            closed: vec![0; blocks],
+            freed: vec![0; blocks],
+            programs: 0,
             open: [None; 2],
             current: BTreeMap::new(),
             events: 0,
@@ -199,12 +207,19 @@ impl Naive {
 
     fn program(&mut self, stream: usize, page: Page) {
         if self.open[stream].is_none() {
-            let free = self.free_blocks();
-            self.open[stream] = free.into_iter().min_by_key(|&block| (self.erases[block], block));
+            let key = |block: usize| {
+                if self.config.dynamic_wear {
+                    (self.erases[block], block)
+                } else {
+                    (self.freed[block], block)
+                }
+            };
+            self.open[stream] = self.free_blocks().into_iter().min_by_key(|&block| key(block));
         }
         let block = self.open[stream].unwrap();
         let next = self.blocks[block].iter().position(|&page| page == Page::Free).unwrap();
         self.blocks[block][next] = page;
+        self.programs += 1;
     }
 
     /// Closes the open block if it is full.
@@ -212,6 +227,7 @@ impl Naive {
         let block = self.open[stream].unwrap();
         if !self.blocks[block].contains(&Page::Free) {
             self.open[stream] = None;
+            self.closed[block] = self.programs;
             self.changed(block);
         }
     }
@@ -227,16 +243,30 @@ impl Naive {
     fn collect(&mut self, worth: usize) -> bool {
         let pages = self.blocks[0].len();
         let free = self.free_blocks();
-        let victim = (0..self.blocks.len())
-            .filter(|block| !free.contains(block) && !self.open.contains(&Some(*block)))
-            .min_by_key(|&block| (self.valid(block), self.since[block]));
-        let Some(victim) = victim.filter(|&block| pages - self.valid(block) >= worth) else {
-            return false;
+        let closed = || {
+            (0..self.blocks.len())
+                .filter(|block| !free.contains(block) && !self.open.contains(&Some(*block)))
         };
+        let emptiest = closed().min_by_key(|&block| (self.valid(block), self.since[block]));
+        let least = emptiest.map_or(pages, |block| self.valid(block));
+        if pages - least < worth {
+            return false;
+        }
+        let burden = |block: usize| {
+            let used = self.valid(block) as f64 / pages as f64;
+            used / ((1.0 - used) * (self.programs - self.closed[block] + 1) as f64)
+        };
+        let victim = match self.config.gc_victim {
+            Victim::Fifo => closed().min_by_key(|&block| self.closed[block]),
+            Victim::CostBenefit => closed().min_by(|&a, &b| burden(a).total_cmp(&burden(b))),
+            Victim::Greedy | Victim::DChoices | Victim::Random => emptiest,
+        };
+        let victim = victim.unwrap();
+        let copies = usize::from(self.config.gc_blocks == GcBlocks::Separate);
         for page in self.blocks[victim].clone() {
             if self.is_valid(page) {
-                self.program(1, page);
-                self.close(1);
+                self.program(copies, page);
+                self.close(copies);
                 self.copies += 1;
                 self.spend(self.config.read_us[0], 1.0);
                 self.spend(self.config.program_us[0], 1.0);
@@ -244,6 +274,7 @@ impl Naive {
         }
         self.blocks[victim].fill(Page::Free);
         self.erases[victim] += 1;
+        self.freed[victim] = self.erases.iter().sum();
         self.spend(self.config.erase_us, 0.0);
         true
     }
@@ -306,6 +337,9 @@ proptest! {
     fn one_plane_does_what_the_naive_drive_does(
         (blocks, pages, threshold) in
             (16_u32..24, 2_u32..9, prop::sample::select(vec![0.0, 0.2, 0.4])),
+        gc_victim in prop::sample::select(vec![Victim::Greedy, Victim::Fifo, Victim::CostBenefit]),
+        gc_blocks in prop::sample::select(vec![GcBlocks::Separate, GcBlocks::Shared]),
+        dynamic_wear in any::<bool>(),
         steps in prop::collection::vec(any_step(), 300),
         is_hot in any::<bool>(),
     ) {
@@ -314,6 +348,9 @@ proptest! {
             pages_per_block: pages,
             over_provisioning: 0.45,
             gc_threshold: threshold,
+            gc_victim,
+            gc_blocks,
+            dynamic_wear,
             command_ns: 175,
             // Nothing waits outside, so that the order of service is that of arrival.
             queue_depth: 65_536,

@@ -222,7 +222,8 @@ fn streams_save_copies_on_a_skewed_stream() {
                 let [one, two] = [1, 2].map(|one| amplification(gc_victim, gc_blocks, one, seed));
                 assert!(two < most * one, "{gc_victim:?}, {gc_blocks:?}: {two} against {one}");
                 if gc_victim == Victim::Greedy {
-                    assert_close(two, uniform, 0.03, "greedy with both apart");
+                    // Fifty blocks are few for a mean field.
+                    assert_close(two, uniform, 0.05, "greedy with both apart");
                 }
             }
         }

@@ -137,23 +137,22 @@ impl PageMap {
         stream: usize,
         work: &mut impl Work,
     ) -> Option<u32> {
-        let open = self.open[plane as usize][stream];
-        if open != NONE {
-            return Some(open);
-        }
-        while nand.plane(plane).free_blocks() <= self.free_blocks_least {
-            // Every block that is collected frees at least a page, if there is an invalid one.
+        // Copies may share the stream's block, and open one meanwhile.
+        while self.open[plane as usize][stream] == NONE
+            && nand.plane(plane).free_blocks() <= self.free_blocks_least
+        {
+            // In the end this frees a page, since there is an invalid one.
             if nand.plane(plane).valid > self.most_valid(nand, plane)
                 || !self.collect(nand, plane, 1, work)
             {
                 return None;
             }
         }
-        // Copies may share the stream's block, and have opened one meanwhile.
-        if self.open[plane as usize][stream] == NONE {
-            self.open[plane as usize][stream] = nand.open(plane, Wanted::Next)?;
+        let open = &mut self.open[plane as usize][stream];
+        if *open == NONE {
+            *open = nand.open(plane, Wanted::Next)?;
         }
-        Some(self.open[plane as usize][stream])
+        Some(*open)
     }
 
     fn close_if_full(&mut self, nand: &mut Nand, plane: u32, stream: usize) {
