@@ -221,11 +221,22 @@ fn a_log_block_that_begins_in_order_is_completed() {
     apply_all(&mut drive, (0..10).chain([16]).map(write));
     let metrics = drive.metrics();
     assert_eq!((metrics.partial_merges, metrics.gc_copies, metrics.erase_count), (1, 6, 1));
+    assert_eq!(metrics.switch_merges, 0);
     // Out of order: all 16 pages go to a third block, and two are erased.
     apply_all(&mut drive, [18, 17, 0].map(write));
     let metrics = drive.metrics();
     assert_eq!((metrics.full_merges, metrics.gc_copies, metrics.erase_count), (1, 22, 3));
     drive.assert_invariants();
+}
+
+#[test]
+fn a_full_log_block_stays_as_long_as_the_data_block_has_room() {
+    let mut drive = drive(&SsdConfig { mapping: Mapping::Bast, ..tiny() });
+    apply_all(&mut drive, (0..8).chain([0; 16]).chain(8..16).map(write));
+    assert_eq!(drive.metrics().erase_count, 0, "{:?}", drive.metrics());
+    drive.apply(write(0)).unwrap();
+    let metrics = drive.metrics();
+    assert_eq!((metrics.full_merges, metrics.gc_copies, metrics.erase_count), (1, 16, 2));
 }
 
 #[test]

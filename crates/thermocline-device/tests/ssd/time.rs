@@ -130,6 +130,32 @@ fn dies_of_a_chip_work_together_if_they_interleave() {
 }
 
 #[test]
+fn planes_of_different_dies_do_not_go_together() {
+    let config = SsdConfig { dies_per_chip: 2, interleave: false, ..tiny() };
+    let completed = run(&mut drive(&config), &[(0, write(0)), (0, write(1))]);
+    assert_eq!(completed, [(0, 101_000), (1, 202_000)]);
+    let config = SsdConfig { planes_per_die: 2, ..tiny() };
+    let completed = run(&mut drive(&config), &[(0, write(0)), (0, write(1))]);
+    let together_ns = 102_000 + u64::from(config.plane_gap_ns);
+    assert_eq!(completed, [(0, together_ns), (1, together_ns)]);
+}
+
+#[test]
+fn a_die_holds_a_page_until_the_bus_has_it() {
+    // Two dies on one bus: pages 0 and 2 are on the first, 1 and 3 on the second.
+    let config = SsdConfig { chips_per_channel: 2, bus_ns_per_byte: 4.0, ..tiny() };
+    let reads = [(1_000_000, read(0)), (1_000_000, read(1)), (1_000_000, read(3))];
+    for (cache_register, last_ns) in [(false, 32_000), (true, 24_000)] {
+        let mut drive = drive(&SsdConfig { cache_register, ..config.clone() });
+        run(&mut drive, &[(0, request(DeviceOp::Write, 0, 4))]);
+        let completed = run(&mut drive, &reads);
+        // The second die waits for the transfer of the first, from 10 to 14 us.
+        let times: Vec<u64> = completed.iter().map(|&(_, at)| at - 1_000_000).collect();
+        assert_eq!(times, [14_000, 18_000, last_ns], "cache register {cache_register}");
+    }
+}
+
+#[test]
 fn sequential_reads_run_at_the_speed_of_the_bus_or_of_the_dies() {
     for (bus, cache_register, units, per_page_ns) in [
         (1.0, false, 1, 11_000.0),
@@ -208,7 +234,8 @@ fn a_read_overtakes_what_waits_but_not_what_runs() {
 fn garbage_collection_takes_bus_and_cells() {
     // Every write of a full drive waits for the copies before it, one at a time on one die.
     let took = |copyback, gc_time| {
-        let config = SsdConfig { copyback, gc_time, bus_ns_per_byte: 20.0, ..tiny() };
+        let config =
+            SsdConfig { copyback, gc_time, command_ns: 100, bus_ns_per_byte: 20.0, ..tiny() };
         let mut drive = drive(&config);
         drive.precondition(&Precondition { fill: 1.0, overwrite: 3.0, seed: 1 }).unwrap();
         let pages = drive.logical_pages();
@@ -216,14 +243,14 @@ fn garbage_collection_takes_bus_and_cells() {
         // To the last erase, which may come after the last completion.
         (drive.metrics().elapsed_ns, drive.metrics())
     };
-    for (copyback, copy_ns) in [(false, 10_000 + 20_000 + 20_000 + 100_000), (true, 110_000)] {
+    for (copyback, copy_ns) in [(false, 30_100 + 120_100), (true, 110_200)] {
         let (took_ns, metrics) = took(copyback, true);
         assert!(metrics.gc_copies > 3000, "{metrics:?}");
         let expected_ns =
-            3000 * 120_000 + metrics.gc_copies * copy_ns + metrics.erase_count * 1_000_000;
+            3000 * 120_100 + metrics.gc_copies * copy_ns + metrics.erase_count * 1_000_100;
         assert_eq!(took_ns, expected_ns, "copyback {copyback}");
         let (free_ns, free) = took(copyback, false);
-        assert_eq!(free_ns, 3000 * 120_000, "only the host's pages take time");
+        assert_eq!(free_ns, 3000 * 120_100, "only the host's pages take time");
         assert_eq!((free.gc_copies, free.erase_count), (metrics.gc_copies, metrics.erase_count));
     }
 }

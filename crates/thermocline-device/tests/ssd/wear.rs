@@ -1,5 +1,9 @@
 //! Wear: how it spreads, and how a drive ends; and streams, which save it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use thermocline_core::hotness::registry;
 use thermocline_core::{Heat, Identifier, Nanos, PageId};
 use thermocline_device::queueing::DeviceOp;
@@ -159,12 +163,11 @@ fn a_projection_of_life_agrees_with_the_end() {
 #[derive(Debug)]
 struct Oracle {
     hot_pages: u32,
-    asked: u64,
+    resets: Arc<AtomicU32>,
 }
 
 impl Identifier for Oracle {
     fn record(&mut self, page: PageId) -> Heat {
-        self.asked += 1;
         self.heat(page)
     }
 
@@ -182,13 +185,28 @@ impl Identifier for Oracle {
 
     fn decay(&mut self) {}
 
-    fn reset(&mut self) {}
+    fn reset(&mut self) {
+        self.resets.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn memory_bits(&self) -> u64 {
         32
     }
 
     fn assert_invariants(&self) {}
+}
+
+/// The share of blocks in use that hold pages of both kinds.
+fn mixed_share(drive: &Ssd, hot_pages: u64, pages_per_block: u64) -> f64 {
+    let mut blocks: BTreeMap<u64, [bool; 2]> = BTreeMap::new();
+    for page in 0..drive.logical_pages() {
+        if let Some(place) = drive.flash_page_of(page).unwrap() {
+            blocks.entry(place / pages_per_block).or_default()[usize::from(page < hot_pages)] =
+                true;
+        }
+    }
+    let mixed = blocks.values().filter(|kinds| **kinds == [true; 2]).count();
+    mixed as f64 / blocks.len() as f64
 }
 
 #[test]
@@ -203,13 +221,21 @@ fn streams_save_copies_on_a_skewed_stream() {
     let amplification = |gc_victim, gc_blocks, streams, seed| {
         let config = SsdConfig { streams, gc_blocks, gc_victim, ..base.clone() };
         let hot_pages = u32::try_from(config.logical_pages() / 10).unwrap();
-        let mut drive = Ssd::new(&config, Some(Box::new(Oracle { hot_pages, asked: 0 }))).unwrap();
+        let resets = Arc::new(AtomicU32::new(0));
+        let oracle = Oracle { hot_pages, resets: Arc::clone(&resets) };
+        let mut drive = Ssd::new(&config, Some(Box::new(oracle))).unwrap();
         let pages = drive.logical_pages();
         drive.precondition(&Precondition { fill: 1.0, overwrite: 0.5, seed }).unwrap();
+        assert_eq!(resets.load(Ordering::Relaxed), streams - 1, "it forgets, if it was asked");
         apply_all(&mut drive, skewed_writes(pages, 300_000, seed));
         drive.reset_metrics();
         apply_all(&mut drive, skewed_writes(pages, 200_000, !seed));
         drive.assert_invariants();
+        if (streams, gc_blocks) == (2, GcBlocks::Shared) {
+            // Copies lie among cold pages.
+            let mixed = mixed_share(&drive, hot_pages.into(), 32);
+            assert!(mixed < 0.3, "{gc_victim:?}: {mixed} of the blocks hold hot and cold pages");
+        }
         drive.metrics().write_amplification
     };
     // Greedy collects hot and cold blocks at the same number of valid pages, so that, once they are
