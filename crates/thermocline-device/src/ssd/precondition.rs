@@ -1,4 +1,11 @@
 //! The state of a drive before a measurement: filled, and written over until it is steady.
+//!
+//! * Source: the preconditioning of SNIA's *Solid State Storage Performance Test Specification*: the
+//!   whole drive in order, then the load itself.
+//! * State: none.
+//! * Cost: that of the writes, without time.
+//! * Deviations: (1) the second part is uniform and as long as you say; whether the drive is steady is
+//!   not tested.
 
 use serde::{Deserialize, Serialize};
 

@@ -49,9 +49,13 @@ fn static_wear_levelling_narrows_the_spread() {
 
 #[test]
 fn cold_data_move_once_the_spread_exceeds_the_threshold() {
-    for threshold in [1, 5, 20] {
+    for threshold in [2, 5, 20] {
         let mut drive = drive(&SsdConfig { static_wear_threshold: threshold, ..tiny() });
-        drive.precondition(&Precondition { fill: 1.0, ..Precondition::FRESH }).unwrap();
+        // Every block is erased, and all alike.
+        for _ in 0..5 {
+            drive.precondition(&Precondition { fill: 1.0, ..Precondition::FRESH }).unwrap();
+        }
+        assert!(drive.metrics().block_erases.min > 0, "{:?}", drive.metrics());
         let mut spread = 0;
         for request in uniform_writes(drive.logical_pages() / 10, 100_000, 1) {
             drive.apply(request).unwrap();
