@@ -3,13 +3,14 @@
 //! A die, or a whole chip if its dies do not interleave, takes operations from its queues through
 //! three stages: commands and incoming bytes on the bus of its channel, the work of the cells, and
 //! outgoing bytes on the bus. The bus serves one die at a time, in the order of asking, but commands
-//! without bytes first, since they are short and set cells to work. Operations of one kind that stand next to each other in the queue, on different planes of a die, go through the
-//! stages together. Without cache registers the next operation enters when the former has left;
-//! with them, as soon as the first stage is empty, and each stage holds one.
+//! without bytes first, since they are short and set cells to work. Every plane has a queue, and the
+//! operation that came first is next; those of the same kind that are next on other planes of the die
+//! go through the stages with it. Without cache registers the next operation enters when the former
+//! has left; with them, as soon as the first stage is empty, and each stage holds one.
 //!
 //! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
 //!   ICS '11) for pages, planes and copyback.
-//! * State: 8 bytes per waiting operation, about 300 per die, 16 per event.
+//! * State: 16 bytes per waiting operation, about 300 per die, 16 per event.
 //! * Cost: O(log dies) per stage of an operation.
 //! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
@@ -86,7 +87,8 @@ impl Stage {
 #[derive(Clone, Debug, Default)]
 struct Unit {
     stages: [Stage; STAGES],
-    queue: VecDeque<Operation>,
+    /// Per plane, with the numbers in the order of coming.
+    queues: Vec<VecDeque<(u64, Operation)>>,
     /// Reads that overtake the queue.
     reads: VecDeque<Operation>,
     is_touched: bool,
@@ -126,6 +128,8 @@ pub(crate) struct Service {
     events: BinaryHeap<Reverse<u128>>,
     /// Units that may have something to begin with.
     touched: Vec<u32>,
+    /// Operations that were queued so far.
+    pushed: u64,
     /// Channels whose bus has become free.
     released: Vec<u32>,
     times: Times,
@@ -155,10 +159,17 @@ impl Service {
     pub(crate) fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
         let to_ns = |times: &[f64]| times.iter().map(|&us| us_to_ns(us)).collect();
         Self {
-            units: vec![Unit::default(); geometry.units() as usize],
+            units: vec![
+                Unit {
+                    queues: vec![VecDeque::new(); geometry.planes_per_unit as usize],
+                    ..Unit::default()
+                };
+                geometry.units() as usize
+            ],
             channels: vec![Channel::default(); geometry.channels as usize],
             events: BinaryHeap::new(),
             touched: vec![],
+            pushed: 0,
             released: vec![],
             times: Times {
                 command: config.command_ns.into(),
@@ -225,7 +236,8 @@ impl Service {
         if overtakes {
             unit.reads.push_back(operation);
         } else {
-            unit.queue.push_back(operation);
+            unit.queues[usize::from(operation.plane)].push_back((self.pushed, operation));
+            self.pushed += 1;
         }
         if !std::mem::replace(&mut unit.is_touched, true) {
             self.touched.push(index);
@@ -363,25 +375,39 @@ impl Service {
 
     /// Takes what comes next into the first stage; whether there is something.
     fn take_in(&mut self, index: u32) -> bool {
-        let unit = &mut self.units[index as usize];
-        let queue = if unit.reads.is_empty() { &mut unit.queue } else { &mut unit.reads };
-        let Some(first) = queue.pop_front() else { return false };
-        let entering = &mut unit.stages[ENTERING];
-        entering.operations[0] = first;
-        entering.count = 1;
-        if self.multi_plane {
+        let Unit { stages: [entering, ..], queues, reads, .. } = &mut self.units[index as usize];
+        entering.count = 0;
+        let mut add = |operation| {
+            entering.operations[usize::from(entering.count)] = operation;
+            entering.count += 1;
+        };
+        let die_of = |plane: u8| plane / self.planes_per_die;
+        if let Some(first) = reads.pop_front() {
+            add(first);
             let mut planes = 1_u128 << first.plane;
-            while let Some(next) = queue.front() {
-                let suits = next.kind == first.kind
-                    && next.plane / self.planes_per_die == first.plane / self.planes_per_die
-                    && planes >> next.plane & 1 == 0;
-                if !suits {
-                    break;
-                }
+            while let Some(next) = reads.front().filter(|next| {
+                self.multi_plane
+                    && die_of(next.plane) == die_of(first.plane)
+                    && planes >> next.plane & 1 == 0
+            }) {
                 planes |= 1 << next.plane;
-                entering.operations[usize::from(entering.count)] = *next;
-                entering.count += 1;
-                queue.pop_front();
+                add(*next);
+                reads.pop_front();
+            }
+        } else {
+            let heads = queues.iter().filter_map(VecDeque::front);
+            let Some(&(_, first)) = heads.min_by_key(|head| head.0) else { return false };
+            let (start, of_die) = if self.multi_plane {
+                (die_of(first.plane) * self.planes_per_die, self.planes_per_die)
+            } else {
+                (first.plane, 1)
+            };
+            for queue in queues.iter_mut().skip(start.into()).take(of_die.into()) {
+                if queue.front().is_some_and(|head| head.1.kind == first.kind)
+                    && let Some((_, operation)) = queue.pop_front()
+                {
+                    add(operation);
+                }
             }
         }
         entering.phase = Phase::Waiting;
@@ -395,7 +421,7 @@ impl Service {
         self.released.clear();
         for unit in &mut self.units {
             unit.stages = [Stage::default(); STAGES];
-            unit.queue.clear();
+            unit.queues.iter_mut().for_each(VecDeque::clear);
             unit.reads.clear();
             unit.is_touched = false;
             unit.busy_ns += unit.busy_since_ns.take().map_or(0, |since_ns| now_ns - since_ns);
@@ -451,7 +477,8 @@ impl Service {
         for unit in &self.units {
             let running = unit.stages.iter().filter(|stage| stage.phase != Phase::Empty);
             let running = running.flat_map(Stage::operations);
-            for operation in running.chain(&unit.queue).chain(&unit.reads) {
+            let queued = unit.queues.iter().flatten().map(|entry| &entry.1);
+            for operation in running.chain(queued).chain(&unit.reads) {
                 if operation.owner != NONE {
                     owed[operation.owner as usize] -= 1;
                 }

@@ -256,6 +256,21 @@ fn garbage_collection_takes_bus_and_cells() {
 }
 
 #[test]
+fn planes_that_collect_garbage_work_together() {
+    let took = |multi_plane| {
+        let config = SsdConfig { planes_per_die: 4, multi_plane, queue_depth: 64, ..tiny() };
+        let mut drive = drive(&config);
+        drive.precondition(&Precondition { fill: 1.0, overwrite: 3.0, seed: 1 }).unwrap();
+        let pages = drive.logical_pages();
+        closed_loop(&mut drive, 64, uniform_writes(pages, 5000, 9));
+        (drive.metrics().elapsed_ns as f64, drive.metrics().gc_copies)
+    };
+    let (alone, together) = (took(false), took(true));
+    assert_eq!(alone.1, together.1, "the map is the same");
+    assert!(together.0 < 0.4 * alone.0, "{together:?} against {alone:?}");
+}
+
+#[test]
 fn a_request_of_many_pages_completes_with_the_last() {
     let mut one = drive(&SsdConfig { multi_plane: false, ..tiny() });
     assert_eq!(run(&mut one, &[(0, request(DeviceOp::Write, 0, 5))]), [(0, 5 * 101_000)]);
