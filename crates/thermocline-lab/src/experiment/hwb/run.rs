@@ -53,7 +53,7 @@ impl Experiment {
             Arrivals::Closed { requests: self.closed_loop }
         };
         let on = |drive: &Drive, asked: &[Asked<'_>], sizes: &[String]| {
-            self.runs(trace, (drive, arrivals), asked, sizes, &done)
+            runs(trace, (drive, arrivals), asked, sizes, &done)
         };
         Ok(WorkloadResult {
             workload: name.into(),
@@ -76,36 +76,36 @@ impl Experiment {
         let figures = if is_papers { figures } else { 0 };
         (self.contenders.len() + figures) * self.sizes.len() + self.variants.len()
     }
+}
 
-    fn runs(
-        &self,
-        trace: &CompiledTrace,
-        (drive, arrivals): (&Drive, Arrivals),
-        asked: &[Asked<'_>],
-        sizes: &[String],
-        done: &(impl Fn() + Sync),
-    ) -> Result<Vec<Run>, LabError> {
-        let ssd = drive.ssd(trace)?;
-        let (mut names, mut configurations) = (vec![], vec![]);
-        for size in sizes {
-            for &(label, policy, parameters) in asked {
-                names.push((label, size));
-                configurations.push(BufferConfiguration {
-                    policy: registry::find_buffer(policy)?,
-                    parameters: parameters.clone().into_iter().collect(),
-                    size: size.parse()?,
-                    ssd: Some(ssd.clone()),
-                    arrivals,
-                });
-            }
+/// Runs every buffer at every size.
+fn runs(
+    trace: &CompiledTrace,
+    (drive, arrivals): (&Drive, Arrivals),
+    asked: &[Asked<'_>],
+    sizes: &[String],
+    done: &(impl Fn() + Sync),
+) -> Result<Vec<Run>, LabError> {
+    let ssd = drive.ssd(trace)?;
+    let (mut names, mut configurations) = (vec![], vec![]);
+    for size in sizes {
+        for &(label, policy, parameters) in asked {
+            names.push((label, size));
+            configurations.push(BufferConfiguration {
+                policy: registry::find_buffer(policy)?,
+                parameters: parameters.clone().into_iter().collect(),
+                size: size.parse()?,
+                ssd: Some(ssd.clone()),
+                arrivals,
+            });
         }
-        let summaries = run_buffers(trace, &configurations, false, done)?;
-        let runs = names.into_iter().zip(summaries);
-        let run = |((label, size), summary): ((&str, &String), _)| Run {
-            label: label.into(),
-            size: size.clone(),
-            summary,
-        };
-        Ok(runs.map(run).collect())
     }
+    let summaries = run_buffers(trace, &configurations, false, done)?;
+    let runs = names.into_iter().zip(summaries);
+    let run = |((label, size), summary): ((&str, &String), _)| Run {
+        label: label.into(),
+        size: size.clone(),
+        summary,
+    };
+    Ok(runs.map(run).collect())
 }
