@@ -3,6 +3,7 @@
 //! * Source: Lv, Cui, Chen, Li, CIKM 2013, section 4, Figure 2.
 
 mod report;
+mod wear;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use thermocline_trace::CompiledTrace;
 use super::{Claim, paper_hierarchy};
 use crate::{Configuration, LabError, RunOptions, Summary, run};
 
-pub use report::{IoTimes, io_times, report};
+pub use report::{IoTimes, WearTable, io_times, report, wear_table};
+pub use wear::{Wear, WearExperiment};
 
 /// How near a measured percentage must come to the paper's to confirm it, in percentage points.
 const TOLERANCE_POINTS: f64 = 5.0;
@@ -39,6 +41,8 @@ pub struct Experiment {
     pub nonhot_ratios: Vec<f64>,
     /// The flash size of that sweep, as a multiple of memory.
     pub nonhot_flash_ratio: f64,
+    /// What the policies do to the flash.
+    pub wear: WearExperiment,
     /// The traces.
     #[serde(rename = "workload")]
     pub workloads: Vec<Workload>,
@@ -79,6 +83,8 @@ pub struct WorkloadResult {
     pub points: Vec<Point>,
     /// HAT at every non-hot ratio.
     pub nonhot: Vec<Point>,
+    /// What each contender did to the flash.
+    pub wear: Vec<Wear>,
 }
 
 /// One run of the experiment.
@@ -139,13 +145,16 @@ impl Experiment {
             .collect();
         let mut points = points?;
         let nonhot = points.split_off(figure_runs);
-        Ok(WorkloadResult { workload: workload.name.clone(), points: best(points), nonhot })
+        let points = best(points);
+        let wear = self.wear(trace, &points, done)?;
+        Ok(WorkloadResult { workload: workload.name.clone(), points, nonhot, wear })
     }
 
     /// How many runs one workload takes.
     pub fn runs_per_workload(&self) -> usize {
         let variants: usize = self.contenders.iter().map(|c| self.variants(c).len()).sum();
-        variants * self.flash_ratios.len() + self.nonhot_ratios.len()
+        let worn = self.contenders.iter().filter(|contender| contender.policy != "lru").count();
+        variants * self.flash_ratios.len() + self.nonhot_ratios.len() + worn
     }
 
     /// The parameter sets that a contender is tried with.

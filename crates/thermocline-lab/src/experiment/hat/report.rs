@@ -1,8 +1,9 @@
 //! The report of the HAT paper's experiments.
 
-use super::{Claim, Experiment, Point, WorkloadResult};
+use super::{Claim, Experiment, Point, Wear, WorkloadResult};
 use crate::LabError;
 use crate::experiment::claims_table;
+use crate::metric::grouped;
 use crate::report::{Cell, LineChart, Report, Series, Table};
 
 /// Total I/O times of one workload in seconds, as words: a row per contender, a column per flash size.
@@ -12,6 +13,48 @@ pub struct IoTimes {
     pub header: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<String>>,
+}
+
+/// What the policies did to the flash, as words: a row per workload and contender.
+#[derive(Clone, Debug)]
+pub struct WearTable {
+    /// The titles of the columns.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What the policies did to the flash, workload by workload.
+pub fn wear_table(results: &[WorkloadResult]) -> WearTable {
+    let header = [
+        "workload",
+        "policy",
+        "flash writes",
+        "write amplification",
+        "erases",
+        "erases per day",
+        "lifetime, years",
+        "mean read, ms",
+    ];
+    let optional = |value: Option<f64>, decimals: usize| {
+        value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
+    };
+    let row = |workload: &str, wear: &Wear| {
+        vec![
+            workload.to_owned(),
+            wear.label.clone(),
+            grouped(wear.flash_writes),
+            format!("{:.2}", wear.write_amplification),
+            grouped(wear.erases),
+            optional(wear.erases_per_day, 0),
+            optional(wear.lifetime_years, 2),
+            format!("{:.1}", wear.read_response_us / 1000.0),
+        ]
+    };
+    let rows = results
+        .iter()
+        .flat_map(|result| result.wear.iter().map(|wear| row(&result.workload, wear)));
+    WearTable { header: header.map(String::from).to_vec(), rows: rows.collect() }
 }
 
 /// The I/O times of one workload.
@@ -78,6 +121,20 @@ pub fn report(
             series: results.iter().map(relative_to_default).collect(),
         })?;
     }
+    report.heading("Wear of the flash");
+    report.paragraph(&format!(
+        "Ours, not the paper's: flash {}x memory is a drive of its own ({}, as large as the tier and full at the start), above the disk {}, with {} requests outstanding. Days and years are at the recording's rate.",
+        experiment.wear.flash_ratio,
+        experiment.wear.ssd,
+        experiment.wear.disk,
+        experiment.wear.closed_loop
+    ));
+    let WearTable { header, rows } = wear_table(results);
+    let cell = |(column, text): (usize, String)| {
+        if column < 2 { Cell::text(text) } else { Cell::number(text) }
+    };
+    let rows = rows.into_iter().map(|row| row.into_iter().enumerate().map(cell).collect());
+    report.table(Table { header, rows: rows.collect() });
     report.heading("Counts");
     report.table(counts(results));
     report.heading("How to make this report again");
@@ -147,10 +204,10 @@ fn counts(results: &[WorkloadResult]) -> Table {
                     format!("{}x", point.flash_ratio),
                     hits(memory.hit_ratio),
                     hits(flash.hit_ratio),
-                    crate::metric::grouped(flash.page_reads),
-                    crate::metric::grouped(flash.page_writes),
-                    crate::metric::grouped(disk.page_reads),
-                    crate::metric::grouped(disk.page_writes),
+                    grouped(flash.page_reads),
+                    grouped(flash.page_writes),
+                    grouped(disk.page_reads),
+                    grouped(disk.page_writes),
                     format!("{:.1}", point.summary.io_time_ms / 1000.0),
                 ]
                 .map(Cell::number),

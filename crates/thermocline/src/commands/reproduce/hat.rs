@@ -58,5 +58,9 @@ fn tables(results: &[WorkloadResult], claims: &[Claim]) -> String {
         text += &format!("{}: total I/O time in seconds\n", result.workload);
         text += &output::table(&header, &table.rows, 0);
     }
+    let wear = hat::wear_table(results);
+    let header: Vec<&str> = wear.header.iter().map(String::as_str).collect();
+    text += "Wear of the flash\n";
+    text += &output::table(&header, &wear.rows, 2);
     text + &claims_table(claims)
 }
