@@ -142,7 +142,8 @@ pub struct SsdConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// Operations of a die run in the order in which they came.
+    /// Operations of a die run in the order in which they came, but for those of other planes that
+    /// run with an earlier one.
     #[default]
     Fifo,
     /// Reads of the host overtake all else that waits for the die.
