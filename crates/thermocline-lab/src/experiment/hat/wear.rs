@@ -4,6 +4,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use thermocline_core::registry;
 use thermocline_device::hdd::HddConfig;
+use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::CompiledTrace;
 
@@ -86,7 +87,7 @@ impl Experiment {
             devices: vec![
                 DeviceModel::Server { device: memory, servers: None },
                 DeviceModel::Ssd(Box::new(SsdConfig::preset(ssd)?)),
-                DeviceModel::Hdd(Box::new(HddConfig::preset(disk)?)),
+                DeviceModel::Hdd(Box::new(HddConfig::preset(disk).map_err(QueueingError::from)?)),
             ],
         });
         let summary = run(trace, &configuration, RunOptions::default())?;
