@@ -219,6 +219,30 @@ fn reads_overtake_programs_if_they_may() {
 }
 
 #[test]
+fn reads_that_overtake_go_together_on_planes_of_a_die_only() {
+    let first = SsdConfig { scheduling: Scheduling::ReadFirst, ..tiny() };
+    let read_times = |config: &SsdConfig, pages: [u64; 2]| {
+        let mut drive = drive(config);
+        run(&mut drive, &[(0, request(DeviceOp::Write, 0, 4))]);
+        let completed = run(&mut drive, &pages.map(|page| (1_000_000, read(page))));
+        completed.iter().map(|&(_, at)| at - 1_000_000).collect::<Vec<u64>>()
+    };
+    let planes = SsdConfig { planes_per_die: 2, ..first.clone() };
+    assert_eq!(read_times(&planes, [0, 1]), [12_000, 12_000]);
+    assert_eq!(read_times(&planes, [0, 2]), [11_000, 22_000]);
+    let dies = SsdConfig { dies_per_chip: 2, interleave: false, ..first };
+    assert_eq!(read_times(&dies, [0, 1]), [11_000, 22_000]);
+}
+
+#[test]
+fn a_short_overhead_does_not_wait_for_a_long_one() {
+    let config = SsdConfig { read_overhead_us: 20.0, write_overhead_us: 3.0, ..tiny() };
+    let completed = run(&mut drive(&config), &[(0, read(7)), (1000, write(7))]);
+    // The read comes after the write, and waits for it on the die.
+    assert_eq!(completed, [(1, 105_000), (0, 116_000)]);
+}
+
+#[test]
 fn a_read_overtakes_what_waits_but_not_what_runs() {
     let config = SsdConfig { scheduling: Scheduling::ReadFirst, ..tiny() };
     let mut one = drive(&config);

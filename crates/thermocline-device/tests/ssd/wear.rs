@@ -45,6 +45,8 @@ fn static_wear_levelling_narrows_the_spread() {
     let erases = often.block_erases;
     let mean = often.erase_count as f64 / often.blocks as f64;
     assert!((erases.mean - mean).abs() < 1e-9);
+    // No distribution between two ends is wider than half of it at each.
+    assert!(erases.stdev > 0.0 && erases.stdev <= f64::from(erases.max - erases.min) / 2.0);
 }
 
 #[test]
