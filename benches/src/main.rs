@@ -1,12 +1,13 @@
 //! Benchmarks: two things in one run, and their ratio.
 //!
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- identifiers` the hot-data
-//! identifiers. None is a timed test.
+//! identifiers, `cargo xtask bench -- ssd` the SSD model. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod identifiers;
 mod measure;
 mod replay;
+mod ssd;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -24,6 +25,8 @@ enum Benchmark {
     Replay(replay::Arguments),
     /// Time and instructions of every hot-data identifier
     Identifiers(identifiers::Arguments),
+    /// The SSD model, alone and beside SSDsim
+    Ssd(ssd::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -33,6 +36,7 @@ fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
+        Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

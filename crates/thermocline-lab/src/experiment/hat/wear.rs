@@ -46,6 +46,16 @@ pub struct Wear {
     pub read_response_us: f64,
 }
 
+/// The drive, with flash pages no larger than the trace's, in blocks of the same bytes: drives map
+/// parts of their pages, and wear follows what is mapped.
+fn drive_of_pages(ssd: &str, page_size_bytes: u64) -> Result<SsdConfig, LabError> {
+    let mut config = SsdConfig::preset(ssd)?;
+    let parts = u32::try_from(config.page_size_bytes() / page_size_bytes).unwrap_or(1).max(1);
+    config.page_bytes /= parts;
+    config.pages_per_block *= parts;
+    Ok(config)
+}
+
 impl Experiment {
     /// Runs the contenders that have a flash tier, each with the parameters that served it best.
     pub(super) fn wear(
@@ -86,7 +96,7 @@ impl Experiment {
             arrivals: Arrivals::Closed { requests: *closed_loop },
             devices: vec![
                 DeviceModel::Server { device: memory, servers: None },
-                DeviceModel::Ssd(Box::new(SsdConfig::preset(ssd)?)),
+                DeviceModel::Ssd(Box::new(drive_of_pages(ssd, trace.page_size_bytes())?)),
                 DeviceModel::Hdd(Box::new(HddConfig::preset(disk).map_err(QueueingError::from)?)),
             ],
         });
