@@ -213,8 +213,11 @@ fn model(device: &Device, text: &str) -> Result<DeviceModel> {
             if let Ok(disk) = HddConfig::preset(text) {
                 return Ok(DeviceModel::Hdd(Box::new(disk)));
             }
-            let ssd = find_ssd(text)
-                .context("it takes `server`, `server:N`, or a drive; see `thermocline drives`")?;
+            let disks = HddConfig::presets().into_iter().map(|disk| disk.name);
+            let ssd = find_ssd(text).with_context(|| {
+                let disks: Vec<String> = disks.collect();
+                format!("it takes `server`, `server:N`, a disk ({}) or an SSD", disks.join(", "))
+            })?;
             Ok(DeviceModel::Ssd(Box::new(ssd)))
         }
     }
