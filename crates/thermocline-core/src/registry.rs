@@ -42,6 +42,8 @@ pub enum Depth {
     Ram,
     /// RAM and flash over disk.
     RamFlash,
+    /// Two to eight tiers of caches over disk.
+    Tiers,
     /// A write buffer over NAND.
     Buffer,
 }
@@ -347,6 +349,7 @@ impl Depth {
         match self {
             Self::Ram => "one cache tier, `ram` (a `flash` below it stays empty)",
             Self::RamFlash => "two cache tiers, `ram` and `flash`",
+            Self::Tiers => "two to eight cache tiers",
             Self::Buffer => "one cache tier, the buffer of an SSD",
         }
     }
@@ -356,6 +359,7 @@ impl Depth {
         match self {
             Self::Ram => cache_tiers == 1 || cache_tiers == 2,
             Self::RamFlash => cache_tiers == 2,
+            Self::Tiers => cache_tiers >= 2 && cache_tiers < crate::TIERS_MAX,
             Self::Buffer => cache_tiers == 1,
         }
     }

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use crate::{Access, Actions, Nanos, PageId};
+use crate::{Access, Actions, Nanos, PageId, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -58,4 +58,13 @@ pub trait Policy: Debug {
 
     /// Heap memory of the policy's state in bytes, as allocated.
     fn memory_bytes(&self) -> usize;
+
+    /// What the published algorithm keeps besides the pages themselves and their order, in bytes:
+    /// histories, ghosts, tables of hints; as it stands.
+    fn metadata_bytes(&self) -> usize {
+        0
+    }
+
+    /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.
+    fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
 }
