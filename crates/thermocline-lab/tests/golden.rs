@@ -10,7 +10,10 @@ use thermocline_core::{
     Action, Actions, Admission, Heat, Ledger, Op, PageId, Tier, WriteMiss, hotness, registry,
 };
 use thermocline_device::Catalogue;
-use thermocline_lab::{Configuration, TierConfiguration};
+use thermocline_device::ssd::{Precondition, SsdConfig};
+use thermocline_lab::{
+    Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, run_buffers,
+};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
 /// Where FNV-1a begins.
@@ -47,6 +50,44 @@ fn golden_identifications_hold() {
         text += &format!("{}\t{hot}\t{hash:016x}\n", entry.name);
     }
     hold("identifiers.tsv", &text);
+}
+
+/// Every write buffer's counts, and what becomes of the drive behind it.
+#[test]
+fn golden_buffers_hold() {
+    let trace = bundled_trace();
+    let config = SsdConfig { gc_threshold: 0.05, ..SsdConfig::preset("ssdsim").unwrap() };
+    let precondition = Some(Precondition { fill: 0.9, overwrite: 0.0, seed: 1 });
+    let ssd = BufferedSsd { precondition, ..BufferedSsd::new(config).fitted(&trace, 0.9).unwrap() };
+    let mut text = "buffer\tread_hits\twrite_hits\tflushes\tpages_flushed\tpages_resident\terases\tgc_copies\tread_ns\twrite_ns\n".to_owned();
+    let configurations: Vec<BufferConfiguration> = registry::BUFFERS
+        .iter()
+        .map(|policy| BufferConfiguration {
+            policy,
+            parameters: vec![],
+            size: "1000p".parse().unwrap(),
+            ssd: Some(ssd.clone()),
+            arrivals: Arrivals::Closed { requests: 4 },
+        })
+        .collect();
+    for summary in run_buffers(&trace, &configurations, true, || ()).unwrap() {
+        let drive = summary.ssd.unwrap().metrics;
+        let response_us = summary.response_us.unwrap();
+        let figures = [
+            summary.read_hits,
+            summary.write_hits,
+            summary.flushes,
+            summary.pages_flushed,
+            summary.pages_resident,
+            drive.erase_count,
+            drive.gc_copies,
+        ];
+        let figures = figures.map(|figure| figure.to_string()).join("\t");
+        let [read_ns, write_ns] =
+            [response_us.read.mean, response_us.write.mean].map(|mean| mean * 1000.0);
+        text += &format!("{}\t{figures}\t{read_ns:.0}\t{write_ns:.0}\n", summary.policy.name);
+    }
+    hold("buffers.tsv", &text);
 }
 
 /// Compares with the golden file, or writes it.

@@ -38,14 +38,14 @@ pub(crate) fn run(options: &BufferOptions) -> Result<String> {
     let parameters = Given::parse(&options.parameters, &owners)?;
     let trace = open(&options.trace, &options.reading, ssd.as_ref())?;
     let ssd = match ssd {
-        Some(ssd) => {
-            let mut ssd = sized(ssd, options.ssd_size.as_deref(), &trace)?;
+        Some(mut ssd) => {
             if let Some(identifier) = streams {
                 ssd.config.streams = 2;
                 let values = identifier.values(&parameters.of(identifier.into()))?;
                 ssd.streams = Some((identifier, values));
             }
-            Some(ssd)
+            // Two streams keep more blocks open, which a drive of the size asked for must have.
+            Some(sized(ssd, options.ssd_size.as_deref(), &trace)?)
         }
         None => None,
     };

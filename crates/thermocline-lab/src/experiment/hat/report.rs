@@ -33,7 +33,7 @@ pub fn wear_table(results: &[WorkloadResult]) -> WearTable {
         "write amplification",
         "erases",
         "erases per day",
-        "lifetime, years",
+        "lifetime, days",
         "mean read, ms",
     ];
     let optional = |value: Option<f64>, decimals: usize| {
@@ -47,7 +47,7 @@ pub fn wear_table(results: &[WorkloadResult]) -> WearTable {
             format!("{:.2}", wear.write_amplification),
             grouped(wear.erases),
             optional(wear.erases_per_day, 0),
-            optional(wear.lifetime_years, 2),
+            optional(wear.lifetime_days, 1),
             format!("{:.1}", wear.read_response_us / 1000.0),
         ]
     };

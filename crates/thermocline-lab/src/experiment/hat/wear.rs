@@ -39,9 +39,9 @@ pub struct Wear {
     pub erases: u64,
     /// Blocks erased per day at the recording's rate; none if it has no times.
     pub erases_per_day: Option<f64>,
-    /// Years until the blocks are worn out, at the recording's rate; none if it has no times, or if
+    /// Days until the blocks are worn out, at the recording's rate; none if it has no times, or if
     /// nothing was erased.
-    pub lifetime_years: Option<f64>,
+    pub lifetime_days: Option<f64>,
     /// Mean response time of reads, in microseconds.
     pub read_response_us: f64,
 }
@@ -116,7 +116,7 @@ impl Experiment {
             erases_per_day: span_s.map(|span_s| {
                 drive.metrics.erase_count as f64 / span_s.max(1e-9) * crate::timing::SECONDS_PER_DAY
             }),
-            lifetime_years: span_s.and_then(|span_s| Some(drive.metrics.lifetime(span_s)?.years)),
+            lifetime_days: span_s.and_then(|span_s| Some(drive.metrics.lifetime(span_s)?.days)),
             read_response_us: timing.map_or(0.0, |timing| timing.response_us.read.mean),
         })
     }
