@@ -17,7 +17,7 @@ const DEPENDENCIES: [(&str, &[&str]); 5] = [
     ("trace", &["core"]),
     ("device", &["core"]),
     ("lab", &["core", "trace", "device"]),
-    ("bench", &["core", "trace", "lab"]),
+    ("bench", &["core", "device", "trace", "lab"]),
 ];
 
 /// Checks every file that git tracks, or would.

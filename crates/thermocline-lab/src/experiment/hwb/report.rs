@@ -38,7 +38,7 @@ pub fn report(
     report.table(classes(results));
     report.heading("What each part of HWB earns");
     report.paragraph(&format!(
-        "With {} of buffer on a drive in use. Write hits in %, then erases; both as they differ from HWB with every part.",
+        "With {} of buffer on a drive in use. Write hits in %, then erases; both as they differ from HWB with every part, if that erases at all.",
         experiment.text_size
     ));
     report.table(ablation(experiment, results));
@@ -208,8 +208,12 @@ fn ablation(experiment: &Experiment, results: &[WorkloadResult]) -> Table {
             if index == 0 {
                 return Cell::number(format!("{:.2}; {}", hits(one), grouped(erases(one))));
             }
-            let change = (erases(one) as f64 / (erases(whole) as f64).max(1.0) - 1.0) * 100.0;
-            Cell::number(format!("{:+.2}; {change:+.1} %", hits(one) - hits(whole)))
+            let hits = hits(one) - hits(whole);
+            if erases(whole) == 0 {
+                return Cell::number(format!("{hits:+.2}; {}", grouped(erases(one))));
+            }
+            let change = (erases(one) as f64 / erases(whole) as f64 - 1.0) * 100.0;
+            Cell::number(format!("{hits:+.2}; {change:+.1} %"))
         });
         [Cell::text(label)].into_iter().chain(cells).collect()
     };
