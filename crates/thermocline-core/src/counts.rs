@@ -11,10 +11,10 @@ use crate::{Action, Op, Tier};
 pub struct Counts {
     /// Accesses by operation (`Op as usize`) and by the tier that held the page.
     hits: [[u64; TIERS_MAX]; 2],
-    /// Pages that each tier's device read.
-    page_reads: [u64; TIERS_MAX],
-    /// Pages that each tier's device wrote.
-    page_writes: [u64; TIERS_MAX],
+    /// Accesses by operation and by the tier that answered.
+    serves: [[u64; TIERS_MAX]; 2],
+    /// Copies by source and target.
+    copies: [[u64; TIERS_MAX]; TIERS_MAX],
 }
 
 impl Counts {
@@ -31,14 +31,10 @@ impl Counts {
             match *action {
                 Action::Serve { op, found, tier, .. } => {
                     self.hits[op as usize][found.index()] += 1;
-                    match op {
-                        Op::Read => self.page_reads[tier.index()] += 1,
-                        Op::Write => self.page_writes[tier.index()] += 1,
-                    }
+                    self.serves[op as usize][tier.index()] += 1;
                 }
                 Action::Copy { source, target, .. } => {
-                    self.page_reads[source.index()] += u64::from(source != target);
-                    self.page_writes[target.index()] += 1;
+                    self.copies[source.index()][target.index()] += 1;
                 }
                 Action::Drop { .. } => {}
             }
@@ -47,11 +43,9 @@ impl Counts {
 
     /// Adds other counts.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, others) in self.hits.iter_mut().flatten().zip(other.hits.iter().flatten()) {
-            *mine += others;
-        }
-        let mine = self.page_reads.iter_mut().chain(&mut self.page_writes);
-        for (mine, others) in mine.zip(other.page_reads.iter().chain(&other.page_writes)) {
+        let mine = self.hits.iter_mut().chain(&mut self.serves).chain(&mut self.copies);
+        let others = other.hits.iter().chain(&other.serves).chain(&other.copies);
+        for (mine, others) in mine.flatten().zip(others.flatten()) {
             *mine += others;
         }
     }
@@ -73,12 +67,20 @@ impl Counts {
 
     /// Pages that the device of `tier` read.
     pub fn page_reads(&self, tier: Tier) -> u64 {
-        self.page_reads[tier.index()]
+        let copies = self.copies[tier.index()];
+        let within = copies[tier.index()];
+        self.serves[Op::Read as usize][tier.index()] + copies.iter().sum::<u64>() - within
     }
 
     /// Pages that the device of `tier` wrote.
     pub fn page_writes(&self, tier: Tier) -> u64 {
-        self.page_writes[tier.index()]
+        let copies = self.copies.iter().map(|copies| copies[tier.index()]);
+        self.serves[Op::Write as usize][tier.index()] + copies.sum::<u64>()
+    }
+
+    /// Pages copied from one tier to another.
+    pub fn copies(&self, source: Tier, target: Tier) -> u64 {
+        self.copies[source.index()][target.index()]
     }
 
     /// Accesses counted.

@@ -5,7 +5,7 @@ use thermocline_core::{Admission, BoxedPolicy, PageCost, Setup, WriteMiss, confi
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, TierSize, Timing};
+use crate::{LabError, Prices, TierSize, Timing};
 
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
@@ -22,6 +22,10 @@ pub struct Configuration {
     pub write_miss: WriteMiss,
     /// Which pages may enter flash.
     pub admission: Admission,
+    /// The access time of each tier, the disk last, in milliseconds.
+    pub latencies_ms: Vec<f64>,
+    /// The price of each tier, the disk last, if costs are to be told.
+    pub prices: Option<Prices>,
     /// The devices' queues, if time is to be simulated.
     pub timing: Option<Timing>,
 }
@@ -56,6 +60,12 @@ impl Configuration {
             )?);
         }
         Ok(capacities)
+    }
+
+    /// The name of each tier, the disk last.
+    pub(crate) fn tier_names(&self) -> Vec<String> {
+        let caches = self.tiers.iter().map(|tier| tier.name.clone());
+        caches.chain(["disk".to_owned()]).collect()
     }
 
     /// The cost of each tier, the disk last.

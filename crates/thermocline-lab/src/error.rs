@@ -83,6 +83,12 @@ pub enum LabError {
         /// Pages of the disk.
         capacity_pages: u64,
     },
+    /// A price is no price.
+    #[error("a price of {price} per GiB cannot be: it takes a number of at least 0")]
+    BadPrice {
+        /// The price given.
+        price: f64,
+    },
     /// Pages of the trace that are no whole pages of the SSD.
     #[error(
         "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes: take --page-size {drive_bytes}"

@@ -15,6 +15,7 @@ mod replay;
 pub mod report;
 mod size;
 mod summary;
+mod tiers;
 mod timing;
 
 pub use buffering::{
@@ -30,8 +31,10 @@ pub use identification::{
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{
-    AdmissionSummary, PolicySummary, RunOptions, Summary, TierSummary, TraceSummary, compare, run,
+    AdmissionSummary, Gauge, HcaSummary, PolicySummary, RunOptions, Summary, TierSummary,
+    TraceSummary, compare, run,
 };
+pub use tiers::{Cost, Prices, default_latencies_ms};
 pub use timing::{
     Arrivals, DeviceModel, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary,
 };

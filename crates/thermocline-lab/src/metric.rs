@@ -26,6 +26,15 @@ pub const IO_TIME: Metric = Metric {
     is_more_better: false,
 };
 
+/// The mean access time of the tiers that accesses are found in.
+pub const AVERAGE_RESPONSE: Metric = Metric {
+    title: "Average response",
+    unit: "ms",
+    value: |summary| Some(summary.average_response_ms),
+    show: |value| format!("{value:.3}"),
+    is_more_better: false,
+};
+
 /// The shares of accesses that a cache tier served.
 pub const HIT_RATIOS: [Metric; 3] = [
     Metric {

@@ -5,11 +5,11 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::config::{Value, Values};
-use thermocline_core::{Counts, Ledger, PageCost, Tier, WriteMiss};
+use thermocline_core::{Counts, Ledger, PageCost, Policy, Tier, WriteMiss, registry};
 use thermocline_trace::CompiledTrace;
 
 use crate::timing::{Engine, Timed};
-use crate::{Configuration, LabError, Replay, Timing, TimingSummary, WarmUp, replay};
+use crate::{Configuration, Cost, LabError, Replay, Timing, TimingSummary, WarmUp, replay, tiers};
 
 /// The figures of one run. The JSON form of its fields is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +24,24 @@ pub struct Summary {
     pub warm_up_accesses: u64,
     /// All page transfers weighed with the costs of their tier, in milliseconds.
     pub io_time_ms: f64,
+    /// The mean over all accesses of the access time of the tier that each was found in, in
+    /// milliseconds.
+    pub average_response_ms: f64,
+    /// Pages that went down from each cache tier to the next, from the top.
+    pub demotions: Vec<u64>,
+    /// Pages that went up to each cache tier from the next, from the top.
+    pub promotions: Vec<u64>,
+    /// What the algorithm keeps besides the pages and their order, at the end, in bytes.
+    pub metadata_bytes: u64,
+    /// What the policy adapts, as it stands at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gauges: Vec<Gauge>,
+    /// The figures of the HCA paper, for its policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hca: Option<HcaSummary>,
+    /// What it costs, if prices were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// Wall-clock time of the replay.
     pub replay_seconds: f64,
     /// Speed of the replay.
@@ -31,6 +49,40 @@ pub struct Summary {
     /// Response times and devices, if time was simulated.
     #[serde(flatten)]
     pub timing: Option<TimingSummary>,
+}
+
+/// What a policy adapts, at one time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gauge {
+    /// What it is.
+    pub name: &'static str,
+    /// The tier concerned.
+    pub tier: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// The figures of the HCA paper (Eq. 1 to 5), in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct HcaSummary {
+    /// Hits in RAM, divided by all I/Os.
+    pub rhr: f64,
+    /// Hits on the SSD, divided by all I/Os.
+    pub shr: f64,
+    /// Hits on disk, divided by all I/Os.
+    pub dhr: f64,
+    /// The SSD's part of the response time (Eq. 1).
+    pub xcrta_ms: f64,
+    /// The caches' part of the response time: Eq. 2 without its second multiplication by `shr`.
+    pub hcrta_ms: f64,
+    /// The same as Eq. 2 is printed.
+    pub hcrta_printed_ms: f64,
+    /// I/Os per second that the SSD contributes (Eq. 3).
+    pub xciops: f64,
+    /// The disk's part of the response time without an SSD (Eq. 4).
+    pub bdrta_ms: f64,
+    /// The disk's part of the response time with one (Eq. 5).
+    pub hcdrta_ms: f64,
 }
 
 /// How a run is made.
@@ -138,13 +190,32 @@ pub fn run(
         LabError::Violation { policy: configuration.policy.name.into(), violation }
     })?;
     let replay_seconds = start.elapsed().as_secs_f64();
-    let found = Found { counts, warm_up_accesses, replay_seconds, timing: None };
-    Ok(summarise(trace, configuration, &capacity_pages, found))
+    let state = PolicyState::of(&*policy, &configuration.tier_names());
+    let found = Found { counts, state, warm_up_accesses, replay_seconds, timing: None };
+    summarise(trace, configuration, &capacity_pages, found)
+}
+
+/// What a policy says of itself at the end of a replay.
+pub(crate) struct PolicyState {
+    metadata_bytes: u64,
+    gauges: Vec<Gauge>,
+}
+
+impl PolicyState {
+    /// As it stands; `names` are those of the tiers, the disk's last.
+    pub(crate) fn of(policy: &dyn Policy, names: &[String]) -> Self {
+        let mut gauges = vec![];
+        policy.gauges(&mut |name, tier, value| {
+            gauges.push(Gauge { name, tier: names[tier.index()].clone(), value });
+        });
+        Self { metadata_bytes: policy.metadata_bytes() as u64, gauges }
+    }
 }
 
 /// What a replay found.
 struct Found {
     counts: Counts,
+    state: PolicyState,
     warm_up_accesses: u64,
     replay_seconds: f64,
     timing: Option<TimingSummary>,
@@ -159,14 +230,14 @@ fn run_timed(
 ) -> Result<Summary, LabError> {
     let capacity_pages = configuration.capacity_pages(trace)?;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
-    let names = configuration.tiers.iter().map(|tier| tier.name.clone());
-    let names: Vec<String> = names.chain(["disk".to_owned()]).collect();
+    let names = configuration.tier_names();
     let engine = Engine::new(trace, configuration, timing, options.is_checked)?;
     let start = Instant::now();
-    let Timed { counts, timing } = engine.run(timing, &names, warm_up_accesses)?;
+    let Timed { counts, state, timing } = engine.run(timing, &names, warm_up_accesses)?;
     let replay_seconds = start.elapsed().as_secs_f64();
-    let found = Found { counts, warm_up_accesses, replay_seconds, timing: Some(timing) };
-    Ok(summarise(trace, configuration, &capacity_pages, found))
+    let timing = Some(timing);
+    let found = Found { counts, state, warm_up_accesses, replay_seconds, timing };
+    summarise(trace, configuration, &capacity_pages, found)
 }
 
 fn summarise(
@@ -174,16 +245,78 @@ fn summarise(
     configuration: &Configuration,
     capacity_pages: &[u32],
     found: Found,
-) -> Summary {
-    Summary {
+) -> Result<Summary, LabError> {
+    let Found { counts, state, .. } = found;
+    let latencies_ms = &configuration.latencies_ms;
+    let average_response_ms = tiers::average_response_ms(&counts, latencies_ms);
+    let [demotions, promotions] = tiers::traffic(configuration, &counts);
+    let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
+    let bytes: Vec<u64> = pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+    let prices = configuration.prices.as_ref();
+    Ok(Summary {
+        average_response_ms,
+        demotions,
+        promotions,
+        metadata_bytes: state.metadata_bytes,
+        gauges: state.gauges,
+        hca: hca(trace, configuration, &counts, found.warm_up_accesses)?,
+        cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
-        io_time_ms: io_time_ms(&configuration.costs(), &found.counts),
-        tiers: tier_summaries(configuration, capacity_pages, &found.counts),
+        io_time_ms: io_time_ms(&configuration.costs(), &counts),
+        tiers: tier_summaries(configuration, capacity_pages, &counts),
         warm_up_accesses: found.warm_up_accesses,
         replay_seconds: found.replay_seconds,
         accesses_per_second: trace.len() as f64 / found.replay_seconds,
         timing: found.timing,
+    })
+}
+
+/// The figures of the HCA paper, if this is its policy; the baseline is the same memory alone.
+fn hca(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    counts: &Counts,
+    warm_up_accesses: u64,
+) -> Result<Option<HcaSummary>, LabError> {
+    if configuration.policy.name != "hca" {
+        return Ok(None);
+    }
+    let policy = registry::find("lfu")?;
+    let alone = Configuration {
+        policy,
+        values: policy.values(&[])?,
+        tiers: configuration.tiers[..1].to_vec(),
+        ..configuration.clone()
+    };
+    let mut policy = alone.build(trace)?;
+    let replay_options = Replay { warm_up_accesses, needs_clock: false, ledger: None };
+    let baseline = replay(trace, &mut *policy, replay_options)
+        .map_err(|violation| LabError::Violation { policy: alone.policy.name.into(), violation })?;
+    let share = |counts: &Counts, tier| counts.hits(tier) as f64 / counts.accesses() as f64;
+    let [ram_ms, ssd_ms, disk_ms] = [0, 1, 2].map(|tier| configuration.costs()[tier].read_ms);
+    let shares = [0, 1, 2].map(|tier| share(counts, Tier(tier)));
+    Ok(Some(HcaSummary::of(shares, share(&baseline, Tier(1)), [ram_ms, ssd_ms, disk_ms])))
+}
+
+impl HcaSummary {
+    /// From the shares of hits in RAM, on the SSD and on disk, the disk's share without an SSD, and
+    /// the time of an I/O at each, in milliseconds.
+    pub fn of(shares: [f64; 3], baseline_dhr: f64, times_ms: [f64; 3]) -> Self {
+        let [rhr, shr, dhr] = shares;
+        let [ram_ms, ssd_ms, disk_ms] = times_ms;
+        let xcrta_ms = ssd_ms * shr;
+        Self {
+            rhr,
+            shr,
+            dhr,
+            xcrta_ms,
+            hcrta_ms: rhr * ram_ms + xcrta_ms,
+            hcrta_printed_ms: rhr * ram_ms + shr * xcrta_ms,
+            xciops: if ssd_ms > 0.0 { shr * 1000.0 / ssd_ms } else { 0.0 },
+            bdrta_ms: baseline_dhr * disk_ms,
+            hcdrta_ms: dhr * disk_ms,
+        }
     }
 }
 
@@ -291,5 +424,26 @@ fn json(value: Value) -> serde_json::Value {
         Value::Switch(value) => value.into(),
         Value::Choice(word) => word.into(),
         Value::Auto => "auto".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hca_papers_figures_follow_its_equations() {
+        let found = HcaSummary::of([0.5, 0.3, 0.2], 0.5, [0.0001, 0.1, 10.0]);
+        let figures = [
+            (found.xcrta_ms, 0.03),
+            (found.hcrta_printed_ms, 0.009_05),
+            (found.hcrta_ms, 0.030_05),
+            (found.xciops, 3000.0),
+            (found.bdrta_ms, 5.0),
+            (found.hcdrta_ms, 2.0),
+        ];
+        for (ours, expected) in figures {
+            assert!((ours - expected).abs() < 1e-9, "{ours} is not {expected}");
+        }
     }
 }

@@ -12,7 +12,8 @@ use thermocline_core::{
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, run_buffers,
+    Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration,
+    default_latencies_ms, run_buffers,
 };
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
@@ -128,6 +129,8 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         disk: catalogue.find("st380011a").unwrap().clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        latencies_ms: default_latencies_ms(2),
+        prices: None,
         timing: None,
     };
     let mut policy = configuration.build(trace).unwrap();

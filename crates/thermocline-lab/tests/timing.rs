@@ -8,7 +8,8 @@ use thermocline_core::{Admission, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_device::hdd::HddConfig;
 use thermocline_lab::{
-    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing, run,
+    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing,
+    default_latencies_ms, run,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -35,6 +36,8 @@ fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Co
         disk: devices[2].clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        latencies_ms: default_latencies_ms(2),
+        prices: None,
         timing: Some(Timing {
             arrivals,
             devices: vec![

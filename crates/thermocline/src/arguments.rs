@@ -113,7 +113,7 @@ pub(crate) enum TimeUnit {
 /// The hierarchy that a trace is replayed on.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct HierarchyOptions {
-    /// A cache tier, fastest first: ram=64MiB, ram=5% (of the footprint), flash=4x (the tier above), flash=100p (pages)
+    /// A cache tier, fastest first: ram=64MiB, ram=5% (of the footprint), flash=4x (the tier above), flash=100p (pages); or l1 to l8 instead of ram and flash
     #[arg(long = "tier", value_name = "NAME=SIZE", required = true)]
     pub(crate) tiers: Vec<String>,
     /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
@@ -122,6 +122,12 @@ pub(crate) struct HierarchyOptions {
     /// The costs of a tier per page, as in flash=0.09/0.03
     #[arg(long = "cost", value_name = "TIER=READ_MS/WRITE_MS")]
     pub(crate) costs: Vec<String>,
+    /// The access time of a tier, for the average response time: l2=2; default: 0.2, 2 and 10 ms, others between
+    #[arg(long = "latency", value_name = "TIER=MS")]
+    pub(crate) latencies: Vec<String>,
+    /// The price of a tier per GiB, for the cost per I/O: ram=4.5
+    #[arg(long = "price", value_name = "TIER=PRICE")]
+    pub(crate) prices: Vec<String>,
     /// A TOML file of more devices
     #[arg(long = "devices", value_name = "FILE")]
     pub(crate) device_file: Option<PathBuf>,

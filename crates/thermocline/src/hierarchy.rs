@@ -7,15 +7,21 @@ use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{Admission, hotness};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::{Catalogue, Device};
-use thermocline_lab::{Arrivals, Configuration, DeviceModel, TierConfiguration, TierSize, Timing};
+use thermocline_lab::{
+    Arrivals, Configuration, DeviceModel, Prices, TierConfiguration, TierSize, Timing,
+    default_latencies_ms,
+};
 
 use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
 use crate::commands::buffer::find_ssd;
 use crate::output;
 use crate::parameters::{Given, Owner, split};
 
-/// The cache tiers that there can be, fastest first, with the device that each has by default.
-const TIERS: [(&str, &str); 2] = [("ram", "memory"), ("flash", "samsung-470")];
+/// The cache tiers of a hybrid cache, fastest first, with the device that each has by default.
+const HYBRID: [(&str, &str); 2] = [("ram", "memory"), ("flash", "samsung-470")];
+/// The cache tiers of a hierarchy of any depth, fastest first. By default the first is memory, and the
+/// others take their access time per page.
+const LEVELS: [&str; 8] = ["l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8"];
 /// The disk's name and its default device.
 const DISK: (&str, &str) = ("disk", "st380011a");
 
@@ -27,7 +33,9 @@ pub(crate) fn configurations(
     let catalogue = catalogue(options.device_file.as_deref())?;
     let tiers = tiers(&options.tiers)?;
     let names: Vec<&str> = tiers.iter().map(|(name, _)| *name).collect();
-    let devices = devices(options, &catalogue, &names)?;
+    let latencies_ms = latencies_ms(options, &names)?;
+    let devices = devices(options, &catalogue, &names, &latencies_ms)?;
+    let prices = prices(options, &names)?;
     let identifier = options.admit.as_deref().map(hotness::registry::find).transpose()?;
     let owners = policies.iter().map(|&policy| policy.into());
     let owners: Vec<Owner> = owners.chain(identifier.map(Owner::from)).collect();
@@ -59,6 +67,8 @@ pub(crate) fn configurations(
                 disk: devices[names.len()].clone(),
                 write_miss: options.write_miss.into_core(),
                 admission: admission.clone(),
+                latencies_ms: latencies_ms.clone(),
+                prices: prices.clone(),
                 timing: timing.clone(),
             });
         }
@@ -111,27 +121,75 @@ impl WriteMiss {
 
 /// The tiers with the sizes that each is to have.
 fn tiers(options: &[String]) -> Result<Vec<(&'static str, Vec<TierSize>)>> {
+    let hybrid = HYBRID.map(|(name, _)| name);
     let mut tiers: Vec<(&'static str, Vec<TierSize>)> = vec![];
     for option in options {
         let (name, sizes) = split(option, "--tier", "ram=64MiB")?;
         let index = tiers.len();
-        match TIERS.iter().position(|(known, _)| *known == name) {
+        let is_hybrid = tiers.first().map_or(hybrid.contains(&name), |first| first.0 == hybrid[0]);
+        let known: &[&'static str] = if is_hybrid { &hybrid } else { &LEVELS };
+        match known.iter().position(|known| *known == name) {
             Some(known) if known == index => {}
-            Some(known) if known < index => {
-                bail!(
-                    "--tier {option}: tier `{name}` is given twice or out of order; fastest first: ram, then flash"
-                )
+            Some(known) if known < index => bail!(
+                "--tier {option}: tier `{name}` is given twice or out of order; fastest first: ram, then flash; or l1, l2 and so on"
+            ),
+            Some(_) => {
+                bail!("--tier {option}: `{}` must be given before `{name}`", known[index])
             }
-            Some(_) => bail!("--tier {option}: `ram` must be given before `flash`"),
-            None => bail!("--tier {option}: no tier is called `{name}`; there are: ram, flash"),
+            None => bail!(
+                "--tier {option}: no tier is called `{name}` here; there are: ram, flash; or l1 to l{}",
+                LEVELS.len()
+            ),
         }
         let sizes: Result<Vec<TierSize>> = sizes
             .split(',')
             .map(|size| size.parse().with_context(|| format!("--tier {option}")))
             .collect();
-        tiers.push((TIERS[index].0, sizes?));
+        tiers.push((known[index], sizes?));
     }
     Ok(tiers)
+}
+
+/// Where a tier of that name is, the disk last.
+fn place(names: &[&str], option: &str, name: &str, flag: &str) -> Result<usize> {
+    let all: Vec<&str> = names.iter().copied().chain([DISK.0]).collect();
+    all.iter().position(|known| *known == name).with_context(|| {
+        format!("{flag} {option}: no tier `{name}`; there are: {}", all.join(", "))
+    })
+}
+
+/// The access time of each tier, and the disk's last.
+fn latencies_ms(options: &HierarchyOptions, names: &[&str]) -> Result<Vec<f64>> {
+    let mut latencies_ms = default_latencies_ms(names.len());
+    for option in &options.latencies {
+        let (name, text) = split(option, "--latency", "l2=2")?;
+        let place = place(names, option, name, "--latency")?;
+        latencies_ms[place] = number(text).with_context(|| {
+            format!("--latency {option}: it takes a number of milliseconds, at least 0")
+        })?;
+    }
+    Ok(latencies_ms)
+}
+
+/// The price of each tier per GiB, and the disk's last, if any is given; the others cost nothing.
+fn prices(options: &HierarchyOptions, names: &[&str]) -> Result<Option<Prices>> {
+    if options.prices.is_empty() {
+        return Ok(None);
+    }
+    let mut prices = vec![0.0; names.len() + 1];
+    for option in &options.prices {
+        let (name, text) = split(option, "--price", "ram=4.5")?;
+        let place = place(names, option, name, "--price")?;
+        prices[place] = number(text).with_context(|| {
+            format!("--price {option}: it takes a price per GiB, a number of at least 0")
+        })?;
+    }
+    Ok(Some(Prices::new(prices)?))
+}
+
+/// A number of at least 0.
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
 }
 
 /// The device of each cache tier, and the disk's last.
@@ -139,27 +197,33 @@ fn devices(
     options: &HierarchyOptions,
     catalogue: &Catalogue,
     names: &[&str],
+    latencies_ms: &[f64],
 ) -> Result<Vec<Device>> {
-    let all: Vec<(&str, &str)> = TIERS[..names.len()].iter().copied().chain([DISK]).collect();
-    let place = |option: &str, name: &str, flag: &str| {
-        let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        all.iter().position(|(known, _)| *known == name).with_context(|| {
-            format!("{flag} {option}: no tier `{name}`; there are: {}", known.join(", "))
-        })
-    };
     let mut devices = vec![];
-    for (_, device) in &all {
-        devices.push(catalogue.find(device)?.clone());
+    for ((index, name), latency_ms) in names.iter().enumerate().zip(latencies_ms) {
+        let hybrid = HYBRID.iter().find(|(known, _)| known == name);
+        devices.push(match hybrid {
+            Some((_, device)) => catalogue.find(device)?.clone(),
+            None if index == 0 => catalogue.find(HYBRID[0].1)?.clone(),
+            None => Device {
+                name: (*name).into(),
+                summary: "its access time, per page".into(),
+                read_ms: *latency_ms,
+                write_ms: *latency_ms,
+                source: String::new(),
+            },
+        });
     }
+    devices.push(catalogue.find(DISK.1)?.clone());
     for option in &options.devices {
         let (name, device) = split(option, "--device", "flash=nvme-ssd")?;
-        let place = place(option, name, "--device")?;
+        let place = place(names, option, name, "--device")?;
         devices[place] =
             catalogue.find(device).with_context(|| format!("--device {option}"))?.clone();
     }
     for option in &options.costs {
         let (name, costs) = split(option, "--cost", "flash=0.09/0.03")?;
-        let place = place(option, name, "--cost")?;
+        let place = place(names, option, name, "--cost")?;
         devices[place] = Device::custom(name, costs).with_context(|| format!("--cost {option}"))?;
     }
     Ok(devices)
@@ -181,17 +245,15 @@ fn timing(
     let all: Vec<&str> = names.iter().copied().chain([DISK.0]).collect();
     let mut models = vec![];
     for (name, device) in all.iter().zip(devices) {
-        models.push(match (*name, HddConfig::preset(&device.name)) {
-            (name, _) if name == TIERS[0].0 => server(device, None),
-            (name, Ok(disk)) if name == DISK.0 => DeviceModel::Hdd(Box::new(disk)),
+        models.push(match (models.len(), HddConfig::preset(&device.name)) {
+            (0, _) => server(device, None),
+            (_, Ok(disk)) if *name == DISK.0 => DeviceModel::Hdd(Box::new(disk)),
             _ => server(device, Some(1)),
         });
     }
     for option in &options.models {
         let (name, model) = split(option, "--model", "disk=st380011a")?;
-        let place = all.iter().position(|known| *known == name).with_context(|| {
-            format!("--model {option}: no tier `{name}`; there are: {}", all.join(", "))
-        })?;
+        let place = place(names, option, name, "--model")?;
         models[place] =
             self::model(&devices[place], model).with_context(|| format!("--model {option}"))?;
     }

@@ -12,7 +12,7 @@ use thermocline_core::{Admission, WriteMiss};
 use thermocline_device::Catalogue;
 
 use crate::report::{Cell, Table};
-use crate::{Configuration, LabError, TierConfiguration, TierSize};
+use crate::{Configuration, LabError, TierConfiguration, TierSize, default_latencies_ms};
 
 /// One claim of the paper, and what we measure.
 #[derive(Clone, Debug, Serialize)]
@@ -86,6 +86,8 @@ fn paper_hierarchy(
         disk: catalogue.find("st380011a")?.clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        latencies_ms: default_latencies_ms(2),
+        prices: None,
         timing: None,
     })
 }

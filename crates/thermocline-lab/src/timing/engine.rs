@@ -12,6 +12,7 @@ use thermocline_trace::CompiledTrace;
 
 use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
+use crate::summary::PolicyState;
 use crate::{Configuration, LabError};
 
 /// No job, or no request.
@@ -50,6 +51,7 @@ struct Request {
 /// What a timed replay found.
 pub(crate) struct Timed {
     pub(crate) counts: Counts,
+    pub(crate) state: PolicyState,
     pub(crate) timing: TimingSummary,
 }
 
@@ -176,6 +178,7 @@ impl<'a> Engine<'a> {
         let devices = tiers.iter().zip(&timing.devices).zip(&self.devices);
         let duration_s = self.last_step.0 as f64 / 1e9;
         Ok(Timed {
+            state: PolicyState::of(&*self.policy, tiers),
             timing: TimingSummary {
                 response_us: ResponseSummary {
                     read: self.responses[Op::Read as usize].summary(),

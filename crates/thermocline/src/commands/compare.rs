@@ -14,7 +14,10 @@ use crate::{hierarchy, output, reading};
 /// Runs the command.
 pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     let policies: Result<Vec<_>> = match options.policy.as_slice() {
-        [all] if all == "all" => Ok(registry::entries().iter().collect()),
+        [all] if all == "all" => {
+            let depth = options.hierarchy.tiers.len();
+            Ok(registry::entries().iter().filter(|entry| entry.depth.allows(depth)).collect())
+        }
         names => names.iter().map(|name| hierarchy::find_policy(name)).collect(),
     };
     let configurations = hierarchy::configurations(&options.hierarchy, &policies?)?;

@@ -1,7 +1,7 @@
 //! `thermocline demo`: all policies on the bundled trace, and a report.
 
 use anyhow::{Context as _, Result};
-use thermocline_core::registry;
+use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_lab::RunOptions;
 use thermocline_lab::report::{Options, comparison};
 
@@ -13,7 +13,8 @@ use crate::{hierarchy, output, reading};
 pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     let tiers = ["ram=2%", "flash=1x,2x,4x,8x,16x"];
     let hierarchy_options = HierarchyOptions::of_tiers(&tiers);
-    let policies: Vec<_> = registry::entries().iter().collect();
+    let is_shown = |entry: &&Entry| entry.depth != Depth::Tiers;
+    let policies: Vec<_> = registry::entries().iter().filter(is_shown).collect();
     let configurations = hierarchy::configurations(&hierarchy_options, &policies)?;
     let trace = reading::open_bundled()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;

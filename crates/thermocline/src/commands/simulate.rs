@@ -71,8 +71,53 @@ fn describe(summary: &Summary) -> String {
         summary.io_time_ms / 1000.0,
         summary.accesses_per_second / 1e6
     );
+    text.push_str(&describe_hierarchy(summary));
     if let Some(timing) = &summary.timing {
         text.push_str(&describe_timing(timing));
+    }
+    text
+}
+
+/// What the hierarchy does besides hits and transfers.
+fn describe_hierarchy(summary: &Summary) -> String {
+    let mut text = format!("average response {:.3} ms", summary.average_response_ms);
+    let pairs = summary.tiers.windows(2).zip(summary.demotions.iter().zip(&summary.promotions));
+    for (pair, (&down, &up)) in pairs {
+        let [down, up] = [down, up].map(output::count);
+        let _infallible =
+            write!(text, "; {} to {}: {down} pages down, {up} up", pair[0].name, pair[1].name);
+    }
+    if summary.metadata_bytes > 0 {
+        let _infallible = write!(text, "; metadata {}", output::bytes(summary.metadata_bytes));
+    }
+    text.push('\n');
+    if !summary.gauges.is_empty() {
+        let gauges = summary.gauges.iter();
+        let gauges: Vec<String> =
+            gauges.map(|one| format!("{} {} {:.6}", one.tier, one.name, one.value)).collect();
+        let _infallible = writeln!(text, "at the end: {}", gauges.join(", "));
+    }
+    if let Some(hca) = &summary.hca {
+        let _infallible = writeln!(
+            text,
+            "RHR {:.4} SHR {:.4} DHR {:.4}; XCRTA {:.4} ms, HCRTA {:.4} ms ({:.4} as printed), XCIOPS {:.1}, BDRTA {:.4} ms, HCDRTA {:.4} ms",
+            hca.rhr,
+            hca.shr,
+            hca.dhr,
+            hca.xcrta_ms,
+            hca.hcrta_ms,
+            hca.hcrta_printed_ms,
+            hca.xciops,
+            hca.bdrta_ms,
+            hca.hcdrta_ms
+        );
+    }
+    if let Some(cost) = &summary.cost {
+        let _infallible = writeln!(
+            text,
+            "price {:.2}; {:.1} I/Os per second at the average response time, {:.6} for each",
+            cost.total, cost.iops, cost.per_io
+        );
     }
     text
 }
