@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use thermocline_lab::metric::Metric;
 pub(crate) use thermocline_lab::metric::{byte_size as bytes, grouped as count};
 
 /// Writes a line to standard error.
@@ -37,6 +38,32 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], numbers_from: usize) 
         table.add_row(row.iter().enumerate().map(|(column, text)| align(column, text)));
     }
     format!("{table}\n")
+}
+
+/// A table of figures, one row per run: first its names, then every metric, the best of each column
+/// among rivals marked.
+pub(crate) fn figures<S>(
+    mut header: Vec<String>,
+    names: impl Fn(&S) -> Vec<String>,
+    metrics: &[Metric<S>],
+    runs: &[S],
+    are_rivals: impl Fn(&S, &S) -> bool,
+) -> String {
+    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
+    let row = |run: &S| {
+        let rivals: Vec<&S> = runs.iter().filter(|other| are_rivals(run, other)).collect();
+        let figures = metrics.iter().map(|metric| {
+            let mark = if metric.is_best(run, &rivals) { '*' } else { ' ' };
+            (metric.value)(run).map_or_else(
+                || "-  ".to_owned(),
+                |value| format!("{} {mark}", (metric.show)(value)),
+            )
+        });
+        names(run).into_iter().chain(figures).collect()
+    };
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    table(&header, &rows, 1)
 }
 
 /// A share in percent with two decimals.

@@ -177,26 +177,11 @@ fn open(path: &Path, options: &Reading, ssd: Option<&BufferedSsd>) -> Result<Com
 
 /// One row per run; the best of each column among equal sizes is marked.
 fn table(summaries: &[BufferSummary]) -> String {
-    let metrics = buffer_columns(summaries);
-    let mut header = vec!["policy".to_owned(), "buffer pages".to_owned()];
-    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
-    let row = |summary: &BufferSummary| {
-        let rivals: Vec<&BufferSummary> =
-            summaries.iter().filter(|other| other.buffer_pages == summary.buffer_pages).collect();
-        let mut row = vec![summary.policy.name.clone(), output::count(summary.buffer_pages.into())];
-        row.extend(metrics.iter().map(|metric| {
-            let mark = if metric.is_best(summary, &rivals) { '*' } else { ' ' };
-            (metric.value)(summary).map_or_else(
-                || "-  ".to_owned(),
-                |value| format!("{} {mark}", (metric.show)(value)),
-            )
-        }));
-        row
-    };
-    let rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    format!(
-        "{}* best of its column among the buffers of equal size\n",
-        output::table(&header, &rows, 1)
-    )
+    let header = ["policy", "buffer pages"].map(String::from).to_vec();
+    let names =
+        |run: &BufferSummary| vec![run.policy.name.clone(), output::count(run.buffer_pages.into())];
+    let are_rivals =
+        |one: &BufferSummary, other: &BufferSummary| one.buffer_pages == other.buffer_pages;
+    let table = output::figures(header, names, &buffer_columns(summaries), summaries, are_rivals);
+    format!("{table}* best of its column among the buffers of equal size\n")
 }

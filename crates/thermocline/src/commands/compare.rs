@@ -53,33 +53,18 @@ pub(crate) fn run_all(
 
 /// One row per configuration; the best of each column among equal hierarchies is marked.
 pub(crate) fn table(summaries: &[Summary]) -> String {
-    let metrics = columns(summaries);
     let mut header = vec!["policy".to_owned()];
     if let Some(first) = summaries.first() {
         let caches = first.tiers.iter().filter(|tier| tier.capacity_pages.is_some());
         header.extend(caches.map(|tier| format!("{} pages", tier.name)));
     }
-    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
-    let row = |summary: &Summary| {
-        let rivals: Vec<&Summary> =
-            summaries.iter().filter(|other| capacities(other) == capacities(summary)).collect();
-        let mut row = vec![summary.policy.name.clone()];
-        row.extend(capacities(summary).into_iter().map(output::count));
-        row.extend(metrics.iter().map(|metric| {
-            let mark = if metric.is_best(summary, &rivals) { '*' } else { ' ' };
-            (metric.value)(summary).map_or_else(
-                || "-  ".to_owned(),
-                |value| format!("{} {mark}", (metric.show)(value)),
-            )
-        }));
-        row
+    let names = |run: &Summary| {
+        let sizes = capacities(run).into_iter().map(output::count);
+        [run.policy.name.clone()].into_iter().chain(sizes).collect()
     };
-    let rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    format!(
-        "{}* best of its column among the configurations of equal sizes\n",
-        output::table(&header, &rows, 1)
-    )
+    let are_rivals = |one: &Summary, other: &Summary| capacities(one) == capacities(other);
+    let table = output::figures(header, names, &columns(summaries), summaries, are_rivals);
+    format!("{table}* best of its column among the configurations of equal sizes\n")
 }
 
 /// The command line as given, for the report.
