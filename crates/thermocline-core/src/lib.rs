@@ -41,6 +41,7 @@ mod ledger;
 pub mod policy;
 mod prefetch;
 pub mod queue;
+pub mod random;
 pub mod registry;
 mod tier;
 

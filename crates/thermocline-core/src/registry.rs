@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Parameter, Value, Values};
 use crate::policy::buffer::{PAGES_PER_BLOCK, block_list, bpac, cfdc, hwb, page_list, unbuffered};
 use crate::policy::hybrid::{face, hat, lazy_cleaning, lru_two_tier, tac};
+use crate::policy::multi::{demote, hint_k, lru_n_inclusive, mq_n, promote, ulc};
 use crate::policy::single::lru;
 use crate::{BoxedPolicy, Tier};
 
@@ -159,6 +160,66 @@ pub const ENTRIES: &[Entry] = &[
         takes_admission: false,
         parameters: &[],
         build: lru::build,
+    },
+    Entry {
+        name: "lru-n-inclusive",
+        summary: "every tier an LRU and a superset of those above it",
+        source: "baseline",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: &[],
+        build: lru_n_inclusive::build,
+    },
+    Entry {
+        name: "demote",
+        summary: "a tier's victim becomes the newest page of the tier below: one LRU over all tiers",
+        source: "Wong, Wilkes: My Cache or Yours?, USENIX ATC 2002",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: demote::PARAMETERS,
+        build: demote::build,
+    },
+    Entry {
+        name: "promote",
+        summary: "exclusive without demotions: each tier on the way up tosses a coin to keep a page",
+        source: "Gill: On Multi-level Exclusive Caching, FAST 2008",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: promote::PARAMETERS,
+        build: promote::build,
+    },
+    Entry {
+        name: "hint-k",
+        summary: "a page's last moves between tiers say how near to the top it stays (reconstructed)",
+        source: "Wu, He, Cao, Xie: Hint-K, ICPP 2010; IEEE TPDS 25(3), 2014",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hint_k::PARAMETERS,
+        build: hint_k::build,
+    },
+    Entry {
+        name: "mq-n",
+        summary: "LRU over MQ: lower tiers keep pages by frequency, each tier on its own",
+        source: "Zhou, Philbin, Li: Multi-Queue (MQ), USENIX 2001",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: mq_n::PARAMETERS,
+        build: mq_n::build,
+    },
+    Entry {
+        name: "ulc",
+        summary: "one stack by last use, cut by a yardstick per tier; new pages bypass full tiers",
+        source: "Jiang, Zhang: Unified Level-aware Caching (ULC), ICDCS 2004",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: ulc::PARAMETERS,
+        build: ulc::build,
     },
 ];
 

@@ -7,6 +7,7 @@ use crate::{Access, Actions, Nanos, PageId, Tier};
 
 pub mod buffer;
 pub mod hybrid;
+pub mod multi;
 pub mod single;
 
 /// A policy that owns its state, ready to be driven.

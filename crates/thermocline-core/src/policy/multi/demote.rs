@@ -1,0 +1,140 @@
+//! DEMOTE: a tier hands what it evicts to the tier below, so that the tiers act as one cache.
+//!
+//! Each tier is an LRU. A victim becomes the newest page of the next tier, whose victim goes on
+//! down; the last tier's is dropped. What is read moves to the fastest tier.
+//!
+//! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
+//! * State: 12 bytes per page that exists and tier.
+//! * Cost: O(tiers) per access.
+//! * Deviations: (1) by default a page leaves the tier where it was hit; the published arrays keep
+//!   it, as next (`mru`) or last (`lru`) to be evicted, and so they keep what they read from disk.
+//!   (2) They have one tier below the clients. With more, each tier that a page passes on its way
+//!   up keeps such a copy, the slowest first; a victim that a faster tier holds too is only
+//!   dropped, since it will be demoted from there; and where the tier below has a copy already, a
+//!   demotion makes that the newest and moves no bytes. (3) A write renews the copies that it
+//!   passes on its way to disk. (4) The adaptive variant with ghost caches is left out.
+
+use alloc::boxed::Box;
+
+use super::hierarchy::Hierarchy;
+use super::stacks::Stacks;
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+
+/// The parameters.
+pub const PARAMETERS: &[Parameter] = &[Parameter {
+    name: "mode",
+    kind: Kind::Choice(&["remove", "mru", "lru"]),
+    default: Value::Choice("remove"),
+    summary: "a page read from a lower tier leaves it; or stays as its next, or its last, victim",
+    source: "strict exclusion, as the comparisons with HFA assume; the paper has mru and lru",
+}];
+
+/// What becomes of the copy that a page leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Remove,
+    /// It is the next to be evicted.
+    Mru,
+    /// It is the last to be evicted.
+    Lru,
+}
+
+/// DEMOTE.
+#[derive(Clone, Debug)]
+pub struct Demote {
+    hierarchy: Hierarchy,
+    orders: Stacks,
+    mode: Mode,
+}
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let mode = match values.choice("mode") {
+        "mru" => Mode::Mru,
+        "lru" => Mode::Lru,
+        _ => Mode::Remove,
+    };
+    Box::new(Demote { hierarchy: Hierarchy::new(setup), orders: Stacks::new(setup), mode })
+}
+
+impl Demote {
+    /// Takes the page out of the tier where it was found, or leaves copies on its way up.
+    fn serve(&mut self, access: Access, found: Tier, out: &mut Actions) {
+        let page = access.page;
+        if self.mode == Mode::Remove {
+            self.hierarchy.serve(access, found, Tier::RAM, out);
+            if found != Tier::RAM && found != self.hierarchy.disk() {
+                self.orders.remove(found, page);
+            }
+            return;
+        }
+        self.hierarchy.serve_and_leave(access, found, |tier| self.orders.holds(tier, page), out);
+        for tier in self.hierarchy.caches_upwards(found).filter(|&tier| tier != Tier::RAM) {
+            self.make_room(tier, page, page, out);
+            match self.mode {
+                Mode::Mru => self.orders.make_oldest(tier, page),
+                Mode::Lru | Mode::Remove => self.orders.make_newest(tier, page),
+            }
+        }
+    }
+
+    /// Demotes the oldest page of a tier that is full and does not hold `coming`; `served` is the
+    /// page on its way to the fastest tier.
+    fn make_room(&mut self, tier: Tier, coming: PageId, served: PageId, out: &mut Actions) {
+        let is_full = self.orders.len(tier) >= self.hierarchy.capacity(tier);
+        if !is_full || self.orders.holds(tier, coming) {
+            return;
+        }
+        let victim = self.orders.oldest(tier).expect("a full tier holds a page");
+        self.orders.remove(tier, victim);
+        let below = self.hierarchy.below(tier);
+        let is_above =
+            victim == served || self.orders.find(victim).is_some_and(|holder| holder < tier);
+        if below != self.hierarchy.disk() && !is_above {
+            if !self.orders.holds(below, victim) {
+                out.copy(victim, tier, below);
+            }
+            self.make_room(below, victim, served, out);
+            self.orders.make_newest(below, victim);
+        }
+        out.drop_copy(victim, tier);
+    }
+}
+
+impl Policy for Demote {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        let page = access.page;
+        let found = self.orders.find(page).unwrap_or(self.hierarchy.disk());
+        self.serve(access, found, out);
+        self.make_room(Tier::RAM, page, page, out);
+        self.orders.make_newest(Tier::RAM, page);
+    }
+
+    fn flush(&mut self, _out: &mut Actions) {}
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        self.hierarchy.surrender(survivors, out);
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.orders.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.orders.assert_invariants(&self.hierarchy);
+        if self.mode == Mode::Remove {
+            for tier in self.hierarchy.caches() {
+                let mut pages = self.orders.iter(tier);
+                let is_only_here = |page| self.orders.find(page) == Some(tier);
+                // Scanned from the fastest tier, the first holder of a duplicate is another one.
+                assert!(pages.all(is_only_here), "no page is in two tiers");
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.orders.memory_bytes()
+    }
+}

@@ -1,0 +1,86 @@
+//! Inclusive LRU: each tier an LRU of what reaches it, every tier a superset of those above.
+//!
+//! A page is read into every tier between the one that holds it and the fastest. A tier is told of
+//! what the tiers above it miss, so its order is not theirs. A page that leaves a tier also leaves
+//! all faster ones, which keeps the inclusion: back-invalidation, as in the caches of processors.
+//!
+//! * Source: baseline.
+//! * State: 12 bytes per page that exists and tier.
+//! * Cost: O(tiers) per access; a victim O(tiers).
+//! * Deviations: (1) a tier smaller than one above limits it, as that one may hold no more. (2) A
+//!   write renews the copies of all tiers and the disk's, and counts as a read in their orders.
+
+use alloc::boxed::Box;
+
+use super::hierarchy::Hierarchy;
+use super::stacks::Stacks;
+use crate::config::Values;
+use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+
+/// Inclusive LRU.
+#[derive(Clone, Debug)]
+pub struct LruNInclusive {
+    hierarchy: Hierarchy,
+    orders: Stacks,
+}
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
+    Box::new(LruNInclusive { hierarchy: Hierarchy::new(setup), orders: Stacks::new(setup) })
+}
+
+impl LruNInclusive {
+    /// Drops the oldest page of a full tier, from faster tiers too.
+    fn make_room(&mut self, tier: Tier, out: &mut Actions) {
+        if self.orders.len(tier) < self.hierarchy.capacity(tier) {
+            return;
+        }
+        let victim = self.orders.oldest(tier).expect("a full tier holds a page");
+        for faster in self.hierarchy.caches().take_while(|&faster| faster <= tier) {
+            if self.orders.holds(faster, victim) {
+                self.orders.remove(faster, victim);
+                out.drop_copy(victim, faster);
+            }
+        }
+    }
+}
+
+impl Policy for LruNInclusive {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        let page = access.page;
+        let found = self.orders.find(page).unwrap_or(self.hierarchy.disk());
+        self.hierarchy.serve_and_leave(access, found, |_| true, out);
+        for tier in self.hierarchy.caches_upwards(found) {
+            if tier != found {
+                self.make_room(tier, out);
+            }
+            self.orders.make_newest(tier, page);
+        }
+    }
+
+    fn flush(&mut self, _out: &mut Actions) {}
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        self.hierarchy.surrender(survivors, out);
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.orders.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.orders.assert_invariants(&self.hierarchy);
+        for faster in self.hierarchy.caches() {
+            let slower = self.hierarchy.below(faster);
+            if slower != self.hierarchy.disk() {
+                let mut pages = self.orders.iter(faster);
+                assert!(pages.all(|page| self.orders.holds(slower, page)), "slower tiers include");
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.orders.memory_bytes()
+    }
+}

@@ -1,0 +1,241 @@
+//! MQ: pages in queues by the logarithm of their frequency, where unused pages sink.
+//!
+//! A page lies in queue `log2(frequency)`, each queue an LRU. The victim is the least recently used
+//! page of the lowest queue that has one; its frequency is remembered for a while, and it goes on
+//! from there if it returns. A page that is not used for a life time sinks by one queue.
+//!
+//! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
+//!   Caches*, USENIX 2001, sections 4 and 5.
+//! * State: 36 bytes per page that exists.
+//! * Cost: O(queues) per access.
+//! * Deviations: (1) the life time follows the distance between uses that is most frequent so far,
+//!   found in classes by powers of two and taken at its class's end; the paper takes samples from
+//!   time to time. Until a page has been used twice, it is what the tier and its histories hold.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::PageId;
+use crate::queue::Lists;
+
+/// The most queues.
+pub(super) const QUEUES_MAX: u32 = 32;
+/// Classes of distances: one per bit of a time.
+const CLASSES: usize = u64::BITS as usize;
+
+/// One cache under MQ.
+#[derive(Clone, Debug)]
+pub(super) struct Mq {
+    /// The queues, then the histories, each newest first.
+    orders: Lists,
+    queues: u32,
+    capacity_pages: u32,
+    ghosts_max: u32,
+    /// Per page: how often it was used, 0 if it is forgotten.
+    frequency: Box<[u32]>,
+    used_at: Box<[u64]>,
+    expires_at: Box<[u64]>,
+    /// If none is given, it is adapted.
+    life_time: Option<u64>,
+    /// Per class of distances between two uses of a page: how often it was seen.
+    distances: [u64; CLASSES],
+    /// The class most often seen.
+    peak: usize,
+    /// Accesses of this cache.
+    now: u64,
+}
+
+impl Mq {
+    /// For page ids below `pages`.
+    pub(super) fn new(
+        pages: u32,
+        capacity_pages: u32,
+        queues: u32,
+        ghosts_max: u32,
+        life_time: Option<u64>,
+    ) -> Self {
+        assert!((1..=QUEUES_MAX).contains(&queues), "there are a few queues");
+        Self {
+            orders: Lists::new(pages, queues + 1),
+            queues,
+            capacity_pages,
+            ghosts_max,
+            frequency: vec![0; pages as usize].into_boxed_slice(),
+            used_at: vec![0; pages as usize].into_boxed_slice(),
+            expires_at: vec![0; pages as usize].into_boxed_slice(),
+            life_time,
+            distances: [0; CLASSES],
+            peak: 0,
+            now: 0,
+        }
+    }
+
+    /// Whether the cache holds the page.
+    pub(super) fn holds(&self, page: PageId) -> bool {
+        self.orders.list_of(page.0).is_some_and(|list| list < self.queues)
+    }
+
+    /// Uses a page, which the cache then holds; returns the page that it evicts instead.
+    pub(super) fn refer(&mut self, page: PageId) -> Option<PageId> {
+        self.now += 1;
+        let is_held = self.holds(page);
+        let victim = if is_held { None } else { self.make_room() };
+        let is_known = self.orders.contains(page.0);
+        if is_known {
+            self.orders.remove(page.0);
+            self.learn(self.now - self.used_at[page.index()]);
+        }
+        let frequency = &mut self.frequency[page.index()];
+        *frequency = if is_known { frequency.saturating_add(1) } else { 1 };
+        let queue = frequency.ilog2().min(self.queues - 1);
+        self.used_at[page.index()] = self.now;
+        self.enter(queue, page);
+        self.sink();
+        victim
+    }
+
+    /// The time without a use after which a page sinks.
+    pub(super) fn life_time(&self) -> u64 {
+        let initial = u64::from(self.capacity_pages) + u64::from(self.ghosts_max);
+        self.life_time.unwrap_or(match self.distances[self.peak] {
+            0 => initial,
+            _ => u64::MAX >> (CLASSES - 1 - self.peak),
+        })
+    }
+
+    /// How many histories are kept of pages that were evicted.
+    pub(super) fn ghosts(&self) -> u32 {
+        self.orders.len(self.queues)
+    }
+
+    /// How many pages the cache holds.
+    pub(super) fn len(&self) -> u32 {
+        (0..self.queues).map(|queue| self.orders.len(queue)).sum()
+    }
+
+    /// Evicts a page of a full cache.
+    fn make_room(&mut self) -> Option<PageId> {
+        if self.len() < self.capacity_pages {
+            return None;
+        }
+        let victim = (0..self.queues).find_map(|queue| self.orders.back(queue));
+        let victim = victim.expect("a full cache holds a page");
+        self.orders.remove(victim);
+        self.orders.push_front(self.queues, victim);
+        if self.ghosts() > self.ghosts_max {
+            let oldest = self.orders.back(self.queues).expect("one was added just now");
+            self.orders.remove(oldest);
+            self.frequency[oldest as usize] = 0;
+        }
+        Some(PageId(victim))
+    }
+
+    fn enter(&mut self, queue: u32, page: PageId) {
+        self.orders.push_front(queue, page.0);
+        self.expires_at[page.index()] = self.now.saturating_add(self.life_time());
+    }
+
+    /// Moves the least recently used page of each queue one down if its time has come.
+    fn sink(&mut self) {
+        for queue in 1..self.queues {
+            let Some(oldest) = self.orders.back(queue) else { continue };
+            if self.expires_at[oldest as usize] < self.now {
+                self.orders.remove(oldest);
+                self.enter(queue - 1, PageId(oldest));
+            }
+        }
+    }
+
+    /// Counts the distance between two uses of a page.
+    fn learn(&mut self, distance: u64) {
+        let class = distance.max(1).ilog2() as usize;
+        self.distances[class] += 1;
+        if self.distances[class] > self.distances[self.peak] {
+            self.peak = class;
+        }
+    }
+
+    pub(super) fn prefetch(&self, page: PageId) {
+        self.orders.prefetch(page.0);
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        self.orders.assert_invariants();
+        assert!(self.len() <= self.capacity_pages, "the cache holds its capacity");
+        assert!(self.ghosts() <= self.ghosts_max, "the histories are bounded");
+        for (page, &frequency) in (0..).zip(&self.frequency) {
+            assert_eq!(frequency > 0, self.orders.contains(page), "a known page has been used");
+        }
+        for queue in 0..self.queues {
+            let highest = |page: u32| self.frequency[page as usize].ilog2().min(self.queues - 1);
+            let mut pages = self.orders.iter(queue);
+            assert!(pages.all(|page| queue <= highest(page)), "a page is no higher than it earned");
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.orders.memory_bytes()
+            + size_of_val(&*self.frequency)
+            + size_of_val(&*self.used_at)
+            + size_of_val(&*self.expires_at)
+    }
+
+    /// Frequency and time per page held, number and frequency per history.
+    pub(super) fn metadata_bytes(&self) -> usize {
+        let held_bytes = size_of::<u32>() + size_of::<u64>();
+        let ghost_bytes = size_of::<PageId>() + size_of::<u32>();
+        self.len() as usize * held_bytes + self.ghosts() as usize * ghost_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {
+        let victims = pages.iter().filter_map(|&page| mq.refer(PageId(page)));
+        let victims = victims.map(|page| page.0).collect();
+        mq.assert_invariants();
+        victims
+    }
+
+    #[test]
+    fn frequent_pages_outlive_recent_ones() {
+        let mut mq = Mq::new(8, 2, 4, 8, Some(100));
+        assert_eq!(refer(&mut mq, &[0, 0, 1, 2, 3]), [1, 2]);
+        assert!(mq.holds(PageId(0)) && mq.holds(PageId(3)));
+    }
+
+    #[test]
+    fn a_returning_page_goes_on_where_it_was() {
+        let mut mq = Mq::new(8, 1, 4, 2, Some(100));
+        assert_eq!(refer(&mut mq, &[0, 0, 0, 1, 0]), [0, 1]);
+        assert_eq!(mq.frequency[0], 4);
+        assert_eq!(mq.orders.list_of(0), Some(2));
+        assert_eq!(refer(&mut mq, &[2, 3, 4]), [0, 2, 3]);
+        assert_eq!(mq.frequency[0], 0, "of three histories, two are kept");
+    }
+
+    #[test]
+    fn an_unused_page_sinks() {
+        let mut mq = Mq::new(8, 4, 4, 2, Some(2));
+        refer(&mut mq, &[0, 0, 0, 0]);
+        assert_eq!(mq.orders.list_of(0), Some(2));
+        let queues = [1, 2, 3, 1, 2, 3].map(|page| {
+            refer(&mut mq, &[page]);
+            mq.orders.list_of(0)
+        });
+        let [upper, middle, lower] = [2, 1, 0].map(Some);
+        assert_eq!(queues, [upper, upper, middle, middle, middle, lower]);
+    }
+
+    #[test]
+    fn the_life_time_follows_the_most_frequent_distance() {
+        let mut mq = Mq::new(8, 4, 4, 6, None);
+        assert_eq!(mq.life_time(), 10);
+        refer(&mut mq, &[0, 1, 2, 3, 4, 0, 1, 2]);
+        assert_eq!(mq.life_time(), 7, "distances of 5 lie between 4 and 7");
+    }
+}

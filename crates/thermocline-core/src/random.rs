@@ -1,0 +1,67 @@
+//! Random numbers that every platform draws alike.
+//!
+//! Policies that toss coins take a seed and draw from here, so that the same accesses give the same
+//! actions everywhere. Tests give them scripted draws instead.
+
+use core::fmt::Debug;
+
+/// A source of numbers from 0 to below 1.
+pub trait Draws: Debug {
+    /// The next number, at least 0 and below 1.
+    fn unit(&mut self) -> f64;
+}
+
+/// The generator of Steele, Lea and Flood, *Fast Splittable Pseudorandom Number Generators*, OOPSLA
+/// 2014: a counter, mixed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The stream of that seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+}
+
+impl Draws for SplitMix64 {
+    /// The upper 53 bits as a fraction: all that a double holds.
+    fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_frozen() {
+        let mut stream = SplitMix64::new(1_234_567);
+        let bits = [(); 3].map(|()| stream.bits());
+        let expected =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(bits, expected);
+    }
+
+    #[test]
+    fn units_are_spread_over_the_unit_interval() {
+        let mut stream = SplitMix64::new(7);
+        let mut counts = [0_u32; 10];
+        for _ in 0..10_000 {
+            let unit = stream.unit();
+            assert!((0.0..1.0).contains(&unit));
+            let tenth = (0..10).rev().find(|&tenth| unit * 10.0 >= f64::from(tenth));
+            counts[tenth.map_or(0, |tenth| tenth as usize)] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+}
