@@ -5,7 +5,7 @@ mod extremes;
 
 use proptest::prelude::*;
 use thermocline_core::hotness;
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
     Access, Action, Actions, Admission, BoxedPolicy, Geometry, Heat, Ledger, PageCost, PageId,
     Setup, Survivor, Tier, WriteMiss,
@@ -139,6 +139,46 @@ proptest! {
     }
 }
 
+/// The policies that run on two to eight cache tiers.
+fn deep_entries() -> impl Iterator<Item = &'static Entry> {
+    registry::entries().iter().filter(|entry| entry.depth == Depth::Tiers)
+}
+
+/// Two, three, five or eight cache tiers; the fastest holds a page at least, the others may not.
+fn deep_sizes() -> impl Strategy<Value = Vec<u32>> {
+    let lower = prop_oneof![Just(1_usize), Just(2), Just(4), Just(7)]
+        .prop_flat_map(|tiers| prop::collection::vec(0_u32..6, tiers));
+    prop_oneof![
+        1 => prop_oneof![Just(2_usize), Just(3), Just(5)].prop_map(|tiers| vec![1; tiers]),
+        6 => (1_u32..6, lower).prop_map(|(top, lower)| [&[top], &lower[..]].concat()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn no_policy_of_many_tiers_ever_loses_a_write(
+        sizes in deep_sizes(), accesses in accesses(), more in accesses(),
+        is_fetched in any::<bool>(),
+    ) {
+        for entry in deep_entries() {
+            let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let capacity_pages = sizes.clone();
+            let setup = Setup { write_miss, capacity_pages, ..setup(entry, 1, 1) };
+            let (mut policy, mut ledger) = build(entry, &setup);
+            let log = drive(entry, &mut policy, &mut ledger, &accesses);
+            flush(entry, &mut policy, &mut ledger);
+            drive(entry, &mut policy, &mut ledger, &more);
+            flush(entry, &mut policy, &mut ledger);
+
+            let (mut twin, mut ledger) = build(entry, &setup);
+            let again = drive(entry, &mut twin, &mut ledger, &accesses);
+            prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
+        }
+    }
+}
+
 /// Every parameter at its least and its greatest value, one at a time.
 #[test]
 fn extremes_of_every_parameter_are_harmless() {
@@ -148,16 +188,23 @@ fn extremes_of_every_parameter_are_harmless() {
             if step % 3 == 0 { Access::write(page % PAGES) } else { Access::read(page % PAGES) }
         })
         .collect();
-    for entry in registry::entries() {
+    let check = |entry: &Entry, setup: &Setup| {
         for parameter in entry.parameters {
             for text in extremes::of(parameter) {
-                let setup = setup(entry, 3, 5);
                 let given = [(parameter.name.to_owned(), text)];
-                let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
+                let mut policy = entry.build(setup, &entry.values(&given).unwrap()).unwrap();
                 let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
                 drive(entry, &mut policy, &mut ledger, &accesses);
                 flush(entry, &mut policy, &mut ledger);
             }
+        }
+    };
+    for entry in registry::entries() {
+        check(entry, &setup(entry, 3, 5));
+    }
+    for entry in deep_entries() {
+        for sizes in [&[1, 1][..], &[3, 0, 5], &[1, 1, 1], &[2, 1, 3, 1, 4]] {
+            check(entry, &Setup { capacity_pages: sizes.to_vec(), ..setup(entry, 1, 1) });
         }
     }
 }
@@ -167,7 +214,8 @@ fn memory_of_no_page_and_unknown_names_are_refused() {
     for entry in registry::entries() {
         let error = entry.build_default(&setup(entry, 0, 4)).unwrap_err();
         assert!(error.to_string().contains("at least one page"), "{error}");
-        let deep = Setup { capacity_pages: vec![1, 1, 1], ..setup(entry, 1, 1) };
+        let tiers = if entry.depth == Depth::Tiers { 9 } else { 3 };
+        let deep = Setup { capacity_pages: vec![1; tiers], ..setup(entry, 1, 1) };
         assert!(entry.build_default(&deep).unwrap_err().to_string().contains("runs on"));
         let given = [("no_such_thing".to_owned(), "1".to_owned())];
         let error = entry.values(&given).unwrap_err().to_string();

@@ -76,8 +76,9 @@ impl Probabilities {
             return;
         }
         tier.looked_at = now;
-        tier.acts_next = !tier.acts_next;
-        if tier.acts_next {
+        let acts = tier.acts_next;
+        tier.acts_next = !acts;
+        if !acts {
             return;
         }
         let total = (above + own) as f64;
@@ -117,7 +118,6 @@ fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use alloc::vec;
-    use alloc::vec::Vec;
 
     use super::*;
     use crate::{Admission, Geometry, Setup, WriteMiss};
@@ -157,33 +157,26 @@ mod tests {
         assert!(near(next(0.1, 0.25, 0.2), 0.055));
     }
 
-    /// A tier of 4 pages below one of 4: it looks after 5 % of its life, acts at every second look,
-    /// and waits while the gap closes.
+    /// A tier of 4 pages below one of 4.
     #[test]
     fn a_tier_acts_at_every_second_look_unless_the_gap_closes() {
         let mut probabilities = of(&[4, 4], None);
-        let below = Tier(1);
-        let looks: Vec<f64> = [
-            (1, [0, 2]),
-            (2, [25, 75]),
-            (5, [25, 75]),
-            (6, [25, 75]),
-            (10, [30, 70]),
-            (15, [30, 70]),
-            (20, [30, 70]),
-            (25, [30, 70]),
-        ]
-        .map(|(now, lives)| {
-            probabilities.adapt(below, now, lives, 4);
-            probabilities.of(below)
-        })
-        .into();
-        let once = 0.5 - 0.25 * 0.5;
+        let once = 0.5 - 0.25 * 0.4;
         let twice = once - once * (1.0 - once) * 0.4;
-        // The third look is the first to act; the fifth acts, but the gap has closed by a fifth.
-        for (look, expected) in looks.into_iter().zip([0.5, 0.5, 0.5, 0.5, once, once, once, twice])
-        {
-            assert!(near(look, expected) || expected > 0.0, "{look} {expected}");
+        let steps = [
+            (1, [0, 2], 0.5, "a life of half its size is too short"),
+            (2, [25, 75], 0.5, "less than 5 % of the life has passed"),
+            (5, [25, 75], 0.5, "the first look"),
+            (6, [25, 75], 0.5, "too soon again"),
+            (10, [30, 70], once, "the second look"),
+            (15, [30, 70], once, "the third look"),
+            (20, [30, 70], twice, "the fourth look; the gap is what it was"),
+            (25, [40, 60], twice, "the fifth look"),
+            (30, [40, 60], twice, "the sixth look; the gap closes by itself"),
+        ];
+        for (now, lives, expected, why) in steps {
+            probabilities.adapt(Tier(1), now, lives, 4);
+            assert!(near(probabilities.of(Tier(1)), expected), "at {now}: {why}");
         }
     }
 

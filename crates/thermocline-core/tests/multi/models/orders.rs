@@ -1,0 +1,196 @@
+//! Tiers that keep orders of their own: DEMOTE, inclusive LRU, MQ under LRU.
+
+use std::collections::BTreeMap;
+
+use super::{Model, Outcome, find, take};
+
+/// DEMOTE in its three modes.
+pub(crate) struct Demote {
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) mode: &'static str,
+    tiers: Vec<Vec<u32>>,
+    moves: u64,
+}
+
+impl Demote {
+    pub(crate) fn new(sizes: &[usize], mode: &'static str) -> Self {
+        Self { sizes: sizes.into(), mode, tiers: vec![vec![]; sizes.len()], moves: 0 }
+    }
+
+    /// Puts a page that the tier does not hold behind its newest, or before its oldest.
+    fn insert(&mut self, tier: usize, page: u32, is_newest: bool, served: u32) {
+        if self.tiers[tier].len() == self.sizes[tier] {
+            let victim = self.tiers[tier].remove(0);
+            let is_above = victim == served || find(&self.tiers, victim) < tier;
+            if tier + 1 < self.tiers.len() && !is_above {
+                if self.tiers[tier + 1].contains(&victim) {
+                    take(&mut self.tiers[tier + 1], victim);
+                    self.tiers[tier + 1].push(victim);
+                } else {
+                    self.moves += 1;
+                    self.insert(tier + 1, victim, true, served);
+                }
+            }
+        }
+        let place = if is_newest { self.tiers[tier].len() } else { 0 };
+        self.tiers[tier].insert(place, page);
+    }
+}
+
+impl Model for Demote {
+    fn read(&mut self, page: u32) -> Outcome {
+        let found = find(&self.tiers, page);
+        let last = self.tiers.len() - 1;
+        if self.mode == "remove" {
+            self.moves += u64::from((1..=last).contains(&found));
+            self.tiers.iter_mut().for_each(|tier| take(tier, page));
+        } else {
+            for tier in (1..=found.min(last)).rev() {
+                take(&mut self.tiers[tier], page);
+                self.insert(tier, page, self.mode == "lru", page);
+            }
+            // Read from disk into the slowest tier, then from each tier into the next.
+            self.moves += found.min(last) as u64;
+            take(&mut self.tiers[0], page);
+        }
+        self.insert(0, page, true, page);
+        Outcome { found, served: 0 }
+    }
+
+    fn held(&self) -> Vec<Vec<u32>> {
+        self.tiers.clone()
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves
+    }
+}
+
+/// Inclusive LRU with back-invalidation.
+pub(crate) struct Inclusive {
+    sizes: Vec<usize>,
+    tiers: Vec<Vec<u32>>,
+    moves: u64,
+}
+
+impl Inclusive {
+    pub(crate) fn new(sizes: &[usize]) -> Self {
+        Self { sizes: sizes.into(), tiers: vec![vec![]; sizes.len()], moves: 0 }
+    }
+}
+
+impl Model for Inclusive {
+    fn read(&mut self, page: u32) -> Outcome {
+        let found = find(&self.tiers, page);
+        let last = self.tiers.len() - 1;
+        self.moves += found.min(last) as u64;
+        for tier in (0..=found.min(last)).rev() {
+            take(&mut self.tiers[tier], page);
+            if self.tiers[tier].len() == self.sizes[tier] {
+                let victim = self.tiers[tier][0];
+                self.tiers[..=tier].iter_mut().for_each(|tier| take(tier, victim));
+            }
+            self.tiers[tier].push(page);
+        }
+        Outcome { found, served: 0 }
+    }
+
+    fn held(&self) -> Vec<Vec<u32>> {
+        self.tiers.clone()
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves
+    }
+}
+
+/// LRU over tiers under MQ with a fixed life time.
+pub(crate) struct MqN {
+    size: usize,
+    top: Vec<u32>,
+    lower: Vec<Mq>,
+    moves: u64,
+}
+
+struct Mq {
+    size: usize,
+    ghosts_max: usize,
+    life_time: u64,
+    queues: Vec<Vec<u32>>,
+    ghosts: Vec<u32>,
+    frequency: BTreeMap<u32, u32>,
+    expires: BTreeMap<u32, u64>,
+    now: u64,
+}
+
+impl MqN {
+    pub(crate) fn new(sizes: &[usize], queues: usize, ghosts: usize, life_time: u64) -> Self {
+        let lower = sizes[1..].iter().map(|&size| Mq {
+            size,
+            ghosts_max: ghosts * size,
+            life_time,
+            queues: vec![vec![]; queues],
+            ghosts: vec![],
+            frequency: BTreeMap::new(),
+            expires: BTreeMap::new(),
+            now: 0,
+        });
+        Self { size: sizes[0], top: vec![], lower: lower.collect(), moves: 0 }
+    }
+}
+
+impl Mq {
+    fn refer(&mut self, page: u32) {
+        self.now += 1;
+        let is_hit = find(&self.queues, page) < self.queues.len();
+        if !is_hit && self.queues.iter().map(Vec::len).sum::<usize>() == self.size {
+            let lowest = self.queues.iter_mut().find(|queue| !queue.is_empty()).unwrap();
+            self.ghosts.push(lowest.remove(0));
+            if self.ghosts.len() > self.ghosts_max {
+                let forgotten = self.ghosts.remove(0);
+                self.frequency.remove(&forgotten);
+            }
+        }
+        self.queues.iter_mut().for_each(|queue| take(queue, page));
+        take(&mut self.ghosts, page);
+        let frequency = self.frequency.entry(page).or_insert(0);
+        *frequency += 1;
+        let queue = (0..self.queues.len()).rev().find(|&queue| *frequency >> queue > 0).unwrap();
+        self.queues[queue].push(page);
+        self.expires.insert(page, self.now + self.life_time);
+        for queue in 1..self.queues.len() {
+            let Some(&oldest) = self.queues[queue].first() else { continue };
+            if self.expires[&oldest] < self.now {
+                take(&mut self.queues[queue], oldest);
+                self.queues[queue - 1].push(oldest);
+                self.expires.insert(oldest, self.now + self.life_time);
+            }
+        }
+    }
+}
+
+impl Model for MqN {
+    fn read(&mut self, page: u32) -> Outcome {
+        let found = find(&self.held(), page);
+        let passed = found.min(self.lower.len());
+        self.moves += passed as u64;
+        for tier in self.lower[..passed].iter_mut().rev() {
+            tier.refer(page);
+        }
+        take(&mut self.top, page);
+        self.top.push(page);
+        if self.top.len() > self.size {
+            self.top.remove(0);
+        }
+        Outcome { found, served: 0 }
+    }
+
+    fn held(&self) -> Vec<Vec<u32>> {
+        let lower = self.lower.iter().map(|tier| tier.queues.concat());
+        std::iter::once(self.top.clone()).chain(lower).collect()
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves
+    }
+}
