@@ -1,9 +1,10 @@
 //! Hotness-aware cache policies as pure state machines, with the ledger that checks them.
 //!
 //! A policy is told one page [`Access`] and answers with the [`Action`]s that the hierarchy must
-//! make. It does no I/O, reads no clock, draws no random numbers and cannot fail; this crate is
-//! `no_std`, so it cannot even name a file, a thread or a clock. Drivers perform the actions: the
-//! lab charges their costs, the engine moves the bytes. Neither ever decides a placement.
+//! make. It does no I/O, reads no clock, draws random numbers from a given seed only and cannot
+//! fail; this crate is `no_std`, so it cannot even name a file, a thread or a clock. Drivers perform
+//! the actions: the lab charges their costs, the engine moves the bytes. Neither ever decides a
+//! placement.
 //!
 //! ```
 //! use thermocline_core::{Access, Actions, Admission, Geometry, Ledger, Tier, WriteMiss, registry};

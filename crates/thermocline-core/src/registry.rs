@@ -214,7 +214,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "ulc",
         summary: "one stack by last use, cut by a yardstick per tier; new pages bypass full tiers",
-        source: "Jiang, Zhang: Unified Level-aware Caching (ULC), ICDCS 2004",
+        source: "Jiang, Zhang: ULC, a File Block Placement and Replacement Protocol, ICDCS 2004",
         depth: Depth::Tiers,
         needs_clock: false,
         takes_admission: false,

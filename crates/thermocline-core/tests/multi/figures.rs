@@ -45,17 +45,17 @@ fn hint_k() {
     assert_eq!(driven.moves, 12_646);
 }
 
-/// The reference drew other random numbers, so its figures are one sample of many: 7645 and 3597
-/// hits, 4.815 ms. Over seeds, hits on top vary by about 60, all hits by about 15.
+/// The reference's random numbers are not known, so its figures are one sample of many: 7645 and
+/// 3597 hits, 4.815 ms. Over seeds, hits on top spread by some hundreds, all hits by some tens.
 #[test]
 fn promote() {
     let runs: Vec<Vec<u64>> =
         (0..20).map(|seed: u32| run("promote", &[("seed", seed.to_string())]).hits()).collect();
     for hits in &runs {
         let total = hits[0] + hits[1];
-        assert!(hits[0].abs_diff(7645) <= 300, "{hits:?}");
-        assert!(total.abs_diff(7645 + 3597) <= 60, "{hits:?}");
-        assert!((mean_ms(hits) - 4.815).abs() < 0.1, "{hits:?}");
+        assert!(hits[0].abs_diff(7645) <= 250, "{hits:?}");
+        assert!(total.abs_diff(7645 + 3597) <= 50, "{hits:?}");
+        assert!((mean_ms(hits) - 4.815).abs() < 0.03, "{hits:?}");
     }
     let share = runs.iter().filter(|hits| hits[0] <= 7645).count();
     assert!((1..20).contains(&share), "the reference lies among {runs:?}");

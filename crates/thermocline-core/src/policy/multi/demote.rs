@@ -6,13 +6,13 @@
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
 //! * State: 12 bytes per page that exists and tier.
 //! * Cost: O(tiers) per access.
-//! * Deviations: (1) by default a page leaves the tier where it was hit; the published arrays keep
-//!   it, as next (`mru`) or last (`lru`) to be evicted, and so they keep what they read from disk.
-//!   (2) They have one tier below the clients. With more, each tier that a page passes on its way
-//!   up keeps such a copy, the slowest first; a victim that a faster tier holds too is only
-//!   dropped, since it will be demoted from there; and where the tier below has a copy already, a
-//!   demotion makes that the newest and moves no bytes. (3) A write renews the copies that it
-//!   passes on its way to disk. (4) The adaptive variant with ghost caches is left out.
+//! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
+//!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.
+//!   (2) That has one tier below the clients. With more, each tier that a page passes on its way up
+//!   keeps such a copy, the slowest first; a victim that a faster tier holds too is only dropped,
+//!   since it will be demoted from there; and where the tier below has a copy already, a demotion
+//!   makes that the newest and moves no bytes. (3) A write renews the copies that it passes on its
+//!   way to disk. (4) The adaptive variant with ghost caches is left out.
 
 use alloc::boxed::Box;
 
@@ -27,7 +27,7 @@ pub const PARAMETERS: &[Parameter] = &[Parameter {
     kind: Kind::Choice(&["remove", "mru", "lru"]),
     default: Value::Choice("remove"),
     summary: "a page read from a lower tier leaves it; or stays as its next, or its last, victim",
-    source: "strict exclusion, as the comparisons with HFA assume; the paper has mru and lru",
+    source: "strict exclusion, as the HFA paper assumes; the authors' simulator has mru and lru",
 }];
 
 /// What becomes of the copy that a page leaves behind.

@@ -1,7 +1,7 @@
 //! The tiers as multi-tier policies see them, and the moves that all of them make alike.
 //!
-//! A tier of no pages holds nothing and decides nothing, so policies pass over it. Writes go through
-//! to disk at once, so that no cached copy is ever dirty and every victim is only dropped.
+//! A tier of no pages holds nothing and decides nothing, so policies pass over it. Writes go
+//! through to disk at once, so that no cached copy is ever dirty and every victim is only dropped.
 //!
 //! * Source: the papers on multi-tier caches replay reads alone; a write is taken as a read whose
 //!   page then goes to disk.

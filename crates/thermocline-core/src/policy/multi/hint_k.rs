@@ -1,17 +1,17 @@
 //! Hint-K: pages that move a lot between tiers stay near the fast end.
 //!
 //! A page read from disk enters the fastest tier. A full tier demotes the page of the least K-step
-//! hint value, among equals the least recently used; the last tier drops it. A page hit below moves
-//! one tier up if there is room or its value is above the least one there, and else becomes the most
-//! recently used of its tier.
+//! hint value, among equals the least recently used; the last tier drops it. A page hit below
+//! moves one tier up if there is room or its value is above the least one there, and else becomes
+//! the most recently used of its tier.
 //!
 //! * Source: Wu, He, Cao, Xie, *Hint-K: An Efficient Multi-level Cache Using K-step Hints*, ICPP
 //!   2010; with Wan, IEEE TPDS 25(3), 2014.
 //! * State: 17 bytes per page that exists, 4 more per tier; 24 bytes per cached page.
 //! * Cost: O(tiers * log n) per access.
-//! * Deviations: (1) reconstructed from abstracts and from what the HFA paper says of it; the value's
-//!   formula is ours. (2) Neither reading from disk nor dropping is a move. (3) A demoted page is the
-//!   most recently used of the tier that it enters.
+//! * Deviations: (1) reconstructed from abstracts and from what the HFA paper says of it; the
+//!   value's formula is ours. (2) Neither reading from disk nor dropping is a move. (3) A demoted
+//!   page is the most recently used of the tier that it enters.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -28,7 +28,7 @@ pub(super) const K: Parameter = Parameter {
     kind: Kind::Integer { min: 1, max: MOVES_MAX },
     default: Value::Integer(3),
     summary: "the number of a page's last moves that count",
-    source: "reconstruction; the paper leaves it to the user",
+    source: "reconstruction",
 };
 
 /// What an older move counts.
@@ -64,7 +64,7 @@ pub(super) const GHOST_RATIO: Parameter = Parameter {
     kind: Kind::Real { min: 0.0, max: 1000.0 },
     default: Value::Real(1.0),
     summary: "histories kept of pages in no cache, as a multiple of all cached pages",
-    source: "reconstruction; the paper bounds them by memory",
+    source: "reconstruction",
 };
 
 /// One move of a page between two caches.

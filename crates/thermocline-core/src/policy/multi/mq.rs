@@ -1,16 +1,17 @@
 //! MQ: pages in queues by the logarithm of their frequency, where unused pages sink.
 //!
-//! A page lies in queue `log2(frequency)`, each queue an LRU. The victim is the least recently used
-//! page of the lowest queue that has one; its frequency is remembered for a while, and it goes on
-//! from there if it returns. A page that is not used for a life time sinks by one queue.
+//! A page lies in queue `log2(frequency)`, each queue an LRU. The victim is the least recently
+//! used page of the lowest queue that has one; its frequency is remembered for a while, and it
+//! goes on from there if it returns. A page that is not used for a life time sinks by one queue.
 //!
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
-//!   Caches*, USENIX 2001, sections 4 and 5.
-//! * State: 36 bytes per page that exists.
+//!   Caches*, USENIX 2001.
+//! * State: 32 bytes per page that exists.
 //! * Cost: O(queues) per access.
 //! * Deviations: (1) the life time follows the distance between uses that is most frequent so far,
-//!   found in classes by powers of two and taken at its class's end; the paper takes samples from
-//!   time to time. Until a page has been used twice, it is what the tier and its histories hold.
+//!   found in classes by powers of two and taken at its class's end; how the authors take samples
+//!   was not checked. Until a page has been used twice, it is what the tier and its histories
+//!   hold.
 
 use alloc::boxed::Box;
 use alloc::vec;

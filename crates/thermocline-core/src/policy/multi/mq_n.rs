@@ -2,12 +2,12 @@
 //!
 //! A page is read into every tier between the one that holds it and the fastest. A lower tier sees
 //! what the tiers above it miss, and keeps what returns often, however long it takes: that is what
-//! second-level caches are asked for. Tiers neither demote nor invalidate: a victim is dropped from
-//! its tier alone, so a page may be in any of them.
+//! second-level caches are asked for. Tiers neither demote nor invalidate: a victim is dropped
+//! from its tier alone, so a page may be in any of them.
 //!
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
 //!   Caches*, USENIX 2001; Zhou, Chen, Li, IEEE TPDS 15(6), 2004.
-//! * State: 12 bytes per page that exists, 36 more per lower tier.
+//! * State: 12 bytes per page that exists, 32 more per lower tier.
 //! * Cost: O(tiers * queues) per access.
 //! * Deviations: (1) the paper has two tiers; here every one but the fastest is under MQ. (2) A
 //!   write renews the copies that it passes on its way to disk and counts as a read.
@@ -27,21 +27,21 @@ pub const PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer { min: 1, max: QUEUES_MAX as u64 },
         default: Value::Integer(8),
         summary: "the number of queues of each lower tier",
-        source: "the paper's experiments",
+        source: "the paper's experiments, as recalled",
     },
     Parameter {
         name: "life_time",
         kind: Kind::Integer { min: 0, max: u64::MAX },
         default: Value::Auto,
         summary: "accesses of the tier without a use after which a page sinks; auto adapts it",
-        source: "the paper follows the most frequent distance between two uses",
+        source: "the paper follows the most frequent distance between two uses, as recalled",
     },
     Parameter {
         name: "ghosts",
         kind: Kind::Real { min: 0.0, max: 1000.0 },
         default: Value::Real(4.0),
         summary: "histories kept of evicted pages, as a multiple of the tier's pages",
-        source: "the paper's experiments",
+        source: "the paper's experiments, as recalled",
     },
 ];
 

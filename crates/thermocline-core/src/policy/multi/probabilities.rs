@@ -1,8 +1,8 @@
 //! The probabilities with which tiers pass pages on to the tier above.
 //!
-//! The life of a tier is the time between the last uses of its newest and of its oldest page. Tiers
-//! of the same life evict pages of the same age, as one cache of all tiers would; so a tier promotes
-//! more while the tier above lives longer, and less while it lives shorter.
+//! The life of a tier is the time between the last uses of its newest and of its oldest page.
+//! Tiers of the same life evict pages of the same age, as one cache of all tiers would; so a tier
+//! promotes more while the tier above lives longer, and less while it lives shorter.
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching*, FAST 2008, sections on the promote
 //!   probabilities and their adaptation.
@@ -23,6 +23,8 @@ const GOAL: f64 = 0.5;
 const PERIOD: f64 = 0.05;
 /// A step that closes more than this share of the gap to the goal is left to go on.
 const CLOSED: f64 = 0.05;
+
+const _: () = assert!(size_of::<Adaptation>() == 40, "update the `State` line of the header");
 
 /// One probability per tier; the fastest tier keeps everything.
 #[derive(Clone, Debug)]

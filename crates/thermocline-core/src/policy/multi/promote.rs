@@ -1,17 +1,17 @@
 //! PROMOTE: each tier that a page passes on its way up tosses a coin whether to keep it.
 //!
-//! Tiers are exclusive and nothing is demoted: a victim is dropped. A page that is read starts from
-//! the tier that holds it, or from the disk; that tier, and then each one above, keeps it or hands
-//! it on. The tier that keeps it answers. The probability of handing on adapts until neighbouring
-//! tiers evict pages of the same age.
+//! Tiers are exclusive and nothing is demoted: a victim is dropped. A page that is read starts
+//! from the tier that holds it, or from the disk; that tier, and then each one above, keeps it or
+//! hands it on. The tier that keeps it answers. The probability of handing on adapts until
+//! neighbouring tiers evict pages of the same age.
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching: Offline Optimality and Why Promotions Are
 //!   Better Than Demotions*, FAST 2008: PROMOTE over LRU.
 //! * State: 20 bytes per page that exists, 40 bytes per tier.
 //! * Cost: O(tiers) per access.
-//! * Deviations: (1) a tier compares the lives when a request reaches it; see the conditions of the
-//!   adaptation. (2) Time is counted in accesses to the whole hierarchy. (3) PROMOTE over ARC is
-//!   left out.
+//! * Deviations: (1) a tier compares the lives when a request reaches it; see the conditions of
+//!   the adaptation. (2) Time is counted in accesses to the whole hierarchy. (3) PROMOTE over ARC
+//!   is left out.
 
 use alloc::boxed::Box;
 use alloc::vec;

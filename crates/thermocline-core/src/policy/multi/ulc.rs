@@ -3,18 +3,18 @@
 //! A tier's yardstick is its least recently used page. A page is worth the fastest tier whose
 //! yardstick is older than the page's last use: there it moves when it is used again (RETRIEVE).
 //! That tier hands its yardstick to the next one, and so on down to where there is room (DEMOTE).
-//! Pages used longer ago than all yardsticks, or for the first time, are worth no tier once all are
-//! full: they are answered by the disk. So a loop longer than the caches does not flush them.
+//! Pages used longer ago than all yardsticks, or for the first time, are worth no tier once all
+//! are full: they are answered by the disk. So a loop longer than the caches does not flush them.
 //!
 //! * Source: Jiang and Zhang, *ULC: A File Block Placement and Replacement Protocol to Effectively
 //!   Exploit Hierarchical Locality in Multi-level Buffer Caches*, ICDCS 2004, single-client case.
 //! * State: 13 bytes per page that exists, 4 more per tier; 16 bytes per page of the stack.
 //! * Cost: O(tiers * log n) per access; pruning the stack amortised O(log n).
-//! * Deviations: (1) written from the protocol's idea, as no text of it could be read. (2) The stack
-//!   is kept as times of last use, each tier as a heap of them. (3) The published client passes
-//!   pages that are worth no tier through a few frames of their own; here they bypass all tiers, and
-//!   a write of such a page goes to disk only. (4) The stack ends at the oldest yardstick; its
-//!   uncached pages may be bounded further.
+//! * Deviations: (1) written from the protocol's idea, as no text of it could be read. (2) The
+//!   stack is kept as times of last use, each tier as a heap of them. (3) The published client
+//!   passes pages that are worth no tier through a few frames of their own; here they bypass all
+//!   tiers, and a write of such a page goes to disk only. (4) The stack ends at the oldest
+//!   yardstick; its uncached pages may be bounded further.
 
 use alloc::boxed::Box;
 use alloc::vec;
