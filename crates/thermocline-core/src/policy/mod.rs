@@ -10,6 +10,8 @@ pub mod hybrid;
 pub mod multi;
 pub mod single;
 
+mod blocks;
+
 /// A policy that owns its state, ready to be driven.
 pub type BoxedPolicy = Box<dyn Policy + Send>;
 

@@ -25,9 +25,9 @@ use core::cmp::Reverse;
 use core::fmt::Debug;
 
 use super::PAGES_PER_BLOCK;
-use super::blocks::Blocks;
 use super::frames::Frames;
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Lists};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 

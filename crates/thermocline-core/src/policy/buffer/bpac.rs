@@ -20,9 +20,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::PAGES_PER_BLOCK;
-use super::blocks::Blocks;
 use super::frames::Frames;
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::blocks::Blocks;
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 

@@ -20,10 +20,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::blocks::Blocks;
 use super::frames::Frames;
 use super::page_list::{Reads, reads, share};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::blocks::Blocks;
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Geometry, Op, PageId, Policy, Setup, Survivor};
 

@@ -13,7 +13,6 @@ pub mod hwb;
 pub mod page_list;
 pub mod unbuffered;
 
-mod blocks;
 mod frames;
 
 use crate::config::{Kind, Parameter, Value};

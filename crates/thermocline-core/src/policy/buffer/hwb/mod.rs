@@ -32,9 +32,9 @@ use alloc::vec::Vec;
 
 use self::temperature::{Frequencies, Frequency, History, Rules};
 use super::PAGES_PER_BLOCK;
-use super::blocks::Blocks;
 use super::frames::Frames;
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::blocks::Blocks;
 use crate::prefetch::prefetch;
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};

@@ -14,7 +14,7 @@ use crate::{Geometry, PageId};
 
 /// The blocks of the pages that exist, numbered without gaps in the order of their addresses.
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     /// Per page: its block.
     homes: Vec<u32>,
     count: u32,
@@ -23,7 +23,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(geometry: &Geometry, pages_per_block: u32) -> Self {
+    pub(crate) fn new(geometry: &Geometry, pages_per_block: u32) -> Self {
         let mut homes = vec![0; geometry.pages() as usize];
         let (mut count, mut last) = (0, None);
         for page in geometry.ids_by_page_number() {
@@ -35,40 +35,40 @@ impl Blocks {
     }
 
     /// The block of a page.
-    pub(super) fn of(&self, page: PageId) -> u32 {
+    pub(crate) fn of(&self, page: PageId) -> u32 {
         self.homes[page.index()]
     }
 
     /// How many blocks there are: each is less than this.
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    pub(super) fn pages_per_block(&self) -> u32 {
+    pub(crate) fn pages_per_block(&self) -> u32 {
         self.pages_per_block
     }
 
     /// Where in its block a page lies.
-    pub(super) fn offset(&self, page: PageId) -> u32 {
+    pub(crate) fn offset(&self, page: PageId) -> u32 {
         let offset = self.geometry.page_number(page) % u64::from(self.pages_per_block);
         u32::try_from(offset).expect("an offset is less than the pages of a block")
     }
 
     /// Puts pages into the order of their addresses.
-    pub(super) fn sort(&self, pages: &mut [PageId]) {
+    pub(crate) fn sort(&self, pages: &mut [PageId]) {
         pages.sort_unstable_by_key(|&page| self.geometry.page_number(page));
     }
 
     /// All pages that exist, in the order of their addresses, each with its block.
-    pub(super) fn pages_by_address(&self) -> Vec<PageId> {
+    pub(crate) fn pages_by_address(&self) -> Vec<PageId> {
         self.geometry.ids_by_page_number()
     }
 
-    pub(super) fn prefetch(&self, page: PageId) {
+    pub(crate) fn prefetch(&self, page: PageId) {
         prefetch(&self.homes, page.index());
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.homes)
     }
 }
