@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Parameter, Value, Values};
 use crate::policy::buffer::{PAGES_PER_BLOCK, block_list, bpac, cfdc, hwb, page_list, unbuffered};
-use crate::policy::hybrid::{face, hat, lazy_cleaning, lru_two_tier, tac};
+use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
 use crate::policy::multi::{demote, hint_k, lru_n_inclusive, mq_n, promote, ulc};
 use crate::policy::single::lru;
 use crate::{BoxedPolicy, Tier};
@@ -150,6 +150,46 @@ pub const ENTRIES: &[Entry] = &[
         takes_admission: true,
         parameters: &[],
         build: lru_two_tier::build_exclusive,
+    },
+    Entry {
+        name: "hca",
+        summary: "LFU in RAM, an exclusive flash, and a buffer between that writes it by the block",
+        source: "Aldahlawi, El-Araby, Suboh, El-Ghazawi: Hybrid Caching Architecture (HCA), IJIEE 2012",
+        depth: Depth::RamFlash,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hca::PARAMETERS,
+        build: hca::build,
+    },
+    Entry {
+        name: "lfu",
+        summary: "least frequently used, write-through, no flash: the baseline of HCA",
+        source: "baseline",
+        depth: Depth::Ram,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: &[],
+        build: hca::build_lfu,
+    },
+    Entry {
+        name: "arc-l2arc",
+        summary: "ARC in RAM; a feed copies what it will evict next to a ring on flash, as ZFS does",
+        source: "OpenZFS; Leventhal: Flash Storage Today, ACM Queue 6(4), 2008",
+        depth: Depth::RamFlash,
+        needs_clock: true,
+        takes_admission: false,
+        parameters: arc_l2arc::PARAMETERS,
+        build: arc_l2arc::build,
+    },
+    Entry {
+        name: "arc",
+        summary: "pages seen once and pages seen again, by a target that ghosts adapt; no flash",
+        source: "Megiddo, Modha: ARC, FAST 2003",
+        depth: Depth::Ram,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: &[],
+        build: arc_l2arc::build_arc,
     },
     Entry {
         name: "lru",
@@ -379,8 +419,11 @@ impl Entry {
         Ok((self.build)(setup, values))
     }
 
-    /// What is evicted by the block needs room for one.
+    /// What is evicted from a write buffer by the block needs room for one.
     fn check_block(&self, setup: &Setup, values: &Values) -> Result<(), ConfigError> {
+        if self.depth != Depth::Buffer {
+            return Ok(());
+        }
         let Some((_, Value::Integer(min_pages))) =
             values.iter().find(|&(name, _)| name == PAGES_PER_BLOCK.name)
         else {

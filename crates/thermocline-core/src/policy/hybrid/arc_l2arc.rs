@@ -1,0 +1,431 @@
+//! ARC in memory, and an L2ARC on flash that is fed ahead of eviction, as in ZFS.
+//!
+//! No page moves to flash when it is evicted. Instead a feed looks, at intervals, at the pages that
+//! ARC would evict next, those seen again before those seen once, and copies clean ones that flash
+//! does not hold, a bounded number at a time: what is evicted faster than it is fed is just missing
+//! on flash. Flash is a ring that a rotor overwrites, so it is written in sequence. A hit there
+//! leaves the copy; a write drops it, so that flash only holds what disk holds too. Memory is
+//! write-back. `arc` is the same without flash.
+//!
+//! * Source: ARC: see the module [`arc`](super::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
+//!   Queue 6(4), 2008; OpenZFS, the block comment on the level 2 ARC in `arc.c`, and its manual page
+//!   `zfs(4)`.
+//! * State: 29 bytes per page that exists.
+//! * Cost: O(1) per access; a feed passes at most `headroom` times the pages that it may write, in
+//!   each of two lists.
+//! * Deviations: (1) ZFS feeds by the clock. A trace may have no times, so here the feed comes after
+//!   every `feed_every` accesses unless `feed_ms` is given. A clock that has leapt over several feeds
+//!   makes up for them, until one finds nothing to copy. (2) Pages are equal and plain, so there are
+//!   no lists for metadata and no `headroom_boost` for compressed buffers. (3) ZFS clears the space
+//!   ahead of the rotor before it knows how much it will write; here a slot is overwritten when its
+//!   turn comes. (4) A dropped copy leaves a hole that the rotor fills when it gets there, as in ZFS,
+//!   unless `reuse_holes`. (5) ZFS takes ARC for warm when memory first runs short; here, when ARC
+//!   first evicts a page. (6) The memory that headers of flash pages take is that of a full flash,
+//!   from the start, if it is charged at all.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::arc::Arc;
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::queue::Lists;
+use crate::{
+    Access, Actions, BoxedPolicy, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
+
+/// The parameters of ARC with an L2ARC.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "feed_every",
+        kind: Kind::Integer { min: 1, max: 1 << 31 },
+        default: Value::Integer(20),
+        summary: "accesses between two feeds",
+        source: "small caches; ZFS feeds by the clock",
+    },
+    Parameter {
+        name: "feed_ms",
+        kind: Kind::Integer { min: 0, max: 1 << 31 },
+        default: Value::Integer(0),
+        summary: "milliseconds between two feeds, in place of `feed_every`; 0: by accesses",
+        source: "ZFS: 1000, l2arc_feed_secs",
+    },
+    Parameter {
+        name: "write_max",
+        kind: Kind::Integer { min: 1, max: 1 << 31 },
+        default: Value::Integer(8),
+        summary: "pages that a feed writes at most",
+        source: "small caches; ZFS: 8 MiB, l2arc_write_max",
+    },
+    Parameter {
+        name: "write_boost",
+        kind: Kind::Integer { min: 0, max: 1 << 31 },
+        default: Value::Integer(8),
+        summary: "pages that a feed writes beyond that while ARC warms up",
+        source: "ZFS: as many as l2arc_write_max",
+    },
+    Parameter {
+        name: "headroom",
+        kind: Kind::Integer { min: 1, max: 1024 },
+        default: Value::Integer(2),
+        summary: "pages that a feed looks at in each list, per page that it may write",
+        source: "ZFS: l2arc_headroom",
+    },
+    Parameter {
+        name: "warm_up",
+        kind: Kind::Switch,
+        default: Value::Switch(true),
+        summary: "until ARC first evicts, write more per feed and begin with the hottest pages",
+        source: "ZFS",
+    },
+    Parameter {
+        name: "reuse_holes",
+        kind: Kind::Switch,
+        default: Value::Switch(false),
+        summary: "write where a copy was dropped before overwriting another",
+        source: "ZFS: the rotor fills holes in its turn",
+    },
+    Parameter {
+        name: "charge_headers",
+        kind: Kind::Switch,
+        default: Value::Switch(false),
+        summary: "give up as much memory as the headers of a full flash take",
+        source: "off, so that memory compares with plain ARC; ZFS keeps them in ARC",
+    },
+    Parameter {
+        name: "header_bytes",
+        kind: Kind::Integer { min: 0, max: 1 << 16 },
+        default: Value::Integer(96),
+        summary: "bytes of memory per page on flash",
+        source: "OpenZFS: about 70 to 100, by version",
+    },
+    Parameter {
+        name: "page_bytes",
+        kind: Kind::Integer { min: 1, max: 1 << 31 },
+        default: Value::Integer(4096),
+        summary: "bytes of a page, by which headers are charged",
+        source: "the default page size",
+    },
+];
+
+/// When a feed is due.
+#[derive(Clone, Copy, Debug)]
+enum Interval {
+    Accesses {
+        every: u32,
+        /// Since the last feed.
+        passed: u32,
+    },
+    Clock {
+        every: Nanos,
+        /// Not known before the clock was read.
+        next: Option<Nanos>,
+    },
+}
+
+/// How the feed is paced.
+#[derive(Clone, Copy, Debug)]
+struct Feed {
+    interval: Interval,
+    write_max: u32,
+    write_boost: u32,
+    headroom: u32,
+    /// Whether ARC has evicted a page, or need not warm up.
+    is_warm: bool,
+}
+
+/// The pages on flash, in the order in which they were written.
+#[derive(Clone, Debug)]
+struct Ring {
+    /// One list, the page written first at its front.
+    order: Lists,
+    /// Per page on flash: how many pages had been written before it, modulo 2^32.
+    number_of: Vec<u32>,
+    /// Pages written so far, modulo 2^32; the slot of a page is its number modulo the slots.
+    written: u32,
+    slots: u32,
+    reuse_holes: bool,
+}
+
+/// The only list of a ring.
+const WRITTEN: u32 = 0;
+
+/// ARC with an L2ARC.
+#[derive(Debug)]
+pub struct ArcL2arc {
+    arc: Arc,
+    /// Per page: whether the copy in memory is newer than the disk's.
+    is_dirty: Vec<bool>,
+    ring: Ring,
+    feed: Feed,
+    header_bytes: u64,
+    write_miss: WriteMiss,
+    disk: Tier,
+}
+
+/// Builds ARC with an L2ARC for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+    let header_bytes = values.integer("header_bytes");
+    let mut arc_pages = memory_pages;
+    if values.switch("charge_headers") {
+        let headers_bytes = u64::from(flash_pages) * header_bytes;
+        let headers_pages = headers_bytes.div_ceil(values.integer("page_bytes"));
+        let headers_pages = u32::try_from(headers_pages).unwrap_or(u32::MAX);
+        arc_pages = memory_pages.saturating_sub(headers_pages).max(1);
+    }
+    let [every, feed_ms, write_max, write_boost, headroom] =
+        ["feed_every", "feed_ms", "write_max", "write_boost", "headroom"]
+            .map(|name| values.integer_u32(name));
+    let interval = match feed_ms {
+        0 => Interval::Accesses { every, passed: 0 },
+        _ => Interval::Clock { every: Nanos(u64::from(feed_ms) * 1_000_000), next: None },
+    };
+    let is_warm = !values.switch("warm_up");
+    let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
+    let mut policy = ArcL2arc::new(setup, arc_pages, flash_pages, feed);
+    policy.header_bytes = header_bytes;
+    policy.ring.reuse_holes = values.switch("reuse_holes");
+    Box::new(policy)
+}
+
+/// Builds plain ARC for the registry.
+pub fn build_arc(setup: &Setup, _values: &Values) -> BoxedPolicy {
+    let interval = Interval::Clock { every: Nanos(u64::MAX), next: None };
+    let feed = Feed { interval, write_max: 0, write_boost: 0, headroom: 0, is_warm: true };
+    Box::new(ArcL2arc::new(setup, setup.capacity_pages[0], 0, feed))
+}
+
+impl ArcL2arc {
+    fn new(setup: &Setup, arc_pages: u32, flash_pages: u32, feed: Feed) -> Self {
+        let pages = setup.geometry.pages();
+        let flash_ids = if flash_pages == 0 { 0 } else { pages };
+        Self {
+            arc: Arc::new(pages, arc_pages),
+            is_dirty: vec![false; pages as usize],
+            ring: Ring {
+                order: Lists::new(flash_ids, 1),
+                number_of: vec![0; flash_ids as usize],
+                written: 0,
+                slots: flash_pages,
+                reuse_holes: false,
+            },
+            feed,
+            header_bytes: 0,
+            write_miss: setup.write_miss,
+            disk: setup.disk(),
+        }
+    }
+
+    /// Copies clean pages that flash does not hold, the coldest first, and says how many.
+    fn feed(&mut self, out: &mut Actions) -> u32 {
+        let Feed { write_max, write_boost, headroom, is_warm, .. } = self.feed;
+        let boost = if is_warm { 0 } else { write_boost };
+        let write_max = write_max.saturating_add(boost);
+        let depth = usize::try_from(u64::from(write_max) * u64::from(headroom));
+        let depth = depth.unwrap_or(usize::MAX);
+        let Self { arc, ring, is_dirty, .. } = self;
+        let is_clean = |page: &PageId| !is_dirty[page.index()];
+        if is_warm {
+            let pages = arc.coldest().into_iter().flat_map(|list| list.take(depth));
+            ring.copy_some(pages.filter(is_clean), write_max, out)
+        } else {
+            let pages = arc.hottest().into_iter().flat_map(|list| list.take(depth));
+            ring.copy_some(pages.filter(is_clean), write_max, out)
+        }
+    }
+}
+
+impl Ring {
+    fn contains(&self, page: PageId) -> bool {
+        self.slots > 0 && self.order.contains(page.0)
+    }
+
+    fn len(&self) -> u32 {
+        self.order.len(WRITTEN)
+    }
+
+    /// Copies the first so many pages that are not there from memory, and says how many there were.
+    fn copy_some(
+        &mut self,
+        pages: impl Iterator<Item = PageId>,
+        pages_max: u32,
+        out: &mut Actions,
+    ) -> u32 {
+        let mut copied = 0;
+        for page in pages {
+            if copied == pages_max {
+                break;
+            }
+            if !self.contains(page) {
+                if let Some(overwritten) = self.push(page) {
+                    out.drop_copy(overwritten, Tier::FLASH);
+                }
+                out.copy(page, Tier::RAM, Tier::FLASH);
+                copied += 1;
+            }
+        }
+        copied
+    }
+
+    /// Writes a page that is not there, and returns the one that it overwrote.
+    fn push(&mut self, page: PageId) -> Option<PageId> {
+        let overwritten = self.order.front(WRITTEN).filter(|&oldest| {
+            if self.reuse_holes {
+                self.len() == self.slots
+            } else {
+                self.written.wrapping_sub(self.number_of[oldest as usize]) == self.slots
+            }
+        });
+        if let Some(overwritten) = overwritten {
+            self.order.remove(overwritten);
+        }
+        self.number_of[page.index()] = self.written;
+        self.written = self.written.wrapping_add(1);
+        self.order.push_back(WRITTEN, page.0);
+        overwritten.map(PageId)
+    }
+
+    fn remove(&mut self, page: PageId) {
+        self.order.remove(page.0);
+    }
+
+    fn assert_invariants(&self) {
+        self.order.assert_invariants();
+        assert!(self.len() <= self.slots, "pages on flash fit it");
+        if !self.reuse_holes {
+            let age = |page: u32| self.written.wrapping_sub(self.number_of[page as usize]);
+            let mut ages = self.order.iter(WRITTEN).map(age);
+            let oldest = ages.next();
+            assert!(
+                oldest.is_none_or(|age| age <= self.slots),
+                "the rotor overwrites all it meets"
+            );
+            assert!(
+                oldest.into_iter().chain(ages).is_sorted_by(|a, b| a > b),
+                "slots are distinct"
+            );
+        }
+    }
+}
+
+impl Policy for ArcL2arc {
+    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+        let is_on_flash = self.ring.contains(page);
+        let found = if self.arc.contains(page) {
+            Tier::RAM
+        } else if is_on_flash {
+            Tier::FLASH
+        } else {
+            self.disk
+        };
+        let evicted = self.arc.refer(page);
+        let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
+        if found == Tier::FLASH || (found == self.disk && is_fetched) {
+            out.copy(page, found, Tier::RAM);
+        }
+        out.serve(page, op, found, Tier::RAM);
+        if op == Op::Write {
+            self.is_dirty[page.index()] = true;
+            if is_on_flash {
+                self.ring.remove(page);
+                out.drop_copy(page, Tier::FLASH);
+            }
+        }
+        if let Some(evicted) = evicted {
+            if core::mem::take(&mut self.is_dirty[evicted.index()]) {
+                out.copy(evicted, Tier::RAM, self.disk);
+            }
+            out.drop_copy(evicted, Tier::RAM);
+            self.feed.is_warm = true;
+        }
+        if let Interval::Accesses { every, passed } = &mut self.feed.interval {
+            *passed += 1;
+            if passed == every {
+                *passed = 0;
+                if self.ring.slots > 0 {
+                    self.feed(out);
+                }
+            }
+        }
+    }
+
+    fn background(&mut self, now: Nanos, out: &mut Actions) {
+        let Interval::Clock { every, next } = &mut self.feed.interval else { return };
+        let due = next.get_or_insert(Nanos(now.0.saturating_add(every.0)));
+        if now < *due {
+            return;
+        }
+        let feeds = (now.0 - due.0) / every.0 + 1;
+        due.0 = due.0.saturating_add(feeds.saturating_mul(every.0));
+        // Two lists of `headroom` times what a feed writes: so many feeds copy all that is there.
+        for _ in 0..feeds.min(2 * u64::from(self.feed.headroom)) {
+            if self.ring.slots == 0 || self.feed(out) == 0 {
+                break;
+            }
+        }
+    }
+
+    fn flush(&mut self, out: &mut Actions) {
+        for page in self.arc.coldest().into_iter().flatten() {
+            if core::mem::take(&mut self.is_dirty[page.index()]) {
+                out.copy(page, Tier::RAM, self.disk);
+            }
+        }
+    }
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        for &Survivor { page, is_dirty } in survivors {
+            if is_dirty {
+                out.copy(page, Tier::FLASH, self.disk);
+            }
+            let left = if self.ring.slots == 0 { Some(page) } else { self.ring.push(page) };
+            if let Some(left) = left {
+                out.drop_copy(left, Tier::FLASH);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.arc.prefetch(page);
+        if self.ring.slots > 0 {
+            self.ring.order.prefetch(page.0);
+        }
+    }
+
+    fn assert_invariants(&self) {
+        self.arc.assert_invariants();
+        self.ring.assert_invariants();
+        for (page, &is_dirty) in (0_u32..).map(PageId).zip(&self.is_dirty) {
+            assert!(!is_dirty || self.arc.contains(page), "a dirty page is in memory");
+            assert!(!is_dirty || !self.ring.contains(page), "pages on flash are clean");
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.arc.memory_bytes()
+            + self.is_dirty.len()
+            + self.ring.order.memory_bytes()
+            + size_of_val(&*self.ring.number_of)
+    }
+
+    /// The ghosts of ARC, and the headers of pages on flash.
+    fn metadata_bytes(&self) -> usize {
+        let headers_bytes = u64::from(self.ring.len()) * self.header_bytes;
+        self.arc.metadata_bytes() + usize::try_from(headers_bytes).unwrap_or(usize::MAX)
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
+        let [recent, frequent] = self.arc.resident_pages();
+        let [recent_ghosts, frequent_ghosts] = self.arc.ghosts();
+        report("target_pages", Tier::RAM, self.arc.target_pages());
+        report("recent_pages", Tier::RAM, f64::from(recent));
+        report("frequent_pages", Tier::RAM, f64::from(frequent));
+        report("recent_ghosts", Tier::RAM, f64::from(recent_ghosts));
+        report("frequent_ghosts", Tier::RAM, f64::from(frequent_ghosts));
+        if self.ring.slots > 0 {
+            report("flash_pages", Tier::FLASH, f64::from(self.ring.len()));
+        }
+    }
+}
