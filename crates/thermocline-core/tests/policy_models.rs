@@ -6,8 +6,8 @@ mod models;
 
 use models::pair::Pair;
 use proptest::prelude::*;
-use thermocline_core::Access;
 use thermocline_core::registry::{self, Depth};
+use thermocline_core::{Access, Tier};
 
 const PAGES: u32 = 24;
 
@@ -109,9 +109,61 @@ proptest! {
     }
 
     #[test]
+    fn hca(
+        sizes in [1_u32..8, 0..9], buffer in 0_u32..6, block in 1_u32..6,
+        numbers in numbers(), accesses in accesses(),
+    ) {
+        let given =
+            [("buffer_pages", buffer.to_string()), ("pages_per_block", block.to_string())];
+        check("hca", &given, sizes, &numbers, &accesses);
+        check("lfu", &[], sizes, &numbers, &accesses);
+    }
+
+    #[test]
+    fn arc_l2arc(
+        sizes in [1_u32..9, 0..9], every in 1_usize..6, writes in [1_usize..4, 0..4],
+        headroom in 1_usize..4, switches in any::<[bool; 2]>(), numbers in numbers(),
+        accesses in accesses(),
+    ) {
+        let given = [
+            ("feed_every", every.to_string()),
+            ("write_max", writes[0].to_string()),
+            ("write_boost", writes[1].to_string()),
+            ("headroom", headroom.to_string()),
+            ("warm_up", switches[0].to_string()),
+            ("reuse_holes", switches[1].to_string()),
+        ];
+        check("arc-l2arc", &given, sizes, &numbers, &accesses);
+        check("arc", &[], sizes, &numbers, &accesses);
+    }
+
+    #[test]
     fn lru(sizes in [1_u32..8, 0..9], numbers in numbers(), accesses in accesses()) {
         for policy in ["lru", "lru-inclusive", "lru-exclusive"] {
             check(policy, &[], sizes, &numbers, &accesses);
+        }
+    }
+}
+
+/// Without flash and buffer, HCA is LFU; whatever flash holds, memory is that of ARC.
+#[test]
+fn hybrids_have_the_memory_of_their_baselines() {
+    let accesses = skewed_accesses_and_scans();
+    let numbers: Vec<u64> = (0..u64::from(LONG_RUN_PAGES)).collect();
+    let no_buffer = [("buffer_pages".to_owned(), "0".to_owned())];
+    for (baseline, hybrid, given, flash_pages) in
+        [("lfu", "hca", &no_buffer[..], 0), ("arc", "arc-l2arc", &[], 400)]
+    {
+        let mut alone = Pair::new(baseline, &[], [100, 0], &numbers);
+        let mut above = Pair::new(hybrid, given, [100, flash_pages], &numbers);
+        for (number, &access) in accesses.iter().enumerate() {
+            alone.access(access);
+            above.access(access);
+            assert_eq!(alone.counts().memory_hits, above.counts().memory_hits, "{hybrid}");
+            assert_eq!(alone.counts().disk_writes, above.counts().disk_writes, "{hybrid}");
+            if number % 97 == 0 {
+                assert_eq!(alone.held(Tier::RAM), above.held(Tier::RAM), "{hybrid}");
+            }
         }
     }
 }

@@ -3,8 +3,10 @@
 //! Every copy holds a version number, a write makes a new one, and each model asserts that what it
 //! serves is the newest. Orders are vectors, searches are scans.
 
+mod arc_l2arc;
 mod face;
 mod hat;
+mod hca;
 mod lazy_cleaning;
 mod lru;
 pub(crate) mod pair;
@@ -15,8 +17,10 @@ use std::str::FromStr;
 
 use thermocline_core::{Access, Op, Tier};
 
+use arc_l2arc::{ArcL2arc, Feed};
 use face::Face;
 use hat::Hat;
+use hca::Hca;
 use lazy_cleaning::{Design, LazyCleaning};
 use lru::{Lru, TwoTier};
 use tac::Tac;
@@ -62,10 +66,28 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         "face" => Box::new(face(1, false)),
         "face-gr" => Box::new(face(value(given, "group_pages", 16), false)),
         "face-gsc" => Box::new(face(value(given, "group_pages", 16), true)),
+        "hca" => {
+            let buffer = value(given, "buffer_pages", 16);
+            Box::new(Hca::new(memory, buffer, flash, value(given, "pages_per_block", 64)))
+        }
+        "lfu" => Box::new(Hca::new(memory, 0, 0, 1)),
+        "arc-l2arc" => Box::new(ArcL2arc::new(memory, flash, Some(feed(given)))),
+        "arc" => Box::new(ArcL2arc::new(memory, 0, None)),
         "lru" => Box::new(Lru::new(memory)),
         "lru-inclusive" => Box::new(TwoTier::new(true, memory, flash)),
         "lru-exclusive" => Box::new(TwoTier::new(false, memory, flash)),
         _ => panic!("{policy} has no executable specification"),
+    }
+}
+
+fn feed(given: &[(String, String)]) -> Feed {
+    Feed {
+        every: value(given, "feed_every", 20),
+        write_max: value(given, "write_max", 8),
+        write_boost: value(given, "write_boost", 8),
+        headroom: value(given, "headroom", 2),
+        warm_up: value(given, "warm_up", true),
+        reuse_holes: value(given, "reuse_holes", false),
     }
 }
 
