@@ -5,8 +5,9 @@
 //! the states, by policy: HAT lists its hot and its warm region, head first, with H, W and C for
 //! hot, warm and cold; TAC its slots in order of admission, `x` after an invalid one, and then
 //! temperatures by extent; LC, DW and CW their frames in order of admission, `d` after a dirty one;
-//! FaCE its FIFO from front to rear with versions, `x` if invalid, `r` if referenced; the LRU
-//! baselines their order, the newest first.
+//! FaCE its FIFO from front to rear with versions, `x` if invalid, `r` if referenced; HCA its first
+//! level with counts, its buffer and its flash, the oldest first; ARC its lists T1, T2, B1 and B2 and
+//! its flash, the oldest first; the LRU baselines their order, the newest first.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -267,6 +268,67 @@ const SHEETS: &[Vector] = &[
         ],
         counts: [0, 3, 4, 4, 4, 1],
     },
+    Vector {
+        id: "V-HCA-1",
+        policy: "hca",
+        given: &[("buffer_pages", "0")],
+        sizes: [2, 2],
+        steps: &[
+            ("R1", "1:1 | |", "1", ""),
+            ("R2", "1:1 2:1 | |", "1 2", ""),
+            ("R1", "1:2 2:1 | |", "1 2", ""),
+            ("R3", "1:2 3:1 | | 2", "1 3", "2"),
+            ("R2", "1:2 2:2 | | 3", "1 2", "3"),
+            ("R4", "2:2 4:1 | | 3 1", "2 4", "1 3"),
+            ("R5", "2:2 5:1 | | 1 4", "2 5", "1 4"),
+        ],
+        counts: [1, 1, 5, 1, 4, 0],
+    },
+    Vector {
+        id: "V-HCA-2: L1 of one page and a buffer of two are a memory of three",
+        policy: "hca",
+        given: &[("buffer_pages", "2"), ("pages_per_block", "4")],
+        sizes: [3, 4],
+        steps: &[
+            ("R0", "*", "*", "*"),
+            ("R1", "*", "*", "*"),
+            ("R4", "*", "*", "*"),
+            ("R2", "2:1 | 4 | 0 1", "2 4", "0 1"),
+            ("R4", "4:2 | 2 | 0 1", "2 4", "0 1"),
+        ],
+        counts: [1, 0, 4, 0, 2, 0],
+    },
+    Vector {
+        id: "V-HCA-3",
+        policy: "hca",
+        given: &[("buffer_pages", "0")],
+        sizes: [1, 2],
+        steps: &[("R1", "*", "*", "*"), ("R2", "*", "*", "*"), ("W1", "1:2 | | 2", "1", "2")],
+        counts: [0, 1, 2, 1, 2, 1],
+    },
+    Vector {
+        id: "V-L2ARC-1",
+        policy: "arc-l2arc",
+        given: &[("feed_every", "2"), ("write_max", "1"), ("headroom", "1"), ("warm_up", "false")],
+        sizes: [2, 2],
+        steps: &[
+            ("R1", "*", "*", "*"),
+            ("R2", "*", "*", "1"),
+            ("R3", "*", "*", "*"),
+            ("R1", "*", "1 3", "1 3"),
+            ("W1", "*", "*", "3"),
+            ("R3", "*", "*", "3"),
+        ],
+        counts: [2, 1, 3, 1, 2, 0],
+    },
+    Vector {
+        id: "V-L2ARC-2",
+        policy: "arc-l2arc",
+        given: &[("feed_every", "1"), ("warm_up", "false")],
+        sizes: [1, 1],
+        steps: &[("W1", "*", "1", ""), ("R2", "*", "*", "*"), ("R1", "*", "1", "1")],
+        counts: [0, 0, 3, 0, 2, 1],
+    },
 ];
 
 const CHOICES: &[Vector] = &[
@@ -377,5 +439,101 @@ const CHOICES: &[Vector] = &[
         sizes: [1, 1],
         steps: &[("W1", "1", "1", "1"), ("R2", "2", "2", "2")],
         counts: [0, 0, 2, 0, 2, 1],
+    },
+    Vector {
+        id: "HCA: of groups of equal size that leaves first whose page entered first",
+        policy: "hca",
+        given: &[("buffer_pages", "2"), ("pages_per_block", "4")],
+        sizes: [3, 4],
+        steps: &[
+            ("R8", "8:1 | |", "8", ""),
+            ("R0", "0:1 | 8 |", "0 8", ""),
+            ("R4", "4:1 | 8 0 |", "0 4 8", ""),
+            ("R8", "8:2 | 0 4 |", "0 4 8", ""),
+            ("R9", "9:1 | 4 8 | 0", "4 8 9", "0"),
+        ],
+        counts: [1, 0, 4, 0, 1, 0],
+    },
+    Vector {
+        id: "HCA without flash: the buffer forgets by the group",
+        policy: "hca",
+        given: &[("buffer_pages", "2"), ("pages_per_block", "4")],
+        sizes: [3, 0],
+        steps: &[
+            ("W0", "0:1 | |", "0", ""),
+            ("R1", "1:1 | 0 |", "0 1", ""),
+            ("R4", "4:1 | 0 1 |", "0 1 4", ""),
+            ("R2", "2:1 | 4 |", "2 4", ""),
+        ],
+        counts: [0, 0, 4, 0, 0, 1],
+    },
+    Vector {
+        id: "HCA: a memory of one page is all first level",
+        policy: "hca",
+        given: &[],
+        sizes: [1, 1],
+        steps: &[("R0", "0:1 | |", "0", ""), ("R1", "1:1 | | 0", "1", "0")],
+        counts: [0, 0, 2, 0, 1, 0],
+    },
+    Vector {
+        id: "ARC: a ghost of T1 raises the target, one of T2 lowers it",
+        policy: "arc",
+        given: &[],
+        sizes: [2, 0],
+        steps: &[
+            ("R1", "1 | | | |", "1", ""),
+            ("R1", "| 1 | | |", "1", ""),
+            ("R2", "2 | 1 | | |", "1 2", ""),
+            ("R3", "3 | 1 | 2 | |", "1 3", ""),
+            ("R2", "3 | 2 | | 1 |", "2 3", ""),
+            ("R1", "| 2 1 | 3 | |", "1 2", ""),
+        ],
+        counts: [1, 0, 5, 0, 0, 0],
+    },
+    Vector {
+        id: "L2ARC: before the first eviction, a feed begins with the hottest and writes more",
+        policy: "arc-l2arc",
+        given: &[("feed_every", "3"), ("write_max", "1"), ("write_boost", "1"), ("headroom", "1")],
+        sizes: [3, 4],
+        steps: &[
+            ("R1", "1 | | | |", "1", ""),
+            ("R2", "1 2 | | | |", "1 2", ""),
+            ("R3", "1 2 3 | | | | 3 2", "1 2 3", "2 3"),
+            ("R4", "2 3 4 | | | | 3 2", "2 3 4", "2 3"),
+            ("R5", "3 4 5 | | | | 3 2", "3 4 5", "2 3"),
+            ("R6", "4 5 6 | | | | 3 2 4", "4 5 6", "2 3 4"),
+        ],
+        counts: [0, 0, 6, 0, 3, 0],
+    },
+    Vector {
+        id: "L2ARC: the rotor passes holes; a slot is overwritten when its turn comes",
+        policy: "arc-l2arc",
+        given: &[("feed_every", "1"), ("write_max", "1"), ("warm_up", "false")],
+        sizes: [2, 2],
+        steps: &[
+            ("R1", "1 | | | | 1", "1", "1"),
+            ("R2", "1 2 | | | | 1 2", "1 2", "1 2"),
+            ("W2", "1 | 2 | | | 1", "1 2", "1"),
+            ("R3", "3 | 2 | 1 | | 3", "2 3", "3"),
+        ],
+        counts: [1, 0, 3, 0, 3, 0],
+    },
+    Vector {
+        id: "L2ARC that reuses holes: nothing is overwritten while there is one",
+        policy: "arc-l2arc",
+        given: &[
+            ("feed_every", "1"),
+            ("write_max", "1"),
+            ("warm_up", "false"),
+            ("reuse_holes", "true"),
+        ],
+        sizes: [2, 2],
+        steps: &[
+            ("R1", "1 | | | | 1", "1", "1"),
+            ("R2", "1 2 | | | | 1 2", "1 2", "1 2"),
+            ("W2", "1 | 2 | | | 1", "1 2", "1"),
+            ("R3", "3 | 2 | 1 | | 1 3", "2 3", "1 3"),
+        ],
+        counts: [1, 0, 3, 0, 3, 0],
     },
 ];
