@@ -37,6 +37,9 @@ pub struct Arc {
 
 impl Arc {
     /// An empty cache of so many pages, at least one, for page ids below `pages`.
+    ///
+    /// # Panics
+    /// If the cache has no page.
     pub fn new(pages: u32, capacity_pages: u32) -> Self {
         assert!(capacity_pages > 0, "a cache has a page");
         Self { lists: Lists::new(pages, 4), capacity_pages, target_pages: 0.0 }
@@ -49,12 +52,12 @@ impl Arc {
             Some(RECENT_GHOSTS) => {
                 let step = (self.len_of(FREQUENT_GHOSTS) / self.len_of(RECENT_GHOSTS)).max(1.0);
                 self.target_pages = (self.target_pages + step).min(f64::from(self.capacity_pages));
-                (self.replace(false), FREQUENT)
+                (Some(self.replace(false)), FREQUENT)
             }
             Some(_) => {
                 let step = (self.len_of(RECENT_GHOSTS) / self.len_of(FREQUENT_GHOSTS)).max(1.0);
                 self.target_pages = (self.target_pages - step).max(0.0);
-                (self.replace(true), FREQUENT)
+                (Some(self.replace(true)), FREQUENT)
             }
             None => (self.make_room(), RECENT),
         };
@@ -145,7 +148,7 @@ impl Arc {
                 return self.forget_oldest(RECENT);
             }
             self.forget_oldest(RECENT_GHOSTS);
-            return self.replace(false);
+            return Some(self.replace(false));
         }
         let all = recent + frequent + recent_ghosts + frequent_ghosts;
         if all < capacity {
@@ -154,11 +157,11 @@ impl Arc {
         if all == 2 * capacity {
             self.forget_oldest(FREQUENT_GHOSTS);
         }
-        self.replace(false)
+        Some(self.replace(false))
     }
 
     /// The paper's REPLACE: the oldest page of T1 or T2 leaves the cache and becomes a ghost.
-    fn replace(&mut self, is_frequent_ghost: bool) -> Option<PageId> {
+    fn replace(&mut self, is_frequent_ghost: bool) -> PageId {
         let recent = self.len_of(RECENT);
         let is_at_target = recent > 0.0 && recent >= self.target_pages;
         let (list, ghosts) = if recent > self.target_pages || (is_frequent_ghost && is_at_target) {
@@ -168,7 +171,7 @@ impl Arc {
         };
         let evicted = self.forget_oldest(list).expect("a full cache has a page to replace");
         self.lists.push_front(ghosts, evicted.0);
-        Some(evicted)
+        evicted
     }
 
     fn forget_oldest(&mut self, list: u32) -> Option<PageId> {

@@ -8,7 +8,7 @@
 //! write-back. `arc` is the same without flash.
 //!
 //! * Source: ARC: see the module [`arc`](super::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
-//!   Queue 6(4), 2008; OpenZFS, the block comment on the level 2 ARC in `arc.c`, and its manual page
+//!   Queue 6(4), 2008; `OpenZFS`, the block comment on the level 2 ARC in `arc.c`, and its manual page
 //!   `zfs(4)`.
 //! * State: 29 bytes per page that exists.
 //! * Cost: O(1) per access; a feed passes at most `headroom` times the pages that it may write, in
@@ -169,10 +169,10 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let header_bytes = values.integer("header_bytes");
     let mut arc_pages = memory_pages;
     if values.switch("charge_headers") {
-        let headers_bytes = u64::from(flash_pages) * header_bytes;
-        let headers_pages = headers_bytes.div_ceil(values.integer("page_bytes"));
-        let headers_pages = u32::try_from(headers_pages).unwrap_or(u32::MAX);
-        arc_pages = memory_pages.saturating_sub(headers_pages).max(1);
+        let charged_bytes = u64::from(flash_pages) * header_bytes;
+        let charged_pages = charged_bytes.div_ceil(values.integer("page_bytes"));
+        let charged_pages = u32::try_from(charged_pages).unwrap_or(u32::MAX);
+        arc_pages = memory_pages.saturating_sub(charged_pages).max(1);
     }
     let [every, feed_ms, write_max, write_boost, headroom] =
         ["feed_every", "feed_ms", "write_max", "write_boost", "headroom"]
@@ -427,5 +427,114 @@ impl Policy for ArcL2arc {
         if self.ring.slots > 0 {
             report("flash_pages", Tier::FLASH, f64::from(self.ring.len()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::{Action, Admission, Geometry, registry};
+
+    fn policy(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
+        let setup = Setup {
+            capacity_pages: sizes.to_vec(),
+            geometry: Geometry::linear(64),
+            costs: vec![],
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+        };
+        let entry = registry::find("arc-l2arc").unwrap();
+        let given: Vec<_> =
+            given.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
+        entry.build(&setup, &entry.values(&given).unwrap()).unwrap()
+    }
+
+    /// The pages that were copied to flash.
+    fn fed(actions: &Actions) -> Vec<u32> {
+        let copies = actions.as_slice().iter().filter_map(|action| match action {
+            Action::Copy { page, target: Tier::FLASH, .. } => Some(page.0),
+            Action::Copy { .. } | Action::Serve { .. } | Action::Drop { .. } => None,
+        });
+        copies.collect()
+    }
+
+    fn fed_at(policy: &mut BoxedPolicy, ms: u64) -> Vec<u32> {
+        let mut actions = Actions::new();
+        policy.background(Nanos(ms * 1_000_000), &mut actions);
+        policy.assert_invariants();
+        fed(&actions)
+    }
+
+    fn gauge(policy: &BoxedPolicy, wanted: &str) -> f64 {
+        let mut found = None;
+        policy.gauges(&mut |name, _, value| {
+            if name == wanted {
+                found = Some(value);
+            }
+        });
+        found.unwrap()
+    }
+
+    #[test]
+    fn the_clock_feeds_if_it_is_told_to() {
+        let given =
+            [("feed_ms", "10"), ("feed_every", "1"), ("write_max", "2"), ("warm_up", "false")];
+        let mut policy = policy([8, 20], &given);
+        assert!(fed_at(&mut policy, 1000).is_empty(), "the first reading starts the clock");
+        let mut actions = Actions::new();
+        (0..7).for_each(|page| policy.access(Access::read(page), &mut actions));
+        assert!(fed(&actions).is_empty(), "accesses feed nothing");
+        assert!(fed_at(&mut policy, 1009).is_empty());
+        assert_eq!(fed_at(&mut policy, 1010), [0, 1]);
+        assert!(fed_at(&mut policy, 1019).is_empty());
+        // Two feeds are due, and the headroom is four pages of the list.
+        assert_eq!(fed_at(&mut policy, 1030), [2, 3]);
+        assert!(fed_at(&mut policy, u64::MAX / 1_000_000).is_empty(), "it has seen them all");
+        let share = gauge(&policy, "flash_pages") / gauge(&policy, "recent_pages");
+        assert!((share - 4.0 / 7.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn headers_take_memory_if_they_are_charged() {
+        let charged = [("charge_headers", "true"), ("header_bytes", "100"), ("page_bytes", "1000")];
+        for (flash_pages, left) in [(0, 8), (1, 7), (10, 7), (11, 6), (70, 1), (4000, 1)] {
+            let mut policy = policy([8, flash_pages], &charged);
+            (0..20).for_each(|page| policy.access(Access::read(page), &mut Actions::new()));
+            assert!(
+                (gauge(&policy, "recent_pages") - f64::from(left)).abs() < 1e-9,
+                "{flash_pages}"
+            );
+        }
+    }
+
+    #[test]
+    fn ghosts_and_headers_are_metadata() {
+        let given = [("feed_every", "1"), ("header_bytes", "50")];
+        let mut policy = policy([2, 4], &given);
+        for page in [1, 1, 2, 3] {
+            policy.access(Access::read(page), &mut Actions::new());
+        }
+        assert!((gauge(&policy, "recent_ghosts") - 1.0).abs() < 1e-9);
+        assert!((gauge(&policy, "flash_pages") - 3.0).abs() < 1e-9);
+        assert_eq!(policy.metadata_bytes(), 12 + 3 * 50);
+    }
+
+    #[test]
+    fn survivors_go_on_in_the_ring_in_their_order() {
+        let given = [("feed_every", "1"), ("warm_up", "false")];
+        let mut policy = policy([2, 2], &given);
+        let survivors = [7, 8, 9].map(|page| Survivor { page: PageId(page), is_dirty: page == 9 });
+        let mut actions = Actions::new();
+        policy.restore(&survivors, &mut actions);
+        let mut expected = Actions::new();
+        expected.copy(PageId(9), Tier::FLASH, Tier::DISK);
+        expected.drop_copy(PageId(7), Tier::FLASH);
+        assert_eq!(actions, expected);
+        let mut actions = Actions::new();
+        policy.access(Access::read(1), &mut actions);
+        assert!(actions.as_slice().contains(&Action::Drop { page: PageId(8), tier: Tier::FLASH }));
+        policy.assert_invariants();
     }
 }

@@ -10,8 +10,8 @@
 //! * Source: Aldahlawi, El-Araby, Suboh, El-Ghazawi, *An Empirical and Architectural Study of Using
 //!   an SSD-Aware Hybrid Storage System*, Int. J. Information and Electronics Engineering, 2012,
 //!   section IV.
-//! * State: 32 bytes per page that exists, 32 bytes per page in the first level, 36 bytes per SSD
-//!   block.
+//! * State: 32 bytes per page that exists, 24 bytes per page in the first level, 20 bytes per SSD
+//!   block that exists and 24 more while the buffer holds a page of it.
 //! * Cost: O(log n) per access, and per page written to flash.
 //! * Deviations: (1) the paper gives the buffer a size of its own; here it is a part of the RAM tier,
 //!   which is the first level and the buffer together, and a RAM too small for both leaves one page
@@ -326,5 +326,90 @@ impl Policy for Hca {
                 report(name, Tier::FLASH, writes as f64);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::{Admission, Geometry, registry};
+
+    fn hca(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
+        let setup = Setup {
+            capacity_pages: sizes.to_vec(),
+            geometry: Geometry::linear(64),
+            costs: vec![],
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+        };
+        let entry = registry::find("hca").unwrap();
+        let given: Vec<_> =
+            given.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
+        entry.build(&setup, &entry.values(&given).unwrap()).unwrap()
+    }
+
+    fn read(policy: &mut BoxedPolicy, pages: impl IntoIterator<Item = u32>) {
+        for page in pages {
+            policy.access(Access::read(page), &mut Actions::new());
+        }
+        policy.assert_invariants();
+    }
+
+    fn gauges(policy: &BoxedPolicy) -> BTreeMap<&'static str, u32> {
+        let mut gauges = BTreeMap::new();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "small counts"
+        )]
+        policy.gauges(&mut |name, _, value| {
+            assert_eq!(gauges.insert(name, value as u32), None, "{name} is reported once");
+        });
+        gauges
+    }
+
+    #[test]
+    fn block_writes_are_counted_by_their_pages() {
+        let mut policy = hca([9, 40], &[("buffer_pages", "8"), ("pages_per_block", "8")]);
+        // Pages 0 to 8 leave the first level: the eight of block 0 are one write.
+        read(&mut policy, 0..10);
+        assert_eq!(gauges(&policy)["block_writes_to_8"], 1);
+        // Pages 8 and 16 are read again while they are in the buffer; page 18 is one too many.
+        read(&mut policy, (1..8).map(|block| block * 8).chain([16, 17, 18]));
+        let gauges = gauges(&policy);
+        assert_eq!((gauges["buffer_hits"], gauges["buffer_pages"]), (2, 7));
+        assert_eq!((gauges["block_writes"], gauges["block_writes_of_1"]), (2, 0));
+        assert_eq!(gauges["block_writes_of_2"], 1, "pages 8 and 9, before 16 and 17");
+        assert_eq!(gauges["flash_pages"], 10);
+        let cached: u32 =
+            ["level_pages", "buffer_pages", "flash_pages"].map(|name| gauges[name]).iter().sum();
+        assert_eq!(policy.metadata_bytes(), cached as usize * DIRECTORY_ENTRY_BYTES);
+    }
+
+    #[test]
+    fn without_a_buffer_every_page_is_a_block_write() {
+        let mut policy = hca([1, 40], &[("buffer_pages", "0")]);
+        read(&mut policy, 0..20);
+        let gauges = gauges(&policy);
+        assert_eq!((gauges["block_writes"], gauges["block_writes_of_1"]), (19, 19));
+        assert!(!gauges.contains_key("buffer_hits"));
+    }
+
+    /// A survivor counts one reference: it yields its place to a page that was referenced twice.
+    #[test]
+    fn survivors_are_on_flash_and_were_referenced_once() {
+        let mut policy = hca([1, 2], &[]);
+        let survivors = [1, 2, 3].map(|page| Survivor { page: PageId(page), is_dirty: page == 1 });
+        let mut actions = Actions::new();
+        policy.restore(&survivors, &mut actions);
+        policy.assert_invariants();
+        let mut expected = Actions::new();
+        expected.copy(PageId(1), Tier::FLASH, Tier::DISK);
+        expected.drop_copy(PageId(1), Tier::FLASH);
+        assert_eq!(actions, expected);
+        assert_eq!(policy.metadata_bytes(), 2 * DIRECTORY_ENTRY_BYTES);
     }
 }
