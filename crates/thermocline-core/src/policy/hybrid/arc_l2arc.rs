@@ -481,6 +481,7 @@ mod tests {
     fn the_clock_feeds_if_it_is_told_to() {
         let given =
             [("feed_ms", "10"), ("feed_every", "1"), ("write_max", "2"), ("warm_up", "false")];
+        let mut late = policy([8, 20], &given);
         let mut policy = policy([8, 20], &given);
         assert!(fed_at(&mut policy, 1000).is_empty(), "the first reading starts the clock");
         let mut actions = Actions::new();
@@ -494,6 +495,10 @@ mod tests {
         assert!(fed_at(&mut policy, u64::MAX / 1_000_000).is_empty(), "it has seen them all");
         let share = gauge(&policy, "flash_pages") / gauge(&policy, "recent_pages");
         assert!((share - 4.0 / 7.0).abs() < 1e-9);
+
+        assert!(fed_at(&mut late, 1000).is_empty());
+        (0..7).for_each(|page| late.access(Access::read(page), &mut Actions::new()));
+        assert_eq!(fed_at(&mut late, 1500), [0, 1, 2, 3], "feeds that were missed are made up for");
     }
 
     #[test]
