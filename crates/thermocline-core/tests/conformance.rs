@@ -122,6 +122,18 @@ proptest! {
         }
     }
 
+    /// Without a flash tier the disk has the number that flash has otherwise.
+    #[test]
+    fn policies_of_memory_need_no_flash(memory_pages in 1_u32..6, accesses in accesses()) {
+        for entry in registry::entries().iter().filter(|entry| entry.depth.allows(1)) {
+            let capacity_pages = vec![memory_pages];
+            let setup = Setup { capacity_pages, ..setup(entry, memory_pages, 0) };
+            let (mut policy, mut ledger) = build(entry, &setup);
+            drive(entry, &mut policy, &mut ledger, &accesses);
+            flush(entry, &mut policy, &mut ledger);
+        }
+    }
+
     #[test]
     fn every_policy_takes_over_what_flash_still_holds(
         memory_pages in 1_u32..5, flash_pages in 0_u32..6,

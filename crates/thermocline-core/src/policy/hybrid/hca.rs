@@ -211,14 +211,17 @@ impl Policy for Hca {
         *count = count.saturating_add(1);
         let key = (*count, self.accesses);
         let is_in_level = self.level.contains(page.0);
-        let found = match self.place(page) {
-            _ if is_in_level => Tier::RAM,
-            Some(place) if place == self.on_flash => Tier::FLASH,
-            Some(_) => Tier::RAM,
-            None => self.disk,
+        let place = self.place(page);
+        // Without a flash tier, the disk has the number that flash has otherwise.
+        let is_on_flash = place == Some(self.on_flash);
+        let is_in_buffer = place.is_some() && !is_on_flash;
+        let found = match place {
+            Some(_) if is_on_flash => Tier::FLASH,
+            None if !is_in_level => self.disk,
+            Some(_) | None => Tier::RAM,
         };
         let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
-        if found == Tier::FLASH || (found == self.disk && is_fetched) {
+        if found != Tier::RAM && (is_on_flash || is_fetched) {
             out.copy(page, found, Tier::RAM);
         }
         out.serve(page, op, found, Tier::RAM);
@@ -226,10 +229,10 @@ impl Policy for Hca {
             out.copy(page, Tier::RAM, self.disk);
         }
         if !is_in_level {
-            if found == Tier::FLASH {
+            if is_on_flash {
                 self.places.remove(page.0);
                 out.drop_copy(page, Tier::FLASH);
-            } else if found == Tier::RAM {
+            } else if is_in_buffer {
                 self.leave_buffer(page);
                 self.buffer_hits += 1;
             }
