@@ -3,9 +3,11 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::policy::multi::hfa::HintLog;
 use crate::{Admission, Geometry, Tier};
 
 /// The hierarchy that a policy is built for.
@@ -111,7 +113,10 @@ pub enum Value {
 
 /// The values of all parameters of one policy or identifier.
 #[derive(Clone, Debug)]
-pub struct Values(Vec<(Parameter, Value)>);
+pub struct Values {
+    entries: Vec<(Parameter, Value)>,
+    hints: Option<Arc<HintLog>>,
+}
 
 /// Why a policy could not be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +165,11 @@ pub enum ConfigError {
         policy: String,
         /// The policies that let an identifier decide, separated by commas.
         known: String,
+    },
+    /// The policy replays the hints of an earlier run, and was given none.
+    NoHints {
+        /// The policy.
+        policy: String,
     },
     /// The policy does not run on this number of cache tiers.
     WrongDepth {
@@ -261,12 +271,23 @@ impl Values {
             };
             entry.1 = entry.0.parse(text)?;
         }
-        Ok(Self(values))
+        Ok(Self { entries: values, hints: None })
+    }
+
+    /// With the hints of an earlier run, for a policy that replays them.
+    #[must_use]
+    pub fn with_hints(self, hints: Arc<HintLog>) -> Self {
+        Self { hints: Some(hints), ..self }
+    }
+
+    /// The hints of an earlier run, if there are any.
+    pub fn hints(&self) -> Option<&Arc<HintLog>> {
+        self.hints.as_ref()
     }
 
     /// All parameters with their values, in the registry's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
-        self.0.iter().map(|(parameter, value)| (parameter.name, *value))
+        self.entries.iter().map(|(parameter, value)| (parameter.name, *value))
     }
 
     /// The value of a parameter that the policy declares as an integer.
@@ -406,6 +427,10 @@ impl fmt::Display for ConfigError {
             Self::NoAdmission { policy, known } => write!(
                 f,
                 "`{policy}` decides by itself which pages enter flash; an identifier may decide for: {known}"
+            ),
+            Self::NoHints { policy } => write!(
+                f,
+                "`{policy}` replays the hints of an earlier run, and was given none: run `h-hfa` with `record_hints` on the same trace first"
             ),
             Self::WrongDepth { policy, wanted, given } => {
                 write!(f, "`{policy}` runs on {wanted}, but {given} cache tiers were given")

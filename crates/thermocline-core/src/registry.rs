@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Parameter, Value, Values};
 use crate::policy::buffer::{PAGES_PER_BLOCK, block_list, bpac, cfdc, hwb, page_list, unbuffered};
 use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
-use crate::policy::multi::{demote, hint_k, lru_n_inclusive, mq_n, promote, ulc};
+use crate::policy::multi::{demote, hfa, hint_k, lru_n_inclusive, mq_n, promote, ulc};
 use crate::policy::single::lru;
 use crate::{BoxedPolicy, Tier};
 
@@ -48,6 +48,9 @@ pub enum Depth {
     /// A write buffer over NAND.
     Buffer,
 }
+
+/// The policies that replay the hints of an earlier run.
+const NEEDING_HINTS: &[&str] = &["oracle-hfa"];
 
 /// All policies, in the order in which they are listed.
 pub const ENTRIES: &[Entry] = &[
@@ -261,6 +264,46 @@ pub const ENTRIES: &[Entry] = &[
         parameters: ulc::PARAMETERS,
         build: ulc::build,
     },
+    Entry {
+        name: "d-hfa",
+        summary: "two queues per tier by frequency of demotions; hits move to the top",
+        source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hfa::D_PARAMETERS,
+        build: hfa::build_demote,
+    },
+    Entry {
+        name: "p-hfa",
+        summary: "two queues per tier by frequency of promotions; pages rise with a probability",
+        source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hfa::P_PARAMETERS,
+        build: hfa::build_promote,
+    },
+    Entry {
+        name: "h-hfa",
+        summary: "two queues per tier by frequency of moves; pages rise and fall by their last moves",
+        source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hfa::H_PARAMETERS,
+        build: hfa::build_hint,
+    },
+    Entry {
+        name: "oracle-hfa",
+        summary: "h-hfa with the hints that an earlier run of it gave later",
+        source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+        depth: Depth::Tiers,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: hfa::ORACLE_PARAMETERS,
+        build: hfa::build_oracle,
+    },
 ];
 
 /// All write buffers, in the order in which they are listed; their names are their own.
@@ -416,7 +459,15 @@ impl Entry {
             let policy = self.name.to_owned();
             return Err(ConfigError::NoAdmission { policy, known: known.join(", ") });
         }
+        if self.needs_hints() && values.hints().is_none() {
+            return Err(ConfigError::NoHints { policy: self.name.to_owned() });
+        }
         Ok((self.build)(setup, values))
+    }
+
+    /// Whether it replays the hints of an earlier run, which its [values](Values::with_hints) hold.
+    pub fn needs_hints(&self) -> bool {
+        NEEDING_HINTS.contains(&self.name)
     }
 
     /// What is evicted from a write buffer by the block needs room for one.

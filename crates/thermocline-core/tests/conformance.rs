@@ -3,12 +3,15 @@
 
 mod extremes;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use thermocline_core::hotness;
+use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Geometry, Heat, Ledger, Nanos, PageCost,
-    PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, ConfigError, Geometry, Heat, Ledger, Nanos,
+    PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -30,7 +33,17 @@ fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
 }
 
 fn build(entry: &Entry, setup: &Setup) -> (BoxedPolicy, Ledger) {
-    (entry.build_default(setup).unwrap(), Ledger::new(PAGES, &setup.capacity_pages))
+    (build_with(entry, setup, &[]).unwrap(), Ledger::new(PAGES, &setup.capacity_pages))
+}
+
+/// Builds a policy, with a few hints for those that need some.
+fn build_with(
+    entry: &Entry,
+    setup: &Setup,
+    given: &[(String, String)],
+) -> Result<BoxedPolicy, ConfigError> {
+    let hints: HintLog = (0..PAGES).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
+    entry.build(setup, &entry.values(given)?.with_hints(Arc::new(hints)))
 }
 
 /// Pages with runs of neighbours, so that adjacency matters.
@@ -214,7 +227,7 @@ fn extremes_of_every_parameter_are_harmless() {
         for parameter in entry.parameters {
             for text in extremes::of(parameter) {
                 let given = [(parameter.name.to_owned(), text)];
-                let mut policy = entry.build(setup, &entry.values(&given).unwrap()).unwrap();
+                let mut policy = build_with(entry, setup, &given).unwrap();
                 let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
                 drive(entry, &mut policy, &mut ledger, &accesses);
                 flush(entry, &mut policy, &mut ledger);
@@ -236,8 +249,7 @@ fn memory_of_no_page_and_unknown_names_are_refused() {
     for entry in registry::entries() {
         let error = entry.build_default(&setup(entry, 0, 4)).unwrap_err();
         assert!(error.to_string().contains("at least one page"), "{error}");
-        let tiers = if entry.depth == Depth::Tiers { 9 } else { 3 };
-        let deep = Setup { capacity_pages: vec![1; tiers], ..setup(entry, 1, 1) };
+        let deep = Setup { capacity_pages: vec![1; 9], ..setup(entry, 1, 1) };
         assert!(entry.build_default(&deep).unwrap_err().to_string().contains("runs on"));
         let given = [("no_such_thing".to_owned(), "1".to_owned())];
         let error = entry.values(&given).unwrap_err().to_string();
@@ -309,7 +321,7 @@ fn only_hot_pages_enter_flash() {
 fn policies_with_an_admission_of_their_own_take_no_other() {
     for entry in registry::entries() {
         let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
-        match entry.build_default(&setup) {
+        match build_with(entry, &setup, &[]) {
             Ok(_) => assert!(entry.takes_admission, "{}", entry.name),
             Err(error) => {
                 assert!(!entry.takes_admission, "{}: {error}", entry.name);

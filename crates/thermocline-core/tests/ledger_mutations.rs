@@ -174,6 +174,8 @@ fn flushing_leaves_nothing_dirty() {
 mod real_logs {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::sync::Arc;
+
     use thermocline_core::{Geometry, PageCost, Setup, WriteMiss, registry};
 
     use super::*;
@@ -190,7 +192,8 @@ mod real_logs {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
         };
-        let mut policy = entry.build_default(&setup).unwrap();
+        let values = entry.values(&[]).unwrap().with_hints(Arc::default());
+        let mut policy = entry.build(&setup, &values).unwrap();
         let mut state = 1_u32;
         let mut buffer = Actions::new();
         let mut log = vec![];

@@ -1,7 +1,10 @@
 //! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
 
-use thermocline_core::registry::Entry;
-use thermocline_core::{Admission, BoxedPolicy, PageCost, Setup, WriteMiss, config};
+use std::sync::Arc;
+
+use thermocline_core::policy::multi::hfa::HintLog;
+use thermocline_core::registry::{self, Entry};
+use thermocline_core::{Actions, Admission, BoxedPolicy, PageCost, Setup, WriteMiss, config};
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
@@ -86,6 +89,28 @@ impl Configuration {
             write_miss: self.write_miss,
             admission: self.admission.clone(),
         };
+        if self.policy.needs_hints() && self.values.hints().is_none() {
+            let hints = self.record_hints(trace, &setup)?;
+            let values = self.values.clone().with_hints(Arc::new(hints));
+            return Ok(self.policy.build(&setup, &values)?);
+        }
         Ok(self.policy.build(&setup, &self.values)?)
+    }
+
+    /// The hints that H-HFA gives on the trace, with the parameters that it shares with the policy.
+    fn record_hints(&self, trace: &CompiledTrace, setup: &Setup) -> Result<HintLog, LabError> {
+        let recorder = registry::find("h-hfa")?;
+        let is_shared = |name: &str| recorder.parameters.iter().any(|known| known.name == name);
+        let shared = self.values.iter().filter(|(name, _)| is_shared(name));
+        let mut given: Vec<(String, String)> =
+            shared.map(|(name, value)| (name.to_owned(), value.to_string())).collect();
+        given.push(("record_hints".into(), "true".into()));
+        let mut policy = recorder.build(setup, &recorder.values(&given)?)?;
+        let mut actions = Actions::new();
+        for access in trace.accesses() {
+            actions.clear();
+            policy.access(access, &mut actions);
+        }
+        Ok(policy.take_hints().unwrap_or_default())
     }
 }

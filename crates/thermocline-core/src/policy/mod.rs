@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
+use self::multi::hfa::HintLog;
 use crate::{Access, Actions, Nanos, PageId, Tier};
 
 pub mod buffer;
@@ -66,6 +67,11 @@ pub trait Policy: Debug {
     /// histories, ghosts, tables of hints; as it stands.
     fn metadata_bytes(&self) -> usize {
         0
+    }
+
+    /// Takes out the hints that the policy recorded so far, if it was asked to record them.
+    fn take_hints(&mut self) -> Option<HintLog> {
+        None
     }
 
     /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.

@@ -60,6 +60,20 @@ impl Lists {
         self.insert_behind(self.links[(self.ids + list) as usize].previous, list, id);
     }
 
+    /// Puts an id that is in no list before a member, towards the front.
+    pub fn insert_before(&mut self, member: u32, id: u32) {
+        let Link { previous, list, .. } = self.links[member as usize];
+        debug_assert!(list != ABSENT, "the neighbour is a member");
+        self.insert_behind(previous, list, id);
+    }
+
+    /// Puts an id that is in no list after a member, towards the back.
+    pub fn insert_after(&mut self, member: u32, id: u32) {
+        let list = self.links[member as usize].list;
+        debug_assert!(list != ABSENT, "the neighbour is a member");
+        self.insert_behind(member, list, id);
+    }
+
     /// Takes a member out of its list.
     pub fn remove(&mut self, id: u32) {
         let link = core::mem::replace(&mut self.links[id as usize], UNLINKED);
@@ -179,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn lists_are_deques_that_share_their_members(
-            steps in prop::collection::vec((0..4_u32, 0..3_u32, 0..8_u32), 0..200),
+            steps in prop::collection::vec((0..6_u32, 0..3_u32, 0..8_u32), 0..200),
         ) {
             let mut lists = Lists::new(8, 3);
             let mut deques = [const { VecDeque::<u32>::new() }; 3];
@@ -197,6 +211,18 @@ mod tests {
                     (1, None) => {
                         lists.push_back(list, id);
                         deques[list as usize].push_back(id);
+                    }
+                    (4 | 5, None) if !deques[list as usize].is_empty() => {
+                        let deque = &mut deques[list as usize];
+                        let index = id as usize % deque.len();
+                        let member = deque[index];
+                        if step == 4 {
+                            lists.insert_before(member, id);
+                            deque.insert(index, id);
+                        } else {
+                            lists.insert_after(member, id);
+                            deque.insert(index + 1, id);
+                        }
                     }
                     (2, Some(home)) => {
                         lists.move_to_front(id);

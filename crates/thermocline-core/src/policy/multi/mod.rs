@@ -1,6 +1,7 @@
 //! Policies of two to eight tiers of caches over a disk.
 
 pub mod demote;
+pub mod hfa;
 mod hierarchy;
 pub mod hint_k;
 mod khv;

@@ -1,0 +1,292 @@
+//! The parameters of the HFA policies.
+//!
+//! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 5.1.
+//! * State: about 100 bytes per policy.
+//! * Cost: none after construction.
+//! * Deviations: see each parameter's source.
+
+use alloc::vec::Vec;
+
+use crate::config::{Kind, Parameter, Value, Values};
+
+/// What an HFA policy takes its hints from and does with its victims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Strategy {
+    /// D-HFA, Algorithm 4.
+    Demote,
+    /// P-HFA, Algorithm 5.
+    Promote,
+    /// H-HFA, Algorithm 6; also with the hints of a recorded run.
+    Hint,
+}
+
+const T: Parameter = Parameter {
+    name: "t",
+    kind: Kind::Integer { min: 1, max: u64::MAX },
+    default: Value::Integer(1000),
+    summary: "accesses per period (T)",
+    source: "section 5.1",
+};
+const K: Parameter = Parameter {
+    name: "k",
+    kind: Kind::Integer { min: 0, max: 64 },
+    default: Value::Integer(6),
+    summary: "periods whose hints count; 0 disables the tables",
+    source: "section 3.2.2",
+};
+const DELTA: Parameter = Parameter {
+    name: "delta",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Real(0.5),
+    summary: "what a hint is worth compared with one of the next period",
+    source: "section 5.1",
+};
+const F_MIN: Parameter = Parameter {
+    name: "f_min",
+    kind: Kind::Real { min: 0.0, max: f64::MAX },
+    default: Value::Real(1.0),
+    summary: "a page with a greater hint frequency enters the first queue",
+    source: "section 3.2.2",
+};
+const T_OUT_SHARE: Parameter = Parameter {
+    name: "t_out_share",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Real(0.001),
+    summary: "bytes of the hint table per byte of its tier; at least one record unless 0",
+    source: "section 5.1; pages of 4 KiB, records of 16 bytes",
+};
+const Q1_SHARE: Parameter = Parameter {
+    name: "q1_share",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Real(0.5),
+    summary: "share of the first queue in a tier, at first; one page at least for either queue",
+    source: "section 3.4",
+};
+const PARTITION: Parameter = Parameter {
+    name: "partition",
+    kind: Kind::Choice(&["dynamic", "fixed"]),
+    default: Value::Choice("dynamic"),
+    summary: "whether the share of the first queue adapts, once per period",
+    source: "section 3.4; fixed is Fig. 9",
+};
+const SAMPLES: Parameter = Parameter {
+    name: "samples",
+    kind: Kind::Integer { min: 1, max: u64::MAX },
+    default: Value::Integer(10),
+    summary: "how often per period cold and hot pages are counted for the partition",
+    source: "reconstruction: the paper adds up durations",
+};
+const QUEUES: Parameter = Parameter {
+    name: "queues",
+    kind: Kind::Choice(&["borrowing", "strict"]),
+    default: Value::Choice("borrowing"),
+    summary: "whether the second queue may use what the first one leaves empty",
+    source: "reconstruction: with k = 0 the paper's results are those of a whole tier",
+};
+const RESORT: Parameter = Parameter {
+    name: "resort",
+    kind: Kind::Switch,
+    default: Value::Switch(false),
+    summary: "sort the queues that are ordered by hotness anew, once per period",
+    source: "extension: the paper's bubble sort moves pages forward only",
+};
+const WRITES: Parameter = Parameter {
+    name: "writes",
+    kind: Kind::Choice(&["through", "back"]),
+    default: Value::Choice("through"),
+    summary: "whether a write goes to disk at once, or when its page leaves the caches",
+    source: "reconstruction: the paper replays reads",
+};
+const D_OVERFLOW: Parameter = Parameter {
+    name: "d_overflow",
+    kind: Kind::Choice(&["q2", "demote"]),
+    default: Value::Choice("q2"),
+    summary: "where the last page of a full first queue goes",
+    source: "section 3.2.2 says the second queue, Algorithm 4 can be read as demotion",
+};
+const MISS_TO_Q1: Parameter = Parameter {
+    name: "miss_to_q1",
+    kind: Kind::Switch,
+    default: Value::Switch(false),
+    summary: "a page with many hints enters the first queue of the fastest tier",
+    source: "Algorithm 1; Algorithm 4 uses the second queue always",
+};
+const PROMOTE_PROBABILITY: Parameter = Parameter {
+    name: "promote_probability",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Auto,
+    summary: "how often a tier passes a page up; auto adapts it per tier",
+    source: "Gill, FAST 2008",
+};
+const SEED: Parameter = Parameter {
+    name: "seed",
+    kind: Kind::Integer { min: 0, max: u64::MAX },
+    default: Value::Integer(42),
+    summary: "where the random draws begin",
+    source: "none",
+};
+const KHV_STEPS: Parameter = Parameter {
+    name: "khv_steps",
+    kind: Kind::Integer { min: 1, max: 16 },
+    default: Value::Integer(3),
+    summary: "moves between tiers that a page's hint value is made of (K)",
+    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
+};
+const KHV_PROMOTION: Parameter = Parameter {
+    name: "khv_promotion",
+    kind: Kind::Real { min: 0.0, max: 1e9 },
+    default: Value::Real(2.0),
+    summary: "what a promotion adds to the hint value",
+    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
+};
+const KHV_DEMOTION: Parameter = Parameter {
+    name: "khv_demotion",
+    kind: Kind::Real { min: 0.0, max: 1e9 },
+    default: Value::Real(1.0),
+    summary: "what a demotion adds to the hint value",
+    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
+};
+const KHV_DECAY: Parameter = Parameter {
+    name: "khv_decay",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Real(0.5),
+    summary: "what a move is worth compared with the next one",
+    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
+};
+const RECORD_HINTS: Parameter = Parameter {
+    name: "record_hints",
+    kind: Kind::Switch,
+    default: Value::Switch(false),
+    summary: "keep a log of all hints, for a run of oracle-hfa",
+    source: "section 5.1",
+};
+
+/// The parameters of D-HFA.
+pub const D_PARAMETERS: &[Parameter] = &[
+    T,
+    K,
+    DELTA,
+    F_MIN,
+    T_OUT_SHARE,
+    Q1_SHARE,
+    PARTITION,
+    SAMPLES,
+    QUEUES,
+    RESORT,
+    WRITES,
+    D_OVERFLOW,
+    MISS_TO_Q1,
+];
+
+/// The parameters of P-HFA.
+pub const P_PARAMETERS: &[Parameter] = &[
+    T,
+    K,
+    DELTA,
+    F_MIN,
+    T_OUT_SHARE,
+    Q1_SHARE,
+    PARTITION,
+    SAMPLES,
+    QUEUES,
+    RESORT,
+    WRITES,
+    PROMOTE_PROBABILITY,
+    SEED,
+];
+
+/// The parameters of H-HFA.
+pub const H_PARAMETERS: &[Parameter] = &[
+    T,
+    K,
+    DELTA,
+    T_OUT_SHARE,
+    Q1_SHARE,
+    PARTITION,
+    SAMPLES,
+    QUEUES,
+    RESORT,
+    WRITES,
+    KHV_STEPS,
+    KHV_PROMOTION,
+    KHV_DEMOTION,
+    KHV_DECAY,
+    RECORD_HINTS,
+];
+
+/// The parameters of Oracle HFA.
+pub const ORACLE_PARAMETERS: &[Parameter] = &[
+    T,
+    K,
+    DELTA,
+    Q1_SHARE,
+    PARTITION,
+    SAMPLES,
+    QUEUES,
+    RESORT,
+    WRITES,
+    KHV_STEPS,
+    KHV_PROMOTION,
+    KHV_DEMOTION,
+    KHV_DECAY,
+];
+
+/// The parameters, read.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of the published text")]
+pub(super) struct Settings {
+    pub(super) strategy: Strategy,
+    pub(super) period: u64,
+    pub(super) k: u32,
+    /// What a hint is worth, by how many periods ago it was given.
+    pub(super) weights: Vec<f64>,
+    pub(super) f_min: f64,
+    pub(super) t_out_share: f64,
+    pub(super) q1_share: f64,
+    pub(super) is_dynamic: bool,
+    /// Accesses between two counts of cold and hot pages.
+    pub(super) sample_interval: u64,
+    pub(super) is_strict: bool,
+    pub(super) resorts: bool,
+    pub(super) writes_back: bool,
+    pub(super) overflow_demotes: bool,
+    pub(super) miss_to_q1: bool,
+    pub(super) records_hints: bool,
+}
+
+impl Settings {
+    pub(super) fn new(strategy: Strategy, values: &Values) -> Self {
+        let has = |parameter: Parameter| values.iter().any(|(name, _)| name == parameter.name);
+        let real = |parameter: Parameter, default| {
+            if has(parameter) { values.real(parameter.name) } else { default }
+        };
+        let switch = |parameter: Parameter| has(parameter) && values.switch(parameter.name);
+        let (period, k) = (values.integer(T.name), values.integer_u32(K.name));
+        let delta = values.real(DELTA.name);
+        Self {
+            strategy,
+            period,
+            k,
+            weights: (0..k).map(|ago| libm::pow(delta, f64::from(ago))).collect(),
+            f_min: real(F_MIN, 0.0),
+            t_out_share: real(T_OUT_SHARE, 0.0),
+            q1_share: values.real(Q1_SHARE.name),
+            is_dynamic: values.choice(PARTITION.name) == "dynamic",
+            sample_interval: (period / values.integer(SAMPLES.name)).max(1),
+            is_strict: values.choice(QUEUES.name) == "strict",
+            resorts: values.switch(RESORT.name),
+            writes_back: values.choice(WRITES.name) == "back",
+            overflow_demotes: has(D_OVERFLOW) && values.choice(D_OVERFLOW.name) == "demote",
+            miss_to_q1: switch(MISS_TO_Q1),
+            records_hints: switch(RECORD_HINTS),
+        }
+    }
+
+    /// The hint part of Eq. 3: F / (kT).
+    pub(super) fn hint_hotness(&self, frequency: f64) -> f64 {
+        if self.k == 0 {
+            return 0.0;
+        }
+        frequency / (f64::from(self.k) * self.period as f64)
+    }
+}

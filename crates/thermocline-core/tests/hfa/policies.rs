@@ -1,0 +1,234 @@
+//! Every HFA policy does what its specification does, after every access, and loses nothing.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use thermocline_core::policy::multi::hfa::HintLog;
+use thermocline_core::{
+    Access, Action, Actions, Ledger, PageId, Setup, Survivor, Tier, WriteMiss, registry,
+};
+
+use crate::model::{Kind, Settings};
+use crate::pair::{Pair, setup};
+use crate::zipf;
+
+const PAGES: u32 = 24;
+const POLICIES: [&str; 4] = ["d-hfa", "p-hfa", "h-hfa", "oracle-hfa"];
+
+fn accesses(length: usize) -> impl Strategy<Value = Vec<Access>> {
+    (4..=PAGES).prop_flat_map(move |pages| {
+        let access = (0..pages, 0..pages, 0_u8..4).prop_map(|(one, other, kind)| {
+            let page = one.min(other);
+            if kind == 0 { Access::write(page) } else { Access::read(page) }
+        });
+        prop::collection::vec(access, 0..length)
+    })
+}
+
+fn capacities() -> impl Strategy<Value = Vec<u32>> {
+    prop::sample::select(vec![2_usize, 2, 3, 5, 8])
+        .prop_flat_map(|tiers| prop::collection::vec(1_u32..7, tiers))
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let kind = prop::sample::select(vec![Kind::D, Kind::P, Kind::H]);
+    let time = (1_u64..24, 0_u64..5, 1_u64..12);
+    let shares = (
+        prop::sample::select(vec![0.0, 0.3, 0.5, 1.0]),
+        prop::sample::select(vec![0.0, 0.001, 0.004, 0.01, 0.05, 1.0]),
+        prop::sample::select(vec![0.0, 0.3, 0.5, 1.0]),
+        prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]),
+    );
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let probability = prop::sample::select(vec![None, None, Some(0.0), Some(0.5), Some(1.0)]);
+    let khv =
+        (prop::sample::select(vec![[2.0, 1.0, 0.5], [1.0, 3.0, 0.9], [0.0, 1.0, 0.0]]), 1_usize..5);
+    (kind, time, shares, switches, probability, khv).prop_map(
+        |(kind, (t, k, samples), shares, switches, promote_probability, (khv, khv_steps))| {
+            let (delta, t_out_share, q1_share, f_min) = shares;
+            let (is_dynamic, is_strict, resort, d_overflow_demotes, miss_to_q1) = switches;
+            Settings {
+                t,
+                k,
+                delta,
+                f_min,
+                t_out_share,
+                q1_share,
+                is_dynamic,
+                samples,
+                is_strict,
+                resort,
+                d_overflow_demotes,
+                miss_to_q1,
+                promote_probability,
+                khv,
+                khv_steps,
+                ..Settings::new(kind)
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn policies_do_what_their_specification_does(
+        settings in settings(), capacities in capacities(), accesses in accesses(160), seed in 0_u64..9,
+    ) {
+        let mut pair = Pair::new(&settings, &capacities, PAGES, seed);
+        for &access in &accesses {
+            pair.access(access);
+            pair.assert_same_contents();
+        }
+        if settings.kind == Kind::H {
+            let recorded = pair.policy.take_hints().unwrap();
+            let expected: HintLog = pair
+                .model
+                .hints
+                .iter()
+                .map(|(&(level, page, slot), &times)| {
+                    (Tier(u8::try_from(level).unwrap()), PageId(page), slot, times)
+                })
+                .collect();
+            prop_assert_eq!(recorded, expected);
+            let oracle = Settings { oracle: Some(pair.model.hints), ..settings };
+            let mut pair = Pair::new(&oracle, &capacities, PAGES, seed);
+            for &access in &accesses {
+                pair.access(access);
+                pair.assert_same_contents();
+            }
+        }
+    }
+
+    #[test]
+    fn no_write_is_lost(
+        capacities in capacities(), former in accesses(120), later in accesses(120),
+        is_back in any::<bool>(), is_fetched in any::<bool>(), is_strict in any::<bool>(),
+    ) {
+        for name in POLICIES {
+            let given = [
+                ("t", "7"),
+                ("writes", if is_back { "back" } else { "through" }),
+                ("queues", if is_strict { "strict" } else { "borrowing" }),
+            ];
+            let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let setup = Setup { write_miss, ..setup(PAGES, &capacities) };
+            let log = run(name, &given, &setup, &[&former, &later]);
+            prop_assert_eq!(log, run(name, &given, &setup, &[&former, &later]), "{}", name);
+        }
+    }
+
+    #[test]
+    fn survivors_are_cleaned_and_dropped(
+        capacities in capacities(), are_dirty in prop::collection::vec(any::<bool>(), 0..6),
+    ) {
+        let survivors: Vec<Survivor> = (0..)
+            .zip(are_dirty)
+            .map(|(page, is_dirty)| Survivor { page: PageId(page), is_dirty })
+            .collect();
+        for name in POLICIES {
+            let mut policy = build(name, &[], &setup(PAGES, &capacities));
+            let mut ledger = Ledger::new(PAGES, &capacities);
+            let mut actions = Actions::new();
+            policy.restore(&survivors, &mut actions);
+            ledger.restore(Tier::FLASH, &survivors, &actions).unwrap();
+            prop_assert_eq!(ledger.held_pages(Tier::FLASH), 0);
+            prop_assert_eq!(ledger.dirty_pages().count(), 0);
+        }
+    }
+}
+
+fn build(name: &str, given: &[(&str, &str)], setup: &Setup) -> thermocline_core::BoxedPolicy {
+    let entry = registry::find(name).unwrap();
+    let given: Vec<(String, String)> =
+        given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
+    let some_hints = [(Tier(0), PageId(1), 0, 2), (Tier(1), PageId(2), 1, 1)];
+    let hints: HintLog = some_hints.into_iter().collect();
+    entry.build(setup, &entry.values(&given).unwrap().with_hints(Arc::new(hints))).unwrap()
+}
+
+/// Drives a policy with a flush after each part; no page is in two tiers.
+fn run(name: &str, given: &[(&str, &str)], setup: &Setup, parts: &[&[Access]]) -> Vec<Action> {
+    let mut policy = build(name, given, setup);
+    let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
+    let mut actions = Actions::new();
+    let mut log = vec![];
+    for part in parts {
+        for &access in *part {
+            actions.clear();
+            policy.access(access, &mut actions);
+            ledger.access(access, &actions).unwrap();
+            policy.assert_invariants();
+            log.extend_from_slice(actions.as_slice());
+            for page in (0..PAGES).map(PageId) {
+                let tiers = (0..).map(Tier).take(setup.capacity_pages.len());
+                assert!(tiers.filter(|&tier| ledger.holds(tier, page)).count() <= 1, "{name}");
+            }
+        }
+        actions.clear();
+        policy.flush(&mut actions);
+        ledger.flush(&actions).unwrap();
+        log.extend_from_slice(actions.as_slice());
+    }
+    log
+}
+
+/// Tiers of hundreds of pages, with the sheets' defaults, for as long as several periods.
+#[test]
+fn defaults_hold_over_long_runs() {
+    for (kind, capacities) in [
+        (Kind::D, vec![100, 400]),
+        (Kind::P, vec![100, 400]),
+        (Kind::H, vec![100, 400]),
+        (Kind::D, vec![40, 80, 160]),
+        (Kind::P, vec![40, 80, 160]),
+        (Kind::H, vec![40, 80, 160]),
+    ] {
+        let mut pair = Pair::new(&Settings::new(kind), &capacities, zipf::PAGES, 42);
+        for (number, &access) in zipf::accesses().iter().enumerate() {
+            pair.access(access);
+            if number % 499 == 0 {
+                pair.assert_same_contents();
+            }
+        }
+        pair.assert_same_contents();
+    }
+}
+
+#[test]
+fn an_oracle_without_hints_is_refused() {
+    let entry = registry::find("oracle-hfa").unwrap();
+    assert!(entry.needs_hints() && !registry::find("h-hfa").unwrap().needs_hints());
+    let error = entry.build_default(&setup(PAGES, &[2, 2])).unwrap_err().to_string();
+    assert!(error.contains("`record_hints`"), "{error}");
+}
+
+/// Only who asks for a log has one, and it is taken once.
+#[test]
+fn hints_are_recorded_if_asked_for() {
+    let mut silent = build("h-hfa", &[], &setup(PAGES, &[1, 1]));
+    assert!(silent.take_hints().is_none());
+    let mut policy = build("h-hfa", &[("record_hints", "true")], &setup(PAGES, &[1, 1]));
+    for page in 0..3 {
+        policy.access(Access::read(page), &mut Actions::new());
+    }
+    let log = policy.take_hints().unwrap();
+    let hints: Vec<_> = log.iter().collect();
+    assert_eq!(hints, [(Tier(0), PageId(0), 0, 1), (Tier(0), PageId(1), 0, 1)]);
+    assert!(policy.take_hints().unwrap().is_empty());
+}
+
+/// The published scheme's own memory: records of the tables, histories of the first queues.
+#[test]
+fn metadata_is_what_the_paper_counts() {
+    let mut policy = build("d-hfa", &[("t_out_share", "1")], &setup(PAGES, &[2, 2]));
+    for page in [0, 1, 1, 2, 3] {
+        policy.access(Access::read(page), &mut Actions::new());
+    }
+    let mut gauges = vec![];
+    policy.gauges(&mut |name, tier, value| gauges.push((name, tier.0, value as u32)));
+    let expected = [("q1_pages", 0, 1), ("q2_pages", 0, 1), ("t_out_records", 0, 2)];
+    assert_eq!(gauges[..3], expected);
+    assert_eq!(policy.metadata_bytes(), 2 * 16 + 36);
+}
