@@ -193,6 +193,13 @@ impl HintTable {
         self.hints(newest).next().is_some()
     }
 
+    /// The page whose record is forgotten next, if none expires before.
+    pub(super) fn next_forgotten(&self) -> Option<PageId> {
+        let is_full = self.capacity > 0 && self.len() == self.capacity;
+        let may_tell = is_full && self.lists.is_empty(EXPIRED);
+        may_tell.then(|| PageId(self.records[self.victim() as usize].page))
+    }
+
     /// How many records there are, expired ones included.
     pub(super) fn len(&self) -> u32 {
         self.len_allocated() - u32::try_from(self.free.len()).expect("fewer than records")

@@ -11,8 +11,8 @@
 //! * Source: Meng, Wu, Guo, Li, Liang, Yao, Zheng, *A Hint Frequency Based Approach to Enhancing the
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
-//! * State: 4 bytes per page that exists, and as much per tier for its hints; about 100 bytes per
-//!   cached page, 60 more for P-HFA and H-HFA; see each part for the rest.
+//! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 4 for its
+//!   moves; 80 bytes per cached page, 40 to 70 more for P-HFA and H-HFA; 48 per record of hints.
 //! * Cost: O(log n + k) per page that moves. The paper's bubble sort is O(n) in the worst case, a
 //!   cold queue whose last page is hit, or a page that enters behind equally hot ones; the same
 //!   places are found here without passing the pages between.
@@ -86,6 +86,8 @@ struct Frame {
     /// Whether the disk's copy is older.
     is_dirty: bool,
 }
+
+const _: () = assert!(size_of::<Frame>() == 48, "update the `State` line of the module header");
 
 impl Default for Frame {
     fn default() -> Self {
@@ -213,12 +215,17 @@ impl Hfa {
     }
 
     fn frame_of(&self, page: PageId) -> u32 {
-        self.cells[page.index() * (self.levels.len() + 1)]
+        self.cells[self.row_of(page)]
     }
 
     fn set_frame_of(&mut self, page: PageId, frame: u32) {
-        let stride = self.levels.len() + 1;
-        self.cells[page.index() * stride] = frame;
+        let row = self.row_of(page);
+        self.cells[row] = frame;
+    }
+
+    /// Where the cells of a page begin.
+    fn row_of(&self, page: PageId) -> usize {
+        page.index() * (self.levels.len() + 1)
     }
 
     /// P-HFA: each tier that the access reaches compares lifetimes with the one above.
@@ -273,7 +280,7 @@ impl Policy for Hfa {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        prefetch(&self.cells, page.index() * (self.levels.len() + 1));
+        prefetch(&self.cells, self.row_of(page));
     }
 
     fn assert_invariants(&self) {

@@ -15,6 +15,7 @@ use super::history::Move;
 use super::queues::{Merit, Place, Queue};
 use super::settings::Strategy;
 use super::{ABSENT, Frame, Hfa};
+use crate::prefetch::prefetch;
 use crate::random::Draws;
 use crate::{Access, Actions, Op, PageId, Tier, WriteMiss};
 
@@ -154,7 +155,7 @@ impl Hfa {
 
     /// The newest record of a page in the table of a level.
     fn newest_hint(&self, level: usize, page: PageId) -> u32 {
-        self.cells[page.index() * (self.levels.len() + 1) + level + 1]
+        self.cells[self.row_of(page) + level + 1]
     }
 
     /// How many periods ahead a period is that an oracle counts.
@@ -268,6 +269,7 @@ impl Hfa {
     /// demoted.
     fn demote(&mut self, frame: u32, out: &mut Actions) {
         let (level, _) = self.queues.place_of(frame).expect("a victim is in a queue");
+        self.foresee(frame);
         let page = self.frames[frame as usize].page;
         let source = self.levels[level].tier;
         if level + 1 == self.levels.len() || self.settings.strategy == Strategy::Promote {
@@ -284,6 +286,16 @@ impl Hfa {
         out.copy(page, source, self.levels[level + 1].tier);
         out.drop_copy(page, source);
         self.receive(level + 1, frame, carried, Way::Down, out);
+    }
+
+    /// Asks the processor for what the next victims will need: each is a page of long ago.
+    fn foresee(&self, victim: u32) {
+        let Some(next) = self.queues.before(victim) else { return };
+        prefetch(&self.cells, self.row_of(self.frames[next as usize].page));
+        if let Some(then) = self.queues.before(next) {
+            prefetch(&self.frames, then as usize);
+            self.queues.prefetch(then);
+        }
     }
 
     /// Takes a frame out of its level, with a hint, and returns the frequency that it carries.
@@ -324,6 +336,9 @@ impl Hfa {
         self.levels[level].hints.record(&mut heads, page, |page| forgotten = Some(page));
         if let Some(page) = forgotten {
             self.review(level, page);
+            if let Some(next) = self.levels[level].hints.next_forgotten() {
+                prefetch(&self.cells, self.row_of(next));
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 use super::bubble::Bubble;
 use super::runs::Runs;
 use super::settings::Strategy;
+use crate::prefetch::prefetch;
 use crate::queue::{IndexedHeap, Lists};
 
 /// One of the queues of a tier.
@@ -172,6 +173,17 @@ impl Queues {
 
     pub(super) fn back(&self, level: usize, queue: Queue) -> Option<u32> {
         self.lists.back(list((level, queue)))
+    }
+
+    /// The frame ahead of another one in its queue.
+    pub(super) fn before(&self, frame: u32) -> Option<u32> {
+        self.lists.before(frame)
+    }
+
+    /// Asks the processor for the links and the hotness of a frame.
+    pub(super) fn prefetch(&self, frame: u32) {
+        self.lists.prefetch(frame);
+        prefetch(&self.hotness, frame as usize);
     }
 
     /// The frames of a queue, head first.
