@@ -75,6 +75,8 @@ pub(super) struct HintTable {
     period: u64,
     /// The first list of the current period.
     list: u32,
+    /// The first list of a period that no older one with a record precedes.
+    oldest: u32,
     /// How many periods count, the current one included.
     k: u32,
 }
@@ -95,6 +97,7 @@ impl HintTable {
             capacity,
             period: 0,
             list: 1,
+            oldest: 1,
             k,
         }
     }
@@ -107,6 +110,9 @@ impl HintTable {
             return;
         }
         self.list = self.next_list(self.list);
+        if self.oldest == self.list {
+            self.oldest = self.next_list(self.list);
+        }
         // The lists of the period that expires are those that the new one will use.
         for class in 0..CLASSES {
             while let Some(id) = self.lists.front(self.list + class) {
@@ -194,10 +200,10 @@ impl HintTable {
     }
 
     /// The page whose record is forgotten next, if none expires before.
-    pub(super) fn next_forgotten(&self) -> Option<PageId> {
+    pub(super) fn next_forgotten(&mut self) -> Option<PageId> {
         let is_full = self.capacity > 0 && self.len() == self.capacity;
         let may_tell = is_full && self.lists.is_empty(EXPIRED);
-        may_tell.then(|| PageId(self.records[self.victim() as usize].page))
+        may_tell.then(|| self.victim()).map(|victim| PageId(self.records[victim as usize].page))
     }
 
     /// How many records there are, expired ones included.
@@ -256,16 +262,15 @@ impl HintTable {
     }
 
     /// The record to forget: of the oldest period, the lowest count, the first one made.
-    fn victim(&self) -> u32 {
-        let mut list = self.list;
-        for _ in 0..self.k {
-            list = self.next_list(list);
-            if let Some(single) = self.lists.front(list) {
+    fn victim(&mut self) -> u32 {
+        loop {
+            if let Some(single) = self.lists.front(self.oldest) {
                 return single;
             }
-            if !self.lists.is_empty(list + 1) {
+            if !self.lists.is_empty(self.oldest + 1) || self.oldest == self.list {
                 break;
             }
+            self.oldest = self.next_list(self.oldest);
         }
         self.repeated.least().expect("a full table has a record that counts").1
     }
