@@ -321,6 +321,8 @@ pub(crate) struct ReproduceOptions {
 pub(crate) enum Paper {
     /// Hotness-Aware Hit: Figure 2 and the non-hot ratio
     Hat,
+    /// Hint frequencies: Figures 1 and 4 to 10, Table 4
+    Hfa,
     /// Hotness-aware write buffer: Figures 1, 2 and 5 to 7, and an ablation
     Hwb,
     /// Multiple bloom filters: Figures 6 and 8 to 15

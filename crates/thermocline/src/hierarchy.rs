@@ -11,6 +11,7 @@ use thermocline_lab::{
     Arrivals, Configuration, DeviceModel, Prices, TierConfiguration, TierSize, Timing,
     default_latencies_ms,
 };
+use thermocline_trace::CompiledTrace;
 
 use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
 use crate::commands::buffer::find_ssd;
@@ -89,6 +90,27 @@ pub(crate) fn note_unused_flash(configurations: &[Configuration]) {
     for policy in unused {
         output::note(&format!("note: `{policy}` leaves the flash tier empty"));
     }
+}
+
+/// Says where a tier is smaller than the one above it, for policies that want it larger.
+pub(crate) fn note_shrinking_tiers(
+    configurations: &[Configuration],
+    trace: &CompiledTrace,
+) -> Result<()> {
+    let deep = configurations.iter().filter(|one| one.policy.depth == Depth::Tiers);
+    let mut noted: Vec<Vec<u32>> = vec![];
+    for configuration in deep {
+        let pages = configuration.capacity_pages(trace)?;
+        let shrinks = pages.windows(2).position(|pair| pair[1] < pair[0]);
+        if let Some(tier) = shrinks.filter(|_| !noted.contains(&pages)) {
+            let [above, below] = [tier, tier + 1].map(|tier| &configuration.tiers[tier].name);
+            output::note(&format!(
+                "note: tier `{below}` is smaller than `{above}` above it; these policies expect it larger"
+            ));
+            noted.push(pages);
+        }
+    }
+    Ok(())
 }
 
 /// The policy of that name, or an error that names those that there are.

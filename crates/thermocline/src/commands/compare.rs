@@ -23,6 +23,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     let configurations = hierarchy::configurations(&options.hierarchy, &policies?)?;
     hierarchy::note_unused_flash(&configurations);
     let trace = reading::open(&options.trace, &options.reading)?;
+    hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let summaries = run_all(&trace, &configurations, options.hierarchy.run_options())?;
     if let Some(path) = &options.report {
         let title = format!("Comparison on {}", reading::file_name(&options.trace));

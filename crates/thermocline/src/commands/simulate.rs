@@ -18,6 +18,7 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     );
     hierarchy::note_unused_flash(&configurations);
     let trace = reading::open(&options.trace, &options.reading)?;
+    hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let summary = thermocline_lab::run(&trace, &configurations[0], options.hierarchy.run_options())
         .with_context(|| format!("cannot simulate `{}`", policy.name))?;
     if options.json { output::json(&summary) } else { Ok(describe(&summary)) }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod buffer;
+mod tiers;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
 //! `thermocline reproduce`: a paper's experiments, its claims beside our figures.
 
 mod hat;
+mod hfa;
 mod hwb;
 mod mbf;
 
@@ -23,6 +24,7 @@ const PARTS: [&str; 2] = ["captured", "public"];
 pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     match options.paper {
         Paper::Hat => hat::run(options),
+        Paper::Hfa => hfa::run(options),
         Paper::Hwb => hwb::run(options),
         Paper::Mbf => mbf::run(options),
     }

@@ -1,0 +1,185 @@
+//! One workload through all experiments.
+
+use rayon::prelude::*;
+use thermocline_core::{Actions, Admission, Counts, Tier, WriteMiss, registry};
+use thermocline_device::{Catalogue, Device};
+use thermocline_trace::CompiledTrace;
+
+use super::hints::hint_groups;
+use super::{Experiment, OverTime, Point, StudyPoint, WorkloadResult};
+use crate::{
+    Configuration, LabError, RunOptions, TierConfiguration, TierSize, TraceSummary, WarmUp,
+    default_latencies_ms, run,
+};
+
+/// All algorithms that are compared besides the pairs.
+const RIVALS: [&str; 4] = ["lru-n-inclusive", "mq-n", "ulc", "oracle-hfa"];
+
+impl Experiment {
+    /// Runs all experiments on one trace; `done` is told each time that a run is finished.
+    ///
+    /// # Errors
+    /// An experiment file that asks for what there is not.
+    pub fn run(
+        &self,
+        name: &str,
+        paper_requests: Option<f64>,
+        ratios: &[u32],
+        trace: &CompiledTrace,
+        done: impl Fn() + Sync,
+    ) -> Result<WorkloadResult, LabError> {
+        let counted = |work: Result<_, LabError>| {
+            done();
+            work
+        };
+        let study = |policy: &str, given: &[(String, String)]| {
+            hierarchy(trace, policy, given, &self.study_ratios, self.study_percent)
+        };
+        let points: Vec<(f64, &str)> = self
+            .aggregate_percent
+            .iter()
+            .flat_map(|&percent| self.policies().into_iter().map(move |policy| (percent, policy)))
+            .collect();
+        let options =
+            RunOptions { warm_up: WarmUp::Percent(self.warm_up_percent), is_checked: false };
+        let points: Result<Vec<Point>, LabError> = points
+            .into_par_iter()
+            .map(|(aggregate_percent, policy)| {
+                let configuration = hierarchy(trace, policy, &[], ratios, aggregate_percent)?;
+                let summary = run(trace, &configuration, options);
+                done();
+                Ok(Point { policy: policy.into(), aggregate_percent, summary: summary? })
+            })
+            .collect();
+        let combined: Vec<&str> = self.pairs.iter().map(|pair| pair.combined.as_str()).collect();
+        let over_time: Result<Vec<OverTime>, LabError> = combined
+            .par_iter()
+            .map(|policy| {
+                let work = over_time(trace, policy, &study(policy, &[])?, self.points);
+                done();
+                work
+            })
+            .collect();
+        let swept = |values: &[u64], given: &(dyn Fn(u64) -> Vec<(String, String)> + Sync)| {
+            let runs =
+                values.iter().flat_map(|&at| combined.iter().map(move |&policy| (at, policy)));
+            let runs: Vec<(u64, &str)> = runs.collect();
+            let points: Result<Vec<StudyPoint>, LabError> = runs
+                .into_par_iter()
+                .map(|(at, policy)| {
+                    let summary = run(trace, &study(policy, &given(at))?, options);
+                    done();
+                    let disk = summary?.tiers.last().map_or(1.0, |disk| disk.hit_ratio);
+                    Ok(StudyPoint { policy: policy.into(), at, hit_ratio: 1.0 - disk })
+                })
+                .collect();
+            points
+        };
+        let fixed_shares = swept(&self.q1_percent, &|percent| {
+            let share = percent as f64 / 100.0;
+            vec![
+                ("partition".to_owned(), "fixed".to_owned()),
+                ("q1_share".to_owned(), share.to_string()),
+            ]
+        })?;
+        let history = swept(&self.k, &|k| vec![("k".to_owned(), k.to_string())])?;
+        let first = self.pairs.first().map_or("demote", |pair| pair.original.as_str());
+        Ok(WorkloadResult {
+            workload: name.into(),
+            trace: TraceSummary::of(trace).path,
+            requests: trace.request_count() as u64,
+            paper_requests,
+            ratios: ratios.to_vec(),
+            hint_groups: counted(hint_groups(trace, &study(first, &[])?))?,
+            points: points?,
+            over_time: over_time?,
+            fixed_shares,
+            history,
+        })
+    }
+
+    /// How many runs one trace takes.
+    pub fn runs_per_trace(&self) -> usize {
+        self.policies().len() * self.aggregate_percent.len()
+            + self.pairs.len() * (self.k.len() + self.q1_percent.len() + 1)
+            + 1
+    }
+
+    /// All algorithms that are compared, each pair side by side.
+    pub fn policies(&self) -> Vec<&str> {
+        let pairs = self.pairs.iter().flat_map(|pair| [&*pair.original, &*pair.combined]);
+        pairs.chain(RIVALS).collect()
+    }
+}
+
+/// Levels of these relative sizes that are together so many percent of the footprint.
+fn hierarchy(
+    trace: &CompiledTrace,
+    policy: &str,
+    given: &[(String, String)],
+    ratios: &[u32],
+    percent: f64,
+) -> Result<Configuration, LabError> {
+    let policy = registry::find(policy)?;
+    let catalogue = Catalogue::default();
+    let latencies_ms = default_latencies_ms(ratios.len());
+    let aggregate = f64::from(trace.footprint_pages()) * percent / 100.0;
+    let total: u32 = ratios.iter().sum();
+    let tier = |(index, (&ratio, &latency_ms)): (usize, (&u32, &f64))| TierConfiguration {
+        name: format!("l{}", index + 1),
+        size: TierSize::Pages((aggregate * f64::from(ratio) / f64::from(total)).round().max(2.0)),
+        device: Device {
+            name: format!("l{}", index + 1),
+            summary: "its access time, per page".into(),
+            read_ms: latency_ms,
+            write_ms: latency_ms,
+            source: String::new(),
+        },
+    };
+    Ok(Configuration {
+        policy,
+        values: policy.values(given)?,
+        tiers: ratios.iter().zip(&latencies_ms).enumerate().map(tier).collect(),
+        disk: catalogue.find("st380011a")?.clone(),
+        write_miss: WriteMiss::Fetch,
+        admission: Admission::ALL,
+        latencies_ms,
+        prices: None,
+        timing: None,
+    })
+}
+
+/// Hits in the first level and the share of Q1 over time.
+fn over_time(
+    trace: &CompiledTrace,
+    name: &str,
+    configuration: &Configuration,
+    points: usize,
+) -> Result<OverTime, LabError> {
+    let mut policy = configuration.build(trace)?;
+    let interval = trace.len().div_ceil(points.max(1)).max(1);
+    let mut actions = Actions::new();
+    let (mut first_level, mut protected) = (vec![], vec![]);
+    for start in (0..trace.len()).step_by(interval) {
+        let mut counts = Counts::new();
+        for index in start..(start + interval).min(trace.len()) {
+            actions.clear();
+            policy.access(trace.access(index), &mut actions);
+            counts.add(actions.as_slice());
+        }
+        first_level.push(counts.hits(Tier(0)) as f64 / counts.accesses() as f64);
+        let mut queues = [None; 2];
+        policy.gauges(&mut |gauge, tier, value| {
+            let place = ["q1_pages", "q2_pages"].iter().position(|&known| known == gauge);
+            if let (Some(place), Tier(0)) = (place, tier) {
+                queues[place] = Some(value);
+            }
+        });
+        protected.push(match queues {
+            [Some(q1), Some(q2)] if q1 + q2 > 0.0 => Some(q1 / (q1 + q2)),
+            _ => None,
+        });
+    }
+    let interval_accesses = interval as u64;
+    Ok(OverTime { policy: name.into(), interval_accesses, first_level, protected })
+}
