@@ -75,18 +75,73 @@ pub(super) enum Move {
     Promote = 2,
 }
 
-/// The last moves of every page that is cached, or was until lately.
+/// The last moves of all pages, and what they are worth.
 #[derive(Clone, Debug)]
-pub(super) struct Histories {
-    /// Per page: its moves, the newest in the lowest bits.
-    moves: Box<[u32]>,
-    ghosts: Lists,
-    ghosts_max: u32,
+pub(super) struct Moves {
+    /// Per page: the newest move in the lowest bits.
+    of_page: Box<[u32]>,
     /// The bits of the moves that count.
     mask: u32,
     decay: f64,
-    promote_weight: f64,
-    demote_weight: f64,
+    /// By the bits of a move.
+    weights: [f64; 3],
+}
+
+/// The last moves of every page that is cached, or was until lately.
+#[derive(Clone, Debug)]
+pub(super) struct Histories {
+    moves: Moves,
+    ghosts: Lists,
+    ghosts_max: u32,
+}
+
+impl Moves {
+    /// For page ids below `pages`; the last `k` moves count, `weights` are those of a demotion and of
+    /// a promotion.
+    pub(super) fn new(pages: u32, k: u32, decay: f64, weights: [f64; 2]) -> Self {
+        let [demotion, promotion] = weights;
+        Self {
+            of_page: vec![0; pages as usize].into_boxed_slice(),
+            mask: u32::MAX >> (u32::BITS - MOVE_BITS * k),
+            decay,
+            weights: [0.0, demotion, promotion],
+        }
+    }
+
+    /// Adds a move to those of a page.
+    pub(super) fn record(&mut self, page: PageId, step: Move) {
+        let moves = &mut self.of_page[page.index()];
+        *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
+    }
+
+    /// The page's value; 0 if nothing is known of it, and never negative.
+    pub(super) fn value(&self, page: PageId) -> f64 {
+        let mut moves = self.of_page[page.index()];
+        let (mut value, mut share) = (0.0, 1.0);
+        while moves != 0 {
+            value += share * self.weights[(moves & ((1 << MOVE_BITS) - 1)) as usize];
+            share *= self.decay;
+            moves >>= MOVE_BITS;
+        }
+        value
+    }
+
+    /// Whether the page has moved.
+    pub(super) fn are_known(&self, page: PageId) -> bool {
+        self.of_page[page.index()] != 0
+    }
+
+    fn forget(&mut self, page: PageId) {
+        self.of_page[page.index()] = 0;
+    }
+
+    fn prefetch(&self, page: PageId) {
+        crate::prefetch::prefetch(&self.of_page, page.index());
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.of_page)
+    }
 }
 
 impl Histories {
@@ -99,46 +154,34 @@ impl Histories {
         )]
         let ghosts_max =
             (values.real("ghost_ratio") * cached_pages as f64).min(f64::from(pages)) as u32;
+        let weights = ["demote_weight", "promote_weight"].map(|name| values.real(name));
         Self {
-            moves: vec![0; pages as usize].into_boxed_slice(),
+            moves: Moves::new(pages, values.integer_u32("k"), values.real("decay"), weights),
             ghosts: Lists::new(pages, 1),
             ghosts_max,
-            mask: u32::MAX >> (u32::BITS - MOVE_BITS * values.integer_u32("k")),
-            decay: values.real("decay"),
-            promote_weight: values.real("promote_weight"),
-            demote_weight: values.real("demote_weight"),
         }
     }
 
     /// Adds a move to a page's history.
     pub(super) fn record(&mut self, page: PageId, step: Move) {
-        let moves = &mut self.moves[page.index()];
-        *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
+        self.moves.record(page, step);
     }
 
     /// The page's value; 0 if nothing is known of it.
     pub(super) fn value(&self, page: PageId) -> f64 {
-        let mut moves = self.moves[page.index()];
-        let (mut value, mut share) = (0.0, 1.0);
-        while moves != 0 {
-            let is_promotion = moves & 1 == 0;
-            value += share * if is_promotion { self.promote_weight } else { self.demote_weight };
-            share *= self.decay;
-            moves >>= MOVE_BITS;
-        }
-        value
+        self.moves.value(page)
     }
 
     /// Notes that the page has left all caches.
     pub(super) fn leave(&mut self, page: PageId) {
-        if self.moves[page.index()] == 0 {
+        if !self.moves.are_known(page) {
             return;
         }
         self.ghosts.push_front(GHOSTS, page.0);
         if self.ghosts.len(GHOSTS) > self.ghosts_max {
             let oldest = self.ghosts.back(GHOSTS).expect("one was added just now");
             self.ghosts.remove(oldest);
-            self.moves[oldest as usize] = 0;
+            self.moves.forget(PageId(oldest));
         }
     }
 
@@ -158,7 +201,7 @@ impl Histories {
     pub(super) fn assert_invariants(&self, is_cached: impl Fn(PageId) -> bool) {
         self.ghosts.assert_invariants();
         assert!(self.ghosts() <= self.ghosts_max, "the ghosts are bounded");
-        for (page, &moves) in (0..).map(PageId).zip(&self.moves) {
+        for (page, &moves) in (0..).map(PageId).zip(&self.moves.of_page) {
             let is_ghost = self.ghosts.contains(page.0);
             assert!(!(is_ghost && is_cached(page)), "a ghost is in no cache");
             assert!(moves == 0 || is_ghost || is_cached(page), "what is forgotten has no moves");
@@ -166,11 +209,11 @@ impl Histories {
     }
 
     pub(super) fn prefetch(&self, page: PageId) {
-        crate::prefetch::prefetch(&self.moves, page.index());
+        self.moves.prefetch(page);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.moves) + self.ghosts.memory_bytes()
+        self.moves.memory_bytes() + self.ghosts.memory_bytes()
     }
 }
 
@@ -207,7 +250,7 @@ mod tests {
             histories.record(page, Move::Demote);
             histories.leave(page);
         }
-        assert_eq!([0, 1, 2].map(|page| histories.moves[page]), [0, 1, 1]);
+        assert_eq!([0, 1, 2].map(|page| histories.moves.of_page[page]), [0, 1, 1]);
         histories.enter(PageId(1));
         assert_eq!(histories.ghosts(), 1);
         histories.assert_invariants(|page| page == PageId(1));

@@ -107,13 +107,13 @@ impl Probabilities {
 
 /// The share of the pages above among those and the own ones: if the tiers filled up together, as
 /// much would be promoted.
-fn ceiling(above_pages: f64, own_pages: f64) -> f64 {
+pub(super) fn ceiling(above_pages: f64, own_pages: f64) -> f64 {
     let total = above_pages + own_pages;
     if total > 0.0 { above_pages / total } else { 0.0 }
 }
 
 /// The probability after a step: up if the tier above lives longer, down if shorter.
-fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
+pub(super) fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
     (probability + probability * (1.0 - probability) * (2.0 * ratio - 1.0)).min(ceiling)
 }
 

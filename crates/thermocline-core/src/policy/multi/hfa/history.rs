@@ -8,59 +8,36 @@
 //!   move. (2) Histories are never forgotten: a list of bounded length would cost more than the word
 //!   that a history is.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use crate::PageId;
 use crate::config::Values;
+use crate::policy::multi::khv::Moves;
 
-/// A move between tiers, as the bits of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Move {
-    Demotion = 1,
-    Promotion = 2,
-}
+pub(super) use crate::policy::multi::khv::Move;
 
 /// The last moves of all pages.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    /// Per page: two bits per move, the newest lowest.
-    moves: Vec<u32>,
-    /// The bits of K moves.
-    mask: u32,
-    weights: [f64; 3],
-    decay: f64,
+    moves: Moves,
     /// Pages with a move.
     known_pages: u32,
 }
 
 impl History {
     pub(super) fn new(pages: u32, values: &Values) -> Self {
-        let weights = [0.0, values.real("khv_demotion"), values.real("khv_promotion")];
-        Self {
-            moves: vec![0; pages as usize],
-            mask: u32::MAX >> (32 - 2 * values.integer_u32("khv_steps")),
-            weights,
-            decay: values.real("khv_decay"),
-            known_pages: 0,
-        }
+        let weights = ["khv_demotion", "khv_promotion"].map(|name| values.real(name));
+        let k = values.integer_u32("khv_steps");
+        let moves = Moves::new(pages, k, values.real("khv_decay"), weights);
+        Self { moves, known_pages: 0 }
     }
 
     pub(super) fn add(&mut self, page: PageId, next: Move) {
-        let moves = &mut self.moves[page.index()];
-        self.known_pages += u32::from(*moves == 0);
-        *moves = (*moves << 2 | next as u32) & self.mask;
+        self.known_pages += u32::from(!self.moves.are_known(page));
+        self.moves.record(page, next);
     }
 
     /// The K-step hint value: the greater, the more active the page; never negative.
     pub(super) fn value(&self, page: PageId) -> f64 {
-        let (mut moves, mut worth, mut value) = (self.moves[page.index()], 1.0, 0.0);
-        while moves != 0 {
-            value += worth * self.weights[(moves & 3) as usize];
-            worth *= self.decay;
-            moves >>= 2;
-        }
-        value
+        self.moves.value(page)
     }
 
     /// What the published scheme keeps: K moves of two bits and the page.
@@ -69,7 +46,7 @@ impl History {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.moves)
+        self.moves.memory_bytes()
     }
 }
 
@@ -87,13 +64,13 @@ mod tests {
         let page = PageId(0);
         assert_eq!(history.value(page), 0.0);
         for _ in 0..3 {
-            history.add(page, Move::Demotion);
+            history.add(page, Move::Demote);
         }
         assert_eq!(history.value(page), 1.75);
-        history.add(page, Move::Promotion);
+        history.add(page, Move::Promote);
         assert_eq!(history.value(page), 2.75);
-        history.add(page, Move::Demotion);
-        history.add(page, Move::Promotion);
+        history.add(page, Move::Demote);
+        history.add(page, Move::Promote);
         assert_eq!(history.value(page), 3.0);
     }
 }

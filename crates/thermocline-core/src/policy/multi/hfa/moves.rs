@@ -32,19 +32,19 @@ impl Hfa {
         match self.settings.strategy {
             _ if level == 0 => {}
             Strategy::Demote => {
-                let carried = self.leave(frame, Move::Promotion);
+                let carried = self.leave(frame, Move::Promote);
                 self.bring(access, frame, Some(level), 0, out);
                 return self.receive(0, frame, carried, Way::Up, out);
             }
             Strategy::Promote => {
                 if self.random.unit() < self.levels[level].promotion.probability() {
-                    let carried = self.leave(frame, Move::Promotion);
+                    let carried = self.leave(frame, Move::Promote);
                     return self.settle(access, frame, Some(level), carried, out);
                 }
             }
             Strategy::Hint => {
                 if self.is_promoted(access.page, level) {
-                    let carried = self.leave(frame, Move::Promotion);
+                    let carried = self.leave(frame, Move::Promote);
                     self.bring(access, frame, Some(level), level - 1, out);
                     return self.receive(level - 1, frame, carried, Way::Up, out);
                 }
@@ -282,7 +282,7 @@ impl Hfa {
             self.free.push(frame);
             return;
         }
-        let carried = self.leave(frame, Move::Demotion);
+        let carried = self.leave(frame, Move::Demote);
         out.copy(page, source, self.levels[level + 1].tier);
         out.drop_copy(page, source);
         self.receive(level + 1, frame, carried, Way::Down, out);
@@ -374,7 +374,7 @@ impl Hfa {
         }
         self.has_promoted = true;
         let page = self.frames[head as usize].page;
-        let carried = self.leave(head, Move::Promotion);
+        let carried = self.leave(head, Move::Promote);
         out.copy(page, self.levels[level].tier, self.levels[level - 1].tier);
         out.drop_copy(page, self.levels[level].tier);
         self.receive(level - 1, head, carried, Way::Up, out);

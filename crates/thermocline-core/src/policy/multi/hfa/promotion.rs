@@ -10,6 +10,7 @@
 //!   the last one closed more than 5 % of the gap already.
 
 use crate::Tier;
+use crate::policy::multi::probabilities;
 
 /// How much of a lifetime, or of a gap, is little.
 const LITTLE: f64 = 0.05;
@@ -34,7 +35,7 @@ pub(super) struct Promotion {
 impl Promotion {
     /// Of a tier with so many pages in the tiers above it.
     pub(super) fn new(tier: Tier, above: u64, capacity_pages: u32, given: Option<f64>) -> Self {
-        let ceiling = above as f64 / (above as f64 + f64::from(capacity_pages));
+        let ceiling = probabilities::ceiling(above as f64, f64::from(capacity_pages));
         let probability = if tier == Tier(0) { 0.0 } else { given.unwrap_or(ceiling) };
         Self {
             probability,
@@ -73,8 +74,7 @@ impl Promotion {
     }
 
     fn step(&mut self, ratio: f64) {
-        let step = self.probability * (1.0 - self.probability) * (2.0 * ratio - 1.0);
-        self.probability = (self.probability + step).min(self.ceiling);
+        self.probability = probabilities::next(self.probability, ratio, self.ceiling);
     }
 
     pub(super) fn assert_invariants(&self) {
