@@ -104,8 +104,9 @@ impl LineChart {
                 .filter_map(|(place, value)| Some((place as f64, (*value)?)))
                 .collect();
             let style = ShapeStyle { color: colour(index).into(), filled: true, stroke_width: 2 };
-            if is_dashed(index) {
-                chart.plotting_area().draw(&DashedPathElement::new(points.clone(), 7, 4, style))?;
+            if let Some([dash, gap]) = dashes(index) {
+                let path = DashedPathElement::new(points.clone(), dash, gap, style);
+                chart.plotting_area().draw(&path)?;
             } else {
                 chart.plotting_area().draw(&PathElement::new(points.clone(), style))?;
             }
@@ -228,7 +229,8 @@ fn figure(title: &str, names: &str, drawing: &str, legend: &str) -> String {
 fn key(index: usize, name: &str) -> String {
     let RGBColor(red, green, blue) = colour(index);
     let colour = format!("#{red:02x}{green:02x}{blue:02x}");
-    let dashes = if is_dashed(index) { " stroke-dasharray=\"7 4\"" } else { "" };
+    let dashes = dashes(index)
+        .map_or_else(String::new, |[dash, gap]| format!(" stroke-dasharray=\"{dash} {gap}\""));
     format!(
         "<li><svg width=\"30\" height=\"10\" aria-hidden=\"true\"><line x1=\"0\" y1=\"5\" x2=\"30\" \
          y2=\"5\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/><circle cx=\"15\" cy=\"5\" r=\"3\" \
@@ -241,9 +243,14 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Whether a line is dashed: the colours are few, so the second round of them is.
-fn is_dashed(index: usize) -> bool {
-    (index / COLOURS.len()) % 2 == 1
+/// The dashes of a line and the gaps between them, none if it is whole: the colours are few, so the
+/// second round of them is dashed and the third dotted.
+fn dashes(index: usize) -> Option<[i32; 2]> {
+    match (index / COLOURS.len()) % 3 {
+        0 => None,
+        1 => Some([7, 4]),
+        _ => Some([2, 3]),
+    }
 }
 
 /// A number with a unit prefix, for an axis: `1.5M`.
