@@ -96,6 +96,11 @@ fn what_comes_together_waits_for_the_disk() {
     let summary =
         run(&trace, &configuration("lru", "4p", "4p", closed), RunOptions::default()).unwrap();
     assert_near(means(&summary)[0], 20_000.0 + 2.0);
+    // The disk's own reads took 10, 20 and 30 ms with their waiting; the memory's writes 1 us each.
+    let devices = &summary.timing.as_ref().unwrap().devices;
+    assert_near(devices[2].response_us.read.mean, 20_000.0);
+    assert_near(devices[0].response_us.write.mean, 1.0);
+    assert_near(devices[2].response_us.write.mean, 0.0);
     let one = Arrivals::Closed { requests: 1 };
     let summary =
         run(&trace, &configuration("lru", "4p", "4p", one), RunOptions::default()).unwrap();

@@ -321,6 +321,8 @@ pub(crate) struct ReproduceOptions {
 pub(crate) enum Paper {
     /// Hotness-Aware Hit: Figure 2 and the non-hot ratio
     Hat,
+    /// Hybrid caching architecture: Tables I to VIII, Figures 5 to 28
+    Hca,
     /// Hint frequencies: Figures 1 and 4 to 10, Table 4
     Hfa,
     /// Hotness-aware write buffer: Figures 1, 2 and 5 to 7, and an ablation

@@ -1,6 +1,7 @@
 //! The papers' experiments, as data: what is run is in `papers/NAME/experiment.toml`.
 
 pub mod hat;
+pub mod hca;
 pub mod hfa;
 pub mod hwb;
 pub mod mbf;

@@ -39,6 +39,14 @@ struct Step {
     address: u64,
 }
 
+/// A step that a device has been given.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    job: u32,
+    since: Nanos,
+    op: DeviceOp,
+}
+
 /// A request of which page accesses are on their way.
 #[derive(Clone, Copy, Debug)]
 struct Request {
@@ -66,8 +74,10 @@ pub(crate) struct Engine<'a> {
     devices: Vec<Box<dyn QueueingDevice + Send>>,
     /// Per device: how many of its own pages a page of the trace takes.
     subpages: Vec<u32>,
-    /// Per device: which job waits for which ticket.
-    tickets: Vec<BTreeMap<Ticket, u32>>,
+    /// Per device: which job waits for which ticket, and since when.
+    tickets: Vec<BTreeMap<Ticket, Waiting>>,
+    /// Per device: response times of its own requests, by what they do.
+    device_responses: Vec<[ResponseTimes; 2]>,
     /// Per cache tier but the first, where the address does not matter.
     slots: Vec<Slots>,
     placement: Placement,
@@ -112,6 +122,7 @@ impl<'a> Engine<'a> {
             needs_clock: configuration.policy.needs_clock,
             policy_name: configuration.policy.name,
             tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
+            device_responses: devices.iter().map(|_| Default::default()).collect(),
             devices,
             subpages,
             slots: capacity_pages
@@ -127,7 +138,7 @@ impl<'a> Engine<'a> {
             unanswered: vec![NONE; footprint_pages as usize],
             outstanding_requests: 0,
             counts: Counts::new(),
-            responses: [ResponseTimes::new(), ResponseTimes::new()],
+            responses: Default::default(),
             last_step: Nanos(0),
         })
     }
@@ -176,21 +187,20 @@ impl<'a> Engine<'a> {
         }
         self.policy.assert_invariants();
         let devices = tiers.iter().zip(&timing.devices).zip(&self.devices);
+        let devices = devices.zip(&self.device_responses);
         let duration_s = self.last_step.0 as f64 / 1e9;
         Ok(Timed {
             state: PolicyState::of(&*self.policy, tiers),
             timing: TimingSummary {
-                response_us: ResponseSummary {
-                    read: self.responses[Op::Read as usize].summary(),
-                    write: self.responses[Op::Write as usize].summary(),
-                },
+                response_us: ResponseSummary::of(&self.responses),
                 duration_s,
                 time_reversals,
                 devices: devices
-                    .map(|((tier, model), device)| DeviceSummary {
+                    .map(|(((tier, model), device), responses)| DeviceSummary {
                         tier: tier.clone(),
                         model: model.name(),
                         busy_s: device.busy_ns() as f64 / 1e9,
+                        response_us: ResponseSummary::of(responses),
                         ssd: TierSsdSummary::of(&**device, duration_s),
                     })
                     .collect(),
@@ -330,7 +340,7 @@ impl<'a> Engine<'a> {
         let pages = self.subpages[usize::from(tier)];
         let request = DeviceRequest { op, page: address * u64::from(pages), pages };
         let ticket = self.devices[usize::from(tier)].submit(at, request)?;
-        self.tickets[usize::from(tier)].insert(ticket, job);
+        self.tickets[usize::from(tier)].insert(ticket, Waiting { job, since: at, op });
         Ok(())
     }
 
@@ -370,8 +380,11 @@ impl<'a> Engine<'a> {
         self.devices[device].advance(at, completed)?;
         for completion in completed.drain(..) {
             self.last_step = self.last_step.max(completion.at);
-            let job = self.tickets[device].remove(&completion.ticket);
-            self.go_on(job.expect("a device completes what it was given"), completion.at)?;
+            let waiting = self.tickets[device].remove(&completion.ticket);
+            let Waiting { job, since, op } = waiting.expect("a device completes what it was given");
+            let is_write = usize::from(op == DeviceOp::Write);
+            self.device_responses[device][is_write].record(completion.at.0 - since.0);
+            self.go_on(job, completion.at)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use thermocline_device::hdd::{Hdd, HddConfig};
 use thermocline_device::queueing::{QueueingDevice, QueueingError};
 use thermocline_device::ssd::{Precondition, Ssd, SsdConfig, SsdMetrics};
-use thermocline_device::{Device, ResponseUs, Server};
+use thermocline_device::{Device, ResponseTimes, ResponseUs, Server};
 
 use crate::LabError;
 use crate::buffering::subpages;
@@ -94,6 +94,8 @@ pub struct DeviceSummary {
     pub model: String,
     /// For how long it worked, in seconds; of several parts at once, the sum.
     pub busy_s: f64,
+    /// Response times of the requests that the device was given, in microseconds.
+    pub response_us: ResponseSummary,
     /// What became of its flash, if it is a solid-state drive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssd: Option<TierSsdSummary>,
@@ -117,6 +119,13 @@ pub struct TierSsdSummary {
 pub(crate) struct Built {
     pub(crate) device: Box<dyn QueueingDevice + Send>,
     pub(crate) subpages: u32,
+}
+
+impl ResponseSummary {
+    /// Of reads and of writes, in this order.
+    fn of([read, write]: &[ResponseTimes; 2]) -> Self {
+        Self { read: read.summary(), write: write.summary() }
+    }
 }
 
 impl DeviceModel {

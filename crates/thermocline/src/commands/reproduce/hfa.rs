@@ -1,11 +1,10 @@
 //! The HFA paper.
 
 use anyhow::{Context as _, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_lab::experiment::hfa::{self, Experiment, WorkloadResult};
 use thermocline_trace::CompiledTrace;
 
-use super::{claims_table, find_trace, folders, json, note_skipped, write_report};
+use super::{claims_table, find_workloads, folders, json, progress, write_report};
 use crate::arguments::{Reading, ReproduceOptions};
 use crate::commands::compare;
 use crate::{output, reading};
@@ -16,21 +15,11 @@ const EXPERIMENT: &str = include_str!("../../../../../papers/hfa/experiment.toml
 pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     let experiment = Experiment::parse(EXPERIMENT)?;
     let folders = folders(options);
-    let mut found = vec![];
-    for workload in &experiment.workloads {
-        let paths = workload.files.iter().map(|file| find_trace(&folders, file));
-        match paths.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() {
-            Some(path) => found.push((workload, path)),
-            None => {
-                let files: Vec<&str> = workload.files.iter().map(String::as_str).collect();
-                note_skipped(&workload.name, &files, &folders);
-            }
-        }
-    }
+    let found = find_workloads(&folders, &experiment.workloads, |workload| {
+        (&workload.name, &workload.files)
+    })?;
     let traces = found.len() + experiment.generated.len() + 1;
-    let bar = ProgressBar::new((experiment.runs_per_trace() * traces) as u64);
-    let style = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";
-    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let bar = progress(experiment.runs_per_trace() * traces, "runs")?;
     let mut results = vec![];
     let mut add = |name: &str, paper: Option<f64>, ratios: &[u32], trace: &CompiledTrace| {
         bar.set_message(name.to_owned());

@@ -1,12 +1,11 @@
 //! The HWB paper.
 
 use anyhow::{Context as _, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_lab::experiment::hwb::{self, Experiment, PaperWorkload, WorkloadResult};
 use thermocline_lab::metric::{BUFFERED_SSD, BUFFERS};
 use thermocline_trace::CompiledTrace;
 
-use super::{claims_table, find_trace, folders, json, note_skipped, write_report};
+use super::{claims_table, find_workloads, folders, json, progress, write_report};
 use crate::arguments::{Reading, ReproduceOptions};
 use crate::commands::compare;
 use crate::{output, reading};
@@ -17,24 +16,14 @@ const EXPERIMENT: &str = include_str!("../../../../../papers/hwb/experiment.toml
 pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     let experiment = Experiment::parse(EXPERIMENT)?;
     let folders = folders(options);
-    let mut found = vec![];
-    for workload in &experiment.workloads {
-        let paths = workload.files.iter().map(|file| find_trace(&folders, file));
-        match paths.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() {
-            Some(path) => found.push((workload, path)),
-            None => {
-                let files: Vec<&str> = workload.files.iter().map(String::as_str).collect();
-                note_skipped(&workload.name, &files, &folders);
-            }
-        }
-    }
+    let found = find_workloads(&folders, &experiment.workloads, |workload| {
+        (&workload.name, &workload.files)
+    })?;
     let others = experiment.generated.len() + 1;
     let runs = found.iter().map(|(workload, _)| workload.paper.is_some());
     let runs = runs.chain(std::iter::repeat_n(false, others));
     let runs: usize = runs.map(|is_papers| experiment.runs_per_trace(is_papers)).sum();
-    let bar = ProgressBar::new(runs as u64);
-    let style = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";
-    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let bar = progress(runs, "runs")?;
     let mut results = vec![];
     let mut add = |name: &str, paper: Option<PaperWorkload>, is_timed, trace: &CompiledTrace| {
         bar.set_message(name.to_owned());

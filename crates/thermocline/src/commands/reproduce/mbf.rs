@@ -1,11 +1,10 @@
 //! The MBF paper.
 
 use anyhow::{Context as _, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_lab::experiment::mbf::{self, Experiment, PaperWorkload, WorkloadResult};
 use thermocline_trace::CompiledTrace;
 
-use super::{claims_table, find_trace, folders, json, note_skipped, write_report};
+use super::{claims_table, find_workloads, folders, json, progress, write_report};
 use crate::arguments::{Reading, ReproduceOptions};
 use crate::commands::compare;
 use crate::{output, reading};
@@ -16,10 +15,11 @@ const EXPERIMENT: &str = include_str!("../../../../../papers/mbf/experiment.toml
 pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
     let experiment = Experiment::parse(EXPERIMENT)?;
     let folders = folders(options);
-    let traces = experiment.workloads.len() + experiment.generated.len() + 1;
-    let bar = ProgressBar::new(traces as u64);
-    let style = "{bar:30} {pos}/{len} traces, {eta} left: {msg}";
-    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let found = find_workloads(&folders, &experiment.workloads, |workload| {
+        (&workload.name, &workload.files)
+    })?;
+    let traces = found.len() + experiment.generated.len() + 1;
+    let bar = progress(traces, "traces")?;
     let mut results = vec![];
     let mut add = |name: &str, paper: Option<PaperWorkload>, trace: &CompiledTrace| -> Result<()> {
         bar.set_message(name.to_owned());
@@ -27,14 +27,7 @@ pub(super) fn run(options: &ReproduceOptions) -> Result<String> {
         bar.inc(1);
         Ok(())
     };
-    for workload in &experiment.workloads {
-        let found = workload.files.iter().map(|file| find_trace(&folders, file));
-        let Some(path) = found.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() else {
-            let files: Vec<&str> = workload.files.iter().map(String::as_str).collect();
-            bar.suspend(|| note_skipped(&workload.name, &files, &folders));
-            bar.inc(1);
-            continue;
-        };
+    for (workload, path) in found {
         let trace = reading::open(&path, &Reading::default())?;
         add(&workload.name, workload.paper, &trace)?;
     }

@@ -1,6 +1,7 @@
 //! `thermocline reproduce`: a paper's experiments, its claims beside our figures.
 
 mod hat;
+mod hca;
 mod hfa;
 mod hwb;
 mod mbf;
@@ -8,6 +9,7 @@ mod mbf;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thermocline_lab::experiment::Claim;
 use thermocline_lab::report::Report;
@@ -24,6 +26,7 @@ const PARTS: [&str; 2] = ["captured", "public"];
 pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     match options.paper {
         Paper::Hat => hat::run(options),
+        Paper::Hca => hca::run(options),
         Paper::Hfa => hfa::run(options),
         Paper::Hwb => hwb::run(options),
         Paper::Mbf => mbf::run(options),
@@ -40,6 +43,37 @@ fn folders(options: &ReproduceOptions) -> Vec<PathBuf> {
     let parts = PARTS.map(|part| folder.join(part)).into_iter().filter(|part| part.is_dir());
     let parts: Vec<PathBuf> = parts.collect();
     [folder].into_iter().chain(parts).collect()
+}
+
+/// The workloads of which a trace is found, each with the first that is; says which are left out.
+///
+/// `describe` tells a workload's name, and what the names of its file may begin with.
+fn find_workloads<'a, Workload>(
+    folders: &[PathBuf],
+    workloads: &'a [Workload],
+    describe: impl Fn(&'a Workload) -> (&'a str, &'a [String]),
+) -> Result<Vec<(&'a Workload, PathBuf)>> {
+    let mut found = vec![];
+    for workload in workloads {
+        let (name, files) = describe(workload);
+        let paths = files.iter().map(|file| find_trace(folders, file));
+        match paths.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() {
+            Some(path) => found.push((workload, path)),
+            None => {
+                let files: Vec<&str> = files.iter().map(String::as_str).collect();
+                note_skipped(name, &files, folders);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A bar of so many `units`, with a message.
+fn progress(length: usize, units: &str) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(length as u64);
+    let style = format!("{{bar:30}} {{pos}}/{{len}} {units}, {{eta}} left: {{msg}}");
+    bar.set_style(ProgressStyle::with_template(&style).context("the template is well-formed")?);
+    Ok(bar)
 }
 
 /// The trace whose file name begins with `name.`, in any case; of several, the first by name.
