@@ -73,14 +73,13 @@ impl Architecture {
         let shares = [0, 1, 2].map(|tier| share(hybrid, tier));
         let times_ms = [ram_ms, ssd_ms, disk_ms];
         let baseline_dhr = share(baseline, 1);
-        let block_writes =
-            hybrid.gauges.iter().filter(|gauge| gauge.name.starts_with("block_writes"));
+        let block_writes = hybrid.gauges.iter().find(|gauge| gauge.name == "block_writes");
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a gauge that counts holds a whole number"
         )]
-        let ssd_block_writes = block_writes.map(|gauge| gauge.value).sum::<f64>() as u64;
+        let ssd_block_writes = block_writes.map_or(0.0, |gauge| gauge.value) as u64;
         let bytes = |tier: usize| {
             let pages = hybrid.tiers[tier].capacity_pages;
             pages.unwrap_or(hybrid.trace.footprint_pages) * hybrid.trace.page_size_bytes
