@@ -188,8 +188,7 @@ fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u6
         admission: Admission::ALL,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
-    let options = Replay { warm_up_accesses: 0, needs_clock: false, ledger: None };
-    let counts: Counts = replay(trace, &mut *policy, options)?;
+    let counts: Counts = replay(trace, &mut *policy, Replay::default())?;
     let disk = Tier(u8::try_from(capacity_pages.len()).context("a hierarchy has few tiers")?);
     Ok(black_box(counts.hits(disk)))
 }

@@ -11,6 +11,7 @@ mod error;
 pub mod experiment;
 mod identification;
 pub mod metric;
+mod over_time;
 mod replay;
 pub mod report;
 mod size;
@@ -28,6 +29,7 @@ pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
     identify, round_interval,
 };
+pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{

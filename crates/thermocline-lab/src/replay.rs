@@ -8,6 +8,7 @@ use thermocline_core::{Actions, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
 use crate::LabError;
+use crate::over_time::{Intervals, Tally};
 
 /// How many accesses ahead the policy's state is asked for: far enough to hide a memory access.
 const PREFETCH_ACCESSES: usize = 16;
@@ -22,7 +23,7 @@ pub enum WarmUp {
 }
 
 /// How a trace is replayed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Replay<'a> {
     /// Accesses that are not counted.
     pub warm_up_accesses: u64,
@@ -30,6 +31,8 @@ pub struct Replay<'a> {
     pub needs_clock: bool,
     /// Checks every action, if given; it costs about as much as the policy.
     pub ledger: Option<&'a mut Ledger>,
+    /// Takes what is found over time, if given.
+    pub intervals: Option<&'a mut Intervals>,
 }
 
 impl WarmUp {
@@ -85,28 +88,17 @@ pub fn replay(
     policy: &mut dyn Policy,
     replay: Replay<'_>,
 ) -> Result<Counts, Violation> {
-    #[expect(clippy::cast_possible_truncation, reason = "a warm-up is shorter than the trace")]
-    let warm_up = replay.warm_up_accesses as usize;
-    let mut stage = Stage { trace, policy, actions: Actions::new(), ledger: replay.ledger };
-    let mut counts = Counts::new();
-    if !replay.needs_clock {
-        stage.run(0..warm_up, &mut counts)?;
-        counts = Counts::new();
-        stage.run(warm_up..trace.len(), &mut counts)?;
-        return Ok(counts);
-    }
-    for request in trace.requests() {
-        let accesses = request.accesses;
-        stage.background(request.at, &mut counts)?;
-        if accesses.contains(&warm_up) {
-            stage.run(accesses.start..warm_up, &mut counts)?;
-            counts = Counts::new();
-            stage.run(warm_up..accesses.end, &mut counts)?;
-        } else {
-            stage.run(accesses, &mut counts)?;
+    let tally = Tally::new(trace, replay.warm_up_accesses, replay.intervals);
+    let mut stage = Stage { trace, policy, actions: Actions::new(), ledger: replay.ledger, tally };
+    if replay.needs_clock {
+        for request in trace.requests() {
+            stage.background(request.at)?;
+            stage.go_through(request.accesses)?;
         }
+    } else {
+        stage.go_through(0..trace.len())?;
     }
-    Ok(counts)
+    Ok(stage.tally.into_total())
 }
 
 /// A policy on a trace, with the buffer that they share.
@@ -115,13 +107,24 @@ struct Stage<'a> {
     policy: &'a mut dyn Policy,
     actions: Actions,
     ledger: Option<&'a mut Ledger>,
+    tally: Tally<'a>,
 }
 
 impl Stage<'_> {
-    /// Replays a range of the trace's accesses.
-    fn run(&mut self, range: Range<usize>, counts: &mut Counts) -> Result<(), Violation> {
+    /// Replays a range of the trace's accesses, in parts where counts must be taken.
+    fn go_through(&mut self, mut range: Range<usize>) -> Result<(), Violation> {
+        while !range.is_empty() {
+            let end = range.end.min(self.tally.next_cut());
+            self.run(range.start..end)?;
+            self.tally.reach(end, self.policy);
+            range.start = end;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
         if self.ledger.is_some() {
-            return self.run_checked(range, counts);
+            return self.run_checked(range);
         }
         let Self { trace, policy, actions, .. } = self;
         let mut counted = Counts::new();
@@ -135,15 +138,15 @@ impl Stage<'_> {
             policy.access(access, actions);
             counted.add(actions.as_slice());
         }
-        counts.merge(&counted);
+        self.tally.since_cut.merge(&counted);
         Ok(())
     }
 
-    fn run_checked(&mut self, range: Range<usize>, counts: &mut Counts) -> Result<(), Violation> {
+    fn run_checked(&mut self, range: Range<usize>) -> Result<(), Violation> {
         for access in range.map(|index| self.trace.access(index)) {
             self.actions.clear();
             self.policy.access(access, &mut self.actions);
-            counts.add(self.actions.as_slice());
+            self.tally.since_cut.add(self.actions.as_slice());
             if let Some(ledger) = &mut self.ledger {
                 ledger.access(access, &self.actions)?;
             }
@@ -152,11 +155,11 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Lets the policy work on its own.
-    fn background(&mut self, now: Nanos, counts: &mut Counts) -> Result<(), Violation> {
+    /// Lets the policy work on its own; that counts with the access that follows.
+    fn background(&mut self, now: Nanos) -> Result<(), Violation> {
         self.actions.clear();
         self.policy.background(now, &mut self.actions);
-        counts.add(self.actions.as_slice());
+        self.tally.since_cut.add(self.actions.as_slice());
         match &mut self.ledger {
             Some(ledger) => ledger.between_accesses(&self.actions),
             None => Ok(()),

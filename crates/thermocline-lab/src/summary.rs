@@ -8,8 +8,12 @@ use thermocline_core::config::{Value, Values};
 use thermocline_core::{Counts, Ledger, PageCost, Policy, Tier, WriteMiss, registry};
 use thermocline_trace::CompiledTrace;
 
+use crate::over_time::Tally;
 use crate::timing::{Engine, Timed};
-use crate::{Configuration, Cost, LabError, Replay, Timing, TimingSummary, WarmUp, replay, tiers};
+use crate::{
+    Configuration, Cost, Intervals, LabError, OverTime, Replay, Timing, TimingSummary, WarmUp,
+    replay, tiers,
+};
 
 /// The figures of one run. The JSON form of its fields is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +46,9 @@ pub struct Summary {
     /// What it costs, if prices were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// The figures over time, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
     /// Wall-clock time of the replay.
     pub replay_seconds: f64,
     /// Speed of the replay.
@@ -92,6 +99,17 @@ pub struct RunOptions {
     pub warm_up: WarmUp,
     /// Whether the Ledger runs alongside and checks every action.
     pub is_checked: bool,
+    /// Into how many equal intervals the figures over time are cut, at most one per access; 0 for no
+    /// figures over time.
+    pub intervals: usize,
+}
+
+impl RunOptions {
+    /// What takes the figures over time, if they are asked for.
+    fn intervals(self, trace: &CompiledTrace, configuration: &Configuration) -> Option<Intervals> {
+        let intervals = || Intervals::new(trace.len(), self.intervals, configuration.tier_names());
+        (self.intervals > 0).then(intervals)
+    }
 }
 
 /// The trace of a run.
@@ -180,25 +198,29 @@ pub fn run(
     let mut policy = configuration.build(trace)?;
     let mut ledger =
         options.is_checked.then(|| Ledger::new(trace.footprint_pages(), &capacity_pages));
+    let mut intervals = options.intervals(trace, configuration);
     let start = Instant::now();
     let replay_options = Replay {
         warm_up_accesses,
         needs_clock: configuration.policy.needs_clock,
         ledger: ledger.as_mut(),
+        intervals: intervals.as_mut(),
     };
     let counts = replay(trace, &mut *policy, replay_options).map_err(|violation| {
         LabError::Violation { policy: configuration.policy.name.into(), violation }
     })?;
     let replay_seconds = start.elapsed().as_secs_f64();
     let state = PolicyState::of(&*policy, &configuration.tier_names());
-    let found = Found { counts, state, warm_up_accesses, replay_seconds, timing: None };
+    let timing = None;
+    let found = Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing };
     summarise(trace, configuration, &capacity_pages, found)
 }
 
-/// What a policy says of itself at the end of a replay.
+/// What a policy says of itself.
+#[derive(Debug)]
 pub(crate) struct PolicyState {
-    metadata_bytes: u64,
-    gauges: Vec<Gauge>,
+    pub(crate) metadata_bytes: u64,
+    pub(crate) gauges: Vec<Gauge>,
 }
 
 impl PolicyState {
@@ -216,6 +238,7 @@ impl PolicyState {
 struct Found {
     counts: Counts,
     state: PolicyState,
+    intervals: Option<Intervals>,
     warm_up_accesses: u64,
     replay_seconds: f64,
     timing: Option<TimingSummary>,
@@ -231,12 +254,14 @@ fn run_timed(
     let capacity_pages = configuration.capacity_pages(trace)?;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let names = configuration.tier_names();
-    let engine = Engine::new(trace, configuration, timing, options.is_checked)?;
+    let mut intervals = options.intervals(trace, configuration);
+    let tally = Tally::new(trace, warm_up_accesses, intervals.as_mut());
+    let engine = Engine::new(trace, configuration, timing, options.is_checked, tally)?;
     let start = Instant::now();
     let Timed { counts, state, timing } = engine.run(timing, &names, warm_up_accesses)?;
     let replay_seconds = start.elapsed().as_secs_f64();
     let timing = Some(timing);
-    let found = Found { counts, state, warm_up_accesses, replay_seconds, timing };
+    let found = Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing };
     summarise(trace, configuration, &capacity_pages, found)
 }
 
@@ -261,6 +286,7 @@ fn summarise(
         gauges: state.gauges,
         hca: hca(trace, configuration, &counts, found.warm_up_accesses)?,
         cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
+        over_time: found.intervals.map(|intervals| intervals.summarise(trace, configuration)),
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
         io_time_ms: io_time_ms(&configuration.costs(), &counts),
@@ -290,7 +316,7 @@ fn hca(
         ..configuration.clone()
     };
     let mut policy = alone.build(trace)?;
-    let replay_options = Replay { warm_up_accesses, needs_clock: false, ledger: None };
+    let replay_options = Replay { warm_up_accesses, ..Replay::default() };
     let baseline = replay(trace, &mut *policy, replay_options)
         .map_err(|violation| LabError::Violation { policy: alone.policy.name.into(), violation })?;
     let share = |counts: &Counts, tier| counts.hits(tier) as f64 / counts.accesses() as f64;

@@ -165,7 +165,7 @@ impl HierarchyOptions {
 
     /// How the runs are made.
     pub(crate) fn run_options(&self) -> RunOptions {
-        RunOptions { warm_up: self.warm_up, is_checked: self.check }
+        RunOptions { warm_up: self.warm_up, is_checked: self.check, intervals: 0 }
     }
 }
 

@@ -342,6 +342,7 @@ mod tests {
             gauges: vec![],
             hca: None,
             cost: None,
+            over_time: None,
             replay_seconds: 0.1,
             accesses_per_second: 1000.0,
             timing: None,

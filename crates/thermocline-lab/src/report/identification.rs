@@ -1,5 +1,6 @@
 //! The report of hot-data identification: shares, disagreements and costs, over time and in all.
 
+use super::over_time::thousands;
 use super::{Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::{byte_size, grouped};
 use crate::{Identification, IdentifierSummary, Interval, LabError};
@@ -95,11 +96,9 @@ fn series(identifier: &IdentifierSummary, value: impl Fn(&Interval) -> f64) -> S
 
 /// Where each interval ends.
 fn x_labels(found: &Identification) -> Vec<String> {
-    let ends = (1..=found.unique_pages.len() as u64).map(|interval| {
-        let end = (interval * found.interval_writes).min(found.trace.writes);
-        if end >= 10_000 { format!("{}k", grouped(end / 1000)) } else { grouped(end) }
-    });
-    ends.collect()
+    let ends = (1..=found.unique_pages.len() as u64)
+        .map(|interval| (interval * found.interval_writes).min(found.trace.writes));
+    ends.map(thousands).collect()
 }
 
 fn table(found: &Identification) -> Table {

@@ -9,6 +9,7 @@ mod classes;
 mod comparison;
 mod html;
 mod identification;
+mod over_time;
 
 pub use buffering::buffers;
 pub use chart::{BarChart, LineChart, Series};
@@ -16,6 +17,7 @@ pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub(crate) use identification::charts_over_time;
 pub use identification::identification;
+pub(crate) use over_time::chart_over_time;
 
 use crate::LabError;
 

@@ -12,6 +12,7 @@ use thermocline_trace::CompiledTrace;
 
 use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
+use crate::over_time::Tally;
 use crate::summary::PolicyState;
 use crate::{Configuration, LabError};
 
@@ -53,6 +54,7 @@ struct Request {
     arrival: Nanos,
     op: Op,
     unanswered: u32,
+    /// Whether its response time counts: all of it lies after the warm-up.
     is_counted: bool,
 }
 
@@ -88,7 +90,7 @@ pub(crate) struct Engine<'a> {
     /// Per page: the last job for it that is not answered.
     unanswered: Vec<u32>,
     outstanding_requests: u32,
-    counts: Counts,
+    tally: Tally<'a>,
     responses: [ResponseTimes; 2],
     last_step: Nanos,
 }
@@ -99,6 +101,7 @@ impl<'a> Engine<'a> {
         configuration: &Configuration,
         timing: &Timing,
         is_checked: bool,
+        tally: Tally<'a>,
     ) -> Result<Self, LabError> {
         let capacity_pages = configuration.capacity_pages(trace)?;
         let page_size_bytes = trace.page_size_bytes();
@@ -137,7 +140,7 @@ impl<'a> Engine<'a> {
             free_requests: vec![],
             unanswered: vec![NONE; footprint_pages as usize],
             outstanding_requests: 0,
-            counts: Counts::new(),
+            tally,
             responses: Default::default(),
             last_step: Nanos(0),
         })
@@ -205,7 +208,7 @@ impl<'a> Engine<'a> {
                     })
                     .collect(),
             },
-            counts: self.counts,
+            counts: self.tally.into_total(),
         })
     }
 
@@ -236,9 +239,7 @@ impl<'a> Engine<'a> {
                 let result = ledger.between_accesses(&self.actions);
                 result.map_err(|violation| self.violation(violation))?;
             }
-            if is_counted {
-                self.counts.add(self.actions.as_slice());
-            }
+            self.tally.since_cut.add(self.actions.as_slice());
             let job = self.new_job(NONE, NONE);
             self.go_on(job, at)?;
         }
@@ -247,28 +248,21 @@ impl<'a> Engine<'a> {
         let request = Request { arrival: at, op: first.op, unanswered, is_counted };
         let request = reuse(&mut self.requests, &mut self.free_requests, request);
         self.outstanding_requests += 1;
-        for access in accesses.map(|index| self.trace.access(index)) {
-            self.access(at, access, request, is_counted)?;
+        for index in accesses {
+            self.access(at, self.trace.access(index), request)?;
+            self.tally.reach(index + 1, &*self.policy);
         }
         Ok(())
     }
 
-    fn access(
-        &mut self,
-        at: Nanos,
-        access: Access,
-        request: u32,
-        is_counted: bool,
-    ) -> Result<(), LabError> {
+    fn access(&mut self, at: Nanos, access: Access, request: u32) -> Result<(), LabError> {
         self.actions.clear();
         self.policy.access(access, &mut self.actions);
         if let Some(ledger) = &mut self.ledger {
             let result = ledger.access(access, &self.actions);
             result.map_err(|violation| self.violation(violation))?;
         }
-        if is_counted {
-            self.counts.add(self.actions.as_slice());
-        }
+        self.tally.since_cut.add(self.actions.as_slice());
         let job = self.new_job(request, access.page.0);
         let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
         if before == NONE {

@@ -1,6 +1,6 @@
 //! The paper's claims, beside what was measured.
 
-use super::{Experiment, Pair, Point, WorkloadResult};
+use super::{Experiment, Pair, Point, WorkloadResult, protected};
 use crate::experiment::Claim;
 
 /// How near a measured percentage must come to the paper's to confirm it, in percentage points.
@@ -39,7 +39,7 @@ pub fn claims(experiment: &Experiment, results: &[WorkloadResult]) -> Vec<Claim>
         ));
     }
     claims.extend([fewer_hints(experiment, results), space(results)]);
-    claims.extend(protected(results));
+    claims.extend(protected_claims(results));
     claims
 }
 
@@ -121,11 +121,11 @@ fn space(results: &[WorkloadResult]) -> Claim {
 }
 
 /// The share of the first level that Q1 takes in the end (Figure 8 b).
-fn protected(results: &[WorkloadResult]) -> Vec<Claim> {
+fn protected_claims(results: &[WorkloadResult]) -> Vec<Claim> {
     let shares = |policy: &str| -> Vec<f64> {
         let runs = results.iter().flat_map(|result| &result.over_time);
         let runs = runs.filter(|run| run.policy == policy);
-        runs.filter_map(|run| Some(run.protected.last().copied()?? * 100.0)).collect()
+        runs.filter_map(|run| Some(protected(run.over_time.intervals.last()?)? * 100.0)).collect()
     };
     let claim = |policy: &str, claim: &str, is_so: fn(f64) -> bool| {
         let mut shares = shares(policy);

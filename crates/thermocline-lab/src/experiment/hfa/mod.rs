@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize};
 
-use crate::{LabError, Summary};
+use crate::{IntervalSummary, LabError, OverTime, Summary};
 
 pub use claims::claims;
 pub use hints::HintGroup;
@@ -117,7 +117,7 @@ pub struct WorkloadResult {
     /// Figures 4 to 7: every algorithm at every size.
     pub points: Vec<Point>,
     /// Figure 8: the combined algorithms over time.
-    pub over_time: Vec<OverTime>,
+    pub over_time: Vec<Stability>,
     /// Figure 9: the combined algorithms with fixed shares of Q1, in percent.
     pub fixed_shares: Vec<StudyPoint>,
     /// Figure 10: the combined algorithms at every length of the history.
@@ -137,15 +137,12 @@ pub struct Point {
 
 /// One algorithm over time.
 #[derive(Clone, Debug, Serialize)]
-pub struct OverTime {
+pub struct Stability {
     /// The algorithm.
     pub policy: String,
-    /// Accesses per point.
-    pub interval_accesses: u64,
-    /// Hits in the first level, divided by accesses, per point.
-    pub first_level: Vec<f64>,
-    /// The share of the first level that Q1 takes at the end of each point.
-    pub protected: Vec<Option<f64>>,
+    /// What it found.
+    #[serde(flatten)]
+    pub over_time: OverTime,
 }
 
 /// One algorithm with one value of a parameter.
@@ -206,4 +203,14 @@ impl Point {
         let bytes = (pages * self.summary.trace.page_size_bytes) as f64;
         self.summary.metadata_bytes as f64 / bytes.max(1.0)
     }
+}
+
+/// Hits in the first level, divided by accesses.
+fn first_level(interval: &IntervalSummary) -> Option<f64> {
+    interval.hit_ratios.first().copied()
+}
+
+/// The share of the first level that Q1 takes at the end of an interval.
+fn protected(interval: &IntervalSummary) -> Option<f64> {
+    interval.q1_share("l1")
 }

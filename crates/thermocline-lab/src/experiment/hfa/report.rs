@@ -1,10 +1,10 @@
 //! The report of the HFA paper's experiments.
 
-use super::{Experiment, Point, WorkloadResult};
-use crate::LabError;
+use super::{Experiment, Point, WorkloadResult, first_level, protected};
 use crate::experiment::{Claim, claims_table};
 use crate::metric::grouped;
-use crate::report::{Cell, LineChart, Report, Series, Table};
+use crate::report::{Cell, LineChart, Report, Series, Table, chart_over_time};
+use crate::{IntervalSummary, LabError};
 
 /// A figure over sizes: its title, what it shows, and the value at each.
 type Figure = (&'static str, &'static str, fn(&Point) -> f64);
@@ -71,25 +71,15 @@ fn workload(
     for (title, y_title, value) in FIGURES {
         report.lines(&over_sizes(experiment, result, title, y_title, value))?;
     }
-    let interval = result.over_time.first().map_or(0, |one| one.interval_accesses);
-    let points = result.over_time.first().map_or(0, |one| one.first_level.len());
-    let over_time = |title: &str, series: Vec<Series>| LineChart {
-        title: title.into(),
-        x_title: format!("accesses, {} per point", grouped(interval)),
-        x_labels: (1..=points as u64).map(|point| grouped(point * interval)).collect(),
-        y_title: "%".into(),
-        series,
-    };
-    let first = result.over_time.iter().map(|one| Series {
-        name: one.policy.clone(),
-        values: one.first_level.iter().map(|share| Some(share * 100.0)).collect(),
-    });
-    report.lines(&over_time("Hits in the first level (Figure 8 a)", first.collect()))?;
-    let shares = result.over_time.iter().map(|one| Series {
-        name: one.policy.clone(),
-        values: one.protected.iter().map(|share| share.map(|share| share * 100.0)).collect(),
-    });
-    report.lines(&over_time("Share of Q1 in the first level (Figure 8 b)", shares.collect()))?;
+    let runs = result.over_time.iter().map(|one| (one.policy.as_str(), &one.over_time));
+    let runs: Vec<_> = runs.collect();
+    for (title, share) in [
+        ("Hits in the first level (Figure 8 a)", first_level as fn(&IntervalSummary) -> _),
+        ("Share of Q1 in the first level (Figure 8 b)", protected),
+    ] {
+        let percent = |interval: &IntervalSummary| Some(share(interval)? * 100.0);
+        report.lines(&chart_over_time(title, "%", &runs, percent))?;
+    }
     sweeps(report, experiment, result)
 }
 

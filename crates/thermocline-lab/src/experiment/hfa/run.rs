@@ -1,12 +1,12 @@
 //! One workload through all experiments.
 
 use rayon::prelude::*;
-use thermocline_core::{Actions, Admission, Counts, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, WriteMiss, registry};
 use thermocline_device::{Catalogue, Device};
 use thermocline_trace::CompiledTrace;
 
 use super::hints::hint_groups;
-use super::{Experiment, OverTime, Point, StudyPoint, WorkloadResult};
+use super::{Experiment, Point, Stability, StudyPoint, WorkloadResult};
 use crate::{
     Configuration, LabError, RunOptions, TierConfiguration, TierSize, TraceSummary, WarmUp,
     default_latencies_ms, run,
@@ -40,8 +40,8 @@ impl Experiment {
             .iter()
             .flat_map(|&percent| self.policies().into_iter().map(move |policy| (percent, policy)))
             .collect();
-        let options =
-            RunOptions { warm_up: WarmUp::Percent(self.warm_up_percent), is_checked: false };
+        let warm_up = WarmUp::Percent(self.warm_up_percent);
+        let options = RunOptions { warm_up, ..RunOptions::default() };
         let points: Result<Vec<Point>, LabError> = points
             .into_par_iter()
             .map(|(aggregate_percent, policy)| {
@@ -52,12 +52,14 @@ impl Experiment {
             })
             .collect();
         let combined: Vec<&str> = self.pairs.iter().map(|pair| pair.combined.as_str()).collect();
-        let over_time: Result<Vec<OverTime>, LabError> = combined
+        let over_time: Result<Vec<Stability>, LabError> = combined
             .par_iter()
-            .map(|policy| {
-                let work = over_time(trace, policy, &study(policy, &[])?, self.points);
+            .map(|&policy| {
+                let options = RunOptions { intervals: self.points, ..RunOptions::default() };
+                let summary = run(trace, &study(policy, &[])?, options);
                 done();
-                work
+                let over_time = summary?.over_time.unwrap_or_default();
+                Ok(Stability { policy: policy.into(), over_time })
             })
             .collect();
         let swept = |values: &[u64], given: &(dyn Fn(u64) -> Vec<(String, String)> + Sync)| {
@@ -147,39 +149,4 @@ fn hierarchy(
         prices: None,
         timing: None,
     })
-}
-
-/// Hits in the first level and the share of Q1 over time.
-fn over_time(
-    trace: &CompiledTrace,
-    name: &str,
-    configuration: &Configuration,
-    points: usize,
-) -> Result<OverTime, LabError> {
-    let mut policy = configuration.build(trace)?;
-    let interval = trace.len().div_ceil(points.max(1)).max(1);
-    let mut actions = Actions::new();
-    let (mut first_level, mut protected) = (vec![], vec![]);
-    for start in (0..trace.len()).step_by(interval) {
-        let mut counts = Counts::new();
-        for index in start..(start + interval).min(trace.len()) {
-            actions.clear();
-            policy.access(trace.access(index), &mut actions);
-            counts.add(actions.as_slice());
-        }
-        first_level.push(counts.hits(Tier(0)) as f64 / counts.accesses() as f64);
-        let mut queues = [None; 2];
-        policy.gauges(&mut |gauge, tier, value| {
-            let place = ["q1_pages", "q2_pages"].iter().position(|&known| known == gauge);
-            if let (Some(place), Tier(0)) = (place, tier) {
-                queues[place] = Some(value);
-            }
-        });
-        protected.push(match queues {
-            [Some(q1), Some(q2)] if q1 + q2 > 0.0 => Some(q1 / (q1 + q2)),
-            _ => None,
-        });
-    }
-    let interval_accesses = interval as u64;
-    Ok(OverTime { policy: name.into(), interval_accesses, first_level, protected })
 }
