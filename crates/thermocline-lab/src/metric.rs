@@ -1,250 +1,169 @@
 //! The figures of a run that tables and charts show, and how they are written.
 
-use crate::{BufferSummary, Summary, TierSsdSummary, TierSummary};
+use std::borrow::Cow;
+
+use crate::{BufferSummary, Summary, TierSsdSummary, TierSummary, default_latencies_ms};
+
+/// The names of a hybrid cache's tiers.
+const RAM: &str = "ram";
+const FLASH: &str = "flash";
 
 /// A figure of a run, whose results are an `S`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Metric<S = Summary> {
     /// What it is.
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     /// Its unit.
     pub unit: &'static str,
-    /// The figure; none if the run has no such tier or device.
-    pub value: fn(&S) -> Option<f64>,
+    value: Value<S>,
     /// How it is written, without the unit.
     pub show: fn(f64) -> String,
     /// Whether more of it is better.
     pub is_more_better: bool,
 }
 
+/// Where a figure is found in a run's results.
+#[derive(Clone, Debug)]
+enum Value<S> {
+    /// In all of them.
+    Run(fn(&S) -> Option<f64>),
+    /// In those of the tier at this place, fastest first.
+    Tier(fn(&S, usize) -> Option<f64>, usize),
+}
+
+impl<S> Metric<S> {
+    /// A figure that is best if it is the greatest.
+    const fn more(
+        title: &'static str,
+        unit: &'static str,
+        show: fn(f64) -> String,
+        value: fn(&S) -> Option<f64>,
+    ) -> Self {
+        let (title, value) = (Cow::Borrowed(title), Value::Run(value));
+        Self { title, unit, value, show, is_more_better: true }
+    }
+
+    /// A figure that is best if it is the least.
+    const fn less(
+        title: &'static str,
+        unit: &'static str,
+        show: fn(f64) -> String,
+        value: fn(&S) -> Option<f64>,
+    ) -> Self {
+        let (title, value) = (Cow::Borrowed(title), Value::Run(value));
+        Self { title, unit, value, show, is_more_better: false }
+    }
+
+    /// The figure; none if the run has no such tier or device.
+    pub fn value(&self, run: &S) -> Option<f64> {
+        match self.value {
+            Value::Run(value) => value(run),
+            Value::Tier(value, tier) => value(run, tier),
+        }
+    }
+
+    /// Whether no rival, of at least two runs, has a better figure.
+    pub fn is_best(&self, run: &S, rivals: &[&S]) -> bool {
+        let Some(value) = self.value(run) else { return false };
+        let is_better =
+            |other: f64| if self.is_more_better { other > value } else { other < value };
+        rivals.len() > 1 && !rivals.iter().filter_map(|other| self.value(other)).any(is_better)
+    }
+}
+
 /// The weighted sum of all page transfers.
-pub const IO_TIME: Metric = Metric {
-    title: "Total I/O time",
-    unit: "s",
-    value: |summary| Some(summary.io_time_ms / 1000.0),
-    show: |value| format!("{value:.1}"),
-    is_more_better: false,
-};
+pub const IO_TIME: Metric =
+    Metric::less("Total I/O time", "s", one_decimal, |summary| Some(summary.io_time_ms / 1000.0));
 
 /// The mean access time of the tiers that accesses are found in.
-pub const AVERAGE_RESPONSE: Metric = Metric {
-    title: "Average response",
-    unit: "ms",
-    value: |summary| Some(summary.average_response_ms),
-    show: |value| format!("{value:.3}"),
-    is_more_better: false,
-};
+pub const AVERAGE_RESPONSE: Metric =
+    Metric::less("Average response", "ms", three_decimals, |summary| {
+        Some(summary.average_response_ms)
+    });
 
-/// The shares of accesses that a cache tier served.
-pub const HIT_RATIOS: [Metric; 3] = [
-    Metric {
-        title: "Hits in RAM",
-        unit: "%",
-        value: |summary| summary.tiers.first().map(percent),
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Hits on flash",
-        unit: "%",
-        value: |summary| flash(summary).map(percent),
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Hits in RAM or on flash",
-        unit: "%",
-        value: |summary| summary.tiers.last().map(|disk| 100.0 - percent(disk)),
-        show: two_decimals,
-        is_more_better: true,
-    },
-];
+/// What an I/O per second costs, if prices were given.
+pub const COST: Metric = Metric::less("Cost per I/O", "price per I/O/s", four_digits, |summary| {
+    Some(summary.cost?.per_io)
+});
 
 /// The page transfers of flash and disk.
 pub const TRAFFIC: [Metric; 4] = [
-    Metric {
-        title: "Flash reads",
-        unit: "pages",
-        value: |summary| flash(summary).map(|tier| tier.page_reads as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Flash writes",
-        unit: "pages",
-        value: |summary| flash(summary).map(|tier| tier.page_writes as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Disk reads",
-        unit: "pages",
-        value: |summary| summary.tiers.last().map(|tier| tier.page_reads as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Disk writes",
-        unit: "pages",
-        value: |summary| summary.tiers.last().map(|tier| tier.page_writes as f64),
-        show: whole,
-        is_more_better: false,
-    },
+    Metric::less("Flash reads", "pages", whole, |summary| Some(flash(summary)?.page_reads as f64)),
+    Metric::less("Flash writes", "pages", whole, |summary| {
+        Some(flash(summary)?.page_writes as f64)
+    }),
+    Metric::less("Disk reads", "pages", whole, |summary| {
+        Some(summary.tiers.last()?.page_reads as f64)
+    }),
+    Metric::less("Disk writes", "pages", whole, |summary| {
+        Some(summary.tiers.last()?.page_writes as f64)
+    }),
+];
+
+/// What moves between the cache tiers, and what the policy keeps besides the pages.
+pub const MOVES: [Metric; 4] = [
+    Metric::less("Demotions", "pages", whole, |summary| {
+        Some(summary.demotions.iter().sum::<u64>() as f64)
+    }),
+    Metric::less("Promotions", "pages", whole, |summary| {
+        Some(summary.promotions.iter().sum::<u64>() as f64)
+    }),
+    Metric::less("Metadata", "bytes", whole, |summary| Some(summary.metadata_bytes as f64)),
+    Metric::less("Metadata share", "% of the caches", three_decimals, |summary| {
+        Some(summary.metadata_share * 100.0)
+    }),
 ];
 
 /// How long requests took, if time was simulated.
 pub const RESPONSES: [Metric; 4] = [
-    Metric {
-        title: "Mean read response",
-        unit: "us",
-        value: |summary| Some(summary.timing.as_ref()?.response_us.read.mean),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "99 % of reads within",
-        unit: "us",
-        value: |summary| Some(summary.timing.as_ref()?.response_us.read.p99),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Mean write response",
-        unit: "us",
-        value: |summary| Some(summary.timing.as_ref()?.response_us.write.mean),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "99 % of writes within",
-        unit: "us",
-        value: |summary| Some(summary.timing.as_ref()?.response_us.write.p99),
-        show: one_decimal,
-        is_more_better: false,
-    },
-];
-
-/// What becomes of the flash tier's drive, if there is one.
-pub const WEAR: [Metric; 3] = [
-    Metric {
-        title: "Flash erases",
-        unit: "blocks per day",
-        value: |summary| Some(flash_drive(summary)?.erases_per_day),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Flash write amplification",
-        unit: "programs per page",
-        value: |summary| Some(flash_drive(summary)?.metrics.write_amplification),
-        show: two_decimals,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Flash lifetime",
-        unit: "years",
-        value: |summary| flash_drive(summary)?.lifetime_years,
-        show: one_decimal,
-        is_more_better: true,
-    },
+    Metric::less("Mean read response", "us", one_decimal, |summary| {
+        Some(summary.timing.as_ref()?.response_us.read.mean)
+    }),
+    Metric::less("99 % of reads within", "us", one_decimal, |summary| {
+        Some(summary.timing.as_ref()?.response_us.read.p99)
+    }),
+    Metric::less("Mean write response", "us", one_decimal, |summary| {
+        Some(summary.timing.as_ref()?.response_us.write.mean)
+    }),
+    Metric::less("99 % of writes within", "us", one_decimal, |summary| {
+        Some(summary.timing.as_ref()?.response_us.write.p99)
+    }),
 ];
 
 /// What a write buffer does for the NAND.
 pub const BUFFERS: [Metric<BufferSummary>; 5] = [
-    Metric {
-        title: "Write hits",
-        unit: "%",
-        value: |summary| Some(summary.write_hit_ratio * 100.0),
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Read hits",
-        unit: "%",
-        value: |summary| {
-            (summary.page_reads > 0)
-                .then(|| summary.read_hits as f64 / summary.page_reads as f64 * 100.0)
-        },
-        show: two_decimals,
-        is_more_better: true,
-    },
-    Metric {
-        title: "Pages flushed",
-        unit: "pages",
-        value: |summary| Some(summary.pages_flushed as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Flushes",
-        unit: "flushes",
-        value: |summary| Some(summary.flushes as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Pages per flush",
-        unit: "pages",
-        value: |summary| {
-            let pages = summary.pages_flushed + summary.pages_padded;
-            (summary.flushes > 0).then(|| pages as f64 / summary.flushes as f64)
-        },
-        show: two_decimals,
-        is_more_better: true,
-    },
+    Metric::more("Write hits", "%", two_decimals, |summary| Some(summary.write_hit_ratio * 100.0)),
+    Metric::more("Read hits", "%", two_decimals, |summary| {
+        (summary.page_reads > 0)
+            .then(|| summary.read_hits as f64 / summary.page_reads as f64 * 100.0)
+    }),
+    Metric::less("Pages flushed", "pages", whole, |summary| Some(summary.pages_flushed as f64)),
+    Metric::less("Flushes", "flushes", whole, |summary| Some(summary.flushes as f64)),
+    Metric::more("Pages per flush", "pages", two_decimals, |summary| {
+        let pages = summary.pages_flushed + summary.pages_padded;
+        (summary.flushes > 0).then(|| pages as f64 / summary.flushes as f64)
+    }),
 ];
 
 /// What becomes of the SSD behind a write buffer.
 pub const BUFFERED_SSD: [Metric<BufferSummary>; 7] = [
-    Metric {
-        title: "Erases",
-        unit: "blocks",
-        value: |summary| summary.erase_count.map(|erases| erases as f64),
-        show: whole,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Write amplification",
-        unit: "programs per page flushed",
-        value: |summary| summary.write_amplification,
-        show: two_decimals,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Mean write response",
-        unit: "us",
-        value: |summary| Some(summary.response_us?.write.mean),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "99 % of writes within",
-        unit: "us",
-        value: |summary| Some(summary.response_us?.write.p99),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Mean read response",
-        unit: "us",
-        value: |summary| Some(summary.response_us?.read.mean),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "99 % of reads within",
-        unit: "us",
-        value: |summary| Some(summary.response_us?.read.p99),
-        show: one_decimal,
-        is_more_better: false,
-    },
-    Metric {
-        title: "Lifetime",
-        unit: "years",
-        value: |summary| summary.lifetime_years,
-        show: one_decimal,
-        is_more_better: true,
-    },
+    Metric::less("Erases", "blocks", whole, |summary| Some(summary.erase_count? as f64)),
+    Metric::less("Write amplification", "programs per page flushed", two_decimals, |summary| {
+        summary.write_amplification
+    }),
+    Metric::less("Mean write response", "us", one_decimal, |summary| {
+        Some(summary.response_us?.write.mean)
+    }),
+    Metric::less("99 % of writes within", "us", one_decimal, |summary| {
+        Some(summary.response_us?.write.p99)
+    }),
+    Metric::less("Mean read response", "us", one_decimal, |summary| {
+        Some(summary.response_us?.read.mean)
+    }),
+    Metric::less("99 % of reads within", "us", one_decimal, |summary| {
+        Some(summary.response_us?.read.p99)
+    }),
+    Metric::more("Lifetime", "years", one_decimal, |summary| summary.lifetime_years),
 ];
 
 /// The figures that a table of these buffers shows.
@@ -256,25 +175,127 @@ pub fn buffer_columns(summaries: &[BufferSummary]) -> Vec<Metric<BufferSummary>>
     columns
 }
 
-/// The figures that a table of these runs shows.
+/// The figures that a table of these runs shows, the one that ranks them first. All are runs on tiers
+/// of the same names.
 pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
-    let mut columns: Vec<Metric> = [IO_TIME].into_iter().chain(HIT_RATIOS).chain(TRAFFIC).collect();
+    let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
+    let has_cost = summaries.iter().any(|summary| summary.cost.is_some());
+    let mut columns = vec![leading(tiers)];
+    if is_hybrid(tiers) && (has_cost || has_own_latencies(tiers)) {
+        columns.push(AVERAGE_RESPONSE);
+    }
+    columns.extend(hit_ratios(tiers));
+    columns.extend(if is_hybrid(tiers) { TRAFFIC } else { MOVES });
+    if has_cost {
+        columns.push(COST);
+    }
     if summaries.iter().any(|summary| summary.timing.is_some()) {
         columns.extend(RESPONSES);
     }
-    if summaries.iter().any(|summary| flash_drive(summary).is_some()) {
-        columns.extend(WEAR);
+    for (index, tier) in tiers.iter().enumerate() {
+        if summaries.iter().any(|summary| drive(summary, index).is_some()) {
+            columns.extend(wear(&tier.name, index));
+        }
     }
+    columns.retain(|metric| summaries.iter().any(|summary| metric.value(summary).is_some()));
     columns
 }
 
-impl<S> Metric<S> {
-    /// Whether no rival, of at least two runs, has a better figure.
-    pub fn is_best(&self, summary: &S, rivals: &[&S]) -> bool {
-        let Some(value) = (self.value)(summary) else { return false };
-        let is_better =
-            |other: f64| if self.is_more_better { other > value } else { other < value };
-        rivals.len() > 1 && !rivals.iter().filter_map(|other| (self.value)(other)).any(is_better)
+/// The figure that ranks runs: hybrids by their I/O time, hierarchies of any depth by their average
+/// response.
+pub fn leading(tiers: &[TierSummary]) -> Metric {
+    if is_hybrid(tiers) { IO_TIME } else { AVERAGE_RESPONSE }
+}
+
+/// The shares of accesses that each cache tier served, and all of them.
+pub fn hit_ratios(tiers: &[TierSummary]) -> Vec<Metric> {
+    let percent = |title: String, value, tier| Metric {
+        title: Cow::Owned(title),
+        unit: "%",
+        value: Value::Tier(value, tier),
+        show: two_decimals,
+        is_more_better: true,
+    };
+    let hits = |summary: &Summary, tier: usize| Some(summary.tiers.get(tier)?.hit_ratio * 100.0);
+    let caches = cache_names(tiers);
+    let places = caches.iter().enumerate();
+    let mut metrics: Vec<Metric> =
+        places.map(|(tier, name)| percent(format!("Hits {}", within(name)), hits, tier)).collect();
+    if caches.len() > 1 {
+        let all = |summary: &Summary, _| Some(summary.aggregate_hit_ratio() * 100.0);
+        metrics.push(percent(format!("Hits {}", within_any(&caches)), all, 0));
+    }
+    metrics
+}
+
+/// What becomes of a tier's drive.
+fn wear(tier: &str, place: usize) -> [Metric; 3] {
+    let mut name = tier.to_owned();
+    if let Some(initial) = name.get_mut(..1) {
+        initial.make_ascii_uppercase();
+    }
+    let metric = |title, unit, value, show, is_more_better| Metric {
+        title: Cow::Owned(format!("{name} {title}")),
+        unit,
+        value: Value::Tier(value, place),
+        show,
+        is_more_better,
+    };
+    [
+        metric(
+            "erases",
+            "blocks per day",
+            |summary: &Summary, tier| Some(drive(summary, tier)?.erases_per_day),
+            whole,
+            false,
+        ),
+        metric(
+            "write amplification",
+            "programs per page",
+            |summary, tier| Some(drive(summary, tier)?.metrics.write_amplification),
+            two_decimals,
+            false,
+        ),
+        metric(
+            "lifetime",
+            "years",
+            |summary, tier| drive(summary, tier)?.lifetime_years,
+            one_decimal,
+            true,
+        ),
+    ]
+}
+
+/// Whether these are the tiers of a hybrid cache: RAM, maybe flash, and the disk.
+pub fn is_hybrid(tiers: &[TierSummary]) -> bool {
+    tiers.first().is_some_and(|tier| tier.name == RAM)
+}
+
+/// Whether an access time of these tiers is other than by default.
+fn has_own_latencies(tiers: &[TierSummary]) -> bool {
+    let defaults = default_latencies_ms(tiers.len().saturating_sub(1));
+    tiers.iter().zip(defaults).any(|(tier, default)| tier.latency_ms.to_bits() != default.to_bits())
+}
+
+/// The names of the cache tiers, fastest first.
+fn cache_names(tiers: &[TierSummary]) -> Vec<&str> {
+    let caches = tiers.iter().filter(|tier| tier.capacity_pages.is_some());
+    caches.map(|tier| tier.name.as_str()).collect()
+}
+
+/// In a tier, as titles have it.
+fn within(tier: &str) -> String {
+    match tier {
+        RAM => "in RAM".into(),
+        FLASH => "on flash".into(),
+        other => format!("in {other}"),
+    }
+}
+
+fn within_any(tiers: &[&str]) -> String {
+    match tiers {
+        [RAM, FLASH] => "in RAM or on flash".into(),
+        _ => "in any cache".into(),
     }
 }
 
@@ -283,18 +304,40 @@ pub fn capacities(summary: &Summary) -> Vec<u64> {
     summary.tiers.iter().filter_map(|tier| tier.capacity_pages).collect()
 }
 
-/// The tier between RAM and disk, if there is one.
-pub fn flash(summary: &Summary) -> Option<&TierSummary> {
-    match summary.tiers.as_slice() {
-        [_, flash, _] => Some(flash),
-        _ => None,
-    }
+/// The capacities of the cache tiers in words.
+pub fn sizes_in_words(summary: &Summary) -> String {
+    let sizes = summary
+        .tiers
+        .iter()
+        .filter_map(|tier| Some(format!("{} {} pages", tier.name, grouped(tier.capacity_pages?))));
+    sizes.collect::<Vec<_>>().join(", ")
 }
 
-/// What became of the drive between RAM and disk, if it is one of flash.
+/// The runs grouped by all their sizes, in order of first appearance.
+pub fn by_sizes(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
+    let mut groups: Vec<Vec<&Summary>> = vec![];
+    for summary in summaries {
+        match groups.iter_mut().find(|group| capacities(group[0]) == capacities(summary)) {
+            Some(group) => group.push(summary),
+            None => groups.push(vec![summary]),
+        }
+    }
+    groups
+}
+
+/// The tier called flash, if there is one.
+pub fn flash(summary: &Summary) -> Option<&TierSummary> {
+    summary.tiers.iter().find(|tier| tier.name == FLASH)
+}
+
+/// What became of the drive of the tier called flash, if it is one of flash.
 pub fn flash_drive(summary: &Summary) -> Option<&TierSsdSummary> {
-    let [_, flash, _] = summary.timing.as_ref()?.devices.as_slice() else { return None };
-    flash.ssd.as_ref()
+    drive(summary, summary.tiers.iter().position(|tier| tier.name == FLASH)?)
+}
+
+/// What became of the drive of the tier at this place, if it is one of flash.
+fn drive(summary: &Summary, tier: usize) -> Option<&TierSsdSummary> {
+    summary.timing.as_ref()?.devices.get(tier)?.ssd.as_ref()
 }
 
 /// A number with its thousands apart: `1,234,567`.
@@ -323,8 +366,17 @@ pub fn byte_size(number: u64) -> String {
     format!("{value:.decimals$} {}", units[unit])
 }
 
-fn percent(tier: &TierSummary) -> f64 {
-    tier.hit_ratio * 100.0
+/// At least four digits that tell something: prices may be of any size.
+fn four_digits(value: f64) -> String {
+    if value <= 0.0 {
+        return "0".into();
+    }
+    let decimals = (0..12_u8).find(|&decimals| value * 10_f64.powi(decimals.into()) >= 1000.0);
+    format!("{value:.0$}", usize::from(decimals.unwrap_or(12)))
+}
+
+fn three_decimals(value: f64) -> String {
+    format!("{value:.3}")
 }
 
 fn two_decimals(value: f64) -> String {
@@ -354,6 +406,16 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_000), "1,000");
         assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn prices_of_any_size_have_four_digits() {
+        for (value, expected) in
+            [(1234.6, "1235"), (12.346, "12.35"), (0.02, "0.02000"), (0.000_064_321, "0.00006432")]
+        {
+            assert_eq!(four_digits(value), expected);
+        }
+        assert_eq!(four_digits(0.0), "0");
     }
 
     #[test]

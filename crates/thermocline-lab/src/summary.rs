@@ -35,8 +35,14 @@ pub struct Summary {
     pub demotions: Vec<u64>,
     /// Pages that went up to each cache tier from the next, from the top.
     pub promotions: Vec<u64>,
+    /// The bytes of these demotions.
+    pub demoted_bytes: Vec<u64>,
+    /// The bytes of these promotions.
+    pub promoted_bytes: Vec<u64>,
     /// What the algorithm keeps besides the pages and their order, at the end, in bytes.
     pub metadata_bytes: u64,
+    /// `metadata_bytes` divided by the bytes of all caches.
+    pub metadata_share: f64,
     /// What the policy adapts, as it stands at the end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gauges: Vec<Gauge>,
@@ -179,6 +185,16 @@ pub struct TierSummary {
     pub read_ms: f64,
     /// What one page write costs there, in milliseconds.
     pub write_ms: f64,
+    /// Its access time in the average response, in milliseconds; not part of the JSON.
+    #[serde(skip)]
+    pub latency_ms: f64,
+}
+
+impl Summary {
+    /// Accesses found in any cache tier, divided by all; from 0 to 1.
+    pub fn aggregate_hit_ratio(&self) -> f64 {
+        self.tiers.last().map_or(0.0, |disk| 1.0 - disk.hit_ratio)
+    }
 }
 
 /// Replays a trace through one configuration.
@@ -277,12 +293,18 @@ fn summarise(
     let [demotions, promotions] = tiers::traffic(configuration, &counts);
     let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
     let bytes: Vec<u64> = pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+    let caches_bytes = bytes[..capacity_pages.len()].iter().sum::<u64>();
+    let in_bytes =
+        |pages: &[u64]| pages.iter().map(|pages| pages * trace.page_size_bytes()).collect();
     let prices = configuration.prices.as_ref();
     Ok(Summary {
         average_response_ms,
+        demoted_bytes: in_bytes(&demotions),
+        promoted_bytes: in_bytes(&promotions),
         demotions,
         promotions,
         metadata_bytes: state.metadata_bytes,
+        metadata_share: state.metadata_bytes as f64 / (caches_bytes as f64).max(1.0),
         gauges: state.gauges,
         hca: hca(trace, configuration, &counts, found.warm_up_accesses)?,
         cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
@@ -381,7 +403,8 @@ fn tier_summaries(
     (0_u8..)
         .map(Tier)
         .zip(caches.chain([("disk", None, &configuration.disk)]))
-        .map(|(tier, (name, capacity_pages, device))| TierSummary {
+        .zip(&configuration.latencies_ms)
+        .map(|((tier, (name, capacity_pages, device)), &latency_ms)| TierSummary {
             name: name.into(),
             capacity_pages,
             hits: counts.hits(tier),
@@ -393,6 +416,7 @@ fn tier_summaries(
             device: device.name.clone(),
             read_ms: device.read_ms,
             write_ms: device.write_ms,
+            latency_ms,
         })
         .collect()
 }

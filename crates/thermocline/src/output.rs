@@ -54,7 +54,7 @@ pub(crate) fn figures<S>(
         let rivals: Vec<&S> = runs.iter().filter(|other| are_rivals(run, other)).collect();
         let figures = metrics.iter().map(|metric| {
             let mark = if metric.is_best(run, &rivals) { '*' } else { ' ' };
-            (metric.value)(run).map_or_else(
+            metric.value(run).map_or_else(
                 || "-  ".to_owned(),
                 |value| format!("{} {mark}", (metric.show)(value)),
             )

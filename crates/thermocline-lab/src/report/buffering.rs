@@ -86,7 +86,7 @@ fn add_buffer_chart(
         summaries
             .iter()
             .find(|summary| summary.policy.name == policy && summary.buffer_pages == size)
-            .and_then(|summary| (metric.value)(summary))
+            .and_then(|summary| metric.value(summary))
             .filter(|value| value.is_finite())
     };
     let title = format!("{} ({})", metric.title, metric.unit);
@@ -97,7 +97,7 @@ fn add_buffer_chart(
         &[size] => {
             let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
             let bars = policies.iter().filter_map(bar).collect();
-            report.bars(&BarChart { title: metric.title.into(), x_title: title, bars })
+            report.bars(&BarChart { title: metric.title.to_string(), x_title: title, bars })
         }
         sizes => {
             let page_size_bytes = summaries.first().map_or(0, |summary| summary.page_size_bytes);
@@ -164,7 +164,7 @@ fn buffer_figures(summaries: &[BufferSummary]) -> Table {
             Cell::text(&summary.policy.name),
             Cell::number(grouped(summary.buffer_pages.into())),
         ];
-        row.extend(metrics.iter().map(|metric| match (metric.value)(summary) {
+        row.extend(metrics.iter().map(|metric| match metric.value(summary) {
             None => Cell::number("-"),
             Some(value) if metric.is_best(summary, &rivals) => Cell::best((metric.show)(value)),
             Some(value) => Cell::number((metric.show)(value)),

@@ -19,6 +19,8 @@ const COLOURS: [RGBColor; 7] = [
 ];
 /// The size of a drawing; it scales with the page.
 const SIZE: (u32, u32) = (560, 340);
+/// Up to so many lines are told apart in one drawing.
+const LINES: usize = 15;
 /// Up to so many values of a line are marked.
 const MARKED: usize = 24;
 const GREY: RGBColor = RGBColor(0x44, 0x50, 0x5C);
@@ -60,17 +62,29 @@ pub struct BarChart {
 }
 
 impl LineChart {
-    /// The chart with its title and legend, as HTML.
+    /// The chart with its title and legend, as HTML: more than one drawing of the same scale, if its
+    /// lines are many.
     pub(super) fn figure(&self) -> Result<String, LabError> {
-        let drawing = draw(SIZE, |area| self.draw(area))?;
-        let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
-        let legend: String =
-            names.iter().enumerate().map(|(index, name)| key(index, name)).collect();
-        let legend = format!("<ul class=\"legend\">{legend}</ul>\n");
-        Ok(figure(&self.title, &names.join(", "), &drawing, &legend))
+        let drawings = self.series.len().div_ceil(LINES).max(1);
+        let lines = self.series.len().div_ceil(drawings).max(1);
+        let mut figures = String::new();
+        for drawing in 0..drawings {
+            let series = self.series.chunks(lines).nth(drawing).unwrap_or_default();
+            let title = match drawings {
+                1 => self.title.clone(),
+                _ => format!("{}, part {} of {drawings}", self.title, drawing + 1),
+            };
+            let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+            let legend: String =
+                names.iter().enumerate().map(|(index, name)| key(index, name)).collect();
+            let legend = format!("<ul class=\"legend\">{legend}</ul>\n");
+            let drawing = draw(SIZE, |area| self.draw(area, series))?;
+            figures += &figure(&title, &names.join(", "), &drawing, &legend);
+        }
+        Ok(figures)
     }
 
-    fn draw(&self, area: &Area<'_>) -> Result<(), DrawError> {
+    fn draw(&self, area: &Area<'_>, series: &[Series]) -> Result<(), DrawError> {
         let last = self.x_labels.len().saturating_sub(1).max(1) as f64;
         let values = self.series.iter().flat_map(|series| series.values.iter().flatten());
         let top = values.fold(0.0_f64, |top, value| top.max(*value));
@@ -96,7 +110,7 @@ impl LineChart {
             .label_style(("sans-serif", 15).into_font().color(&GREY))
             .draw()?;
         self.draw_x_labels(area, &chart)?;
-        for (index, series) in self.series.iter().enumerate() {
+        for (index, series) in series.iter().enumerate() {
             let points: Vec<(f64, f64)> = series
                 .values
                 .iter()
@@ -315,6 +329,35 @@ mod tests {
         assert!(figure.contains("one &amp; only") && figure.contains("a &lt; b"));
         assert!(figure.contains("viewBox"), "it scales with the page");
         assert_eq!(figure, chart.figure().unwrap());
+    }
+
+    #[test]
+    fn many_lines_are_drawn_apart_on_one_scale() {
+        let chart = |lines: usize| LineChart {
+            title: "t".into(),
+            x_title: "x".into(),
+            x_labels: vec!["1".into(), "2".into()],
+            y_title: "y".into(),
+            series: (0..lines)
+                .map(|line| Series {
+                    name: format!("line {line}"),
+                    values: vec![Some(line as f64), Some(0.0)],
+                })
+                .collect(),
+        };
+        let one = chart(15).figure().unwrap();
+        assert_eq!(one.matches("<figure>").count(), 1);
+        assert!(one.contains("<figcaption>t</figcaption>"));
+        let two = chart(25).figure().unwrap();
+        assert_eq!(two.matches("<figure>").count(), 2);
+        assert_eq!(two.matches("<li>").count(), 25, "every line is in one legend");
+        assert!(two.contains("t, part 1 of 2") && two.contains("t, part 2 of 2"));
+        let (first, second) = two.split_at(two.rfind("<figure>").unwrap());
+        assert!(first.contains(">line 12<") || first.contains("line 12</li>"));
+        assert!(second.contains("line 13</li>"));
+        for part in [first, second] {
+            assert!(part.contains("\n20\n"), "the axis of both goes to the highest of all: {part}");
+        }
     }
 
     #[test]

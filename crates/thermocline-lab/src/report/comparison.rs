@@ -1,7 +1,11 @@
 //! The report of a comparison: which policy serves the trace best, and why.
 
+use super::over_time::add_over_time;
 use super::{BarChart, Cell, LineChart, Report, Series, Table};
-use crate::metric::{Metric, byte_size, capacities, columns, flash, grouped};
+use crate::metric::{
+    AVERAGE_RESPONSE, COST, IO_TIME, MOVES, Metric, by_sizes, byte_size, capacities, columns,
+    flash, grouped, is_hybrid, leading, sizes_in_words,
+};
 use crate::{LabError, Summary, TierSummary};
 
 /// What a comparison's report says besides its figures.
@@ -27,18 +31,30 @@ pub fn comparison(summaries: &[Summary], options: &Options) -> Result<Report, La
     for verdict in verdicts(summaries) {
         report.paragraph(&verdict);
     }
-    for (ram_pages, group) in by_ram(summaries) {
-        if let Some(ram_pages) = ram_pages {
-            report.heading(&format!("With {} pages of RAM", grouped(ram_pages)));
+    for ladder in ladders(summaries) {
+        if let Some(heading) = &ladder.heading {
+            report.heading(heading);
         }
         for metric in &columns(summaries) {
-            add_chart(&mut report, &group, metric)?;
+            ladder.add_chart(&mut report, metric)?;
         }
+    }
+    let groups = by_sizes(summaries);
+    for group in groups.iter().filter(|group| group[0].over_time.is_some()) {
+        let sizes = (groups.len() > 1).then(|| sizes_in_words(group[0]));
+        report.heading(
+            &sizes.map_or_else(|| "Over time".into(), |sizes| format!("Over time: {sizes}")),
+        );
+        add_over_time(&mut report, group)?;
     }
     report.heading("All figures");
     report
         .paragraph("A star marks the best of its column among the configurations of equal sizes.");
     report.table(figures(summaries));
+    if let Some(table) = traffic(summaries) {
+        report.heading("Traffic between the caches");
+        report.table(table);
+    }
     report.heading("Parameters and devices");
     report.table(parameters(summaries));
     add_definitions(&mut report, summaries);
@@ -66,26 +82,35 @@ fn about_trace(summary: &Summary) -> String {
     text
 }
 
-/// For each hierarchy: the policy with the least I/O time, and how far the others are.
+/// For each hierarchy: the policy that is first by its leading figure, and how far the others are.
 fn verdicts(summaries: &[Summary]) -> Vec<String> {
     let mut verdicts = vec![];
     for group in by_sizes(summaries) {
+        let metric = leading(&group[0].tiers);
+        let figure = |run: &Summary| metric.value(run).unwrap_or(f64::INFINITY);
         let mut ranking = group.clone();
-        ranking.sort_by(|one, other| one.io_time_ms.total_cmp(&other.io_time_ms));
+        ranking.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
         let [best, second, ..] = ranking.as_slice() else { continue };
         let mut text = format!(
-            "{}: {} takes the least I/O time, {:.1} s",
+            "{}: {} {}, {} {}",
             sizes_in_words(best),
             best.policy.name,
-            best.io_time_ms / 1000.0
+            if is_hybrid(&best.tiers) {
+                "takes the least I/O time"
+            } else {
+                "answers soonest on average"
+            },
+            (metric.show)(figure(best)),
+            metric.unit,
         );
-        let less = |other: &Summary| (1.0 - best.io_time_ms / other.io_time_ms) * 100.0;
-        if second.io_time_ms > 0.0 {
+        let less = |other: &Summary| (1.0 - figure(best) / figure(other)) * 100.0;
+        if figure(second) > 0.0 {
             text += &format!(", {:.1} % less than {}", less(second), second.policy.name);
         }
         let baseline = ranking.iter().find(|summary| summary.policy.name == "lru");
-        if let Some(lru) = baseline.filter(|lru| lru.io_time_ms > 0.0 && best.policy.name != "lru")
+        if let Some(lru) = baseline.filter(|lru| figure(lru) > 0.0 && best.policy.name != "lru")
             && second.policy.name != "lru"
+            && is_hybrid(&lru.tiers)
         {
             text += &format!(" and {:.1} % less than LRU without flash", less(lru));
         }
@@ -94,59 +119,97 @@ fn verdicts(summaries: &[Summary]) -> Vec<String> {
     verdicts
 }
 
-fn sizes_in_words(summary: &Summary) -> String {
-    let sizes: Vec<String> = caches(summary)
-        .map(|tier| format!("{} {} pages", tier.name, grouped(tier.capacity_pages.unwrap_or(0))))
-        .collect();
-    sizes.join(", ")
+/// Runs over sizes that a chart can show side by side.
+struct Ladder<'a> {
+    heading: Option<String>,
+    /// What the sizes are of.
+    of: String,
+    /// The runs, each with the sizes of these tiers.
+    runs: Vec<(Vec<u64>, &'a Summary)>,
 }
 
-/// A chart of one metric: lines over flash sizes, or bars if there is one size.
-fn add_chart(report: &mut Report, group: &[&Summary], metric: &Metric) -> Result<(), LabError> {
-    let mut sizes: Vec<Option<u64>> =
-        group.iter().map(|summary| flash(summary).and_then(|tier| tier.capacity_pages)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut policies: Vec<&str> = vec![];
-    for summary in group {
-        if !policies.contains(&summary.policy.name.as_str()) {
-            policies.push(&summary.policy.name);
+impl Ladder<'_> {
+    /// A chart of one metric: lines over sizes, or bars if there is one size.
+    fn add_chart(&self, report: &mut Report, metric: &Metric) -> Result<(), LabError> {
+        let mut sizes: Vec<&[u64]> = self.runs.iter().map(|(size, _)| size.as_slice()).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let total = |size: &[u64]| size.iter().sum::<u64>();
+        sizes.sort_by_key(|size| total(size));
+        let mut policies: Vec<&str> = vec![];
+        for (_, summary) in &self.runs {
+            if !policies.contains(&summary.policy.name.as_str()) {
+                policies.push(&summary.policy.name);
+            }
+        }
+        let value = |policy: &str, size: &[u64]| {
+            let mut runs = self.runs.iter();
+            let run = runs.find(|(own, summary)| own == size && summary.policy.name == policy);
+            run.and_then(|(_, summary)| metric.value(summary)).filter(|value| value.is_finite())
+        };
+        let title = format!("{} ({})", metric.title, metric.unit);
+        if sizes.len() < 2 {
+            let size = sizes.first().copied().unwrap_or_default();
+            let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
+            let bars: Vec<_> = policies.iter().filter_map(bar).collect();
+            if bars.is_empty() {
+                return Ok(());
+            }
+            let title_of_chart = metric.title.to_string();
+            return report.bars(&BarChart { title: title_of_chart, x_title: title, bars });
+        }
+        let page_size_bytes = self.runs.first().map_or(0, |(_, one)| one.trace.page_size_bytes);
+        let labels = sizes.iter().map(|size| byte_size(total(size) * page_size_bytes));
+        report.lines(&LineChart {
+            title: format!("{} over {} size", metric.title, self.of),
+            x_title: self.of.clone(),
+            x_labels: labels.collect(),
+            y_title: title,
+            series: policies
+                .iter()
+                .map(|policy| Series {
+                    name: (*policy).into(),
+                    values: sizes.iter().map(|size| value(policy, size)).collect(),
+                })
+                .collect(),
+        })
+    }
+}
+
+/// The runs by the size of their first tier, over the sizes of the others; or all of them over all
+/// sizes, if the first tier's size tells the others'.
+fn ladders(summaries: &[Summary]) -> Vec<Ladder<'_>> {
+    let Some(first) = summaries.first() else { return vec![] };
+    let names: Vec<&str> = caches(first).map(|tier| tier.name.as_str()).collect();
+    let mut first_pages: Vec<u64> = vec![];
+    for summary in summaries {
+        let pages = capacities(summary).first().copied().unwrap_or(0);
+        if !first_pages.contains(&pages) {
+            first_pages.push(pages);
         }
     }
-    let value = |policy: &str, size: &Option<u64>| {
-        group
-            .iter()
-            .find(|summary| {
-                summary.policy.name == policy
-                    && flash(summary).and_then(|tier| tier.capacity_pages) == *size
-            })
-            .and_then(|summary| (metric.value)(summary))
-            .filter(|value| value.is_finite())
+    if first_pages.len() == by_sizes(summaries).len() {
+        let of = if let [only] = names.as_slice() { (*only).into() } else { "cache".into() };
+        let runs = summaries.iter().map(|summary| (capacities(summary), summary)).collect();
+        return vec![Ladder { heading: None, of, runs }];
+    }
+    let of = match &names[1..] {
+        [only] => (*only).to_owned(),
+        [second, .., last] => format!("{second} to {last}"),
+        [] => String::new(),
     };
-    let title = format!("{} ({})", metric.title, metric.unit);
-    if sizes.len() < 2 {
-        let size = sizes.first().copied().flatten();
-        let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, &size)?));
-        let bars: Vec<_> = policies.iter().filter_map(bar).collect();
-        if bars.is_empty() {
-            return Ok(());
+    let several = first_pages.len() > 1;
+    let ladder = |pages: u64| {
+        let in_first = if names[0] == "ram" { "of RAM".into() } else { format!("in {}", names[0]) };
+        let with_sizes = summaries.iter().map(|summary| (capacities(summary), summary));
+        let runs = with_sizes.filter(|(sizes, _)| sizes.first() == Some(&pages));
+        Ladder {
+            heading: several.then(|| format!("With {} pages {in_first}", grouped(pages))),
+            of: of.clone(),
+            runs: runs.map(|(sizes, summary)| (sizes[1..].to_vec(), summary)).collect(),
         }
-        return report.bars(&BarChart { title: metric.title.into(), x_title: title, bars });
-    }
-    let page_size_bytes = group.first().map_or(0, |summary| summary.trace.page_size_bytes);
-    report.lines(&LineChart {
-        title: format!("{} over flash size", metric.title),
-        x_title: "flash".into(),
-        x_labels: sizes.iter().map(|size| byte_size(size.unwrap_or(0) * page_size_bytes)).collect(),
-        y_title: title,
-        series: policies
-            .iter()
-            .map(|policy| Series {
-                name: (*policy).into(),
-                values: sizes.iter().map(|size| value(policy, size)).collect(),
-            })
-            .collect(),
-    })
+    };
+    first_pages.into_iter().map(ladder).collect()
 }
 
 /// One row per configuration.
@@ -172,15 +235,45 @@ fn figures(summaries: &[Summary]) -> Table {
 }
 
 fn figure(summary: &Summary, rivals: &[&Summary], metric: &Metric) -> Cell {
-    let Some(value) = (metric.value)(summary).filter(|value| value.is_finite()) else {
-        return Cell::number("-");
-    };
-    let is_beaten = rivals
-        .iter()
-        .filter_map(|other| (metric.value)(other))
-        .any(|other| if metric.is_more_better { other > value } else { other < value });
-    let text = (metric.show)(value);
-    if is_beaten || rivals.len() < 2 { Cell::number(text) } else { Cell::best(text) }
+    match metric.value(summary).filter(|value| value.is_finite()) {
+        None => Cell::number("-"),
+        Some(value) if metric.is_best(summary, rivals) => Cell::best((metric.show)(value)),
+        Some(value) => Cell::number((metric.show)(value)),
+    }
+}
+
+/// One row per configuration and pair of neighbouring caches; none for hybrids, whose transfers are
+/// among all figures, and where there is one cache.
+fn traffic(summaries: &[Summary]) -> Option<Table> {
+    let first = summaries.first().filter(|first| !is_hybrid(&first.tiers))?;
+    let names: Vec<&str> = caches(first).map(|tier| tier.name.as_str()).collect();
+    if names.len() < 2 {
+        return None;
+    }
+    let told = if by_sizes(summaries).len() > 1 { names.as_slice() } else { &[] };
+    let mut header = vec!["policy".to_owned(), "between".to_owned()];
+    header.extend(told.iter().map(|name| format!("{name} pages")));
+    let titles = ["pages demoted", "bytes", "pages promoted", "bytes"];
+    header.extend(titles.map(String::from));
+    let mut rows = vec![];
+    for summary in summaries {
+        let sizes = capacities(summary).into_iter().take(told.len());
+        let sizes: Vec<Cell> = sizes.map(|pages| Cell::number(grouped(pages))).collect();
+        for (index, pair) in names.windows(2).enumerate() {
+            let mut row = vec![Cell::text(&summary.policy.name)];
+            row.push(Cell::text(format!("{} and {}", pair[0], pair[1])));
+            row.extend(sizes.iter().cloned());
+            let moved = [
+                &summary.demotions,
+                &summary.demoted_bytes,
+                &summary.promotions,
+                &summary.promoted_bytes,
+            ];
+            row.extend(moved.map(|moved| Cell::number(grouped(moved[index]))));
+            rows.push(row);
+        }
+    }
+    Some(Table { header, rows })
 }
 
 /// The parameters of each policy and the devices of the tiers.
@@ -215,8 +308,8 @@ fn parameters(summaries: &[Summary]) -> Table {
     }
     for tier in summaries.first().map_or(&[][..], |summary| &summary.tiers) {
         let costs = format!(
-            "{}: {} ms per read, {} ms per write",
-            tier.device, tier.read_ms, tier.write_ms
+            "{}: {} ms per read, {} ms per write; access time {} ms",
+            tier.device, tier.read_ms, tier.write_ms, tier.latency_ms
         );
         rows.push(vec![Cell::text(format!("tier {}", tier.name)), Cell::text(costs)]);
     }
@@ -230,28 +323,52 @@ fn parameters(summaries: &[Summary]) -> Table {
 
 fn add_definitions(report: &mut Report, summaries: &[Summary]) {
     report.heading("What the figures mean");
-    report.paragraph(
+    let has_flash = summaries.first().is_some_and(|first| flash(first).is_some());
+    report.paragraph(&format!(
         "An access counts as a hit of the fastest tier that held the page's newest version when it \
          arrived. Page reads and writes are the transfers that a tier's device performs: serving an \
-         access costs one, copying a page costs a read at its source and a write at its target, and \
-         a page appended again within flash costs one write.",
-    );
-    let terms: Vec<String> = summaries
-        .first()
-        .map_or(&[][..], |summary| &summary.tiers)
-        .iter()
-        .filter(|tier| tier.read_ms > 0.0 || tier.write_ms > 0.0)
-        .map(|tier| {
-            format!(
-                "{0} reads x {1} ms + {0} writes x {2} ms",
-                tier.name, tier.read_ms, tier.write_ms
-            )
-        })
-        .collect();
-    report.paragraph(&format!(
-        "Total I/O time is {}. Nothing is flushed at the end: what is dirty then stays so.",
-        if terms.is_empty() { "zero, as no tier costs anything".into() } else { terms.join(" + ") }
+         access costs one, copying a page costs a read at its source and a write at its target{}.",
+        if has_flash { ", and a page appended again within flash costs one write" } else { "" }
     ));
+    let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
+    let shown = columns(summaries);
+    let is_shown = |title: &str| shown.iter().any(|metric| metric.title == title);
+    if is_shown(&IO_TIME.title) {
+        let terms = tiers.iter().filter(|tier| tier.read_ms > 0.0 || tier.write_ms > 0.0);
+        let terms: Vec<String> = terms
+            .map(|tier| {
+                format!(
+                    "{0} reads x {1} ms + {0} writes x {2} ms",
+                    tier.name, tier.read_ms, tier.write_ms
+                )
+            })
+            .collect();
+        let sum = if terms.is_empty() {
+            "zero, as no tier costs anything".into()
+        } else {
+            terms.join(" + ")
+        };
+        report.paragraph(&format!("Total I/O time is {sum}."));
+    }
+    if is_shown(&AVERAGE_RESPONSE.title) {
+        let terms = tiers.iter().map(|tier| format!("{} hits x {} ms", tier.name, tier.latency_ms));
+        let terms = terms.collect::<Vec<_>>().join(" + ");
+        report.paragraph(&format!("Average response is ({terms}) / accesses."));
+    }
+    if is_shown(&COST.title) {
+        report.paragraph(
+            "Cost per I/O is the price of all tiers, the disk of the size of the footprint, divided \
+             by the I/Os per second that the average response time allows, one after the other.",
+        );
+    }
+    if is_shown(&MOVES[0].title) {
+        report.paragraph(
+            "A demotion is a page that goes down from one cache to the next, a promotion one that \
+             goes up; a page that passes over a cache counts with each pair that it crosses. Metadata \
+             is what the policy keeps besides the pages and their order, at the end.",
+        );
+    }
+    report.paragraph("Nothing is flushed at the end: what is dirty then stays so.");
     if summaries.iter().any(|summary| summary.timing.is_some()) {
         report.paragraph(
             "A response time is that of a request, from its arrival to the answer of its last page. \
@@ -261,34 +378,6 @@ fn add_definitions(report: &mut Report, summaries: &[Summary]) {
     }
 }
 
-/// The summaries grouped by all their sizes, in order of first appearance.
-fn by_sizes(summaries: &[Summary]) -> Vec<Vec<&Summary>> {
-    let mut groups: Vec<Vec<&Summary>> = vec![];
-    for summary in summaries {
-        match groups.iter_mut().find(|group| capacities(group[0]) == capacities(summary)) {
-            Some(group) => group.push(summary),
-            None => groups.push(vec![summary]),
-        }
-    }
-    groups
-}
-
-/// The summaries grouped by the size of their first tier; no size is given if there is one only.
-fn by_ram(summaries: &[Summary]) -> Vec<(Option<u64>, Vec<&Summary>)> {
-    let ram = |summary: &Summary| capacities(summary).first().copied();
-    let mut groups: Vec<(Option<u64>, Vec<&Summary>)> = vec![];
-    for summary in summaries {
-        match groups.iter_mut().find(|group| group.0 == ram(summary)) {
-            Some(group) => group.1.push(summary),
-            None => groups.push((ram(summary), vec![summary])),
-        }
-    }
-    if let [only] = groups.as_mut_slice() {
-        only.0 = None;
-    }
-    groups
-}
-
 fn caches(summary: &Summary) -> impl Iterator<Item = &TierSummary> {
     summary.tiers.iter().filter(|tier| tier.capacity_pages.is_some())
 }
@@ -296,7 +385,7 @@ fn caches(summary: &Summary) -> impl Iterator<Item = &TierSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PolicySummary, TraceSummary};
+    use crate::{Cost, Gauge, IntervalSummary, OverTime, PolicySummary, TraceSummary};
 
     fn summary(policy: &str, flash_pages: u64, io_time_ms: f64) -> Summary {
         let tier = |name: &str, capacity_pages, hits: u64| TierSummary {
@@ -311,6 +400,7 @@ mod tests {
             device: "d".into(),
             read_ms: 1.0,
             write_ms: 2.0,
+            latency_ms: 1.0,
         };
         Summary {
             trace: TraceSummary {
@@ -338,7 +428,10 @@ mod tests {
             average_response_ms: 1.0,
             demotions: vec![0],
             promotions: vec![0],
+            demoted_bytes: vec![0],
+            promoted_bytes: vec![0],
             metadata_bytes: 0,
+            metadata_share: 0.0,
             gauges: vec![],
             hca: None,
             cost: None,
@@ -378,6 +471,127 @@ mod tests {
         let two = html(&[summary("hat", 20, 1.0), summary("hat", 40, 0.5)]);
         assert!(two.contains("Total I/O time over flash size"));
         assert_eq!(two, html(&[summary("hat", 20, 1.0), summary("hat", 40, 0.5)]));
+    }
+
+    /// The same on levels of these sizes, with what moves between them.
+    fn levels(policy: &str, pages: &[u64], average_response_ms: f64) -> Summary {
+        let hybrid = summary(policy, 20, 1.0);
+        let [cache, _, disk] = hybrid.tiers.as_slice() else { unreachable!() };
+        let level = |(index, &pages): (usize, &u64)| TierSummary {
+            name: format!("l{}", index + 1),
+            capacity_pages: Some(pages),
+            ..cache.clone()
+        };
+        let levels = pages.iter().enumerate().map(level);
+        let moved = |first: u64| (1..pages.len() as u64).map(|pair| first * pair).collect();
+        Summary {
+            tiers: levels.chain([disk.clone()]).collect(),
+            average_response_ms,
+            demotions: moved(11),
+            demoted_bytes: moved(11 * 4096),
+            promotions: moved(7),
+            promoted_bytes: moved(7 * 4096),
+            metadata_bytes: 2048,
+            metadata_share: 0.05,
+            ..hybrid
+        }
+    }
+
+    fn over_time(intervals: usize, gauges: &[(&'static str, f64)], tiers: usize) -> OverTime {
+        let interval = |number: usize| IntervalSummary {
+            end_accesses: 50 * (number as u64 + 1),
+            end_s: None,
+            accesses: 50,
+            hits: vec![10; tiers],
+            hit_ratios: vec![0.2; tiers],
+            average_response_ms: 3.0,
+            demotions: vec![1; tiers - 2],
+            promotions: vec![1; tiers - 2],
+            metadata_bytes: 7,
+            gauges: gauges
+                .iter()
+                .map(|&(name, value)| Gauge { name, tier: "l1".into(), value })
+                .collect(),
+        };
+        OverTime { intervals: (0..intervals).map(interval).collect() }
+    }
+
+    #[test]
+    fn levels_are_told_by_their_names() {
+        let html = html(&[levels("demote", &[10, 20, 40], 2.0), levels("ulc", &[10, 20, 40], 4.0)]);
+        let verdict = "l1 10 pages, l2 20 pages, l3 40 pages: demote answers soonest on average, 2.000 ms, 50.0 % less than ulc.";
+        assert!(html.contains(verdict), "{html}");
+        for title in ["Hits in l1", "Hits in l2", "Hits in l3", "Hits in any cache"] {
+            assert!(html.contains(&format!("<th scope=\"col\" class=\"number\">{title} (%)</th>")));
+        }
+        for strange in ["Flash", "flash", "RAM", "I/O time", "Cost per I/O"] {
+            assert!(!html.contains(strange), "{strange}");
+        }
+        // Demotions and promotions in all, then those of the lower pair and their bytes.
+        let cell = |text: &str| format!("<td class=\"number\">{text}</td>");
+        assert!(html.contains("<td class=\"number best\">33</td>"), "11 and 22 demotions: {html}");
+        assert!(html.contains(&format!("<td>l2 and l3</td>{}{}", cell("22"), cell("90,112"))));
+        assert!(html.contains(&format!("{}{}</tr>", cell("14"), cell("57,344"))));
+        assert!(html.contains("5.000") && html.contains("Metadata share (% of the caches)"));
+        assert!(html.contains("(l1 hits x 1 ms + l2 hits x 1 ms"), "{html}");
+    }
+
+    #[test]
+    fn prices_and_access_times_of_ones_own_show_what_they_make() {
+        let with = |cost: Option<Cost>, latency_ms: f64| {
+            let mut one = summary("hat", 20, 600.0);
+            for (tier, default) in one.tiers.iter_mut().zip([0.2, latency_ms, 10.0]) {
+                tier.latency_ms = default;
+            }
+            html(&[Summary { cost, ..one }])
+        };
+        let plain = with(None, 2.0);
+        assert!(!plain.contains("Average response") && !plain.contains("Cost per I/O"));
+        assert!(with(None, 3.0).contains("Average response (ms)"));
+        let priced = with(Some(Cost { total: 10.0, iops: 500.0, per_io: 0.02 }), 2.0);
+        assert!(priced.contains("Average response (ms)") && priced.contains(">0.02000<"));
+    }
+
+    #[test]
+    fn sizes_that_grow_together_are_one_chart() {
+        let [small, large] = [[10, 20], [20, 40]].map(|sizes| levels("demote", &sizes, 2.0));
+        let together = html(&[small.clone(), large]);
+        assert!(together.contains("Average response over cache size"), "{together}");
+        assert!(together.contains("120 KiB") && together.contains("240 KiB"), "30 and 60 pages");
+        let apart = html(&[small, levels("demote", &[10, 40], 2.0)]);
+        assert!(apart.contains("Average response over l2 size") && !apart.contains("in l1</h2>"));
+    }
+
+    #[test]
+    fn curves_are_there_if_asked_for() {
+        let queues = [("q1_pages", 1.0), ("q2_pages", 3.0), ("promote_probability", 0.0)];
+        let hfa = |sizes: &[u64]| Summary {
+            over_time: Some(over_time(4, &queues, sizes.len() + 1)),
+            warm_up_accesses: 100,
+            ..levels("p-hfa", sizes, 2.0)
+        };
+        let demote =
+            Summary { over_time: Some(over_time(4, &[], 3)), ..levels("demote", &[10, 20], 3.0) };
+        let html_of = html(&[hfa(&[10, 20]), demote]);
+        assert!(
+            html_of.contains("The trace in 4 equal intervals. The accesses that are not counted")
+        );
+        for title in [
+            "Hits in any cache over time",
+            "Hits in l1 over time",
+            "Hits in l2 over time",
+            "Average response over time",
+            "Share of Q1 (l1) over time",
+        ] {
+            assert!(html_of.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
+        }
+        assert!(html_of.contains("Share of Q1 (l1) over time: p-hfa\""), "the one that has it");
+        assert!(!html_of.contains("Share of Q1 (l2)") && !html_of.contains("Promote probability"));
+        assert!(!html(&[levels("demote", &[10, 20], 3.0)]).contains("over time"));
+        let deep = html(&[hfa(&[10; 6])]);
+        assert!(deep.contains("Of 6 caches, the first 4 have charts") && !deep.contains("l5 over"));
+        let several = html(&[hfa(&[10, 20]), hfa(&[10, 40])]);
+        assert!(several.contains("<h2>Over time: l1 10 pages, l2 40 pages</h2>"));
     }
 
     #[test]

@@ -1,8 +1,101 @@
 //! Charts of runs over time.
 
-use super::{LineChart, Series};
-use crate::metric::grouped;
-use crate::{IntervalSummary, OverTime};
+use super::{LineChart, Report, Series};
+use crate::metric::{grouped, hit_ratios};
+use crate::{IntervalSummary, LabError, OverTime, Summary};
+
+/// Up to so many tiers have charts of their own; the figures of all are in the JSON.
+const CHARTED_TIERS: usize = 4;
+
+/// A gauge that charts show: one that tells how a policy adapts or fills. The others are in the JSON.
+struct Charted {
+    title: &'static str,
+    y_title: &'static str,
+    /// Its value, for the tier of a name and of a capacity in pages.
+    value: fn(&IntervalSummary, &str, f64) -> Option<f64>,
+}
+
+const CHARTED: [Charted; 5] = [
+    Charted {
+        title: "Share of Q1",
+        y_title: "of both queues, %",
+        value: |interval, tier, _| Some(interval.q1_share(tier)? * 100.0),
+    },
+    Charted {
+        title: "Promote probability",
+        y_title: "probability",
+        value: |interval, tier, _| interval.gauge("promote_probability", tier),
+    },
+    Charted {
+        title: "MQ's life time",
+        y_title: "accesses",
+        value: |interval, tier, _| interval.gauge("life_time", tier),
+    },
+    Charted {
+        title: "ARC's target p",
+        y_title: "of the tier, %",
+        value: |interval, tier, capacity_pages| {
+            Some(interval.gauge("target_pages", tier)? / capacity_pages * 100.0)
+        },
+    },
+    Charted {
+        title: "Pages held",
+        y_title: "of the tier, %",
+        value: |interval, tier, capacity_pages| {
+            Some(interval.gauge("flash_pages", tier)? / capacity_pages * 100.0)
+        },
+    },
+];
+
+/// Adds the charts of runs over time on tiers of the same sizes: hit ratios, the average response,
+/// and what the policies adapt.
+pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(), LabError> {
+    let runs = group.iter().filter_map(|run| Some((&*run.policy.name, run.over_time.as_ref()?)));
+    let runs: Vec<(&str, &OverTime)> = runs.collect();
+    let (Some(summary), Some((_, first))) = (group.first(), runs.first()) else { return Ok(()) };
+    let mut text =
+        format!("The trace in {} equal intervals.", grouped(first.intervals.len() as u64));
+    if summary.warm_up_accesses > 0 {
+        text += " The accesses that are not counted elsewhere are part of these charts.";
+    }
+    let caches = || summary.tiers.iter().enumerate();
+    let caches = || caches().filter_map(|(place, tier)| Some((place, tier, tier.capacity_pages?)));
+    let tiers = caches().count();
+    if tiers > CHARTED_TIERS {
+        text += &format!(" Of {tiers} caches, the first {CHARTED_TIERS} have charts of their own.");
+    }
+    report.paragraph(&text);
+    let titles = hit_ratios(&summary.tiers);
+    let chart = |title: &str, y_title: &str, runs: &[_], value: &dyn Fn(&_) -> Option<f64>| {
+        chart_over_time(&format!("{title} over time"), y_title, runs, value)
+    };
+    let mut charts = vec![];
+    if let Some(all) = titles.get(tiers) {
+        let value = |interval: &IntervalSummary| Some(interval.aggregate_hit_ratio() * 100.0);
+        charts.push(chart(&all.title, "%", &runs, &value));
+    }
+    for (place, _, _) in caches().take(CHARTED_TIERS) {
+        let value = |interval: &IntervalSummary| Some(interval.hit_ratios[place] * 100.0);
+        charts.push(chart(&titles[place].title, "%", &runs, &value));
+    }
+    let value = |interval: &IntervalSummary| Some(interval.average_response_ms);
+    charts.push(chart("Average response", "ms", &runs, &value));
+    for gauge in &CHARTED {
+        for (_, tier, pages) in caches().take(CHARTED_TIERS) {
+            let value =
+                |interval: &IntervalSummary| (gauge.value)(interval, &tier.name, pages as f64);
+            // A gauge that never leaves 0 tells nothing of its tier.
+            let moves = |interval: &IntervalSummary| value(interval).is_some_and(|now| now > 0.0);
+            let runs = runs.iter().filter(|(_, one)| one.intervals.iter().any(moves)).copied();
+            let runs: Vec<_> = runs.collect();
+            if !runs.is_empty() {
+                let title = format!("{} ({})", gauge.title, tier.name);
+                charts.push(chart(&title, gauge.y_title, &runs, &value));
+            }
+        }
+    }
+    charts.iter().try_for_each(|chart| report.lines(chart))
+}
 
 /// A line per run, a value per interval: `runs` are their names and figures.
 pub(crate) fn chart_over_time(

@@ -58,7 +58,7 @@ fn changes<'a>(pair: &Pair, results: &'a [WorkloadResult]) -> Vec<Change<'a>> {
             };
             changes.push(Change {
                 workload: &result.workload,
-                hits: percent(Point::hit_ratio),
+                hits: percent(|point| point.summary.aggregate_hit_ratio()),
                 response: percent(|point| point.summary.average_response_ms),
                 hints: percent(|point| point.hints() as f64),
             });
@@ -112,7 +112,7 @@ fn fewer_hints(experiment: &Experiment, results: &[WorkloadResult]) -> Claim {
 fn space(results: &[WorkloadResult]) -> Claim {
     let points = results.iter().flat_map(|result| &result.points);
     let hfa = points.filter(|point| point.policy.ends_with("-hfa") && point.policy != "oracle-hfa");
-    let most = hfa.map(Point::space).fold(0.0, f64::max) * 100.0;
+    let most = hfa.map(|point| point.summary.metadata_share).fold(0.0, f64::max) * 100.0;
     Claim {
         claim: "HFA keeps less than 2.6 % of the caches' size besides the pages".into(),
         measured: format!("at most {most:.2} %"),

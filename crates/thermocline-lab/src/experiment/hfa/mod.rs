@@ -187,21 +187,9 @@ impl Generated {
 }
 
 impl Point {
-    /// Hits in any level, divided by accesses.
-    pub fn hit_ratio(&self) -> f64 {
-        self.summary.tiers.last().map_or(0.0, |disk| 1.0 - disk.hit_ratio)
-    }
-
     /// Pages that moved between levels.
     pub fn hints(&self) -> u64 {
         self.summary.demotions.iter().chain(&self.summary.promotions).sum()
-    }
-
-    /// What the algorithm keeps besides pages, relative to the levels' sizes.
-    pub fn space(&self) -> f64 {
-        let pages: u64 = self.summary.tiers.iter().filter_map(|tier| tier.capacity_pages).sum();
-        let bytes = (pages * self.summary.trace.page_size_bytes) as f64;
-        self.summary.metadata_bytes as f64 / bytes.max(1.0)
     }
 }
 

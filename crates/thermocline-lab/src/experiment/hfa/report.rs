@@ -10,12 +10,16 @@ use crate::{IntervalSummary, LabError};
 type Figure = (&'static str, &'static str, fn(&Point) -> f64);
 
 const FIGURES: [Figure; 4] = [
-    ("Aggregate hit ratio (Figure 4)", "hits, %", |point| point.hit_ratio() * 100.0),
+    ("Aggregate hit ratio (Figure 4)", "hits, %", |point| {
+        point.summary.aggregate_hit_ratio() * 100.0
+    }),
     ("Average response time (Figure 5)", "ms", |point| point.summary.average_response_ms),
     ("Moves between levels (Figure 6)", "pages per access", |point| {
         point.hints() as f64 / (point.summary.trace.accesses as f64).max(1.0)
     }),
-    ("Space besides pages (Figure 7)", "of the levels, %", |point| point.space() * 100.0),
+    ("Space besides pages (Figure 7)", "of the levels, %", |point| {
+        point.summary.metadata_share * 100.0
+    }),
 ];
 
 /// The report: the claims, the traces, then the figures of each workload.

@@ -71,8 +71,8 @@ impl Experiment {
                 .map(|(at, policy)| {
                     let summary = run(trace, &study(policy, &given(at))?, options);
                     done();
-                    let disk = summary?.tiers.last().map_or(1.0, |disk| disk.hit_ratio);
-                    Ok(StudyPoint { policy: policy.into(), at, hit_ratio: 1.0 - disk })
+                    let hit_ratio = summary?.aggregate_hit_ratio();
+                    Ok(StudyPoint { policy: policy.into(), at, hit_ratio })
                 })
                 .collect();
             points

@@ -51,10 +51,9 @@ fn papers_figures(experiment: &Experiment, result: &WorkloadResult) -> Vec<Claim
         runs.find(|run| run.label == label && run.size == experiment.text_size)
     };
     let (Some(lru), Some(hwb)) = (find("LRU"), find("HWB")) else { return vec![] };
-    let misses = |run: &Run| 100.0 - (HITS.value)(&run.summary).unwrap_or(0.0);
-    let figure = |metric: &Metric<BufferSummary>, run: &Run| {
-        (metric.value)(&run.summary).unwrap_or(f64::NAN)
-    };
+    let misses = |run: &Run| 100.0 - HITS.value(&run.summary).unwrap_or(0.0);
+    let figure =
+        |metric: &Metric<BufferSummary>, run: &Run| metric.value(&run.summary).unwrap_or(f64::NAN);
     let paper_misses = paper.hits_percent.map(|hits| 100.0 - hits);
     let ratios = [
         ("misses", paper_misses, [misses(lru), misses(hwb)]),
@@ -114,7 +113,7 @@ fn everywhere(
                 .find(|rival| rival.label == other && rival.size == run.size);
             let Some(rival) = rival else { continue };
             let (Some(ours), Some(theirs)) =
-                ((metric.value)(&run.summary), (metric.value)(&rival.summary))
+                (metric.value(&run.summary), metric.value(&rival.summary))
             else {
                 continue;
             };

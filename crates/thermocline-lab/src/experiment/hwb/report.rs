@@ -112,7 +112,7 @@ fn chart(
     }
     let value = |label: &str, size: &String| {
         let run = runs.iter().find(|run| run.label == label && run.size == *size)?;
-        (metric.value)(&run.summary)
+        metric.value(&run.summary)
     };
     let series = labels.iter().map(|&label| Series {
         name: label.into(),
@@ -136,7 +136,7 @@ fn runs_table(runs: &[Run]) -> Table {
         let rivals: Vec<&BufferSummary> =
             runs.iter().filter(|other| other.size == run.size).map(|one| &one.summary).collect();
         let mut row = vec![Cell::text(&run.label), Cell::text(&run.size)];
-        row.extend(columns.iter().map(|metric| match (metric.value)(&run.summary) {
+        row.extend(columns.iter().map(|metric| match metric.value(&run.summary) {
             None => Cell::number("-"),
             Some(value) if metric.is_best(&run.summary, &rivals) => {
                 Cell::best((metric.show)(value))

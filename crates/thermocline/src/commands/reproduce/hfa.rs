@@ -59,7 +59,7 @@ fn figures(experiment: &Experiment, results: &[WorkloadResult]) -> String {
                 || "-".into(),
                 |point| {
                     let response_ms = point.summary.average_response_ms;
-                    format!("{:.2} / {response_ms:.3}", point.hit_ratio() * 100.0)
+                    format!("{:.2} / {response_ms:.3}", point.summary.aggregate_hit_ratio() * 100.0)
                 },
             )
         });

@@ -68,7 +68,7 @@ fn figures(experiment: &Experiment, results: &[WorkloadResult]) -> String {
                 .iter()
                 .find(|run| run.label == label && run.size == experiment.text_size);
             let figure = |metric: &thermocline_lab::metric::Metric<_>| {
-                run.and_then(|run| (metric.value)(&run.summary))
+                run.and_then(|run| metric.value(&run.summary))
                     .map_or_else(|| "-".into(), metric.show)
             };
             let [hits, erases, response] =
