@@ -152,6 +152,9 @@ pub(crate) struct HierarchyOptions {
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,
+    /// Cut the trace into N equal intervals and tell the figures of each, warm-up included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) over_time: Option<u32>,
     /// Run the ledger alongside and fail if it refuses an action
     #[arg(long)]
     pub(crate) check: bool,
@@ -165,7 +168,8 @@ impl HierarchyOptions {
 
     /// How the runs are made.
     pub(crate) fn run_options(&self) -> RunOptions {
-        RunOptions { warm_up: self.warm_up, is_checked: self.check, intervals: 0 }
+        let intervals = self.over_time.map_or(0, |intervals| intervals as usize);
+        RunOptions { warm_up: self.warm_up, is_checked: self.check, intervals }
     }
 }
 

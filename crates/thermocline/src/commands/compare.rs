@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::registry;
-use thermocline_lab::metric::{capacities, columns};
+use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
-use thermocline_lab::{Configuration, RunOptions, Summary};
+use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
@@ -31,7 +31,10 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
         output::write_file(path, &comparison(&summaries, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
-    if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }
+    if options.json {
+        return output::json(&summaries);
+    }
+    Ok(format!("{}{}{}", table(&summaries), traffic(&summaries), over_time(&summaries)))
 }
 
 /// The program and its version, for reports.
@@ -66,6 +69,63 @@ pub(crate) fn table(summaries: &[Summary]) -> String {
     let are_rivals = |one: &Summary, other: &Summary| capacities(one) == capacities(other);
     let table = output::figures(header, names, &columns(summaries), summaries, are_rivals);
     format!("{table}* best of its column among the configurations of equal sizes\n")
+}
+
+/// What moves between each pair of caches, where there are several pairs.
+fn traffic(summaries: &[Summary]) -> String {
+    let Some(first) = summaries.first().filter(|first| first.demotions.len() > 1) else {
+        return String::new();
+    };
+    let pairs = first.tiers.windows(2).zip(&first.demotions);
+    let pairs = pairs.map(|(pair, _)| format!("{} and {}", pair[0].name, pair[1].name));
+    let pairs: Vec<String> = pairs.collect();
+    let rows = summaries.iter().flat_map(|summary| {
+        pairs.iter().enumerate().map(move |(index, pair)| {
+            let moved = |pages: &[u64], bytes: &[u64]| {
+                format!("{} ({})", output::count(pages[index]), output::bytes(bytes[index]))
+            };
+            vec![
+                label(summary, summaries),
+                pair.clone(),
+                moved(&summary.demotions, &summary.demoted_bytes),
+                moved(&summary.promotions, &summary.promoted_bytes),
+            ]
+        })
+    });
+    let header = ["policy", "between", "pages demoted", "pages promoted"];
+    format!("\n{}", output::table(&header, &rows.collect::<Vec<_>>(), 2))
+}
+
+/// Hits in all caches over time, per hierarchy: one row per interval, one column per policy.
+fn over_time(summaries: &[Summary]) -> String {
+    let mut text = String::new();
+    for group in by_sizes(summaries) {
+        let runs = group.iter().filter_map(|run| Some((*run, &run.over_time.as_ref()?.intervals)));
+        let runs: Vec<_> = runs.collect();
+        let Some((first, intervals)) = runs.first() else { continue };
+        let policies = runs.iter().map(|(run, _)| run.policy.name.as_str());
+        let header: Vec<&str> = ["accesses"].into_iter().chain(policies).collect();
+        let row = |(place, interval): (usize, &IntervalSummary)| {
+            let ratios = runs.iter().filter_map(|(_, intervals)| intervals.get(place));
+            let ratios = ratios.map(|interval| output::percent(interval.aggregate_hit_ratio()));
+            [output::count(interval.end_accesses)].into_iter().chain(ratios).collect()
+        };
+        let rows: Vec<Vec<String>> = intervals.iter().enumerate().map(row).collect();
+        let title = hit_ratios(&first.tiers).pop().map_or_else(String::new, |all| all.title.into());
+        let table = output::table(&header, &rows, 0);
+        text += &format!("\n{title} over time, {}\n{table}", sizes_in_words(first));
+    }
+    text
+}
+
+/// The policy, and its sizes if there are several.
+fn label(summary: &Summary, summaries: &[Summary]) -> String {
+    let sizes = capacities(summary);
+    if summaries.iter().all(|other| capacities(other) == sizes) {
+        return summary.policy.name.clone();
+    }
+    let sizes: Vec<String> = sizes.into_iter().map(output::count).collect();
+    format!("{} {}", summary.policy.name, sizes.join(" "))
 }
 
 /// The command line as given, for the report.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_lab::{Summary, TimingSummary};
+use thermocline_lab::{OverTime, Summary, TimingSummary};
 
 use crate::arguments::SimulateOptions;
 use crate::{hierarchy, output, reading};
@@ -76,20 +76,29 @@ fn describe(summary: &Summary) -> String {
     if let Some(timing) = &summary.timing {
         text.push_str(&describe_timing(timing));
     }
+    if let Some(over_time) = &summary.over_time {
+        text.push_str(&describe_over_time(summary, over_time));
+    }
     text
 }
 
 /// What the hierarchy does besides hits and transfers.
 fn describe_hierarchy(summary: &Summary) -> String {
     let mut text = format!("average response {:.3} ms", summary.average_response_ms);
-    let pairs = summary.tiers.windows(2).zip(summary.demotions.iter().zip(&summary.promotions));
-    for (pair, (&down, &up)) in pairs {
-        let [down, up] = [down, up].map(output::count);
-        let _infallible =
-            write!(text, "; {} to {}: {down} pages down, {up} up", pair[0].name, pair[1].name);
+    let moved = |pages: u64, bytes: u64| {
+        format!("{} pages ({})", output::count(pages), output::bytes(bytes))
+    };
+    let down = summary.demotions.iter().zip(&summary.demoted_bytes);
+    let up = summary.promotions.iter().zip(&summary.promoted_bytes);
+    for (pair, (down, up)) in summary.tiers.windows(2).zip(down.zip(up)) {
+        let [down, up] = [down, up].map(|(&pages, &bytes)| moved(pages, bytes));
+        let [above, below] = [&pair[0].name, &pair[1].name];
+        let _infallible = write!(text, "; {above} to {below}: {down} down, {up} up");
     }
     if summary.metadata_bytes > 0 {
-        let _infallible = write!(text, "; metadata {}", output::bytes(summary.metadata_bytes));
+        let metadata = output::bytes(summary.metadata_bytes);
+        let percent = summary.metadata_share * 100.0;
+        let _infallible = write!(text, "; metadata {metadata}, {percent:.3} % of the caches");
     }
     text.push('\n');
     if !summary.gauges.is_empty() {
@@ -140,4 +149,31 @@ fn describe_timing(timing: &TimingSummary) -> String {
     let _infallible =
         writeln!(text, "{:.3} s in all; busy: {}", timing.duration_s, busy.join(", "));
     text
+}
+
+/// One row per interval: where it ends, what it hit, and what the policy adapts.
+fn describe_over_time(summary: &Summary, over_time: &OverTime) -> String {
+    let Some(first) = over_time.intervals.first() else { return String::new() };
+    let mut header = vec!["accesses".to_owned()];
+    header.extend(first.end_s.map(|_| "time, s".to_owned()));
+    let caches = summary.tiers.iter().filter(|tier| tier.capacity_pages.is_some());
+    header.extend(caches.map(|tier| format!("{} hits", tier.name)));
+    header.push("all hits".into());
+    header.push("response, ms".into());
+    header.extend(first.gauges.iter().map(|gauge| format!("{} {}", gauge.tier, gauge.name)));
+    let rows = over_time.intervals.iter().map(|interval| {
+        let mut row = vec![output::count(interval.end_accesses)];
+        row.extend(interval.end_s.map(|seconds| format!("{seconds:.3}")));
+        let (_, caches) = interval.hit_ratios.split_last().unwrap_or((&0.0, &[]));
+        row.extend(caches.iter().map(|&share| output::percent(share)));
+        row.push(output::percent(interval.aggregate_hit_ratio()));
+        row.push(format!("{:.3}", interval.average_response_ms));
+        row.extend(interval.gauges.iter().map(|gauge| {
+            let decimals = if gauge.value.fract() == 0.0 { 0 } else { 3 };
+            format!("{:.decimals$}", gauge.value)
+        }));
+        row
+    });
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    output::table(&header, &rows.collect::<Vec<_>>(), 0)
 }

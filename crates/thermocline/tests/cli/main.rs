@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod buffer;
+mod over_time;
 mod tiers;
 
 use std::path::Path;
