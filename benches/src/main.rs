@@ -1,13 +1,15 @@
 //! Benchmarks: two things in one run, and their ratio.
 //!
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- identifiers` the hot-data
-//! identifiers, `cargo xtask bench -- ssd` the SSD model. None is a timed test.
+//! identifiers, `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on
+//! three tiers. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod identifiers;
 mod measure;
 mod replay;
 mod ssd;
+mod tiers;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -27,6 +29,8 @@ enum Benchmark {
     Identifiers(identifiers::Arguments),
     /// The SSD model, alone and beside SSDsim
     Ssd(ssd::Arguments),
+    /// D-HFA and DEMOTE on three tiers, beside LRU on one
+    Tiers(tiers::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -37,6 +41,7 @@ fn main() -> Result<()> {
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
+        Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

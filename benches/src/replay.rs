@@ -128,7 +128,8 @@ fn read_bytes(path: &Path, count: impl Fn(&[u8]) -> usize) -> Result<()> {
     }
 }
 
-fn compile(path: &Path) -> Result<CompiledTrace> {
+/// Reads a trace.
+pub(crate) fn compile(path: &Path) -> Result<CompiledTrace> {
     let mut reader = Reader::open(path, &ReadOptions::default())?;
     Ok(CompiledTrace::compile(&mut reader, PageSize::DEFAULT)?)
 }
@@ -179,7 +180,7 @@ fn compare_replay(
 }
 
 /// Replays a trace through a policy and returns its misses.
-fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u64> {
+pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u64> {
     let setup = Setup {
         capacity_pages: capacity_pages.to_vec(),
         geometry: trace.geometry(),
