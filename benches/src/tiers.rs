@@ -4,6 +4,10 @@
 //! 1:2:4. They replay the same trace in alternation and single-threaded, and the median of several
 //! runs is taken. DEMOTE moves pages through the same tiers without an opinion about them, so it
 //! shows what the tiers themselves cost.
+//!
+//! The worst case of HFA's bubble sort is a loop over as many pages as the fastest tier holds: each
+//! hit brings a page from the tail of a queue to its head. Were the time per access to grow with
+//! the pages, the ratio would fall from one size to the next.
 
 use std::path::PathBuf;
 
@@ -21,6 +25,8 @@ const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/
 const PARTS: [u32; 3] = [1, 2, 4];
 /// What the policies on three tiers are called.
 const POLICIES: [&str; 2] = ["demote", "d-hfa"];
+/// Pages of the fastest tier in the worst case of the bubble sort.
+const LOOPS: [u64; 3] = [1 << 10, 1 << 14, 1 << 18];
 
 /// What can be set.
 #[derive(Args)]
@@ -44,47 +50,57 @@ pub(crate) struct Arguments {
 
 /// Runs the benchmark.
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
-    let options = Options {
-        pattern: Pattern::Zipf { alpha: 1.0 },
-        requests: arguments.accesses,
-        pages: arguments.pages,
-        ..Options::default()
-    };
-    let trace = CompiledTrace::compile(&mut Generator::new(options)?, PageSize::DEFAULT)?;
-    compare("Zipf(1.0)", arguments, &trace)?;
-    compare("the bundled trace", arguments, &compile(BUNDLED.as_ref())?)?;
+    let trace = generate(Pattern::Zipf { alpha: 1.0 }, arguments.accesses, arguments.pages)?;
+    compare_all("Zipf(1.0)", arguments, &trace)?;
+    compare_all("the bundled trace", arguments, &compile(BUNDLED.as_ref())?)?;
     for path in &arguments.also {
         let name = path.file_name().context("a trace is a file")?.to_string_lossy();
-        compare(&name, arguments, &compile(path)?)?;
+        compare_all(&name, arguments, &compile(path)?)?;
+    }
+    println!("## Loops over the pages of the fastest tier: the worst case of the bubble sort");
+    for pages in LOOPS {
+        let trace = generate(Pattern::Loop, arguments.accesses.max(pages), pages)?;
+        compare("loop", arguments, &trace, u32::try_from(pages).context("a size of a tier")?)?;
     }
     Ok(())
 }
 
+fn generate(pattern: Pattern, requests: u64, pages: u64) -> Result<CompiledTrace> {
+    let options = Options { pattern, requests, pages, ..Options::default() };
+    Ok(CompiledTrace::compile(&mut Generator::new(options)?, PageSize::DEFAULT)?)
+}
+
 /// All sizes on one trace.
-fn compare(name: &str, arguments: &Arguments, trace: &CompiledTrace) -> Result<()> {
-    let millions = trace.len() as f64 / 1e6;
-    println!("## {millions:.1} million accesses of {name}");
+fn compare_all(name: &str, arguments: &Arguments, trace: &CompiledTrace) -> Result<()> {
+    println!("## {:.1} million accesses of {name}", trace.len() as f64 / 1e6);
     for percent in &arguments.percents {
         let part = u64::from(trace.footprint_pages()) * u64::from(*percent) / 700;
         let part = u32::try_from(part).context("a part of the footprint")?.max(1);
-        let tiers = PARTS.map(|share| share * part);
-        let total = tiers.iter().sum();
-        let mut times = [const { vec![] }; 1 + POLICIES.len()];
-        for _ in 0..arguments.runs.max(1) {
-            times[0].push(seconds(|| run(trace, "lru", &[total]).map(drop))?);
-            for (times, policy) in times[1..].iter_mut().zip(POLICIES) {
-                times.push(seconds(|| run(trace, policy, &tiers).map(drop))?);
-            }
-        }
-        let [lru, demote, hfa] = times.map(median);
-        println!(
-            "{percent} % ({total} pages): LRU {:.1} million/s; three tiers: DEMOTE {:.1}, {:.2} of LRU; D-HFA {:.1}, {:.2} of LRU",
-            millions / lru,
-            millions / demote,
-            lru / demote,
-            millions / hfa,
-            lru / hfa
-        );
+        compare(&format!("{percent} %"), arguments, trace, part)?;
     }
+    Ok(())
+}
+
+/// One size on one trace, given as the pages of the fastest tier.
+fn compare(name: &str, arguments: &Arguments, trace: &CompiledTrace, part: u32) -> Result<()> {
+    let millions = trace.len() as f64 / 1e6;
+    let tiers = PARTS.map(|share| share * part);
+    let total = tiers.iter().sum();
+    let mut times = [const { vec![] }; 1 + POLICIES.len()];
+    for _ in 0..arguments.runs.max(1) {
+        times[0].push(seconds(|| run(trace, "lru", &[total]).map(drop))?);
+        for (times, policy) in times[1..].iter_mut().zip(POLICIES) {
+            times.push(seconds(|| run(trace, policy, &tiers).map(drop))?);
+        }
+    }
+    let [lru, demote, hfa] = times.map(median);
+    println!(
+        "{name} ({total} pages): LRU {:.1} million/s; three tiers: DEMOTE {:.1}, {:.2} of LRU; D-HFA {:.1}, {:.2} of LRU",
+        millions / lru,
+        millions / demote,
+        lru / demote,
+        millions / hfa,
+        lru / hfa
+    );
     Ok(())
 }
