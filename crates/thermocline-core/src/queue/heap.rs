@@ -17,12 +17,20 @@ pub struct IndexedHeap<K> {
     /// Per id: its place in the heap, or [`ABSENT`].
     place_of: Vec<u32>,
     heap: Vec<(K, u32)>,
+    /// Exchanges of two places so far, for tests of the cost.
+    #[cfg(test)]
+    pub(crate) steps: u64,
 }
 
 impl<K: Ord + Copy> IndexedHeap<K> {
     /// An empty heap for ids less than `ids`.
     pub fn new(ids: u32) -> Self {
-        Self { place_of: vec![ABSENT; ids as usize], heap: Vec::new() }
+        Self {
+            place_of: vec![ABSENT; ids as usize],
+            heap: Vec::new(),
+            #[cfg(test)]
+            steps: 0,
+        }
     }
 
     /// Inserts `id`, or changes its key.
@@ -59,6 +67,11 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     /// The member with the least key.
     pub fn least(&self) -> Option<(K, u32)> {
         self.heap.first().copied()
+    }
+
+    /// The key of `id`, if it is a member.
+    pub fn key(&self, id: u32) -> Option<K> {
+        self.heap.get(self.place_of[id as usize] as usize).map(|&(key, _)| key)
     }
 
     /// Whether `id` is a member.
@@ -118,14 +131,23 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         assert_eq!(members, self.heap.len(), "every member is indexed once");
     }
 
+    /// Exchanges two places, of which the second one is final.
+    fn swap(&mut self, place: usize, last: usize) {
+        #[cfg(test)]
+        {
+            self.steps += 1;
+        }
+        self.heap.swap(place, last);
+        self.note_place(last);
+    }
+
     fn sift_up(&mut self, mut place: usize) -> usize {
         while place > 0 {
             let parent = (place - 1) / 2;
             if self.heap[parent].0 <= self.heap[place].0 {
                 break;
             }
-            self.heap.swap(parent, place);
-            self.note_place(place);
+            self.swap(parent, place);
             place = parent;
         }
         self.note_place(place);
@@ -142,8 +164,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
             if self.heap[place].0 <= self.heap[child].0 {
                 break;
             }
-            self.heap.swap(place, child);
-            self.note_place(place);
+            self.swap(child, place);
             place = child;
         }
         self.note_place(place);

@@ -3,7 +3,10 @@
 //! An id is a member of at most one list, so all lists share their links. Each list is a ring that
 //! closes in a node of its own behind the ids; so no end is special.
 //!
-//! * State: 12 bytes per id, 16 bytes per list.
+//! An id may carry a value, which lies beside its links: who follows a list to a member finds both in
+//! one place.
+//!
+//! * State: 12 bytes per id, 16 bytes per list, and a value each.
 //! * Cost: O(1) per change.
 
 use alloc::vec;
@@ -16,9 +19,9 @@ const ABSENT: u32 = u32::MAX;
 
 /// Lists over the ids from 0 to `ids - 1`, front to back.
 #[derive(Clone, Debug)]
-pub struct Lists {
-    /// Per id, then per list: the next node towards the back, and towards the front.
-    links: Vec<Link>,
+pub struct Lists<T = ()> {
+    /// Per id, then per list: its links, and the value of an id.
+    nodes: Vec<Node<T>>,
     /// Per list: how many members it has.
     len: Vec<u32>,
     ids: u32,
@@ -35,19 +38,52 @@ struct Link {
 /// The links of a member of no list.
 const UNLINKED: Link = Link { next: ABSENT, previous: ABSENT, list: ABSENT };
 
+/// Links first, so that what a value begins with is near them.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Node<T> {
+    link: Link,
+    value: T,
+}
+
 impl Lists {
-    /// So many empty lists.
+    /// So many empty lists over ids without values.
     ///
     /// # Panics
     /// If there are more than `u32::MAX` ids and lists together.
     pub fn new(ids: u32, lists: u32) -> Self {
-        let nodes = ids.checked_add(lists).expect("ids and lists can be counted");
-        let mut links = vec![UNLINKED; nodes as usize];
+        Self::with_values(ids, lists, ())
+    }
+}
+
+impl<T> Lists<T> {
+    /// So many empty lists over ids that have a value each, at first this one.
+    ///
+    /// # Panics
+    /// If there are more than `u32::MAX` ids and lists together.
+    pub fn with_values(ids: u32, lists: u32, value: T) -> Self
+    where
+        T: Clone,
+    {
+        let count = ids.checked_add(lists).expect("ids and lists can be counted");
+        let mut nodes = vec![Node { link: UNLINKED, value }; count as usize];
         for list in 0..lists {
             let ring = ids + list;
-            links[ring as usize] = Link { next: ring, previous: ring, list };
+            nodes[ring as usize].link = Link { next: ring, previous: ring, list };
         }
-        Self { links, len: vec![0; lists as usize], ids }
+        Self { nodes, len: vec![0; lists as usize], ids }
+    }
+
+    /// What an id carries.
+    #[inline]
+    pub fn value(&self, id: u32) -> &T {
+        &self.nodes[id as usize].value
+    }
+
+    /// What an id carries, to be changed; its links stay as they are.
+    #[inline]
+    pub fn value_mut(&mut self, id: u32) -> &mut T {
+        &mut self.nodes[id as usize].value
     }
 
     /// Puts an id that is in no list at the front of one.
@@ -57,67 +93,67 @@ impl Lists {
 
     /// Puts an id that is in no list at the back of one.
     pub fn push_back(&mut self, list: u32, id: u32) {
-        self.insert_behind(self.links[(self.ids + list) as usize].previous, list, id);
+        self.insert_behind(self.link(self.ids + list).previous, list, id);
     }
 
     /// Puts an id that is in no list before a member, towards the front.
     pub fn insert_before(&mut self, member: u32, id: u32) {
-        let Link { previous, list, .. } = self.links[member as usize];
+        let Link { previous, list, .. } = *self.link(member);
         debug_assert!(list != ABSENT, "the neighbour is a member");
         self.insert_behind(previous, list, id);
     }
 
     /// Puts an id that is in no list after a member, towards the back.
     pub fn insert_after(&mut self, member: u32, id: u32) {
-        let list = self.links[member as usize].list;
+        let list = self.link(member).list;
         debug_assert!(list != ABSENT, "the neighbour is a member");
         self.insert_behind(member, list, id);
     }
 
     /// Takes a member out of its list.
     pub fn remove(&mut self, id: u32) {
-        let link = core::mem::replace(&mut self.links[id as usize], UNLINKED);
+        let link = core::mem::replace(self.link_mut(id), UNLINKED);
         debug_assert!(link.list != ABSENT, "only a member can be taken out");
-        self.links[link.previous as usize].next = link.next;
-        self.links[link.next as usize].previous = link.previous;
+        self.link_mut(link.previous).next = link.next;
+        self.link_mut(link.next).previous = link.previous;
         self.len[link.list as usize] -= 1;
     }
 
     /// Makes a member the front of its list.
     pub fn move_to_front(&mut self, id: u32) {
-        let list = self.links[id as usize].list;
+        let list = self.link(id).list;
         self.remove(id);
         self.push_front(list, id);
     }
 
     /// The list that an id is in.
     pub fn list_of(&self, id: u32) -> Option<u32> {
-        Some(self.links[id as usize].list).filter(|&list| list != ABSENT)
+        Some(self.link(id).list).filter(|&list| list != ABSENT)
     }
 
     /// The first member of a list.
     pub fn front(&self, list: u32) -> Option<u32> {
-        self.member(self.links[(self.ids + list) as usize].next)
+        self.member(self.link(self.ids + list).next)
     }
 
     /// The last member of a list.
     pub fn back(&self, list: u32) -> Option<u32> {
-        self.member(self.links[(self.ids + list) as usize].previous)
+        self.member(self.link(self.ids + list).previous)
     }
 
     /// The member before this one, towards the front.
     pub fn before(&self, id: u32) -> Option<u32> {
-        self.member(self.links[id as usize].previous)
+        self.member(self.link(id).previous)
     }
 
     /// The member after this one, towards the back.
     pub fn after(&self, id: u32) -> Option<u32> {
-        self.member(self.links[id as usize].next)
+        self.member(self.link(id).next)
     }
 
     /// Whether an id is in a list.
     pub fn contains(&self, id: u32) -> bool {
-        self.links[id as usize].list != ABSENT
+        self.link(id).list != ABSENT
     }
 
     /// How many members a list has.
@@ -137,12 +173,12 @@ impl Lists {
 
     /// Asks the processor for the links of an id.
     pub fn prefetch(&self, id: u32) {
-        prefetch(&self.links, id as usize);
+        prefetch(&self.nodes, id as usize);
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.links) + size_of_val(&*self.len)
+        size_of_val(&*self.nodes) + size_of_val(&*self.len)
     }
 
     /// Checks every invariant of the lists.
@@ -154,8 +190,8 @@ impl Lists {
         for (list, &len) in (0_u32..).zip(&self.len) {
             let mut counted = 0;
             for id in self.iter(list) {
-                let link = self.links[id as usize];
-                assert_eq!(self.links[link.next as usize].previous, id, "links go both ways");
+                let link = *self.link(id);
+                assert_eq!(self.link(link.next).previous, id, "links go both ways");
                 assert_eq!(link.list, list, "a member knows its list");
                 assert!(counted < len, "a list is as long as it says, and closes");
                 counted += 1;
@@ -169,11 +205,21 @@ impl Lists {
 
     fn insert_behind(&mut self, node: u32, list: u32, id: u32) {
         debug_assert!(!self.contains(id), "an id is in one list at most");
-        let next = self.links[node as usize].next;
-        self.links[id as usize] = Link { next, previous: node, list };
-        self.links[node as usize].next = id;
-        self.links[next as usize].previous = id;
+        let next = self.link(node).next;
+        *self.link_mut(id) = Link { next, previous: node, list };
+        self.link_mut(node).next = id;
+        self.link_mut(next).previous = id;
         self.len[list as usize] += 1;
+    }
+
+    #[inline]
+    fn link(&self, node: u32) -> &Link {
+        &self.nodes[node as usize].link
+    }
+
+    #[inline]
+    fn link_mut(&mut self, node: u32) -> &mut Link {
+        &mut self.nodes[node as usize].link
     }
 
     /// The node, unless it is where a list closes.
