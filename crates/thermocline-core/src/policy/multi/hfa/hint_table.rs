@@ -1,84 +1,88 @@
 //! `T_out`: how often pages left a tier, by page and period, in a bounded number of records.
 //!
-//! Records of one page are chained, the newest period first. The records of a period that still
-//! counts are in two lists: those with one hint, in the order in which they were made, and the
-//! others, which are also in a heap. So the record to forget is found at once: the oldest period's,
-//! with the lowest count, the one that was made first.
+//! Records with one hint stand in a ring in the order in which they were made. A second hint in the
+//! same period takes a record out of the ring, to a heap of those with many. So the record to forget
+//! is found at once: the oldest period's, with the lowest count, the one that was made first. Records
+//! of one page are chained, the newest period first. One is forgotten without a look at its page: a
+//! link to a record counts only if that is still of this page, and of an older period than the one
+//! that links to it.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.2.2.
-//! * State: 4 bytes per page that exists, in a table of the policy; 48 bytes per record, 24 more if it has many hints.
-//! * Cost: O(k) to sum up the hints of a page; to record one amortised O(k), and O(log n) if the
+//! * State: 4 bytes per page that exists, in a table of the policy; 20 bytes per record that the
+//!   table may hold, and 56 more if it has many hints.
+//! * Cost: O(k) to sum up the hints of a page; to record one amortised O(1), and O(log n) if the
 //!   page left in this period before.
 //! * Deviations: (1) among records that tie, the oldest goes: the paper does not say. (2) An expired
-//!   record counts no longer but stays, as in the paper, until its room is needed.
+//!   record counts no longer but takes room, as in the paper, until its room is needed. (3) A table
+//!   holds less than 2^31 records.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::PageId;
-use crate::queue::{IndexedHeap, Lists};
+use crate::queue::IndexedHeap;
 
-/// No record.
+/// No record, no holder.
 pub(super) const NONE: u32 = u32::MAX;
-/// The list of the records that no longer count.
-const EXPIRED: u32 = 0;
-/// The lists of a period: records with one hint, and records with more.
-const CLASSES: u32 = 2;
+/// Records with many hints are numbered downwards from here.
+const LAST_REPEATED: u32 = NONE - 1;
 
 /// What the published table needs per record: page, period and count.
 pub(super) const RECORD_BYTES: usize = 16;
 
-/// The newest record of each page, in a column of a table that the tiers share: what one page needs
-/// is in one place.
-#[derive(Debug)]
-pub(super) struct Heads<'a> {
-    pub(super) cells: &'a mut [u32],
-    /// Cells per page.
-    pub(super) stride: usize,
-    pub(super) column: usize,
-}
-
-impl Heads<'_> {
-    fn get(&self, page: PageId) -> u32 {
-        self.cells[page.index() * self.stride + self.column]
-    }
-
-    fn set(&mut self, page: PageId, record: u32) {
-        self.cells[page.index() * self.stride + self.column] = record;
-    }
-}
-
+/// That a page left the tier in one period.
 #[derive(Clone, Copy, Debug)]
 struct Record {
+    /// [`NONE`] if the record does not count any more, or was never made.
     page: u32,
-    count: u32,
-    period: u64,
-    /// When it was made, as a number.
-    number: u64,
-    /// The records of the same page before and after this one in time.
+    /// The period, in its lower bits: those of records that count differ by less than k.
+    period: u32,
+    /// The record of the same page before this one in time, if it still counts.
     older: u32,
-    newer: u32,
+    /// Where the page is, if it came back to the tier; in its newest record only.
+    holder: u32,
+}
+
+const UNUSED: Record = Record { page: NONE, period: 0, older: NONE, holder: NONE };
+
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    record: Record,
+    count: u32,
 }
 
 /// The hints of one tier.
+///
+/// Its caller keeps, per page, the record that was last made for it, and gives it as `newest`.
 #[derive(Clone, Debug)]
 pub(super) struct HintTable {
-    records: Vec<Record>,
-    /// Unused entries of `records`.
+    /// The records with one hint, each where its number says, modulo the length.
+    ring: Vec<Record>,
+    /// The place of the next record, and of the first one that may count.
+    next: u32,
+    first: u32,
+    /// Records in the ring that count.
+    single: u32,
+    /// Records that do not count any more and take room.
+    expired: u32,
+    /// All records, these included.
+    len: u32,
+    /// The records with many hints.
+    repeated: Vec<Repeated>,
+    /// Entries of `repeated` that are no record.
     free: Vec<u32>,
-    lists: Lists,
-    /// The records with many hints that count, by period, count and number.
-    repeated: IndexedHeap<(u64, u32, u64)>,
+    /// The records with many hints that count, by period, count and number; the count may be one of
+    /// before, and is renewed when the record is the first.
+    order: IndexedHeap<(u64, u32, u64)>,
     /// How many records were ever made.
     made: u64,
-    capacity: u32,
     /// The current period.
     period: u64,
-    /// The first list of the current period.
-    list: u32,
-    /// The first list of a period that no older one with a record precedes.
-    oldest: u32,
     /// How many periods count, the current one included.
     k: u32,
+    /// Places of the ring passed so far, for tests of the cost.
+    #[cfg(test)]
+    passed: u64,
 }
 
 impl HintTable {
@@ -87,241 +91,361 @@ impl HintTable {
         // What could never be live needs no record: a page has one per period.
         let needed = u64::from(pages) * u64::from(k) + 1;
         let capacity = u32::try_from(needed).map_or(capacity, |needed| capacity.min(needed));
-        let capacity = if k == 0 { 0 } else { capacity };
+        let capacity = if k == 0 { 0 } else { capacity.min(NONE / 2) };
         Self {
-            records: Vec::new(),
+            ring: vec![UNUSED; capacity as usize],
+            next: 0,
+            first: 0,
+            single: 0,
+            expired: 0,
+            len: 0,
+            repeated: Vec::new(),
             free: Vec::new(),
-            lists: Lists::new(capacity, 1 + k * CLASSES),
-            repeated: IndexedHeap::new(capacity),
+            order: IndexedHeap::new(capacity),
             made: 0,
-            capacity,
             period: 0,
-            list: 1,
-            oldest: 1,
             k,
+            #[cfg(test)]
+            passed: 0,
         }
     }
 
-    /// Begins a period; the pages that have no hint left that counts are told.
-    pub(super) fn begin_period(&mut self, period: u64, mut told: impl FnMut(PageId)) {
+    /// Begins a period; where pages are that have no hint left that counts is told.
+    pub(super) fn begin_period(&mut self, period: u64, mut told: impl FnMut(u32)) {
         debug_assert_eq!(period, self.period + 1, "periods follow each other");
         self.period = period;
-        if self.capacity == 0 {
-            return;
-        }
-        self.list = self.next_list(self.list);
-        if self.oldest == self.list {
-            self.oldest = self.next_list(self.list);
-        }
-        // The lists of the period that expires are those that the new one will use.
-        for class in 0..CLASSES {
-            while let Some(id) = self.lists.front(self.list + class) {
-                self.lists.remove(id);
-                self.lists.push_back(EXPIRED, id);
-                self.repeated.remove(id);
-                let record = self.records[id as usize];
-                if record.newer == NONE {
-                    told(PageId(record.page));
-                }
+        while self.single > 0 {
+            let id = self.first_single();
+            if self.ago(&self.ring[id as usize]) < self.k {
+                break;
             }
+            self.take_single(id, &mut told);
+            self.expired += 1;
+        }
+        while let Some(((made, _, _), index)) = self.order.least()
+            && period - made >= u64::from(self.k)
+        {
+            self.take_repeated(index, &mut told);
+            self.expired += 1;
         }
     }
 
-    /// Records that a page leaves the tier; a page that is forgotten for it is told.
+    /// Records that a page leaves the tier, and returns its newest record, if there is room for
+    /// any, and its hints, weighted; where a page is that is forgotten for it is told.
+    #[inline]
     pub(super) fn record(
         &mut self,
-        heads: &mut Heads<'_>,
         page: PageId,
-        mut told: impl FnMut(PageId),
-    ) {
-        if self.capacity == 0 {
-            return;
-        }
-        let newest = heads.get(page);
-        if newest != NONE && self.records[newest as usize].period == self.period {
-            let record = &mut self.records[newest as usize];
-            record.count = record.count.saturating_add(1);
-            self.repeated.set(newest, (record.period, record.count, record.number));
-            if record.count == 2 {
-                self.lists.remove(newest);
-                self.lists.push_back(self.list + 1, newest);
-            }
-            return;
-        }
-        if self.len() == self.capacity {
-            while let Some(id) = self.lists.front(EXPIRED) {
-                self.forget(heads, id);
-            }
-            if self.len() == self.capacity {
-                let victim = self.victim();
-                let forgotten = PageId(self.records[victim as usize].page);
-                self.forget(heads, victim);
-                if heads.get(forgotten) == NONE {
-                    told(forgotten);
-                }
-            }
-        }
-        let older = heads.get(page);
-        let (period, number) = (self.period, self.made);
-        self.made += 1;
-        let record = Record { page: page.0, count: 1, period, number, older, newer: NONE };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.records[id as usize] = record;
-                id
+        newest: u32,
+        weights: &[f64],
+        told: impl FnMut(u32),
+    ) -> (u32, f64) {
+        let older = self.find(page, newest);
+        let id = match older {
+            _ if self.ring.is_empty() => return (NONE, 0.0),
+            Some((record, _)) if self.ago(&record) == 0 => self.repeat(newest, record),
+            Some(_) => {
+                self.hold(newest, NONE);
+                self.make(page, newest, told)
             }
             None => {
-                self.records.push(record);
-                self.len_allocated() - 1
+                // A sum of one hint.
+                return (self.make(page, NONE, told), weights[0]);
             }
         };
-        if older != NONE {
-            self.records[older as usize].newer = id;
+        (id, self.weigh(page, id, weights).0)
+    }
+
+    /// The hints that count of a page, weighted by how many periods ago they were given, newest
+    /// first, and whether there is one.
+    #[inline]
+    pub(super) fn weigh(&self, page: PageId, newest: u32, weights: &[f64]) -> (f64, bool) {
+        // A sum of nothing would be -0, whose bits are not those of the least hotness.
+        let (mut sum, mut is_live) = (0.0, false);
+        let (mut next, mut least) = (newest, 0);
+        while let Some((record, count)) = self.find(page, next) {
+            let ago = self.ago(&record);
+            if ago < least {
+                break;
+            }
+            sum += weights[ago as usize] * f64::from(count);
+            (next, least, is_live) = (record.older, ago + 1, true);
         }
-        heads.set(page, id);
-        self.lists.push_back(self.list, id);
+        (sum, is_live)
     }
 
-    /// The hints that count of the page with this newest record, as (how many periods ago, how many), newest first.
-    pub(super) fn hints(&self, newest: u32) -> impl Iterator<Item = (usize, u32)> + '_ {
-        let chain = core::iter::successors(self.records.get(newest as usize), |record| {
-            self.records.get(record.older as usize)
-        });
-        chain.map_while(|record| {
-            let ago = self.period - record.period;
-            #[expect(clippy::cast_possible_truncation, reason = "less than k")]
-            (ago < u64::from(self.k)).then_some((ago as usize, record.count))
-        })
+    /// Whether a page has a hint that counts.
+    #[inline]
+    pub(super) fn is_live(&self, page: PageId, newest: u32) -> bool {
+        self.find(page, newest).is_some()
     }
 
-    /// Whether the page with this newest record has a hint that counts.
-    pub(super) fn is_live(&self, newest: u32) -> bool {
-        self.hints(newest).next().is_some()
+    /// Notes that a page with this newest record, which counts, came back to the tier: to `holder`.
+    #[inline]
+    pub(super) fn hold(&mut self, newest: u32, holder: u32) {
+        let record = match self.ring.get_mut(newest as usize) {
+            Some(record) => record,
+            None => &mut self.repeated[(LAST_REPEATED - newest) as usize].record,
+        };
+        record.holder = holder;
     }
 
-    /// The page whose record is forgotten next, if none expires before.
-    pub(super) fn next_forgotten(&mut self) -> Option<PageId> {
-        let is_full = self.capacity > 0 && self.len() == self.capacity;
-        let may_tell = is_full && self.lists.is_empty(EXPIRED);
-        may_tell.then(|| self.victim()).map(|victim| PageId(self.records[victim as usize].page))
+    /// Notes that a page is gone from the tier without a hint.
+    pub(super) fn release(&mut self, page: PageId, newest: u32) {
+        if self.is_live(page, newest) {
+            self.hold(newest, NONE);
+        }
+    }
+
+    /// What was done so far to find what is forgotten, for tests of the cost.
+    #[cfg(test)]
+    pub(super) const fn steps(&self) -> u64 {
+        self.order.steps + self.passed
     }
 
     /// How many records there are, expired ones included.
-    pub(super) fn len(&self) -> u32 {
-        self.len_allocated() - u32::try_from(self.free.len()).expect("fewer than records")
+    #[inline]
+    pub(super) const fn len(&self) -> u32 {
+        self.len
     }
 
     /// Heap memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.records.capacity() * size_of::<Record>()
+        size_of_val(&*self.ring)
+            + self.repeated.capacity() * size_of::<Repeated>()
             + self.free.capacity() * size_of::<u32>()
-            + self.lists.memory_bytes()
-            + self.repeated.memory_bytes()
+            + self.order.memory_bytes()
     }
 
-    /// Checks every invariant of the table.
-    pub(super) fn assert_invariants(&self, heads: impl Iterator<Item = u32>) {
-        self.lists.assert_invariants();
-        self.repeated.assert_invariants();
-        assert!(self.len() <= self.capacity, "the table keeps to its capacity");
-        let mut chained = 0;
-        for (page, newest) in (0_u32..).zip(heads) {
-            let (mut id, mut newer) = (newest, NONE);
-            while id != NONE {
-                let record = self.records[id as usize];
-                assert_eq!((record.page, record.newer), (page, newer), "chains go both ways");
-                assert!(record.count >= 1, "a record has a hint");
-                if newer != NONE {
-                    assert!(record.period < self.records[newer as usize].period, "in order");
+    /// Checks every invariant of the table, whose pages have these newest records, and are where
+    /// `is_held` says if the table knows.
+    pub(super) fn assert_invariants(
+        &self,
+        newest: impl Iterator<Item = u32>,
+        is_held: impl Fn(PageId, u32) -> bool,
+    ) {
+        self.order.assert_invariants();
+        assert!(self.len() as usize <= self.ring.len(), "the table keeps to its capacity");
+        let mut counts = [0_usize; 2];
+        for (page, newest) in (0..).map(PageId).zip(newest) {
+            let (mut id, mut least) = (newest, 0);
+            while let Some((record, count)) = self.find(page, id)
+                && self.ago(&record) >= least
+            {
+                assert!(self.ago(&record) < self.k, "what counts is not expired");
+                let is_repeated = self.ring.get(id as usize).is_none();
+                assert_eq!(is_repeated, count > 1, "the heap has what repeats");
+                if is_repeated {
+                    let (_, known, _) = self.order.key(LAST_REPEATED - id).expect("it is there");
+                    assert!(known <= count, "a count only grows");
                 }
-                let is_live = self.period - record.period < u64::from(self.k);
-                let list = if is_live {
-                    let place = u32::try_from(record.period % u64::from(self.k)).expect("below k");
-                    1 + place * CLASSES + u32::from(record.count > 1)
-                } else {
-                    EXPIRED
-                };
-                let is_in_heap = is_live && record.count > 1;
-                assert_eq!(self.repeated.contains(id), is_in_heap, "the heap has what repeats");
-                assert_eq!(self.lists.list_of(id), Some(list), "a record is in its list");
-                chained += 1;
-                (newer, id) = (id, record.older);
+                let holder = record.holder;
+                assert!(holder == NONE || id == newest, "the newest record knows the page's place");
+                assert!(holder == NONE || is_held(page, holder), "the page is there");
+                counts[usize::from(is_repeated)] += 1;
+                (id, least) = (record.older, self.ago(&record) + 1);
             }
         }
-        assert_eq!(chained, self.len(), "each record is in one chain");
+        assert_eq!(counts[0], self.single as usize, "each record that counts is in one chain");
+        assert_eq!(counts[1], self.order.len(), "each record with many hints, too");
+        assert_eq!(counts[0] + counts[1] + self.expired as usize, self.len as usize, "counted");
+        let is_used = |record: &&Record| record.page != NONE;
+        assert_eq!(self.ring.iter().filter(is_used).count(), counts[0], "none is lost");
     }
 
-    fn len_allocated(&self) -> u32 {
-        u32::try_from(self.records.len()).expect("at most the capacity")
+    /// How many periods ago a record that counts was made.
+    #[inline]
+    fn ago(&self, record: &Record) -> u32 {
+        low(self.period).wrapping_sub(record.period)
     }
 
-    /// The first list of the period after another one's, which is also that of k - 1 before it.
-    fn next_list(&self, list: u32) -> u32 {
-        let next = list + CLASSES;
-        if next > self.k * CLASSES { 1 } else { next }
+    /// A record and its count, if it counts and is of this page.
+    #[inline]
+    fn find(&self, page: PageId, id: u32) -> Option<(Record, u32)> {
+        let found = match self.ring.get(id as usize) {
+            Some(&record) => (record, 1),
+            None if id == NONE => return None,
+            None => {
+                let Repeated { record, count } = self.repeated[(LAST_REPEATED - id) as usize];
+                (record, count)
+            }
+        };
+        (found.0.page == page.0).then_some(found)
     }
 
-    /// The record to forget: of the oldest period, the lowest count, the first one made.
-    fn victim(&mut self) -> u32 {
+    /// Makes a record of the current period, and room for it.
+    #[inline]
+    fn make(&mut self, page: PageId, older: u32, told: impl FnMut(u32)) -> u32 {
+        if self.len as usize == self.ring.len() {
+            self.make_room(told);
+        }
+        let id = self.next;
+        debug_assert_eq!(
+            self.ring[id as usize].page, NONE,
+            "what is left is newer than this place"
+        );
+        if self.first == id && self.single > 0 {
+            self.first_single();
+        }
+        self.next = self.after(id);
+        self.made += 1;
+        self.single += 1;
+        self.len += 1;
+        self.ring[id as usize] =
+            Record { page: page.0, period: low(self.period), older, holder: NONE };
+        id
+    }
+
+    /// Adds a hint to a record of the current period, and returns where that is then.
+    fn repeat(&mut self, id: u32, record: Record) -> u32 {
+        let single = self.ring.get_mut(id as usize);
+        if let Some(single) = single {
+            *single = UNUSED;
+            self.single -= 1;
+            let repeated = Repeated { record: Record { holder: NONE, ..record }, count: 2 };
+            let index = match self.free.pop() {
+                Some(index) => {
+                    self.repeated[index as usize] = repeated;
+                    index
+                }
+                None => {
+                    self.repeated.push(repeated);
+                    u32::try_from(self.repeated.len() - 1).expect("less than 2^31 records")
+                }
+            };
+            let length = u32::try_from(self.ring.len()).expect("less than 2^31 records");
+            // The ring has made as many records since.
+            let since = if id < self.next { self.next - id } else { self.next + length - id };
+            self.order.set(index, (self.period, 2, self.made - u64::from(since)));
+            return LAST_REPEATED - index;
+        }
+        let repeated = &mut self.repeated[(LAST_REPEATED - id) as usize];
+        repeated.count = repeated.count.saturating_add(1);
+        repeated.record.holder = NONE;
+        id
+    }
+
+    /// Makes room for a record, in a full table.
+    #[inline]
+    fn make_room(&mut self, mut told: impl FnMut(u32)) {
+        if self.expired > 0 {
+            self.len -= self.expired;
+            self.expired = 0;
+            return;
+        }
+        // Of the oldest period, the lowest count, the first one made.
+        self.len -= 1;
+        if self.single > 0 {
+            let id = self.first_single();
+            let ago = self.ago(&self.ring[id as usize]);
+            let least = self.order.least();
+            if least.is_none_or(|((period, _, _), _)| self.period - period <= u64::from(ago)) {
+                self.take_single(id, &mut told);
+                return;
+            }
+        }
         loop {
-            if let Some(single) = self.lists.front(self.oldest) {
-                return single;
+            let (key, index) = self.order.least().expect("a full table has a record that counts");
+            let (period, known, number) = key;
+            let count = self.repeated[index as usize].count;
+            if known == count {
+                return self.take_repeated(index, &mut told);
             }
-            if !self.lists.is_empty(self.oldest + 1) || self.oldest == self.list {
-                break;
-            }
-            self.oldest = self.next_list(self.oldest);
+            self.order.set(index, (period, count, number));
         }
-        self.repeated.least().expect("a full table has a record that counts").1
     }
 
-    /// Takes out a record of the oldest period there is, hence the oldest one of its page.
-    fn forget(&mut self, heads: &mut Heads<'_>, id: u32) {
-        self.lists.remove(id);
-        self.repeated.remove(id);
-        let record = self.records[id as usize];
-        debug_assert_eq!(record.older, NONE, "the oldest goes first");
-        match record.newer {
-            NONE => heads.set(PageId(record.page), NONE),
-            newer => self.records[newer as usize].older = NONE,
+    /// The first record in the ring that counts, if there is one.
+    #[inline]
+    fn first_single(&mut self) -> u32 {
+        while self.ring[self.first as usize].page == NONE {
+            self.first = self.after(self.first);
+            #[cfg(test)]
+            {
+                self.passed += 1;
+            }
         }
-        self.free.push(id);
+        self.first
     }
+
+    /// The place after another one in the ring.
+    #[inline]
+    fn after(&self, id: u32) -> u32 {
+        if id as usize + 1 == self.ring.len() { 0 } else { id + 1 }
+    }
+
+    /// Takes out a record with one hint, and tells where its page is.
+    #[inline]
+    fn take_single(&mut self, id: u32, told: &mut impl FnMut(u32)) {
+        let record = core::mem::replace(&mut self.ring[id as usize], UNUSED);
+        self.single -= 1;
+        if record.holder != NONE {
+            told(record.holder);
+        }
+    }
+
+    /// Takes out a record with many hints, and tells where its page is.
+    fn take_repeated(&mut self, index: u32, told: &mut impl FnMut(u32)) {
+        let repeated = &mut self.repeated[index as usize].record;
+        let holder = core::mem::replace(repeated, UNUSED).holder;
+        self.order.remove(index);
+        self.free.push(index);
+        if holder != NONE {
+            told(holder);
+        }
+    }
+}
+
+/// The lower bits of a period.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the lower bits are what is wanted")]
+const fn low(period: u64) -> u32 {
+    period as u32
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
     struct Fixture {
         table: HintTable,
-        cells: Vec<u32>,
+        newest: Vec<u32>,
     }
 
     impl Fixture {
         fn new(capacity: u32, k: u32) -> Self {
-            Self { table: HintTable::new(8, capacity, k), cells: vec![NONE; 16] }
+            Self { table: HintTable::new(8, capacity, k), newest: vec![NONE; 8] }
         }
 
-        /// Records a page, and says which one was forgotten.
+        /// Records a page, and says which one was forgotten of those that are in frames of their
+        /// own number.
         fn record(&mut self, page: u32) -> Option<u32> {
-            let mut heads = Heads { cells: &mut self.cells, stride: 2, column: 1 };
             let mut forgotten = None;
-            self.table.record(&mut heads, PageId(page), |page| forgotten = Some(page.0));
-            let heads = self.cells.iter().skip(1).step_by(2).copied();
-            self.table.assert_invariants(heads);
+            let newest = &mut self.newest[page as usize];
+            let weights = [1.0; 6];
+            let told = |frame| forgotten = Some(frame);
+            (*newest, _) = self.table.record(PageId(page), *newest, &weights, told);
+            if *newest != NONE {
+                self.table.hold(*newest, page);
+            }
+            self.table.assert_invariants(self.newest.iter().copied(), |page, at| page.0 == at);
             forgotten
         }
 
         fn contents(&self) -> Vec<(u32, u64, u32)> {
-            let is_used = |id: &usize| !self.table.free.contains(&u32::try_from(*id).unwrap());
-            let ids = (0..self.table.records.len()).filter(is_used);
-            let mut all: Vec<_> = ids
-                .map(|id| self.table.records[id])
-                .map(|record| (record.page, record.period, record.count))
-                .collect();
+            let mut all = vec![];
+            for (page, &newest) in (0..).map(PageId).zip(&self.newest) {
+                let (mut next, mut least) = (newest, 0);
+                while let Some((record, count)) = self.table.find(page, next)
+                    && self.table.ago(&record) >= least
+                {
+                    let ago = self.table.ago(&record);
+                    all.push((page.0, self.table.period - u64::from(ago), count));
+                    (next, least) = (record.older, ago + 1);
+                }
+            }
             all.sort_unstable();
             all
         }
@@ -337,11 +461,63 @@ mod tests {
         assert_eq!(fixture.contents(), [(1, 0, 2), (3, 1, 1)]);
         let mut expired = vec![];
         for period in 2..=7 {
-            fixture.table.begin_period(period, |page| expired.push((period, page.0)));
+            fixture.table.begin_period(period, |page| expired.push((period, page)));
         }
         assert_eq!(expired, [(6, 1), (7, 3)]);
         assert_eq!(fixture.record(4), None);
         assert_eq!(fixture.contents(), [(4, 7, 1)]);
+    }
+
+    proptest! {
+        /// Against a list of records in the order in which they were made.
+        #[test]
+        fn forgets_what_a_search_through_all_records_finds(
+            capacity in 1_u32..6,
+            k in 1_u32..4,
+            steps in prop::collection::vec((0_u32..8, 0_u8..8), 0..200),
+        ) {
+            let mut fixture = Fixture::new(capacity, k);
+            let mut model: Vec<(u32, u64, u32)> = vec![];
+            let mut period = 0;
+            let is_live = |period: u64, made: u64| period - made < u64::from(k);
+            for (page, step) in steps {
+                if step == 0 {
+                    let before = model.clone();
+                    period += 1;
+                    let mut told = vec![];
+                    fixture.table.begin_period(period, |page| told.push(page));
+                    told.sort_unstable();
+                    let is_known = |page: u32, period: u64| {
+                        before.iter().any(|&(other, made, _)| other == page && is_live(period, made))
+                    };
+                    let expired = (0..8).filter(|&p| is_known(p, period - 1) && !is_known(p, period));
+                    prop_assert_eq!(told, expired.collect::<Vec<_>>());
+                } else {
+                    let mut forgotten = None;
+                    let known = model.iter_mut().find(|entry| (entry.0, entry.1) == (page, period));
+                    if let Some(entry) = known {
+                        entry.2 += 1;
+                    } else {
+                        if model.len() == capacity as usize {
+                            model.retain(|entry| is_live(period, entry.1));
+                        }
+                        if model.len() == capacity as usize {
+                            let victim = (0..model.len()).min_by_key(|&i| (model[i].1, model[i].2));
+                            let victim = model.remove(victim.unwrap()).0;
+                            let is_last = model.iter().all(|entry| entry.0 != victim);
+                            forgotten = (is_last && victim != page).then_some(victim);
+                        }
+                        model.push((page, period, 1));
+                    }
+                    prop_assert_eq!(fixture.record(page), forgotten);
+                }
+                let live = model.iter().copied().filter(|entry| is_live(period, entry.1));
+                let mut live: Vec<_> = live.collect();
+                live.sort_unstable();
+                prop_assert_eq!(fixture.contents(), live);
+                prop_assert_eq!(fixture.table.len() as usize, model.len());
+            }
+        }
     }
 
     #[test]
@@ -349,7 +525,7 @@ mod tests {
         let mut fixture = Fixture::new(100, 0);
         assert_eq!(fixture.record(1), None);
         fixture.table.begin_period(1, |_| {});
-        assert!(fixture.table.len() == 0 && !fixture.table.is_live(NONE));
+        assert!(fixture.table.len() == 0 && !fixture.table.is_live(PageId(1), NONE));
     }
 
     #[test]

@@ -12,10 +12,13 @@
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
 //! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 4 for its
-//!   moves; 80 bytes per cached page, 40 to 70 more for P-HFA and H-HFA; 48 per record of hints.
-//! * Cost: O(log n + k) per page that moves. The paper's bubble sort is O(n) in the worst case, a
-//!   cold queue whose last page is hit, or a page that enters behind equally hot ones; the same
-//!   places are found here without passing the pages between.
+//!   moves; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
+//!   second queue, for P-HFA and H-HFA 40 to 70 more; 16 per hit of late, at most two of them per
+//!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints.
+//! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
+//!   D-HFA, O(1) for a queue that holds pages as hot. The paper's bubble sort is O(n) in the worst
+//!   case, a cold queue whose last page is hit, or a page that enters behind equally hot ones; the
+//!   same places are found here without passing the pages between.
 //! * Deviations: (1) Eq. 2 is summed over k periods, the newest with weight 1: its index is one off.
 //!   (2) A hint is a departure, filed under the period of the departure: arrivals at a tier would
 //!   count the same trips twice. (3) A page that arrives has the greater of its own frequency there
@@ -30,6 +33,7 @@
 //!   survivors are cleaned and dropped: their hints are lost.
 
 mod bubble;
+mod cascade;
 mod hint_log;
 mod hint_table;
 mod history;
@@ -42,6 +46,7 @@ mod runs;
 mod settings;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -68,45 +73,9 @@ const ABSENT: u32 = hint_table::NONE;
 /// the times of its arrival and of its last update.
 const HISTORY_BYTES: usize = size_of::<u32>() + 4 * size_of::<u64>();
 
-/// The place of a page, and its history at the tier that it is in.
-#[derive(Clone, Copy, Debug)]
-struct Frame {
-    page: PageId,
-    /// Hits since it arrived.
-    hits: u32,
-    loaded: u64,
-    /// When its hotness was last computed.
-    updated: u64,
-    /// When it was last hit; 0 before the first hit.
-    last_hit: u64,
-    /// Its weighted hints (F), as last looked up.
-    frequency: f64,
-    /// Whether it counts as hot.
-    is_hot: bool,
-    /// Whether the disk's copy is older.
-    is_dirty: bool,
-}
-
-const _: () = assert!(size_of::<Frame>() == 48, "update the `State` line of the module header");
-
-impl Default for Frame {
-    fn default() -> Self {
-        Self {
-            page: PageId(0),
-            hits: 0,
-            loaded: 0,
-            updated: 0,
-            last_hit: 0,
-            frequency: 0.0,
-            is_hot: false,
-            is_dirty: false,
-        }
-    }
-}
-
-/// The HFA policies.
+/// The HFA policy that has this number among the strategies.
 #[derive(Clone, Debug)]
-pub struct Hfa {
+pub struct Hfa<const STRATEGY: u8> {
     settings: Settings,
     /// The tiers with room for pages, fastest first.
     levels: Vec<Level>,
@@ -121,12 +90,17 @@ pub struct Hfa {
     next_sample: u64,
     /// Per page: its frame, or [`ABSENT`], and per level its newest record of hints.
     cells: Vec<u32>,
-    frames: Vec<Frame>,
-    /// Frames that hold no page.
+    /// Cells per page.
+    stride: usize,
+    /// Frames that held a page and hold none.
     free: Vec<u32>,
-    queues: Queues,
-    /// Frames that were hit within T accesses, the last one first.
-    recent: Lists,
+    /// Frames from here on never held a page.
+    used_frames: u32,
+    queues: Queues<STRATEGY>,
+    /// Hits of late, oldest first: when, and in which frame. Counts if it is the frame's last hit.
+    recent: VecDeque<(u64, u32)>,
+    /// When hotness was last computed of all pages.
+    resorted: u64,
     /// Per level: its frames by arrival or last hit, newest first; P-HFA only.
     ages: Option<Lists>,
     /// The last moves of each page; H-HFA only.
@@ -138,23 +112,23 @@ pub struct Hfa {
     log: Option<HintLog>,
     /// The hints of an earlier run, for an oracle.
     future: Option<Arc<HintLog>>,
-    /// Pages whose last hint expired: kept for its memory.
-    expired: Vec<PageId>,
+    /// Frames of pages whose last hint expired: kept for its memory.
+    expired: Vec<u32>,
 }
 
 /// Builds D-HFA for the registry.
 pub fn build_demote(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::new(Strategy::Demote, setup, values))
+    Box::new(Hfa::<{ Strategy::Demote as u8 }>::new(setup, values))
 }
 
 /// Builds P-HFA for the registry.
 pub fn build_promote(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::new(Strategy::Promote, setup, values))
+    Box::new(Hfa::<{ Strategy::Promote as u8 }>::new(setup, values))
 }
 
 /// Builds H-HFA for the registry.
 pub fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Hfa::new(Strategy::Hint, setup, values))
+    Box::new(Hfa::<{ Strategy::Hint as u8 }>::new(setup, values))
 }
 
 /// Builds Oracle HFA for the registry, which has checked that the values have hints.
@@ -162,16 +136,18 @@ pub fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
 /// # Panics
 /// If they have none.
 pub fn build_oracle(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let mut hfa = Hfa::new(Strategy::Hint, setup, values);
+    let mut hfa = Hfa::<{ Strategy::Hint as u8 }>::new(setup, values);
     hfa.future = Some(Arc::clone(values.hints().expect("the registry asks for hints")));
     Box::new(hfa)
 }
 
-impl Hfa {
-    fn new(strategy: Strategy, setup: &Setup, values: &Values) -> Self {
-        let settings = Settings::new(strategy, values);
+impl<const STRATEGY: u8> Hfa<STRATEGY> {
+    const STRATEGY: Strategy = Strategy::of(STRATEGY);
+
+    fn new(setup: &Setup, values: &Values) -> Self {
+        let settings = Settings::new(values);
         let pages = setup.geometry.pages();
-        let given = match strategy {
+        let given = match Self::STRATEGY {
             Strategy::Promote => values.real_or_auto("promote_probability"),
             Strategy::Demote | Strategy::Hint => Some(0.0),
         };
@@ -186,6 +162,7 @@ impl Hfa {
         }
         // A page is brought in before another one leaves.
         let frames = u32::try_from(above + 1).map_or(pages, |frames| frames.min(pages));
+        let capacities: Vec<u32> = levels.iter().map(|level| level.capacity_pages).collect();
         let level_count = u32::try_from(levels.len()).expect("a hierarchy has few tiers");
         Self {
             disk: setup.disk(),
@@ -195,13 +172,15 @@ impl Hfa {
             period_end: settings.period,
             next_sample: settings.sample_interval,
             cells: vec![ABSENT; pages as usize * (levels.len() + 1)],
-            frames: Vec::new(),
+            stride: levels.len() + 1,
             free: Vec::new(),
-            queues: Queues::new(strategy, frames, levels.len()),
-            recent: Lists::new(frames, 1),
-            ages: (strategy == Strategy::Promote).then(|| Lists::new(frames, level_count)),
-            history: (strategy == Strategy::Hint).then(|| History::new(pages, values)),
-            random: SplitMix64::new(match strategy {
+            used_frames: 0,
+            queues: Queues::new(frames, &capacities),
+            recent: VecDeque::new(),
+            resorted: 0,
+            ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
+            history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(pages, values)),
+            random: SplitMix64::new(match Self::STRATEGY {
                 Strategy::Promote => values.integer("seed"),
                 Strategy::Demote | Strategy::Hint => 0,
             }),
@@ -225,14 +204,17 @@ impl Hfa {
 
     /// Where the cells of a page begin.
     fn row_of(&self, page: PageId) -> usize {
-        page.index() * (self.levels.len() + 1)
+        page.index() * self.stride
     }
 
     /// P-HFA: each tier that the access reaches compares lifetimes with the one above.
     fn adapt_promotion(&mut self, reached: usize) {
+        if Self::STRATEGY != Strategy::Promote {
+            return;
+        }
         let Some(ages) = &self.ages else { return };
         let stamp = |frame: Option<u32>| {
-            let frame = frame.map(|frame| &self.frames[frame as usize]);
+            let frame = frame.map(|frame| self.queues.frame(frame));
             frame.map_or(0, |frame| frame.loaded.max(frame.last_hit))
         };
         let lifetime = |level: u32| stamp(ages.front(level)) - stamp(ages.back(level));
@@ -243,7 +225,7 @@ impl Hfa {
     }
 }
 
-impl Policy for Hfa {
+impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     fn access(&mut self, access: Access, out: &mut Actions) {
         self.begin();
         let frame = self.frame_of(access.page);
@@ -259,11 +241,11 @@ impl Policy for Hfa {
     }
 
     fn flush(&mut self, out: &mut Actions) {
-        for index in (0..self.cells.len()).step_by(self.levels.len() + 1) {
+        for index in (0..self.cells.len()).step_by(self.stride) {
             let frame = self.cells[index];
-            if frame != ABSENT && self.frames[frame as usize].is_dirty {
-                self.frames[frame as usize].is_dirty = false;
-                let page = self.frames[frame as usize].page;
+            if frame != ABSENT && self.queues.frame(frame).is_dirty {
+                self.queues.frame_mut(frame).is_dirty = false;
+                let page = self.queues.frame(frame).page;
                 out.copy(page, self.tier_of(frame), self.disk);
             }
         }
@@ -285,11 +267,14 @@ impl Policy for Hfa {
 
     fn assert_invariants(&self) {
         self.queues.assert_invariants();
-        self.recent.assert_invariants();
         let mut cached = 0;
         for (index, level) in self.levels.iter().enumerate() {
             let column = self.cells.iter().skip(index + 1);
-            level.hints.assert_invariants(column.step_by(self.levels.len() + 1).copied());
+            let newest = column.step_by(self.stride).copied();
+            level.hints.assert_invariants(newest, |page, frame| {
+                let place = self.queues.place_of(frame);
+                self.frame_of(page) == frame && place.is_some_and(|place| place.0 == index)
+            });
             level.promotion.assert_invariants();
             assert!(self.settings.k > 0 || level.hints.len() == 0, "without k, no hints are kept");
             let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(index, queue));
@@ -304,35 +289,36 @@ impl Policy for Hfa {
             );
             for queue in [Queue::Q1, Queue::Q2] {
                 let mut hot = 0;
-                for frame in self.queues.iter(index, queue) {
-                    let entry = &self.frames[frame as usize];
+                for frame in self.queues.frames(index, queue) {
+                    let entry = self.queues.frame(frame);
                     assert_eq!(self.frame_of(entry.page), frame, "the index points back");
-                    let is_recent = self.is_recent(entry);
-                    assert_eq!(self.recent.contains(frame), is_recent, "recent hits are known");
-                    let is_hot = is_recent || self.is_live(index, entry.page);
-                    assert_eq!(entry.is_hot, is_hot, "hot pages are known");
-                    hot += u32::from(is_hot);
+                    let is_known = self.recent.contains(&(entry.last_hit, frame));
+                    assert!(is_known || !self.is_recent(entry), "recent hits are known");
+                    let is_live = self.is_live(index, entry.page);
+                    let must_be_hot = is_live || self.is_recent(entry);
+                    assert!(entry.is_hot || !must_be_hot, "hot pages are known");
+                    assert!(!entry.is_hot || is_live || is_known, "cold pages are known in time");
+                    hot += u32::from(entry.is_hot);
                     cached += 1;
                 }
                 assert_eq!(hot, level.hot_pages(queue), "hot pages are counted");
             }
         }
-        let frames = self.cells.iter().step_by(self.levels.len() + 1);
+        let frames = self.cells.iter().step_by(self.stride);
         let indexed = frames.filter(|&&frame| frame != ABSENT).count();
         assert_eq!(indexed, cached, "a cached page is in one queue of one tier");
-        assert_eq!(self.frames.len() - self.free.len(), cached, "each frame has a page");
+        assert_eq!(self.used_frames as usize - self.free.len(), cached, "each frame has a page");
     }
 
     fn memory_bytes(&self) -> usize {
         size_of_val(&*self.cells)
-            + self.frames.capacity() * size_of::<Frame>()
             + self.free.capacity() * size_of::<u32>()
             + self.queues.memory_bytes()
-            + self.recent.memory_bytes()
+            + self.recent.capacity() * size_of::<(u64, u32)>()
             + self.ages.as_ref().map_or(0, Lists::memory_bytes)
             + self.history.as_ref().map_or(0, History::memory_bytes)
             + self.levels.iter().map(|level| level.hints.memory_bytes()).sum::<usize>()
-            + self.expired.capacity() * size_of::<PageId>()
+            + self.expired.capacity() * size_of::<u32>()
     }
 
     fn metadata_bytes(&self) -> usize {
@@ -350,7 +336,7 @@ impl Policy for Hfa {
             report("q1_pages", level.tier, pages(Queue::Q1));
             report("q2_pages", level.tier, pages(Queue::Q2));
             report("t_out_records", level.tier, f64::from(level.hints.len()));
-            if self.settings.strategy == Strategy::Promote {
+            if Self::STRATEGY == Strategy::Promote {
                 report("promote_probability", level.tier, level.promotion.probability());
             }
         }

@@ -10,11 +10,10 @@
 //!   would stay low. (3) A page that leaves the last tier is not hinted: there is no tier to take
 //!   a hint.
 
-use super::hint_table::Heads;
 use super::history::Move;
-use super::queues::{Merit, Place, Queue};
+use super::queues::{Frame, Place, Queue};
 use super::settings::Strategy;
-use super::{ABSENT, Frame, Hfa};
+use super::{ABSENT, Hfa};
 use crate::prefetch::prefetch;
 use crate::random::Draws;
 use crate::{Access, Actions, Op, PageId, Tier, WriteMiss};
@@ -26,10 +25,10 @@ enum Way {
     Down,
 }
 
-impl Hfa {
+impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn hit(&mut self, access: Access, frame: u32, place: Place, out: &mut Actions) {
         let level = place.0;
-        match self.settings.strategy {
+        match Self::STRATEGY {
             _ if level == 0 => {}
             Strategy::Demote => {
                 let carried = self.leave(frame, Move::Promote);
@@ -56,12 +55,12 @@ impl Hfa {
 
     pub(super) fn miss(&mut self, access: Access, out: &mut Actions) {
         let frame = self.free.pop().unwrap_or_else(|| {
-            self.frames.push(Frame::default());
-            u32::try_from(self.frames.len() - 1).expect("at most one frame per page")
+            self.used_frames += 1;
+            self.used_frames - 1
         });
-        self.frames[frame as usize] = Frame { page: access.page, ..Frame::default() };
+        *self.queues.frame_mut(frame) = Frame::new(access.page);
         self.set_frame_of(access.page, frame);
-        if self.settings.strategy == Strategy::Promote {
+        if Self::STRATEGY == Strategy::Promote {
             self.settle(access, frame, None, 0.0, out);
         } else {
             self.bring(access, frame, None, 0, out);
@@ -71,13 +70,7 @@ impl Hfa {
 
     /// Moves pages out of a level until it fits.
     pub(super) fn fit(&mut self, level: usize, out: &mut Actions) {
-        loop {
-            let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(level, queue));
-            let is_strict = self.settings.is_strict;
-            let is_q2_full = is_strict && q2 > self.levels[level].q2_capacity_pages();
-            if q1 + q2 <= self.levels[level].capacity_pages && !is_q2_full {
-                break;
-            }
+        while !self.has_room(level, 0) {
             let victim = self.queues.victim(level).expect("an over-full level has a page");
             self.demote(victim, out);
         }
@@ -85,10 +78,8 @@ impl Hfa {
 
     /// Puts a frame into a queue, with its hotness as stored.
     pub(super) fn put(&mut self, place: Place, frame: u32) {
-        let Frame { page, hits, is_hot, .. } = self.frames[frame as usize];
-        let value = self.history.as_ref().map_or(0.0, |history| history.value(page));
-        let hotness = self.queues.hotness(frame);
-        self.queues.insert(place, frame, hotness, Merit { hits, value });
+        let Frame { page, is_hot, .. } = *self.queues.frame(frame);
+        self.queues.insert(place, frame, self.value(page));
         if is_hot {
             self.levels[place.0].add_hot(place.1);
         }
@@ -97,54 +88,60 @@ impl Hfa {
     /// Takes a frame out of its queue.
     pub(super) fn take(&mut self, frame: u32) -> Place {
         let place = self.queues.remove(frame);
-        if self.frames[frame as usize].is_hot {
+        if self.queues.frame(frame).is_hot {
             self.levels[place.0].remove_hot(place.1);
         }
         place
     }
 
-    /// The hints of a page at a level that count, weighted (Eq. 2).
-    pub(super) fn frequency(&self, index: usize, page: PageId) -> f64 {
-        let level = &self.levels[index];
-        let weights = &self.settings.weights;
-        // A sum of nothing would be -0, whose bits are not those of the least hotness.
-        let add =
-            |sum: f64, (distance, times): (usize, u32)| sum + weights[distance] * f64::from(times);
+    /// The hints of a page at a level that count, weighted (Eq. 2), and whether there is one.
+    #[inline]
+    pub(super) fn look_up(&self, index: usize, page: PageId) -> (f64, bool) {
         match &self.future {
-            Some(log) => {
-                let hints = log.of(level.tier, page, self.horizon());
-                hints.map(|(period, times)| (self.periods_ahead(period), times)).fold(0.0, add)
+            Some(log) if Self::STRATEGY == Strategy::Hint => {
+                let hints = log.of(self.levels[index].tier, page, self.horizon());
+                let weigh = |(sum, _), (period, times)| {
+                    (
+                        sum + self.settings.weights[self.periods_ahead(period)] * f64::from(times),
+                        true,
+                    )
+                };
+                hints.fold((0.0, false), weigh)
             }
-            None => level.hints.hints(self.newest_hint(index, page)).fold(0.0, add),
+            _ => self.weigh_records(index, page, self.newest_hint(index, page)),
         }
     }
 
     /// Whether a page has a hint at a level that counts.
     pub(super) fn is_live(&self, index: usize, page: PageId) -> bool {
-        let level = &self.levels[index];
-        match &self.future {
-            Some(log) => log.of(level.tier, page, self.horizon()).next().is_some(),
-            None => level.hints.is_live(self.newest_hint(index, page)),
+        self.look_up(index, page).1
+    }
+
+    /// Says whether a page is hot, as it stands.
+    pub(super) fn review(&mut self, level: usize, frame: u32) {
+        let (_, queue) = self.queues.place_of(frame).expect("a page that is known is in a queue");
+        let entry = *self.queues.frame(frame);
+        let is_hot = self.is_recent(&entry) || self.is_live(level, entry.page);
+        self.queues.frame_mut(frame).is_hot = is_hot;
+        match (entry.is_hot, is_hot) {
+            (false, true) => self.levels[level].add_hot(queue),
+            (true, false) => self.levels[level].remove_hot(queue),
+            (true, true) | (false, false) => {}
         }
     }
 
-    /// Says whether a page of a level is hot, as it stands.
-    pub(super) fn review(&mut self, level: usize, page: PageId) {
-        let frame = self.frame_of(page);
-        if frame == ABSENT {
-            return;
-        }
-        if let Some((at, queue)) = self.queues.place_of(frame)
-            && at == level
-        {
-            let is_recent = self.is_recent(&self.frames[frame as usize]);
-            let is_hot = is_recent || self.is_live(level, page);
-            let was_hot = core::mem::replace(&mut self.frames[frame as usize].is_hot, is_hot);
-            match (was_hot, is_hot) {
-                (false, true) => self.levels[level].add_hot(queue),
-                (true, false) => self.levels[level].remove_hot(queue),
-                (true, true) | (false, false) => {}
-            }
+    /// The hints of a page with this newest record.
+    #[inline]
+    pub(super) fn weigh_records(&self, level: usize, page: PageId, newest: u32) -> (f64, bool) {
+        self.levels[level].hints.weigh(page, newest, &self.settings.weights)
+    }
+
+    /// H-HFA: the K-step hint value of a page.
+    #[inline]
+    fn value(&self, page: PageId) -> f64 {
+        match &self.history {
+            Some(history) if Self::STRATEGY == Strategy::Hint => history.value(page),
+            _ => 0.0,
         }
     }
 
@@ -154,7 +151,7 @@ impl Hfa {
     }
 
     /// The newest record of a page in the table of a level.
-    fn newest_hint(&self, level: usize, page: PageId) -> u32 {
+    pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
         self.cells[self.row_of(page) + level + 1]
     }
 
@@ -184,7 +181,7 @@ impl Hfa {
         }
         out.serve(page, op, source, tier);
         if op == Op::Write {
-            self.frames[frame as usize].is_dirty = self.settings.writes_back;
+            self.queues.frame_mut(frame).is_dirty = self.settings.writes_back;
             if !self.settings.writes_back {
                 out.copy(page, tier, self.disk);
             }
@@ -193,70 +190,72 @@ impl Hfa {
 
     /// A hit that moves the page to no other tier.
     fn stay(&mut self, frame: u32, (level, queue): Place, out: &mut Actions) {
-        let hotness = self.refresh(frame, level);
+        let hotness = self.refresh(frame, (level, queue));
         match queue {
             Queue::Q1 => self.queues.hit_in_q1(level, frame, hotness),
             Queue::Q2 => {
                 self.take(frame);
-                self.queues.set_hotness(frame, hotness);
-                self.put((level, Queue::Q1), frame);
-                self.overflow_q1(level, out);
-                self.fit(level, out);
+                self.queues.frame_mut(frame).hotness = hotness;
+                if Self::STRATEGY == Strategy::Demote {
+                    if let Some(victim) = self.enter_q1(level, frame) {
+                        self.hand_down(level, victim, out);
+                    }
+                } else {
+                    self.put((level, Queue::Q1), frame);
+                    self.overflow_q1(level, out);
+                    self.fit(level, out);
+                }
             }
         }
     }
 
     /// Counts a hit and says how hot the page is now (Eq. 3), with its hints as last looked up if
     /// that was within T (lazy update).
-    fn refresh(&mut self, frame: u32, level: usize) -> f64 {
+    fn refresh(&mut self, frame: u32, (level, queue): Place) -> f64 {
         let now = self.now;
-        let entry = self.frames[frame as usize];
-        let (page, updated, was_recent) = (entry.page, entry.updated, self.is_recent(&entry));
+        let entry = *self.queues.frame(frame);
+        let updated = entry.loaded.max(entry.last_hit).max(self.resorted);
         if now - updated > self.settings.period {
-            self.frames[frame as usize].frequency = self.frequency(level, page);
+            self.queues.frame_mut(frame).frequency = self.look_up(level, entry.page).0;
         }
-        let entry = &mut self.frames[frame as usize];
+        let entry = self.queues.frame_mut(frame);
         entry.hits = entry.hits.saturating_add(1);
-        (entry.updated, entry.last_hit) = (now, now);
-        if was_recent {
-            self.recent.move_to_front(frame);
-        } else {
-            self.recent.push_front(0, frame);
+        entry.last_hit = now;
+        if !core::mem::replace(&mut entry.is_hot, true) {
+            self.levels[level].add_hot(queue);
         }
-        if let Some(ages) = &mut self.ages {
+        self.note_hit(frame);
+        if Self::STRATEGY == Strategy::Promote
+            && let Some(ages) = &mut self.ages
+        {
             ages.move_to_front(frame);
         }
-        self.review(level, page);
         self.hotness_of(frame)
     }
 
     /// Eq. 3 with the frame's fields.
     pub(super) fn hotness_of(&self, frame: u32) -> f64 {
-        let Frame { hits, loaded, frequency, .. } = self.frames[frame as usize];
+        let Frame { hits, loaded, frequency, .. } = *self.queues.frame(frame);
         let resident = (self.now - loaded).max(1);
         self.settings.hint_hotness(frequency) + f64::from(hits) / resident as f64
     }
 
-    /// Moves the tail of Q1 elsewhere if Q1 has too many pages (Algorithm 1).
+    /// P-HFA and H-HFA: moves the tail of Q1 elsewhere if Q1 has too many pages (Algorithm 1).
     fn overflow_q1(&mut self, level: usize, out: &mut Actions) {
         let q1_pages = self.queues.len(level, Queue::Q1);
         if q1_pages <= self.levels[level].q1_capacity_pages {
             return;
         }
-        let tail = self.queues.back(level, Queue::Q1).expect("an over-full queue has a page");
-        let is_kept = match self.settings.strategy {
-            Strategy::Demote => !self.settings.overflow_demotes,
-            Strategy::Promote | Strategy::Hint => {
-                let q2_pages = self.queues.len(level, Queue::Q2);
-                let has_room = if self.settings.is_strict {
-                    q2_pages < self.levels[level].q2_capacity_pages()
-                } else {
-                    q1_pages + q2_pages <= self.levels[level].capacity_pages
-                };
-                let hits = self.frames[tail as usize].hits;
-                has_room || self.queues.least_hits(level).is_some_and(|least| hits > least)
-            }
+        let tail = self.queues.back_of_q1(level).expect("an over-full queue has a page");
+        let q2_pages = self.queues.len(level, Queue::Q2);
+        let has_room = if self.settings.is_strict {
+            q2_pages < self.levels[level].q2_capacity_pages()
+        } else {
+            q1_pages + q2_pages <= self.levels[level].capacity_pages
         };
+        let hits = self.queues.frame(tail).hits;
+        let least_hits = self.queues.least_hits(level);
+        let is_kept = has_room || least_hits.is_some_and(|least| hits > least);
         if is_kept {
             self.take(tail);
             self.put((level, Queue::Q2), tail);
@@ -265,91 +264,121 @@ impl Hfa {
         }
     }
 
-    /// Moves a page one tier down, or discards it: below the last tier, and where nothing is
-    /// demoted.
+    /// Moves a page one tier down, or discards it.
     fn demote(&mut self, frame: u32, out: &mut Actions) {
-        let (level, _) = self.queues.place_of(frame).expect("a victim is in a queue");
         self.foresee(frame);
-        let page = self.frames[frame as usize].page;
+        let (level, _) = self.detach(frame);
+        self.hand_down(level, frame, out);
+    }
+
+    /// Moves a page one tier down, or discards it, that is in no queue of its level any more.
+    fn hand_down(&mut self, level: usize, frame: u32, out: &mut Actions) {
+        if let Some(carried) = self.pass_down(level, frame, out) {
+            self.receive(level + 1, frame, carried, Way::Down, out);
+        }
+    }
+
+    /// Hands a page that is in no queue of its level any more to the tier below, and returns the
+    /// frequency that it carries; or discards it: below the last tier, and where nothing is demoted.
+    #[inline]
+    pub(super) fn pass_down(&mut self, level: usize, frame: u32, out: &mut Actions) -> Option<f64> {
+        let Frame { page, is_hot, is_dirty, .. } = *self.queues.frame(frame);
         let source = self.levels[level].tier;
-        if level + 1 == self.levels.len() || self.settings.strategy == Strategy::Promote {
-            self.detach(frame);
-            if self.frames[frame as usize].is_dirty {
+        if level + 1 == self.levels.len() || Self::STRATEGY == Strategy::Promote {
+            if is_dirty {
                 out.copy(page, source, self.disk);
             }
             out.drop_copy(page, source);
+            if is_hot {
+                let newest = self.newest_hint(level, page);
+                self.levels[level].hints.release(page, newest);
+            }
+            self.queues.frame_mut(frame).last_hit = 0;
             self.set_frame_of(page, ABSENT);
             self.free.push(frame);
-            return;
+            return None;
         }
-        let carried = self.leave(frame, Move::Demote);
+        let carried = self.depart(level, page, Move::Demote);
         out.copy(page, source, self.levels[level + 1].tier);
         out.drop_copy(page, source);
-        self.receive(level + 1, frame, carried, Way::Down, out);
+        Some(carried)
     }
 
     /// Asks the processor for what the next victims will need: each is a page of long ago.
-    fn foresee(&self, victim: u32) {
+    #[inline]
+    pub(super) fn foresee(&self, victim: u32) {
         let Some(next) = self.queues.before(victim) else { return };
-        prefetch(&self.cells, self.row_of(self.frames[next as usize].page));
+        prefetch(&self.cells, self.row_of(self.queues.frame(next).page));
         if let Some(then) = self.queues.before(next) {
-            prefetch(&self.frames, then as usize);
             self.queues.prefetch(then);
         }
     }
 
     /// Takes a frame out of its level, with a hint, and returns the frequency that it carries.
+    #[inline]
     fn leave(&mut self, frame: u32, way: Move) -> f64 {
-        let page = self.frames[frame as usize].page;
         let (level, _) = self.detach(frame);
-        if let Some(history) = &mut self.history {
-            history.add(page, way);
-        }
-        self.hint(level, page);
-        self.frequency(level, page)
+        self.depart(level, self.queues.frame(frame).page, way)
     }
 
     /// Takes a frame out of its level.
-    fn detach(&mut self, frame: u32) -> Place {
+    #[inline]
+    pub(super) fn detach(&mut self, frame: u32) -> Place {
         let place = self.take(frame);
-        self.frames[frame as usize].is_hot = false;
-        if self.is_recent(&self.frames[frame as usize]) {
-            self.recent.remove(frame);
-        }
-        if let Some(ages) = &mut self.ages {
+        if Self::STRATEGY == Strategy::Promote
+            && let Some(ages) = &mut self.ages
+        {
             ages.remove(frame);
         }
         place
     }
 
-    /// Records that a page leaves, or passes, a level.
-    fn hint(&mut self, level: usize, page: PageId) {
-        if let Some(log) = &mut self.log {
-            log.add(self.levels[level].tier, page, self.period, 1);
+    /// Gives the hint that a page leaves a level, and returns the frequency that it carries.
+    #[inline]
+    fn depart(&mut self, level: usize, page: PageId, way: Move) -> f64 {
+        if Self::STRATEGY == Strategy::Hint
+            && let Some(history) = &mut self.history
+        {
+            history.add(page, way);
         }
-        if self.future.is_some() {
-            return;
-        }
-        let mut forgotten = None;
-        let stride = self.levels.len() + 1;
-        let mut heads = Heads { cells: &mut self.cells, stride, column: level + 1 };
-        self.levels[level].hints.record(&mut heads, page, |page| forgotten = Some(page));
-        if let Some(page) = forgotten {
-            self.review(level, page);
-            if let Some(next) = self.levels[level].hints.next_forgotten() {
-                prefetch(&self.cells, self.row_of(next));
+        self.hint(level, page)
+    }
+
+    /// Records that a page leaves, or passes, a level, and returns its frequency there.
+    #[inline]
+    fn hint(&mut self, level: usize, page: PageId) -> f64 {
+        if Self::STRATEGY == Strategy::Hint {
+            if let Some(log) = &mut self.log {
+                log.add(self.levels[level].tier, page, self.period, 1);
+            }
+            if self.future.is_some() {
+                return self.look_up(level, page).0;
             }
         }
+        let cell = self.row_of(page) + level + 1;
+        let mut forgotten = ABSENT;
+        let (newest, frequency) = self.levels[level].hints.record(
+            page,
+            self.cells[cell],
+            &self.settings.weights,
+            |frame| forgotten = frame,
+        );
+        self.cells[cell] = newest;
+        if forgotten != ABSENT {
+            self.review(level, forgotten);
+        }
+        frequency
     }
 
     /// A level receives a page that no queue holds, and hands on what it has no room for.
     fn receive(&mut self, level: usize, frame: u32, carried: f64, way: Way, out: &mut Actions) {
+        if Self::STRATEGY == Strategy::Demote {
+            return self.cascade(level, frame, carried, out);
+        }
         let frequency = self.arrive(level, frame, carried);
-        let page = self.frames[frame as usize].page;
-        let enters_q1 = match self.settings.strategy {
-            Strategy::Demote if level == 0 && !self.settings.miss_to_q1 => false,
+        let enters_q1 = match Self::STRATEGY {
             Strategy::Demote | Strategy::Promote => frequency > self.settings.f_min,
-            Strategy::Hint => self.is_live(level, page),
+            Strategy::Hint => self.is_live(level, self.queues.frame(frame).page),
         };
         if enters_q1 {
             self.put((level, Queue::Q1), frame);
@@ -358,9 +387,18 @@ impl Hfa {
             self.put((level, Queue::Q2), frame);
         }
         self.fit(level, out);
-        if self.settings.strategy == Strategy::Hint && way == Way::Down {
+        if Self::STRATEGY == Strategy::Hint && way == Way::Down {
             self.promote_head(level, frame, out);
         }
+    }
+
+    /// Whether a level keeps to its sizes with so many pages more in the second queue.
+    #[inline]
+    pub(super) fn has_room(&self, level: usize, more: u32) -> bool {
+        let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(level, queue));
+        let entry = &self.levels[level];
+        q1 + q2 + more <= entry.capacity_pages
+            && (!self.settings.is_strict || q2 + more <= entry.q2_capacity_pages())
     }
 
     /// Algorithm 2: a page that was demoted into Q1 wakes the promotion of a hotter one there.
@@ -368,12 +406,12 @@ impl Hfa {
         if self.has_promoted || self.queues.place_of(frame) != Some((level, Queue::Q1)) {
             return;
         }
-        let head = self.queues.front(level, Queue::Q1).expect("the frame is in this queue");
-        if self.queues.hotness(head) <= self.queues.hotness(frame) {
+        let head = self.queues.front_of_q1(level).expect("the frame is in this queue");
+        if self.queues.frame(head).hotness <= self.queues.frame(frame).hotness {
             return;
         }
         self.has_promoted = true;
-        let page = self.frames[head as usize].page;
+        let page = self.queues.frame(head).page;
         let carried = self.leave(head, Move::Promote);
         out.copy(page, self.levels[level].tier, self.levels[level - 1].tier);
         out.drop_copy(page, self.levels[level].tier);
@@ -381,23 +419,22 @@ impl Hfa {
     }
 
     /// Begins a page's stay at a level, and returns its hint frequency there.
+    #[inline]
     fn arrive(&mut self, level: usize, frame: u32, carried: f64) -> f64 {
-        let Frame { page, is_dirty, .. } = self.frames[frame as usize];
-        let frequency = self.frequency(level, page).max(carried);
-        self.frames[frame as usize] = Frame {
-            page,
-            is_dirty,
-            frequency,
-            hits: 0,
-            loaded: self.now,
-            updated: self.now,
-            last_hit: 0,
-            is_hot: self.is_live(level, page),
-        };
-        if let Some(ages) = &mut self.ages {
+        let page = self.queues.frame(frame).page;
+        let (known, is_hot) = self.look_up(level, page);
+        let frequency = known.max(carried);
+        if is_hot && (Self::STRATEGY != Strategy::Hint || self.future.is_none()) {
+            let newest = self.newest_hint(level, page);
+            self.levels[level].hints.hold(newest, frame);
+        }
+        let hotness = self.settings.hint_hotness(frequency);
+        self.queues.frame_mut(frame).begin(hotness, frequency, is_hot, self.now);
+        if Self::STRATEGY == Strategy::Promote
+            && let Some(ages) = &mut self.ages
+        {
             ages.push_front(u32::try_from(level).expect("few levels"), frame);
         }
-        self.queues.set_hotness(frame, self.settings.hint_hotness(frequency));
         frequency
     }
 
@@ -412,11 +449,10 @@ impl Hfa {
     ) {
         let mut level = found.unwrap_or(self.levels.len()) - 1;
         while level > 0
-            && self.frequency(level, access.page).max(carried) <= self.settings.f_min
+            && self.look_up(level, access.page).0.max(carried) <= self.settings.f_min
             && self.random.unit() < self.levels[level].promotion.probability()
         {
-            self.hint(level, access.page);
-            carried = self.frequency(level, access.page);
+            carried = self.hint(level, access.page);
             level -= 1;
         }
         self.bring(access, frame, found, level, out);
@@ -430,8 +466,7 @@ impl Hfa {
         if q1 + q2 < self.levels[above].capacity_pages {
             return true;
         }
-        let value = self.history.as_ref().map_or(0.0, |history| history.value(page));
-        self.queues.least_value(above).is_some_and(|least| value > least)
+        self.queues.least_value(above).is_some_and(|least| self.value(page) > least)
     }
 
     pub(super) fn tier_of(&self, frame: u32) -> Tier {

@@ -12,12 +12,17 @@
 
 use alloc::vec::Vec;
 
-use super::queues::Queue;
+use super::Hfa;
+use super::queues::{Frame, Queue};
 use super::settings::Strategy;
-use super::{Frame, Hfa};
 use crate::Actions;
 
-impl Hfa {
+/// How many hits of late are kept before those that count no longer are left out: so many per frame,
+/// and some more, so that few frames are not searched at each hit.
+const RECENT_PER_FRAME: usize = 2;
+const RECENT_MARGIN: usize = 64;
+
+impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Begins an access: time passes.
     pub(super) fn begin(&mut self) {
         self.now += 1;
@@ -25,21 +30,13 @@ impl Hfa {
         if self.now == self.period_end {
             self.begin_period();
         }
-        while let Some(oldest) = self.recent.back(0) {
-            let entry = self.frames[oldest as usize];
-            if self.is_recent(&entry) {
-                break;
-            }
-            self.recent.remove(oldest);
-            let (level, _) = self.queues.place_of(oldest).expect("a recent hit is in a queue");
-            self.review(level, entry.page);
-        }
     }
 
     /// Ends an access: counts, and at the end of a period resizes and sorts.
     pub(super) fn end(&mut self, out: &mut Actions) {
         if self.now == self.next_sample {
             self.next_sample = self.now.saturating_add(self.settings.sample_interval);
+            self.expire_hits();
             for (level, entry) in self.levels.iter_mut().enumerate() {
                 entry.sample(self.queues.len(level, Queue::Q1));
             }
@@ -49,12 +46,34 @@ impl Hfa {
             for level in 0..self.levels.len() {
                 if self.settings.resorts {
                     self.resort(level);
+                    self.resorted = self.now;
                 }
                 if self.settings.is_dynamic {
                     self.levels[level].move_boundary();
                     self.move_surplus(level);
                     self.fit(level, out);
                 }
+            }
+        }
+    }
+
+    /// Notes a hit, the frame's last one.
+    pub(super) fn note_hit(&mut self, frame: u32) {
+        if self.recent.len() >= RECENT_PER_FRAME * self.used_frames as usize + RECENT_MARGIN {
+            self.recent.retain(|&(time, frame)| self.queues.frame(frame).last_hit == time);
+        }
+        self.recent.push_back((self.now, frame));
+    }
+
+    /// Finds the pages that were last hit more than T accesses ago.
+    fn expire_hits(&mut self) {
+        while let Some(&(time, frame)) = self.recent.front()
+            && self.now - time > self.settings.period
+        {
+            self.recent.pop_front();
+            if self.queues.frame(frame).last_hit == time {
+                let (level, _) = self.queues.place_of(frame).expect("a page that was hit is there");
+                self.review(level, frame);
             }
         }
     }
@@ -68,10 +87,9 @@ impl Hfa {
     fn begin_period(&mut self) {
         self.period += 1;
         if self.future.is_some() {
-            for frame in 0..self.frames.len() {
-                let page = self.frames[frame].page;
-                for level in 0..self.levels.len() {
-                    self.review(level, page);
+            for frame in 0..self.used_frames {
+                if let Some((level, _)) = self.queues.place_of(frame) {
+                    self.review(level, frame);
                 }
             }
             return;
@@ -79,9 +97,9 @@ impl Hfa {
         let mut expired = core::mem::take(&mut self.expired);
         for level in 0..self.levels.len() {
             expired.clear();
-            self.levels[level].hints.begin_period(self.period, |page| expired.push(page));
-            for &page in &expired {
-                self.review(level, page);
+            self.levels[level].hints.begin_period(self.period, |frame| expired.push(frame));
+            for &frame in &expired {
+                self.review(level, frame);
             }
         }
         self.expired = expired;
@@ -91,7 +109,7 @@ impl Hfa {
     fn move_surplus(&mut self, level: usize) {
         let q1_capacity_pages = self.levels[level].q1_capacity_pages;
         while self.queues.len(level, Queue::Q1) > q1_capacity_pages {
-            let tail = self.queues.back(level, Queue::Q1).expect("it has too many pages");
+            let tail = self.queues.back_of_q1(level).expect("it has too many pages");
             self.take(tail);
             self.put((level, Queue::Q2), tail);
         }
@@ -102,11 +120,12 @@ impl Hfa {
         if moved == 0 {
             return;
         }
-        for frame in self.hottest_first(level, Queue::Q2).into_iter().take(moved as usize) {
-            if self.settings.strategy == Strategy::Demote {
+        let frames = self.sorted_by_hotness(self.queues.frames(level, Queue::Q2));
+        for frame in frames.into_iter().take(moved as usize) {
+            if Self::STRATEGY == Strategy::Demote {
                 self.take(frame);
                 self.queues.push_to_tail_of_q1(level, frame);
-                if self.frames[frame as usize].is_hot {
+                if self.queues.frame(frame).is_hot {
                     self.levels[level].add_hot(Queue::Q1);
                 }
             } else {
@@ -119,39 +138,29 @@ impl Hfa {
     /// Looks up the hotness of every page of a level anew, and sorts the queue that is kept by it.
     fn resort(&mut self, level: usize) {
         for queue in [Queue::Q1, Queue::Q2] {
-            let frames: Vec<u32> = self.queues.iter(level, queue).collect();
-            for &frame in frames.iter().rev() {
-                let page = self.frames[frame as usize].page;
-                self.frames[frame as usize].frequency = self.frequency(level, page);
-                self.frames[frame as usize].updated = self.now;
-            }
-            let is_sorted = (self.settings.strategy == Strategy::Demote) == (queue == Queue::Q2);
-            if !is_sorted {
-                for frame in frames {
-                    self.queues.set_hotness(frame, self.hotness_of(frame));
-                }
-                continue;
-            }
+            let frames = self.queues.frames(level, queue);
+            let is_sorted = (Self::STRATEGY == Strategy::Demote) == (queue == Queue::Q2);
             for &frame in &frames {
-                self.take(frame);
-                self.queues.set_hotness(frame, self.hotness_of(frame));
+                let page = self.queues.frame(frame).page;
+                let frequency = self.look_up(level, page).0;
+                if is_sorted {
+                    self.take(frame);
+                }
+                self.queues.frame_mut(frame).frequency = frequency;
+                self.queues.frame_mut(frame).hotness = self.hotness_of(frame);
             }
-            for frame in
-                sorted_by_hotness(frames, |frame| self.queues.hotness(frame)).into_iter().rev()
-            {
-                self.put((level, queue), frame);
+            if is_sorted {
+                for frame in self.sorted_by_hotness(frames).into_iter().rev() {
+                    self.put((level, queue), frame);
+                }
             }
         }
     }
 
-    fn hottest_first(&self, level: usize, queue: Queue) -> Vec<u32> {
-        let frames = self.queues.iter(level, queue).collect();
-        sorted_by_hotness(frames, |frame| self.queues.hotness(frame))
+    /// The hottest first; those that are equally hot keep their order.
+    fn sorted_by_hotness(&self, mut frames: Vec<u32>) -> Vec<u32> {
+        let hotness_of = |frame: u32| self.queues.frame(frame).hotness;
+        frames.sort_by(|&one, &other| hotness_of(other).total_cmp(&hotness_of(one)));
+        frames
     }
-}
-
-/// The hottest first; those that are equally hot keep their order.
-fn sorted_by_hotness(mut frames: Vec<u32>, hotness_of: impl Fn(u32) -> f64) -> Vec<u32> {
-    frames.sort_by(|&one, &other| hotness_of(other).total_cmp(&hotness_of(one)));
-    frames
 }

@@ -2,20 +2,21 @@
 //!
 //! Frames are places for pages; each is in at most one queue. D-HFA keeps Q1 by recency and Q2 by
 //! hotness, P-HFA and H-HFA keep Q1 by hotness, with places that a hit moves forward, and Q2 by
-//! recency.
+//! recency. A frame and its links are one cache line.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.2.2.
-//! * State: 20 bytes per frame; 32 more for P-HFA and H-HFA, and heaps of 8 to 28 per page in Q2.
-//! * Cost: O(log n) per change.
+//! * State: 64 bytes per frame; for D-HFA 4 more, and 44 per hotness in Q2; for P-HFA and H-HFA 32
+//!   more, and heaps of 8 to 28 per page in Q2.
+//! * Cost: D-HFA O(1) per change, O(log n) where a hotness is new or its last page leaves; the
+//!   others O(log n).
 //! * Deviations: none.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::bubble::Bubble;
-use super::runs::Runs;
+use super::runs::{self, Runs};
 use super::settings::Strategy;
-use crate::prefetch::prefetch;
+use crate::PageId;
 use crate::queue::{IndexedHeap, Lists};
 
 /// One of the queues of a tier.
@@ -30,22 +31,62 @@ pub(super) enum Queue {
 /// Where a frame is: its level, and the queue there.
 pub(super) type Place = (usize, Queue);
 
-/// What decides about a page of Q2 besides its place.
+/// A page, and its history at the tier that it is in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Merit {
-    /// Hits since it was loaded.
+#[repr(C)]
+pub(super) struct Frame {
+    pub(super) page: PageId,
+    /// Its run, in a Q2 of D-HFA.
+    run: u32,
+    /// Hits since it arrived.
     pub(super) hits: u32,
-    /// Its K-step hint value.
-    pub(super) value: f64,
+    /// Whether it counts as hot.
+    pub(super) is_hot: bool,
+    /// Whether the disk's copy is older.
+    pub(super) is_dirty: bool,
+    /// How hot it is, as last computed. Not to be changed in a queue that is kept by it.
+    pub(super) hotness: f64,
+    /// Its weighted hints (F), as last looked up.
+    pub(super) frequency: f64,
+    /// When it was last hit; 0 before the first hit.
+    pub(super) last_hit: u64,
+    pub(super) loaded: u64,
 }
 
-/// All queues.
+const _: () = assert!(size_of::<Frame>() == 48, "update the `State` line of the module header");
+
+impl Frame {
+    /// Of a page that just came.
+    pub(super) const fn new(page: PageId) -> Self {
+        Self {
+            page,
+            run: runs::NONE,
+            hits: 0,
+            is_hot: false,
+            is_dirty: false,
+            hotness: 0.0,
+            frequency: 0.0,
+            last_hit: 0,
+            loaded: 0,
+        }
+    }
+
+    /// Begins the stay of its page at a tier.
+    #[inline]
+    pub(super) const fn begin(&mut self, hotness: f64, frequency: f64, is_hot: bool, now: u64) {
+        self.hits = 0;
+        self.is_hot = is_hot;
+        self.hotness = hotness;
+        self.frequency = frequency;
+        self.last_hit = 0;
+        self.loaded = now;
+    }
+}
+
+/// All queues of the HFA that has this number among the strategies.
 #[derive(Clone, Debug)]
-pub(super) struct Queues {
-    strategy: Strategy,
-    lists: Lists,
-    /// Per frame: its stored hotness.
-    hotness: Vec<f64>,
+pub(super) struct Queues<const STRATEGY: u8> {
+    lists: Lists<Frame>,
     /// Per level: the runs of Q2; D-HFA only.
     runs: Vec<Runs>,
     /// The places of Q1; P-HFA and H-HFA only.
@@ -54,7 +95,7 @@ pub(super) struct Queues {
     by_hits: Vec<IndexedHeap<u32>>,
     /// Per level: the pages of Q2 by hint value, then by age; H-HFA only.
     by_value: Vec<IndexedHeap<(u64, u64)>>,
-    /// How many pages ever entered a Q2.
+    /// How many pages ever entered a Q2; H-HFA only.
     entries: u64,
 }
 
@@ -62,18 +103,22 @@ fn list(place: Place) -> u32 {
     u32::try_from(place.0).expect("a hierarchy has few tiers") * 2 + place.1 as u32
 }
 
-impl Queues {
-    pub(super) fn new(strategy: Strategy, frames: u32, levels: usize) -> Self {
+impl<const STRATEGY: u8> Queues<STRATEGY> {
+    const STRATEGY: Strategy = Strategy::of(STRATEGY);
+
+    /// Empty queues of levels with so many pages, and so many frames.
+    pub(super) fn new(frames: u32, capacities: &[u32]) -> Self {
         let frames_if = |is_needed: bool| if is_needed { frames } else { 0 };
-        let moves_in_place = strategy != Strategy::Demote;
+        let moves_in_place = Self::STRATEGY != Strategy::Demote;
+        let levels = capacities.len();
         let lists = u32::try_from(levels).expect("a hierarchy has few tiers") * 2;
         let heap_frames = frames_if(moves_in_place);
-        let value_frames = frames_if(strategy == Strategy::Hint);
+        let value_frames = frames_if(Self::STRATEGY == Strategy::Hint);
+        // A page enters before another one leaves.
+        let of_level = |&pages: &u32| Runs::new(frames_if(!moves_in_place).min(pages + 1));
         Self {
-            strategy,
-            lists: Lists::new(frames, lists),
-            hotness: vec![0.0; frames as usize],
-            runs: vec![Runs::default(); levels],
+            lists: Lists::with_values(frames, lists, Frame::new(PageId(0))),
+            runs: capacities.iter().map(of_level).collect(),
             bubble: Bubble::new(frames_if(moves_in_place), levels),
             by_hits: (0..levels).map(|_| IndexedHeap::new(heap_frames)).collect(),
             by_value: (0..levels).map(|_| IndexedHeap::new(value_frames)).collect(),
@@ -81,15 +126,30 @@ impl Queues {
         }
     }
 
-    /// Puts a frame that is in no queue where its queue's order wants it.
-    pub(super) fn insert(&mut self, place: Place, frame: u32, hotness: f64, merit: Merit) {
-        self.hotness[frame as usize] = hotness;
+    #[inline]
+    pub(super) fn frame(&self, frame: u32) -> &Frame {
+        self.lists.value(frame)
+    }
+
+    #[inline]
+    pub(super) fn frame_mut(&mut self, frame: u32) -> &mut Frame {
+        self.lists.value_mut(frame)
+    }
+
+    /// Puts a frame that is in no queue where its queue's order wants it; `value` is the K-step
+    /// hint value of its page.
+    #[inline]
+    pub(super) fn insert(&mut self, place: Place, frame: u32, value: f64) {
         let (level, list) = (place.0, list(place));
-        match (self.strategy, place.1) {
+        let Frame { hits, hotness, .. } = *self.frame(frame);
+        match (Self::STRATEGY, place.1) {
             (Strategy::Demote, Queue::Q2) => {
-                let hotness = &self.hotness;
-                self.runs[level]
-                    .insert(&mut self.lists, list, frame, |frame| hotness[frame as usize]);
+                let entry = self.runs[level].insert(frame, hotness);
+                self.frame_mut(frame).run = entry.run;
+                match entry.behind {
+                    Some(newest) => self.lists.insert_before(newest, frame),
+                    None => self.lists.push_front(list, frame),
+                }
             }
             (Strategy::Promote | Strategy::Hint, Queue::Q1) => {
                 let ahead = self.bubble.last_hotter(level, hotness);
@@ -98,30 +158,31 @@ impl Queues {
             (Strategy::Demote, Queue::Q1) => self.lists.push_front(list, frame),
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.lists.push_front(list, frame);
-                self.by_hits[level].set(frame, merit.hits);
-                if self.strategy == Strategy::Hint {
+                self.by_hits[level].set(frame, hits);
+                if Self::STRATEGY == Strategy::Hint {
                     self.entries += 1;
-                    self.by_value[level].set(frame, (merit.value.to_bits(), self.entries));
+                    self.by_value[level].set(frame, (value.to_bits(), self.entries));
                 }
             }
         }
     }
 
     /// Takes a frame out of its queue.
+    #[inline]
     pub(super) fn remove(&mut self, frame: u32) -> Place {
         let place = self.place_of(frame).expect("the frame is in a queue");
-        match (self.strategy, place.1) {
+        match (Self::STRATEGY, place.1) {
             (Strategy::Demote, Queue::Q2) => {
-                let hotness = &self.hotness;
-                let hotness_of = |frame: u32| hotness[frame as usize];
-                self.runs[place.0].remove(&mut self.lists, frame, hotness_of);
-                return place;
+                let run = self.frame(frame).run;
+                let [newer, older] = [self.lists.before(frame), self.lists.after(frame)]
+                    .map(|other| other.filter(|&other| self.frame(other).run == run));
+                self.runs[place.0].remove(run, newer, older);
             }
             (Strategy::Promote | Strategy::Hint, Queue::Q1) => self.bubble.remove(place.0, frame),
             (Strategy::Demote, Queue::Q1) => {}
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.by_hits[place.0].remove(frame);
-                if self.strategy == Strategy::Hint {
+                if Self::STRATEGY == Strategy::Hint {
                     self.by_value[place.0].remove(frame);
                 }
             }
@@ -132,8 +193,8 @@ impl Queues {
 
     /// Gives a page of Q1 that was hit its new hotness and place.
     pub(super) fn hit_in_q1(&mut self, level: usize, frame: u32, hotness: f64) {
-        self.hotness[frame as usize] = hotness;
-        if self.strategy == Strategy::Demote {
+        self.frame_mut(frame).hotness = hotness;
+        if Self::STRATEGY == Strategy::Demote {
             self.lists.move_to_front(frame);
             return;
         }
@@ -145,59 +206,73 @@ impl Queues {
 
     /// Puts a frame at the tail of a queue that is kept by recency.
     pub(super) fn push_to_tail_of_q1(&mut self, level: usize, frame: u32) {
-        debug_assert_eq!(self.strategy, Strategy::Demote, "its first queue is kept by recency");
+        debug_assert_eq!(Self::STRATEGY, Strategy::Demote, "its first queue is kept by recency");
         self.lists.push_back(list((level, Queue::Q1)), frame);
     }
 
+    #[inline]
     pub(super) fn place_of(&self, frame: u32) -> Option<Place> {
         let list = self.lists.list_of(frame)?;
         Some(((list / 2) as usize, if list.is_multiple_of(2) { Queue::Q1 } else { Queue::Q2 }))
     }
 
-    pub(super) fn hotness(&self, frame: u32) -> f64 {
-        self.hotness[frame as usize]
-    }
-
-    /// Gives a frame that is in no queue, or in one that is not kept by hotness, its hotness.
-    pub(super) fn set_hotness(&mut self, frame: u32, hotness: f64) {
-        self.hotness[frame as usize] = hotness;
-    }
-
+    #[inline]
     pub(super) fn len(&self, level: usize, queue: Queue) -> u32 {
         self.lists.len(list((level, queue)))
     }
 
-    pub(super) fn front(&self, level: usize, queue: Queue) -> Option<u32> {
-        self.lists.front(list((level, queue)))
+    /// The first frame of Q1.
+    pub(super) fn front_of_q1(&self, level: usize) -> Option<u32> {
+        self.lists.front(list((level, Queue::Q1)))
     }
 
-    pub(super) fn back(&self, level: usize, queue: Queue) -> Option<u32> {
-        self.lists.back(list((level, queue)))
+    /// The last frame of Q1.
+    #[inline]
+    pub(super) fn back_of_q1(&self, level: usize) -> Option<u32> {
+        self.lists.back(list((level, Queue::Q1)))
     }
 
-    /// The frame ahead of another one in its queue.
+    /// The frame that is likely to be the victim after another one.
+    #[inline]
     pub(super) fn before(&self, frame: u32) -> Option<u32> {
         self.lists.before(frame)
     }
 
-    /// Asks the processor for the links and the hotness of a frame.
+    /// Asks the processor for a frame.
+    #[inline]
     pub(super) fn prefetch(&self, frame: u32) {
         self.lists.prefetch(frame);
-        prefetch(&self.hotness, frame as usize);
     }
 
     /// The frames of a queue, head first.
-    pub(super) fn iter(&self, level: usize, queue: Queue) -> impl Iterator<Item = u32> + '_ {
-        self.lists.iter(list((level, queue)))
+    pub(super) fn frames(&self, level: usize, queue: Queue) -> Vec<u32> {
+        if Self::STRATEGY == Strategy::Demote && queue == Queue::Q2 {
+            let run = |&frame: &u32| self.frame(frame).run;
+            let of_run = |newest: u32| {
+                let next = |&frame: &u32| self.lists.after(frame);
+                let rest = core::iter::successors(Some(newest), next);
+                rest.take_while(move |frame| run(frame) == run(&newest))
+            };
+            return self.runs[level].newest().flat_map(of_run).collect();
+        }
+        self.lists.iter(list((level, queue))).collect()
     }
 
     /// The next page to leave a level: Q2's, unless that is empty.
+    #[inline]
     pub(super) fn victim(&self, level: usize) -> Option<u32> {
-        let of_q2 = match self.strategy {
-            Strategy::Demote | Strategy::Promote => self.back(level, Queue::Q2),
+        let of_q2 = match Self::STRATEGY {
+            Strategy::Demote => self.runs[level].coldest().map(|(_, frame)| frame),
+            Strategy::Promote => self.lists.back(list((level, Queue::Q2))),
             Strategy::Hint => self.by_value[level].least().map(|(_, frame)| frame),
         };
-        of_q2.or_else(|| self.back(level, Queue::Q1))
+        of_q2.or_else(|| self.back_of_q1(level))
+    }
+
+    /// Whether a page of this hotness would be the last one of a Q2 that is kept by hotness.
+    #[inline]
+    pub(super) fn is_coldest(&self, level: usize, hotness: f64) -> bool {
+        self.runs[level].coldest().is_none_or(|(coldest, _)| hotness < coldest)
     }
 
     /// The fewest hits of a page in Q2, if it has a page.
@@ -210,31 +285,35 @@ impl Queues {
         self.by_value[level].least().map(|((bits, _), _)| f64::from_bits(bits))
     }
 
+    /// What was done so far to keep the order of each Q2 of D-HFA, for tests of the cost.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> u64 {
+        self.runs.iter().map(Runs::steps).sum()
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
-        let runs: usize = self.runs.iter().map(|runs| runs.len() * 16).sum();
+        let runs: usize = self.runs.iter().map(Runs::memory_bytes).sum();
         let heaps: usize = self.by_hits.iter().map(IndexedHeap::memory_bytes).sum();
         let values: usize = self.by_value.iter().map(IndexedHeap::memory_bytes).sum();
-        let bubble = self.bubble.memory_bytes();
-        self.lists.memory_bytes() + size_of_val(&*self.hotness) + runs + bubble + heaps + values
+        self.lists.memory_bytes() + runs + self.bubble.memory_bytes() + heaps + values
     }
 
     pub(super) fn assert_invariants(&self) {
         self.lists.assert_invariants();
         for level in 0..self.runs.len() {
-            let hotness_of = |frame| self.hotness(frame);
             let q2_pages = self.len(level, Queue::Q2) as usize;
-            if self.strategy == Strategy::Demote {
-                self.runs[level].assert_invariants(
-                    &self.lists,
-                    list((level, Queue::Q2)),
-                    hotness_of,
-                );
+            if Self::STRATEGY == Strategy::Demote {
+                let frames = self.frames(level, Queue::Q2);
+                assert_eq!(frames.len(), q2_pages, "each page of the second queue is in a run");
+                let of_run = |frame| (frame, self.frame(frame).run, self.frame(frame).hotness);
+                self.runs[level].assert_invariants(frames.into_iter().map(of_run));
                 continue;
             }
-            self.bubble.assert_invariants(level, self.iter(level, Queue::Q1), hotness_of);
+            let q1 = self.frames(level, Queue::Q1).into_iter();
+            self.bubble.assert_invariants(level, q1, |frame| self.frame(frame).hotness);
             assert_eq!(self.by_hits[level].len(), q2_pages, "the second queue is known by hits");
             self.by_hits[level].assert_invariants();
-            if self.strategy == Strategy::Hint {
+            if Self::STRATEGY == Strategy::Hint {
                 assert_eq!(self.by_value[level].len(), q2_pages, "and by hint values");
                 self.by_value[level].assert_invariants();
             }

@@ -13,11 +13,22 @@ use crate::config::{Kind, Parameter, Value, Values};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
     /// D-HFA, Algorithm 4.
-    Demote,
+    Demote = 0,
     /// P-HFA, Algorithm 5.
-    Promote,
+    Promote = 1,
     /// H-HFA, Algorithm 6; also with the hints of a recorded run.
-    Hint,
+    Hint = 2,
+}
+
+impl Strategy {
+    /// The one with this number, so that the code of each policy is compiled for it alone.
+    pub(super) const fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Demote,
+            1 => Self::Promote,
+            _ => Self::Hint,
+        }
+    }
 }
 
 const T: Parameter = Parameter {
@@ -235,9 +246,10 @@ pub const ORACLE_PARAMETERS: &[Parameter] = &[
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of the published text")]
 pub(super) struct Settings {
-    pub(super) strategy: Strategy,
     pub(super) period: u64,
     pub(super) k: u32,
+    /// Accesses for which a hint counts (kT); not 0.
+    window: f64,
     /// What a hint is worth, by how many periods ago it was given.
     pub(super) weights: Vec<f64>,
     pub(super) f_min: f64,
@@ -255,7 +267,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn new(strategy: Strategy, values: &Values) -> Self {
+    pub(super) fn new(values: &Values) -> Self {
         let has = |parameter: Parameter| values.iter().any(|(name, _)| name == parameter.name);
         let real = |parameter: Parameter, default| {
             if has(parameter) { values.real(parameter.name) } else { default }
@@ -264,9 +276,10 @@ impl Settings {
         let (period, k) = (values.integer(T.name), values.integer_u32(K.name));
         let delta = values.real(DELTA.name);
         Self {
-            strategy,
             period,
             k,
+            // Without periods there is no hint to be divided.
+            window: f64::from(k.max(1)) * period as f64,
             weights: (0..k).map(|ago| libm::pow(delta, f64::from(ago))).collect(),
             f_min: real(F_MIN, 0.0),
             t_out_share: real(T_OUT_SHARE, 0.0),
@@ -283,10 +296,8 @@ impl Settings {
     }
 
     /// The hint part of Eq. 3: F / (kT).
+    #[inline]
     pub(super) fn hint_hotness(&self, frequency: f64) -> f64 {
-        if self.k == 0 {
-            return 0.0;
-        }
-        frequency / (f64::from(self.k) * self.period as f64)
+        frequency / self.window
     }
 }
