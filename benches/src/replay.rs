@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use memchr::memchr_iter;
-use thermocline_core::{Admission, Counts, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Counts, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -187,6 +187,7 @@ pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -
         costs: vec![PageCost::default(); capacity_pages.len() + 1],
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let counts: Counts = replay(trace, &mut *policy, Replay::default())?;

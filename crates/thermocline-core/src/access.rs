@@ -33,17 +33,28 @@ pub struct Access {
     pub page: PageId,
     /// Whether it is read or written.
     pub op: Op,
+    /// Who makes it, counted from 0: with one client, always 0.
+    pub client: u8,
 }
 
+// Drivers keep many at hand.
+const _: () = assert!(size_of::<Access>() == 8, "the client fits where nothing was");
+
 impl Access {
-    /// A read of `page`.
+    /// A read of `page` by client 0.
     pub const fn read(page: u32) -> Self {
-        Self { page: PageId(page), op: Op::Read }
+        Self { page: PageId(page), op: Op::Read, client: 0 }
     }
 
-    /// A write of `page`.
+    /// A write of `page` by client 0.
     pub const fn write(page: u32) -> Self {
-        Self { page: PageId(page), op: Op::Write }
+        Self { page: PageId(page), op: Op::Write, client: 0 }
+    }
+
+    /// The same access by another client.
+    #[must_use]
+    pub const fn by(self, client: u8) -> Self {
+        Self { client, ..self }
     }
 }
 

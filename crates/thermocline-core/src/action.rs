@@ -18,7 +18,8 @@ pub enum Action {
         page: PageId,
         /// What the access does.
         op: Op,
-        /// The fastest tier that held a current copy when the access arrived: there the hit counts.
+        /// The fastest tier that the client sees and that held a current copy when the access
+        /// arrived: there the hit counts.
         found: Tier,
         /// The tier that answers.
         tier: Tier,

@@ -5,15 +5,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, iter};
 
 use crate::policy::multi::hfa::HintLog;
-use crate::{Admission, Geometry, Tier};
+use crate::{Admission, Clients, Geometry, Tier};
 
 /// The hierarchy that a policy is built for.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Capacity of each cache tier in pages, fastest first; the disk is not among them.
+    /// Capacity of each cache tier in pages, fastest first; the disk is not among them. That of the
+    /// first one is what each client has.
     pub capacity_pages: Vec<u32>,
     /// The pages of the disk.
     pub geometry: Geometry,
@@ -23,6 +24,8 @@ pub struct Setup {
     pub write_miss: WriteMiss,
     /// Which pages may enter flash.
     pub admission: Admission,
+    /// How many clients there are, each with a first tier of its own.
+    pub clients: Clients,
 }
 
 impl Setup {
@@ -31,10 +34,28 @@ impl Setup {
     /// # Panics
     /// If there are more tiers than [`TIERS_MAX`](crate::TIERS_MAX).
     pub fn disk(&self) -> Tier {
-        assert!(self.capacity_pages.len() < crate::TIERS_MAX, "a hierarchy has few tiers");
+        let tiers = self.tier_capacities_pages().count();
+        assert!(tiers < crate::TIERS_MAX, "a hierarchy has few tiers");
         #[expect(clippy::cast_possible_truncation, reason = "asserted just above")]
-        Tier(self.capacity_pages.len() as u8)
+        Tier(tiers as u8)
     }
+
+    /// The capacity of every cache tier that there is, by [`Tier`]: the first one of each client,
+    /// then the shared ones.
+    pub fn tier_capacities_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        tier_capacities_pages(&self.capacity_pages, self.clients)
+    }
+}
+
+/// Capacities as in a [`Setup`], with the first one repeated for every client.
+pub(crate) fn tier_capacities_pages(
+    capacity_pages: &[u32],
+    clients: Clients,
+) -> impl Iterator<Item = u32> + '_ {
+    let further = usize::from(clients.get()) - 1;
+    let firsts =
+        capacity_pages.iter().take(1).flat_map(move |&pages| iter::repeat_n(pages, further));
+    firsts.chain(capacity_pages.iter().copied())
 }
 
 /// What one page transfer costs on a device, in milliseconds.
@@ -170,6 +191,22 @@ pub enum ConfigError {
     NoHints {
         /// The policy.
         policy: String,
+    },
+    /// The policy places the pages of one client.
+    OneClient {
+        /// The policy.
+        policy: String,
+        /// The number of clients given.
+        clients: u8,
+        /// The policies that take several, separated by commas.
+        known: String,
+    },
+    /// More copies of pages than can be counted, with so many clients.
+    TooManyPages {
+        /// Distinct pages.
+        pages: u32,
+        /// The number of clients given.
+        clients: u8,
     },
     /// The policy does not run on this number of cache tiers.
     WrongDepth {
@@ -431,6 +468,14 @@ impl fmt::Display for ConfigError {
             Self::NoHints { policy } => write!(
                 f,
                 "`{policy}` replays the hints of an earlier run, and was given none: run `h-hfa` with `record_hints` on the same trace first"
+            ),
+            Self::OneClient { policy, clients, known } => write!(
+                f,
+                "`{policy}` places the pages of one client, and {clients} were given; several may share the lower tiers of: {known}"
+            ),
+            Self::TooManyPages { pages, clients } => write!(
+                f,
+                "{clients} clients of {pages} pages have more copies than can be counted: use larger pages, or fewer clients"
             ),
             Self::WrongDepth { policy, wanted, given } => {
                 write!(f, "`{policy}` runs on {wanted}, but {given} cache tiers were given")

@@ -1,7 +1,7 @@
 //! The counts that every metric is made of: a fold over actions.
 
 use crate::tier::TIERS_MAX;
-use crate::{Action, Op, Tier};
+use crate::{Action, Clients, Op, Tier};
 
 /// Hits and page transfers per tier.
 ///
@@ -48,6 +48,26 @@ impl Counts {
         for (mine, others) in mine.flatten().zip(others.flatten()) {
             *mine += others;
         }
+    }
+
+    /// The same counts with the first tiers of all clients taken as one, tier 0.
+    #[must_use]
+    pub fn with_one_first_tier(&self, clients: Clients) -> Self {
+        let further = usize::from(clients.get()) - 1;
+        let merged = |tier: usize| tier.saturating_sub(further);
+        let mut sum = Self::new();
+        for op in [Op::Read, Op::Write].map(|op| op as usize) {
+            for tier in 0..TIERS_MAX {
+                sum.hits[op][merged(tier)] += self.hits[op][tier];
+                sum.serves[op][merged(tier)] += self.serves[op][tier];
+            }
+        }
+        for (source, copies) in self.copies.iter().enumerate() {
+            for (target, copies) in copies.iter().enumerate() {
+                sum.copies[merged(source)][merged(target)] += copies;
+            }
+        }
+        sum
     }
 
     /// Reads whose page was held by `tier` and by no faster one.
@@ -110,6 +130,19 @@ mod tests {
         assert_eq!((counts.page_reads(Tier::DISK), counts.page_writes(Tier::DISK)), (1, 0));
         assert_eq!((counts.page_reads(Tier::RAM), counts.page_writes(Tier::RAM)), (0, 2));
         assert_eq!((counts.page_reads(Tier::FLASH), counts.page_writes(Tier::FLASH)), (0, 1));
+        let three = Clients::new(3).expect("three are few");
+        let mut shared = Counts::new();
+        shared.add(&[
+            Action::Copy { page, source: Tier(4), target: Tier(1) },
+            Action::Serve { page, op: Op::Read, found: Tier(4), tier: Tier(1) },
+            Action::Copy { page, source: Tier(2), target: Tier(3) },
+            Action::Serve { page, op: Op::Read, found: Tier(0), tier: Tier(0) },
+        ]);
+        let merged = shared.with_one_first_tier(three);
+        assert_eq!([0, 1, 2].map(|tier| merged.hits(Tier(tier))), [1, 0, 1]);
+        assert_eq!((merged.copies(Tier(2), Tier(0)), merged.copies(Tier(0), Tier(1))), (1, 1));
+        assert_eq!((merged.page_reads(Tier(0)), merged.accesses()), (3, 2));
+        assert_eq!(counts.with_one_first_tier(Clients::ONE), counts);
         let mut twice = counts.clone();
         twice.merge(&counts);
         assert_eq!((twice.accesses(), twice.write_hits(Tier::DISK)), (2, 2));

@@ -4,13 +4,18 @@
 //! them, and refuses the first one that could not happen or would lose data. Dirtiness is derived:
 //! a copy is dirty if its version is newer than the disk's. State: one `u32` per page and tier and
 //! one for the newest version.
+//!
+//! A client sees its own first tier and the shared ones. So that none is ever served an old copy,
+//! every write must end with no old copy in another client's first tier, and with the newest version
+//! in a tier that all of them see.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::config::tier_capacities_pages;
 use crate::policy::Survivor;
-use crate::{Access, Action, Actions, Counts, Op, PageId, Tier};
+use crate::{Access, Action, Actions, Clients, Counts, Op, PageId, Tier};
 
 /// The version of a copy that does not exist; the disk's first version of every page is 1.
 const ABSENT: u32 = 0;
@@ -20,6 +25,7 @@ const ABSENT: u32 = 0;
 pub struct Ledger {
     /// Capacity of each cache tier in pages, fastest first; the disk holds every page.
     capacity_pages: Vec<u32>,
+    clients: Clients,
     /// Per tier and page: the version of the copy, or [`ABSENT`].
     versions: Vec<Vec<u32>>,
     /// Per page: the newest version anywhere.
@@ -62,6 +68,26 @@ pub enum Reason {
         /// Pages that it may hold.
         capacity_pages: u32,
     },
+    /// The tier that serves belongs to another client than the one that asks.
+    NotSeen {
+        /// The tier.
+        tier: Tier,
+        /// The client that asks.
+        client: u8,
+    },
+    /// A copy between the first tiers of two clients: nothing connects them.
+    NoPath {
+        /// The tier that would be read.
+        source: Tier,
+        /// The tier that would be written.
+        target: Tier,
+    },
+    /// The first tier of a client holds an old version after the last action.
+    LeftStale(Tier),
+    /// After the last action, only the first tier of one client holds the newest version.
+    NotShared(Tier),
+    /// The hierarchy has fewer clients than the access claims.
+    NoSuchClient(u8),
     /// The action names a tier that the hierarchy does not have.
     NoSuchTier(Tier),
     /// The action names a page that does not exist.
@@ -88,11 +114,19 @@ pub struct Violation {
 impl Ledger {
     /// A hierarchy of empty cache tiers, fastest first, over a disk that holds `pages` pages.
     pub fn new(pages: u32, capacity_pages: &[u32]) -> Self {
+        Self::of_clients(pages, capacity_pages, Clients::ONE)
+    }
+
+    /// The same for several clients, each with a first tier of its own, as in a
+    /// [`Setup`](crate::Setup).
+    pub fn of_clients(pages: u32, capacity_pages: &[u32], clients: Clients) -> Self {
+        let capacity_pages: Vec<u32> = tier_capacities_pages(capacity_pages, clients).collect();
         let tiers = capacity_pages.len() + 1;
         let mut versions = vec![vec![ABSENT; pages as usize]; tiers];
         versions[tiers - 1].fill(1);
         Self {
-            capacity_pages: capacity_pages.to_vec(),
+            capacity_pages,
+            clients,
             versions,
             newest: vec![1; pages as usize],
             held_pages: vec![0; tiers - 1],
@@ -129,11 +163,18 @@ impl Ledger {
     pub fn access(&mut self, access: Access, actions: &Actions) -> Result<(), Violation> {
         self.accesses += 1;
         let no_such_page = self.violation(access.page, None, Reason::NoSuchPage);
-        let found = self.fastest_current(access.page).ok_or(no_such_page)?;
+        if access.client >= self.clients.get() {
+            return Err(self.violation(access.page, None, Reason::NoSuchClient(access.client)));
+        }
+        let found = self.fastest_current(access).ok_or(no_such_page)?;
         let mut served = 0;
         for &action in actions.as_slice() {
-            if let Action::Serve { page, op, found: claimed, .. } = action {
+            if let Action::Serve { page, op, found: claimed, tier } = action {
                 served += 1;
+                if !self.clients.sees(access.client, tier) {
+                    let reason = Reason::NotSeen { tier, client: access.client };
+                    return Err(self.violation(page, Some(action), reason));
+                }
                 if page != access.page || op != access.op {
                     return Err(self.violation(page, Some(action), Reason::WrongAccess));
                 }
@@ -148,6 +189,7 @@ impl Ledger {
             return Err(self.violation(access.page, None, Reason::ServedTimes(served)));
         }
         self.check_capacities(access.page)?;
+        self.check_sharing(actions)?;
         self.counts.add(actions.as_slice());
         Ok(())
     }
@@ -164,6 +206,7 @@ impl Ledger {
             self.apply(action)?;
         }
         self.check_capacities(PageId(0))?;
+        self.check_sharing(actions)?;
         self.counts.add(actions.as_slice());
         Ok(())
     }
@@ -223,12 +266,15 @@ impl Ledger {
         Tier(self.capacity_pages.len() as u8)
     }
 
-    fn fastest_current(&self, page: PageId) -> Option<Tier> {
+    /// The fastest tier that the client sees and that holds the newest version.
+    fn fastest_current(&self, Access { page, client, .. }: Access) -> Option<Tier> {
         let newest = *self.newest.get(page.index())?;
         (0_u8..)
+            .map(Tier)
             .zip(&self.versions)
+            .filter(|&(tier, _)| self.clients.sees(client, tier))
             .find(|(_, copies)| copies[page.index()] == newest)
-            .map(|(tier, _)| Tier(tier))
+            .map(|(tier, _)| tier)
     }
 
     fn apply(&mut self, action: Action) -> Result<(), Violation> {
@@ -249,6 +295,12 @@ impl Ledger {
                 self.newest[page.index()] += 1;
                 self.put(page, tier, self.newest[page.index()]);
                 Ok(())
+            }
+            Action::Copy { source, target, .. }
+                if source != target
+                    && [source, target].iter().all(|&tier| self.clients.owns(tier)) =>
+            {
+                Err(Reason::NoPath { source, target })
             }
             Action::Copy { source, target, .. } => self.copy(page, source, target),
             Action::Drop { tier, .. } => self.drop_copy(page, tier),
@@ -315,6 +367,32 @@ impl Ledger {
         Ok(())
     }
 
+    /// Checks that no client holds an old version, or alone the newest one, of a page that moved.
+    fn check_sharing(&self, actions: &Actions) -> Result<(), Violation> {
+        if self.clients == Clients::ONE {
+            return Ok(());
+        }
+        for action in actions.as_slice() {
+            let (Action::Serve { page, .. }
+            | Action::Copy { page, .. }
+            | Action::Drop { page, .. }) = *action;
+            let newest = self.newest[page.index()];
+            let copies =
+                || (0..).map(Tier).zip(self.versions.iter().map(|tier| tier[page.index()]));
+            let firsts = || copies().take(usize::from(self.clients.get()));
+            if let Some((tier, _)) =
+                firsts().find(|&(_, version)| version != ABSENT && version != newest)
+            {
+                return Err(self.violation(page, None, Reason::LeftStale(tier)));
+            }
+            let slowest = copies().filter(|&(_, version)| version == newest).last();
+            if let Some((tier, _)) = slowest.filter(|&(tier, _)| self.clients.owns(tier)) {
+                return Err(self.violation(page, None, Reason::NotShared(tier)));
+            }
+        }
+        Ok(())
+    }
+
     fn violation(&self, page: PageId, action: Option<Action>, reason: Reason) -> Violation {
         Violation { access_number: self.accesses, page, action, reason }
     }
@@ -343,6 +421,23 @@ impl fmt::Display for Reason {
                 "tier {} holds {held_pages} pages, its capacity is {capacity_pages}",
                 tier.0
             ),
+            Self::NotSeen { tier, client } => {
+                write!(f, "tier {} belongs to another client than {client}, which asks", tier.0)
+            }
+            Self::NoPath { source, target } => write!(
+                f,
+                "tiers {} and {} belong to different clients: nothing connects them",
+                source.0, target.0
+            ),
+            Self::LeftStale(tier) => {
+                write!(f, "tier {} is left with an old version, which its client would see", tier.0)
+            }
+            Self::NotShared(tier) => write!(
+                f,
+                "the newest version is left in tier {} only, which other clients do not see",
+                tier.0
+            ),
+            Self::NoSuchClient(client) => write!(f, "no client has the number {client}"),
             Self::NoSuchTier(tier) => write!(f, "the hierarchy has no tier {}", tier.0),
             Self::NoSuchPage => f.write_str("no such page exists"),
             Self::DropsFromDisk => f.write_str("the disk holds every page"),

@@ -7,7 +7,9 @@
 //! placement.
 //!
 //! ```
-//! use thermocline_core::{Access, Actions, Admission, Geometry, Ledger, Tier, WriteMiss, registry};
+//! use thermocline_core::{
+//!     Access, Actions, Admission, Clients, Geometry, Ledger, Tier, WriteMiss, registry,
+//! };
 //!
 //! let setup = registry::Setup {
 //!     capacity_pages: vec![1, 2],
@@ -15,6 +17,7 @@
 //!     costs: vec![],
 //!     write_miss: WriteMiss::Fetch,
 //!     admission: Admission::ALL,
+//!     clients: Clients::ONE,
 //! };
 //! let mut hat = registry::find("hat")?.build_default(&setup)?;
 //! let mut ledger = Ledger::new(8, &setup.capacity_pages);
@@ -56,4 +59,4 @@ pub use hotness::{BoxedIdentifier, Heat, Identifier};
 pub use ledger::{Ledger, Reason, Violation};
 pub use policy::{BoxedPolicy, Policy, Survivor};
 pub use prefetch::prefetch;
-pub use tier::{TIERS_MAX, Tier};
+pub use tier::{CACHE_TIERS_MAX, Clients, TIERS_MAX, Tier};

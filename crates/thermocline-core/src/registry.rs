@@ -1,6 +1,7 @@
 //! Every policy that there is: one row each.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,7 +10,7 @@ use crate::policy::buffer::{PAGES_PER_BLOCK, block_list, bpac, cfdc, hwb, page_l
 use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
 use crate::policy::multi::{demote, hfa, hint_k, lru_n_inclusive, mq_n, promote, ulc};
 use crate::policy::single::lru;
-use crate::{BoxedPolicy, Tier};
+use crate::{BoxedPolicy, CACHE_TIERS_MAX, Clients, Tier};
 
 pub use crate::config::Setup;
 
@@ -51,6 +52,9 @@ pub enum Depth {
 
 /// The policies that replay the hints of an earlier run.
 const NEEDING_HINTS: &[&str] = &["oracle-hfa"];
+
+/// Policies of any depth that place the pages of one client only.
+const OF_ONE_CLIENT: &[&str] = &["ulc"];
 
 /// All policies, in the order in which they are listed.
 pub const ENTRIES: &[Entry] = &[
@@ -452,6 +456,7 @@ impl Entry {
     /// A hierarchy that the policy does not run on, or an admission that it does not take.
     pub fn build(&self, setup: &Setup, values: &Values) -> Result<BoxedPolicy, ConfigError> {
         self.depth.check(self.name, setup)?;
+        self.check_sharing(setup, values)?;
         self.check_block(setup, values)?;
         if setup.admission.identifier().is_some() && !self.takes_admission {
             let known = ENTRIES.iter().filter(|entry| entry.takes_admission);
@@ -468,6 +473,45 @@ impl Entry {
     /// Whether it replays the hints of an earlier run, which its [values](Values::with_hints) hold.
     pub fn needs_hints(&self) -> bool {
         NEEDING_HINTS.contains(&self.name)
+    }
+
+    /// Whether several clients may share its lower tiers.
+    pub fn takes_clients(&self) -> bool {
+        self.depth == Depth::Tiers && !OF_ONE_CLIENT.contains(&self.name)
+    }
+
+    /// Whether so many clients may share its lower tiers.
+    ///
+    /// # Errors
+    /// [`ConfigError::OneClient`] if there are several and it takes one.
+    pub fn check_clients(&self, clients: Clients) -> Result<(), ConfigError> {
+        if clients == Clients::ONE || self.takes_clients() {
+            return Ok(());
+        }
+        let known = ENTRIES.iter().filter(|entry| entry.takes_clients());
+        let known = known.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        let (policy, clients) = (self.name.to_owned(), clients.get());
+        Err(ConfigError::OneClient { policy, clients, known })
+    }
+
+    /// Several clients need a policy that knows them, and writes that all of them see.
+    fn check_sharing(&self, setup: &Setup, values: &Values) -> Result<(), ConfigError> {
+        self.check_clients(setup.clients)?;
+        let (clients, pages) = (setup.clients.get(), setup.geometry.pages());
+        if setup.clients == Clients::ONE {
+            return Ok(());
+        }
+        if u64::from(pages) * (u64::from(clients) + 1) > u64::from(CAPACITY_PAGES_MAX) {
+            return Err(ConfigError::TooManyPages { pages, clients });
+        }
+        let writes = hfa::WRITES.name;
+        if values.iter().any(|value| value == (writes, Value::Choice("back"))) {
+            let reason = format!(
+                "with several clients, `{writes}` must be `through`: what one writes, others may read next"
+            );
+            return Err(ConfigError::contradiction(self.name, reason));
+        }
+        Ok(())
     }
 
     /// What is evicted from a write buffer by the block needs room for one.
@@ -514,7 +558,7 @@ impl Depth {
         match self {
             Self::Ram => cache_tiers == 1 || cache_tiers == 2,
             Self::RamFlash => cache_tiers == 2,
-            Self::Tiers => cache_tiers >= 2 && cache_tiers < crate::TIERS_MAX,
+            Self::Tiers => cache_tiers >= 2 && cache_tiers <= CACHE_TIERS_MAX,
             Self::Buffer => cache_tiers == 1,
         }
     }

@@ -1,9 +1,15 @@
-//! The places that can hold pages, fastest first.
+//! The places that can hold pages, fastest first, and the clients in front of them.
 
-/// How many tiers a hierarchy may have, the disk included.
-pub const TIERS_MAX: usize = 9;
+/// How many cache tiers lie between a client and the disk, at most.
+pub const CACHE_TIERS_MAX: usize = 8;
+
+/// How many tiers a hierarchy may have: a first one per client, those that they share, and the disk.
+pub const TIERS_MAX: usize = Clients::MAX as usize + CACHE_TIERS_MAX;
 
 /// A tier by its position in the hierarchy: 0 is the fastest, the last one is the disk.
+///
+/// With several clients, tier 0 is the first tier of client 0, tier 1 that of client 1 and so on;
+/// the tiers that all of them share come after these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Tier(pub u8);
@@ -20,5 +26,58 @@ impl Tier {
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// How many clients share a hierarchy, from 1 to [`MAX`](Self::MAX).
+///
+/// Each has a first tier of its own, which no other client sees; all further tiers are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Clients(u8);
+
+impl Clients {
+    /// One client: every tier exists once.
+    pub const ONE: Self = Self(1);
+    /// The most clients.
+    pub const MAX: u8 = 16;
+
+    /// So many clients; none if they are none or more than [`MAX`](Self::MAX).
+    pub fn new(clients: usize) -> Option<Self> {
+        u8::try_from(clients).ok().filter(|clients| (1..=Self::MAX).contains(clients)).map(Self)
+    }
+
+    /// How many.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Whether a tier belongs to one client alone.
+    pub const fn owns(self, tier: Tier) -> bool {
+        tier.0 < self.0
+    }
+
+    /// Whether a client reaches a tier: its own first one, or a shared one.
+    pub const fn sees(self, client: u8, tier: Tier) -> bool {
+        tier.0 == client || !self.owns(tier)
+    }
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_few() {
+        assert_eq!([0, 17, 256].map(Clients::new), [None; 3]);
+        let two = Clients::new(2).unwrap();
+        assert_eq!((Clients::new(1), Clients::new(16).unwrap().get()), (Some(Clients::ONE), 16));
+        assert_eq!([0, 1, 2].map(|tier| two.owns(Tier(tier))), [true, true, false]);
+        assert_eq!([0, 1, 2].map(|tier| two.sees(1, Tier(tier))), [false, true, true]);
     }
 }

@@ -10,8 +10,8 @@ use thermocline_core::hotness;
 use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, ConfigError, Geometry, Heat, Ledger, Nanos,
-    PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Heat, Ledger,
+    Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -29,11 +29,13 @@ fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
         ],
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
     }
 }
 
 fn build(entry: &Entry, setup: &Setup) -> (BoxedPolicy, Ledger) {
-    (build_with(entry, setup, &[]).unwrap(), Ledger::new(PAGES, &setup.capacity_pages))
+    let ledger = Ledger::of_clients(PAGES, &setup.capacity_pages, setup.clients);
+    (build_with(entry, setup, &[]).unwrap(), ledger)
 }
 
 /// Builds a policy, with a few hints for those that need some.
@@ -211,6 +213,86 @@ proptest! {
             let again = drive(entry, &mut twin, &mut ledger, &accesses);
             prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
         }
+    }
+}
+
+/// Two or three clients, or sixteen, and which of them makes an access.
+fn clients() -> impl Strategy<Value = (Clients, Vec<u8>)> {
+    prop_oneof![4 => 2_u8..4, 1 => Just(Clients::MAX)].prop_flat_map(|clients| {
+        let turns = prop::collection::vec(0..clients, 1..40);
+        (Just(Clients::new(clients.into()).unwrap()), turns)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// The Ledger refuses what would let one client see an old version that another has replaced.
+    #[test]
+    fn no_client_ever_sees_an_old_version(
+        (clients, turns) in clients(), sizes in deep_sizes(), accesses in accesses(),
+        is_fetched in any::<bool>(),
+        survivors in prop::collection::vec(any::<bool>(), 0..6),
+    ) {
+        let turns = turns.iter().cycle();
+        let accesses: Vec<Access> =
+            accesses.iter().zip(turns).map(|(access, &client)| access.by(client)).collect();
+        let survivors: Vec<Survivor> = (0..)
+            .zip(survivors)
+            .map(|(page, is_dirty)| Survivor { page: PageId(page), is_dirty })
+            .collect();
+        for entry in registry::entries().iter().filter(|entry| entry.takes_clients()) {
+            let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let capacity_pages = sizes.clone();
+            let setup = Setup { write_miss, capacity_pages, clients, ..setup(entry, 1, 1) };
+            let (mut policy, mut ledger) = build(entry, &setup);
+            let mut actions = Actions::new();
+            policy.restore(&survivors, &mut actions);
+            if let Err(violation) = ledger.restore(Tier(clients.get()), &survivors, &actions) {
+                panic!("{}: restore: {violation}", entry.name);
+            }
+            let log = drive(entry, &mut policy, &mut ledger, &accesses);
+            flush(entry, &mut policy, &mut ledger);
+
+            let (mut twin, mut ledger) = build(entry, &setup);
+            let again = drive(entry, &mut twin, &mut ledger, &accesses);
+            prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
+        }
+    }
+}
+
+#[test]
+fn policies_of_one_client_name_those_that_take_several() {
+    let clients = Clients::new(2).unwrap();
+    for entry in registry::entries() {
+        let setup = Setup { clients, ..setup(entry, 3, 6) };
+        match build_with(entry, &setup, &[]) {
+            Ok(_) => assert!(entry.takes_clients() && entry.depth == Depth::Tiers),
+            Err(error) => {
+                assert!(!entry.takes_clients(), "{}: {error}", entry.name);
+                let error = error.to_string();
+                assert!(error.contains("2 were given") && error.contains("demote, promote"));
+            }
+        }
+    }
+    assert!(!registry::find("ulc").unwrap().takes_clients());
+    let demote = registry::find("demote").unwrap();
+    let pages = Setup { geometry: Geometry::linear(1 << 30), clients, ..setup(demote, 3, 6) };
+    assert!(demote.build_default(&pages).unwrap_err().to_string().contains("fewer clients"));
+}
+
+/// What one client writes must be where the others read it.
+#[test]
+fn several_clients_write_through() {
+    let clients = Clients::new(2).unwrap();
+    let writing_back = registry::entries().iter().filter(|entry| {
+        entry.takes_clients() && entry.parameters.iter().any(|known| known.name == "writes")
+    });
+    for entry in writing_back {
+        let given = [("writes".to_owned(), "back".to_owned())];
+        assert!(build_with(entry, &setup(entry, 3, 6), &given).is_ok());
+        let error = build_with(entry, &Setup { clients, ..setup(entry, 3, 6) }, &given);
+        assert!(error.unwrap_err().to_string().contains("must be `through`"));
     }
 }
 

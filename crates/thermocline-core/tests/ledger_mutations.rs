@@ -1,7 +1,8 @@
 //! The Ledger accepts a right action log and refuses every wrong one, with its place.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use thermocline_core::{
-    Access, Action, Actions, Admission, Ledger, Op, PageId, Reason, Tier, Violation,
+    Access, Action, Actions, Admission, Clients, Ledger, Op, PageId, Reason, Tier, Violation,
 };
 
 const RAM: Tier = Tier::RAM;
@@ -88,6 +89,98 @@ fn a_right_log_is_accepted_and_counted() {
     assert!(ledger.is_current(RAM, PageId(1)) && !ledger.is_current(FLASH, PageId(1)));
     assert!(ledger.holds(FLASH, PageId(1)) && !ledger.holds(RAM, PageId(2)));
     assert_eq!((ledger.held_pages(RAM), ledger.held_pages(FLASH)), (1, 1));
+}
+
+/// Two clients with first tiers of one page, over a shared tier of one page.
+fn two_clients(log: &[(Access, Vec<Action>)]) -> Result<Ledger, Violation> {
+    let mut ledger = Ledger::of_clients(4, &[1, 1], Clients::new(2).unwrap());
+    for (access, steps) in log {
+        ledger.access(*access, &actions(steps))?;
+    }
+    Ok(ledger)
+}
+
+const TOPS: [Tier; 2] = [Tier(0), Tier(1)];
+const SHARED: Tier = Tier(2);
+const DISK_OF_TWO: Tier = Tier(3);
+
+/// Both clients read a page; then one writes it, and the other reads it again.
+fn right_log_of_two() -> Vec<(Access, Vec<Action>)> {
+    let [one, other] = TOPS;
+    vec![
+        (
+            Access::read(1),
+            vec![
+                copy(1, DISK_OF_TWO, SHARED),
+                copy(1, SHARED, one),
+                serve(1, Op::Read, DISK_OF_TWO, one),
+            ],
+        ),
+        (Access::read(1).by(1), vec![copy(1, SHARED, other), serve(1, Op::Read, SHARED, other)]),
+        (
+            Access::write(1),
+            vec![
+                drop_copy(1, other),
+                serve(1, Op::Write, one, one),
+                copy(1, one, SHARED),
+                copy(1, one, DISK_OF_TWO),
+            ],
+        ),
+        (Access::read(1).by(1), vec![copy(1, SHARED, other), serve(1, Op::Read, SHARED, other)]),
+    ]
+}
+
+#[test]
+fn a_right_log_of_two_clients_is_accepted_and_counted() {
+    let ledger = two_clients(&right_log_of_two()).unwrap();
+    let tiers = [TOPS[0], TOPS[1], SHARED, DISK_OF_TWO];
+    assert_eq!(tiers.map(|tier| ledger.counts().hits(tier)), [1, 0, 2, 1]);
+    assert_eq!(tiers[..3].iter().map(|&tier| ledger.held_pages(tier)).sum::<u32>(), 3);
+}
+
+/// Replaces the actions of one access of the log of two clients.
+#[track_caller]
+fn check_two(access_number: usize, mutated: Vec<Action>, reason: &Reason) {
+    let mut log = right_log_of_two();
+    log[access_number - 1].1 = mutated;
+    log.truncate(access_number);
+    let violation = two_clients(&log).expect_err("the log is wrong");
+    assert_eq!((&violation.reason, violation.page), (reason, PageId(1)));
+    assert_eq!(violation.access_number, access_number as u64);
+    assert!(!violation.to_string().is_empty());
+}
+
+#[test]
+fn breaking_a_rule_of_several_clients() {
+    let [one, other] = TOPS;
+    let serves_other = serve(1, Op::Read, SHARED, one);
+    check_two(2, vec![serves_other], &Reason::NotSeen { tier: one, client: 1 });
+    let found_other = vec![copy(1, SHARED, other), serve(1, Op::Read, one, other)];
+    check_two(2, found_other, &Reason::FoundElsewhere { claimed: one, actual: SHARED });
+    let across = vec![copy(1, one, other), serve(1, Op::Read, SHARED, other)];
+    check_two(2, across, &Reason::NoPath { source: one, target: other });
+    let write = serve(1, Op::Write, one, one);
+    let leaves_stale = vec![write, copy(1, one, SHARED), copy(1, one, DISK_OF_TWO)];
+    check_two(3, leaves_stale, &Reason::LeftStale(other));
+    check_two(3, vec![drop_copy(1, other), write], &Reason::NotShared(one));
+    let renewed_by_path = vec![write, copy(1, one, SHARED), copy(1, SHARED, other)];
+    let mut log = right_log_of_two();
+    log[2].1 = renewed_by_path;
+    log.truncate(3);
+    assert!(two_clients(&log).is_ok(), "the other's copy may be renewed instead");
+    let stranger = vec![(Access::read(1).by(2), vec![])];
+    assert_eq!(two_clients(&stranger).unwrap_err().reason, Reason::NoSuchClient(2));
+}
+
+/// Work between accesses keeps the rules of several clients, too.
+#[test]
+fn an_old_version_is_not_brought_to_a_client() {
+    let mut ledger = two_clients(&right_log_of_two()[..2]).unwrap();
+    let [one, other] = TOPS;
+    let steps = [drop_copy(1, other), serve(1, Op::Write, one, one), copy(1, one, SHARED)];
+    ledger.access(Access::write(1), &actions(&steps)).unwrap();
+    let violation = ledger.between_accesses(&actions(&[copy(1, DISK_OF_TWO, other)])).unwrap_err();
+    assert_eq!(violation.reason, Reason::LeftStale(other));
 }
 
 #[test]
@@ -191,6 +284,7 @@ mod real_logs {
             costs: vec![PageCost::default(); 3],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let values = entry.values(&[]).unwrap().with_hints(Arc::default());
         let mut policy = entry.build(&setup, &values).unwrap();

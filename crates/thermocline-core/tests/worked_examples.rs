@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use thermocline_core::registry::{self, Depth};
 use thermocline_core::{
-    Access, Actions, Admission, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss,
+    Access, Actions, Admission, Clients, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -64,6 +64,7 @@ fn check(case: &Case) {
         ],
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();

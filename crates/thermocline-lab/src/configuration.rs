@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::registry::{self, Entry};
-use thermocline_core::{Actions, Admission, BoxedPolicy, PageCost, Setup, WriteMiss, config};
+use thermocline_core::{
+    Actions, Admission, BoxedPolicy, Clients, PageCost, Setup, WriteMiss, config,
+};
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
@@ -88,6 +90,7 @@ impl Configuration {
             costs: self.costs(),
             write_miss: self.write_miss,
             admission: self.admission.clone(),
+            clients: Clients::ONE,
         };
         if self.policy.needs_hints() && self.values.hints().is_none() {
             let hints = self.record_hints(trace, &setup)?;

@@ -200,7 +200,7 @@ impl CompiledTrace {
 #[inline]
 const fn unpack(packed: u32) -> Access {
     let op = if packed & WRITE_BIT == 0 { Op::Read } else { Op::Write };
-    Access { page: PageId(packed & !WRITE_BIT), op }
+    Access { page: PageId(packed & !WRITE_BIT), op, client: 0 }
 }
 
 /// Times as plain numbers.

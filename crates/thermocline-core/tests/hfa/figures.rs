@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use thermocline_core::policy::multi::hfa::HintLog;
-use thermocline_core::{Actions, Counts, Ledger, Tier, registry};
+use thermocline_core::{Actions, Clients, Counts, Ledger, Tier, registry};
 
 use crate::pair::setup;
 use crate::zipf;
@@ -28,7 +28,8 @@ impl Run {
         if let Some(hints) = hints {
             values = values.with_hints(Arc::new(hints));
         }
-        let mut policy = entry.build(&setup(zipf::PAGES, &CAPACITIES), &values).unwrap();
+        let mut policy =
+            entry.build(&setup(zipf::PAGES, &CAPACITIES, Clients::ONE), &values).unwrap();
         let mut ledger = Ledger::new(zipf::PAGES, &CAPACITIES);
         let mut actions = Actions::new();
         for access in zipf::accesses() {

@@ -87,7 +87,8 @@ struct Level {
     t_out_capacity: usize,
     cold: Vec<usize>,
     hot: Vec<usize>,
-    promote: Promote,
+    /// What the next level below knows of this one.
+    known_below: Promote,
 }
 
 #[derive(Clone, Debug)]
@@ -133,9 +134,18 @@ fn bubble(queue: &mut Vec<Block>, from: usize, block: Block) {
     queue.insert(from, block);
 }
 
+/// The capacities of all levels, of which each client has the first.
+pub(crate) fn repeated(capacities: &[u32], clients: usize) -> Vec<u32> {
+    std::iter::repeat_n(capacities[0], clients).chain(capacities[1..].iter().copied()).collect()
+}
+
 pub(crate) struct Hfa {
     settings: Settings,
+    /// The first levels of all clients, then the shared ones.
     levels: Vec<Level>,
+    clients: usize,
+    /// On whose path pages move.
+    client: usize,
     moves: BTreeMap<u32, Vec<f64>>,
     draw: Box<dyn FnMut() -> f64>,
     now: u64,
@@ -149,12 +159,16 @@ impl Hfa {
     pub(crate) fn new(
         settings: Settings,
         capacities: &[u32],
+        clients: usize,
         draw: impl FnMut() -> f64 + 'static,
     ) -> Self {
+        let capacities = &repeated(capacities, clients);
         let level = |(index, &capacity): (usize, &u32)| {
-            let above = f64::from(capacities[..index].iter().sum::<u32>());
-            let ceiling = above / (above + f64::from(capacity));
-            let given = if index == 0 { Some(0.0) } else { settings.promote_probability };
+            let below = (index + 1).max(clients);
+            let above = f64::from(capacities[..below.min(capacities.len())].iter().sum::<u32>());
+            let own = capacities.get(below).map_or(0.0, |&capacity| f64::from(capacity));
+            let ceiling = above / (above + own);
+            let given = settings.promote_probability;
             // 4096 bytes per page, 16 bytes per record.
             let records = settings.t_out_share * 256.0 * f64::from(capacity);
             let records = if settings.t_out_share > 0.0 { records.max(1.0) } else { 0.0 };
@@ -169,7 +183,7 @@ impl Hfa {
                 t_out_capacity: if settings.k == 0 { 0 } else { records as usize },
                 cold: vec![],
                 hot: vec![],
-                promote: Promote {
+                known_below: Promote {
                     probability: given.unwrap_or(ceiling),
                     ceiling,
                     last_hint: 0,
@@ -181,6 +195,8 @@ impl Hfa {
         Self {
             levels: capacities.iter().enumerate().map(level).collect(),
             settings,
+            clients,
+            client: 0,
             moves: BTreeMap::new(),
             draw: Box::new(draw),
             now: 0,
@@ -190,33 +206,60 @@ impl Hfa {
         }
     }
 
-    pub(crate) fn access(&mut self, page: u32) {
+    pub(crate) fn access(&mut self, client: usize, page: u32, is_write: bool) {
         self.now += 1;
         self.has_promoted = false;
-        let found = self.levels.iter().position(|l| l.blocks().any(|block| block.page == page));
-        let found = found.unwrap_or(self.levels.len());
+        self.client = client;
+        let path = self.path();
+        let place = path.iter().position(|&level| self.holds(level, page));
+        let found = place.map_or(self.levels.len(), |place| path[place]);
         self.hits[found] += 1;
         if self.settings.kind == Kind::P && self.settings.promote_probability.is_none() {
-            for level in 1..=found.min(self.levels.len() - 1) {
-                self.adapt(level);
+            for place in 1..=place.unwrap_or(path.len()).min(path.len() - 1) {
+                self.adapt(path[place - 1], path[place]);
+            }
+        }
+        if is_write {
+            for other in (0..self.clients).filter(|&other| other != client) {
+                if self.holds(other, page) {
+                    self.levels[other].remove(page);
+                }
             }
         }
         if found == self.levels.len() {
             match self.settings.kind {
-                Kind::P => self.receive_p(found - 1, page, 0.0),
-                Kind::D | Kind::H => self.receive(0, page, 0.0, false),
+                Kind::P => self.receive_p(*path.last().unwrap(), page, 0.0),
+                Kind::D | Kind::H => self.receive(client, page, 0.0, false),
             }
         } else if self.moves_up(found, page) {
             let carried = self.leave(found, page, 0);
             match self.settings.kind {
-                Kind::D => self.receive(0, page, carried, false),
-                Kind::P => self.receive_p(found - 1, page, carried),
-                Kind::H => self.receive(found - 1, page, carried, false),
+                Kind::D => self.receive(client, page, carried, false),
+                Kind::P => self.receive_p(self.above(found), page, carried),
+                Kind::H => self.receive(self.above(found), page, carried, false),
             }
         } else {
             self.stay(found, page);
         }
         self.tick();
+    }
+
+    /// The levels that the client sees, fastest first.
+    fn path(&self) -> Vec<usize> {
+        std::iter::once(self.client).chain(self.clients..self.levels.len()).collect()
+    }
+
+    fn holds(&self, level: usize, page: u32) -> bool {
+        self.levels[level].blocks().any(|block| block.page == page)
+    }
+
+    fn is_top(&self, level: usize) -> bool {
+        level < self.clients
+    }
+
+    /// The level above a shared one, on the client's path.
+    fn above(&self, level: usize) -> usize {
+        if level == self.clients { self.client } else { level - 1 }
     }
 
     /// The pages of a level, sorted.
@@ -226,10 +269,18 @@ impl Hfa {
         pages
     }
 
-    /// What the policy calls its gauges: Q1, Q2, records, promote probability.
+    /// What the policy calls its gauges: Q1, Q2, records, promote probability; with several clients,
+    /// first levels tell how often pages rise to them, and the level below them does not.
     pub(crate) fn gauges(&self, level: usize) -> (usize, usize, usize, f64) {
+        let told_of = match (self.clients, self.is_top(level)) {
+            (1, true) => None,
+            (_, true) => Some(level),
+            (1, false) => Some(level - 1),
+            (_, false) => Some(level - 1).filter(|&above| !self.is_top(above)),
+        };
+        let probability = told_of.map_or(0.0, |above| self.levels[above].known_below.probability);
         let level = &self.levels[level];
-        (level.q1.len(), level.q2.len(), level.t_out.len(), level.promote.probability)
+        (level.q1.len(), level.q2.len(), level.t_out.len(), probability)
     }
 
     /// Q1 | Q2 of each level, head first, as the sheets write it.
@@ -305,14 +356,14 @@ impl Hfa {
     }
 
     fn moves_up(&mut self, level: usize, page: u32) -> bool {
-        if level == 0 {
+        if self.is_top(level) {
             return false;
         }
         match self.settings.kind {
             Kind::D => true,
-            Kind::P => (self.draw)() < self.levels[level].promote.probability,
+            Kind::P => (self.draw)() < self.levels[self.above(level)].known_below.probability,
             Kind::H => {
-                let above = &self.levels[level - 1];
+                let above = &self.levels[self.above(level)];
                 let values = above.q2.iter().map(|block| self.khv(block.page));
                 above.len() < above.capacity
                     || (!above.q2.is_empty() && self.khv(page) > values.fold(f64::MAX, f64::min))
@@ -410,11 +461,14 @@ impl Hfa {
     }
 
     fn demote(&mut self, level: usize, page: u32) {
-        if level + 1 == self.levels.len() || self.settings.kind == Kind::P {
+        let below = (level + 1).max(self.clients);
+        let has_rival = |other: usize| other != level && self.holds(other, page);
+        let is_elsewhere = self.is_top(level) && (0..self.clients).any(has_rival);
+        if below == self.levels.len() || self.settings.kind == Kind::P || is_elsewhere {
             self.levels[level].remove(page);
         } else {
             let carried = self.leave(level, page, 1);
-            self.receive(level + 1, page, carried, true);
+            self.receive(below, page, carried, true);
         }
     }
 
@@ -460,7 +514,7 @@ impl Hfa {
         let block = self.arrival(level, page, carried);
         let Settings { kind, f_min, miss_to_q1, .. } = self.settings;
         let to_q1 = match kind {
-            Kind::D if level == 0 => miss_to_q1 && block.f > f_min,
+            Kind::D if self.is_top(level) => miss_to_q1 && block.f > f_min,
             Kind::D | Kind::P => block.f > f_min,
             Kind::H => self.is_live(level, page),
         };
@@ -477,28 +531,28 @@ impl Hfa {
                 self.has_promoted = true;
                 let head = q1[0].page;
                 let carried = self.leave(level, head, 0);
-                self.receive(level - 1, head, carried, false);
+                self.receive(self.above(level), head, carried, false);
             }
         }
     }
 
     fn receive_p(&mut self, level: usize, page: u32, carried: f64) {
-        let passes = level > 0
+        let passes = !self.is_top(level)
             && self.f(level, page).max(carried) <= self.settings.f_min
-            && (self.draw)() < self.levels[level].promote.probability;
+            && (self.draw)() < self.levels[self.above(level)].known_below.probability;
         if passes {
             self.record(level, page);
             let carried = self.f(level, page);
-            self.receive_p(level - 1, page, carried);
+            self.receive_p(self.above(level), page, carried);
         } else {
             self.receive(level, page, carried, false);
         }
     }
 
-    fn adapt(&mut self, level: usize) {
-        let (lower, upper) = (self.levels[level].life() as f64, self.levels[level - 1].life());
+    fn adapt(&mut self, above: usize, level: usize) {
+        let (lower, upper) = (self.levels[level].life() as f64, self.levels[above].life());
         let capacity = self.levels[level].capacity as f64;
-        let promote = &mut self.levels[level].promote;
+        let promote = &mut self.levels[above].known_below;
         if lower <= capacity / 2.0 || ((self.now - promote.last_hint) as f64) < 0.05 * lower {
             return;
         }
@@ -536,6 +590,9 @@ impl Hfa {
         }
         if self.now.is_multiple_of(t) {
             for level in 0..self.levels.len() {
+                if self.is_top(level) {
+                    self.client = level;
+                }
                 if self.settings.resort {
                     self.resort(level);
                 }

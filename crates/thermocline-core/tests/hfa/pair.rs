@@ -2,20 +2,21 @@
 
 use thermocline_core::random::{Draws, SplitMix64};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier,
-    WriteMiss, registry,
+    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, Op, PageCost, PageId,
+    Setup, Tier, WriteMiss, registry,
 };
 
-use crate::model::{Hfa, Kind, Settings};
+use crate::model::{Hfa, Kind, Settings, repeated};
 
 /// A hierarchy of these capacities.
-pub(crate) fn setup(pages: u32, capacities: &[u32]) -> Setup {
+pub(crate) fn setup(pages: u32, capacities: &[u32], clients: Clients) -> Setup {
     Setup {
         capacity_pages: capacities.to_vec(),
         geometry: Geometry::linear(pages),
         costs: vec![PageCost::default(); capacities.len() + 1],
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients,
     }
 }
 
@@ -81,6 +82,17 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(settings: &Settings, capacities: &[u32], pages: u32, seed: u64) -> Self {
+        Self::shared(settings, capacities, pages, seed, Clients::ONE)
+    }
+
+    /// The same for several clients.
+    pub(crate) fn shared(
+        settings: &Settings,
+        capacities: &[u32],
+        pages: u32,
+        seed: u64,
+        clients: Clients,
+    ) -> Self {
         let name = match settings.kind {
             Kind::D => "d-hfa",
             Kind::P => "p-hfa",
@@ -100,14 +112,16 @@ impl Pair {
         }
         let mut random = SplitMix64::new(seed);
         Self {
-            place: format!("{capacities:?}, seed {seed}, {settings:?}"),
-            policy: entry.build(&setup(pages, capacities), &values).unwrap(),
-            model: Hfa::new(settings.clone(), capacities, move || random.unit()),
-            ledger: Ledger::new(pages, capacities),
+            place: format!("{clients:?}, {capacities:?}, seed {seed}, {settings:?}"),
+            policy: entry.build(&setup(pages, capacities, clients), &values).unwrap(),
+            model: Hfa::new(settings.clone(), capacities, clients.get().into(), move || {
+                random.unit()
+            }),
+            ledger: Ledger::of_clients(pages, capacities, clients),
             pages,
             records_per_page: settings.t_out_share * 256.0,
             records_max: (u64::from(pages) * settings.k + 1) as f64,
-            capacities: capacities.to_vec(),
+            capacities: repeated(capacities, clients.get().into()),
             accesses: 0,
         }
     }
@@ -119,7 +133,7 @@ impl Pair {
         let before = self.model.state();
         let mut actions = Actions::new();
         self.policy.access(access, &mut actions);
-        self.model.access(access.page.0);
+        self.model.access(access.client.into(), access.page.0, access.op == Op::Write);
         let place = || {
             let op = if access.op == Op::Write { 'W' } else { 'R' };
             let after = self.model.state();

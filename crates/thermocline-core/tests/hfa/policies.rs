@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::{
-    Access, Action, Actions, Ledger, PageId, Setup, Survivor, Tier, WriteMiss, registry,
+    Access, Action, Actions, Clients, Ledger, PageId, Setup, Survivor, Tier, WriteMiss, registry,
 };
 
 use crate::model::{Kind, Settings};
@@ -28,6 +28,14 @@ fn accesses(length: usize) -> impl Strategy<Value = Vec<Access>> {
 fn capacities() -> impl Strategy<Value = Vec<u32>> {
     prop::sample::select(vec![2_usize, 2, 3, 5, 8])
         .prop_flat_map(|tiers| prop::collection::vec(1_u32..7, tiers))
+}
+
+/// One to three clients, and who makes an access.
+fn clients() -> impl Strategy<Value = (Clients, Vec<u8>)> {
+    (1_u8..4).prop_flat_map(|clients| {
+        let turns = prop::collection::vec(0..clients, 1..40);
+        (Just(Clients::new(clients.into()).unwrap()), turns)
+    })
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -75,8 +83,14 @@ proptest! {
     #[test]
     fn policies_do_what_their_specification_does(
         settings in settings(), capacities in capacities(), accesses in accesses(160), seed in 0_u64..9,
+        (clients, turns) in clients(),
     ) {
-        let mut pair = Pair::new(&settings, &capacities, PAGES, seed);
+        let accesses: Vec<Access> = accesses
+            .iter()
+            .zip(turns.iter().cycle())
+            .map(|(access, &client)| access.by(client))
+            .collect();
+        let mut pair = Pair::shared(&settings, &capacities, PAGES, seed, clients);
         for &access in &accesses {
             pair.access(access);
             pair.assert_same_contents();
@@ -93,7 +107,7 @@ proptest! {
                 .collect();
             prop_assert_eq!(recorded, expected);
             let oracle = Settings { oracle: Some(pair.model.hints), ..settings };
-            let mut pair = Pair::new(&oracle, &capacities, PAGES, seed);
+            let mut pair = Pair::shared(&oracle, &capacities, PAGES, seed, clients);
             for &access in &accesses {
                 pair.access(access);
                 pair.assert_same_contents();
@@ -113,7 +127,7 @@ proptest! {
                 ("queues", if is_strict { "strict" } else { "borrowing" }),
             ];
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
-            let setup = Setup { write_miss, ..setup(PAGES, &capacities) };
+            let setup = Setup { write_miss, ..setup(PAGES, &capacities, Clients::ONE) };
             let log = run(name, &given, &setup, &[&former, &later]);
             prop_assert_eq!(log, run(name, &given, &setup, &[&former, &later]), "{}", name);
         }
@@ -128,7 +142,7 @@ proptest! {
             .map(|(page, is_dirty)| Survivor { page: PageId(page), is_dirty })
             .collect();
         for name in POLICIES {
-            let mut policy = build(name, &[], &setup(PAGES, &capacities));
+            let mut policy = build(name, &[], &setup(PAGES, &capacities, Clients::ONE));
             let mut ledger = Ledger::new(PAGES, &capacities);
             let mut actions = Actions::new();
             policy.restore(&survivors, &mut actions);
@@ -200,16 +214,17 @@ fn defaults_hold_over_long_runs() {
 fn an_oracle_without_hints_is_refused() {
     let entry = registry::find("oracle-hfa").unwrap();
     assert!(entry.needs_hints() && !registry::find("h-hfa").unwrap().needs_hints());
-    let error = entry.build_default(&setup(PAGES, &[2, 2])).unwrap_err().to_string();
+    let error = entry.build_default(&setup(PAGES, &[2, 2], Clients::ONE)).unwrap_err().to_string();
     assert!(error.contains("`record_hints`"), "{error}");
 }
 
 /// Only who asks for a log has one, and it is taken once.
 #[test]
 fn hints_are_recorded_if_asked_for() {
-    let mut silent = build("h-hfa", &[], &setup(PAGES, &[1, 1]));
+    let mut silent = build("h-hfa", &[], &setup(PAGES, &[1, 1], Clients::ONE));
     assert!(silent.take_hints().is_none());
-    let mut policy = build("h-hfa", &[("record_hints", "true")], &setup(PAGES, &[1, 1]));
+    let mut policy =
+        build("h-hfa", &[("record_hints", "true")], &setup(PAGES, &[1, 1], Clients::ONE));
     for page in 0..3 {
         policy.access(Access::read(page), &mut Actions::new());
     }
@@ -222,7 +237,7 @@ fn hints_are_recorded_if_asked_for() {
 /// The published scheme's own memory: records of the tables, histories of the first queues.
 #[test]
 fn metadata_is_what_the_paper_counts() {
-    let mut policy = build("d-hfa", &[("t_out_share", "1")], &setup(PAGES, &[2, 2]));
+    let mut policy = build("d-hfa", &[("t_out_share", "1")], &setup(PAGES, &[2, 2], Clients::ONE));
     for page in [0, 1, 1, 2, 3] {
         policy.access(Access::read(page), &mut Actions::new());
     }

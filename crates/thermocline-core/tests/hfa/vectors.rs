@@ -56,9 +56,9 @@ fn d_hfa_1() {
 #[expect(clippy::float_cmp, reason = "sums of powers of two, and the same quotients")]
 fn hfa_2() {
     let at = |k: u64, now: u64| {
-        let mut model = Hfa::new(Settings { k, ..fixed(Kind::D) }, &[1, 1], || 0.0);
+        let mut model = Hfa::new(Settings { k, ..fixed(Kind::D) }, &[1, 1], 1, || 0.0);
         for time in 1..=now {
-            model.access(0);
+            model.access(0, 0, false);
             match time {
                 10 | 20 | 1010 => model.record(1, 9),
                 _ => {}
@@ -79,9 +79,9 @@ fn hfa_2() {
 #[test]
 fn hfa_3() {
     let settings = Settings { t: 10, t_out_share: 2.0 / 256.0, ..fixed(Kind::D) };
-    let mut model = Hfa::new(settings, &[1, 1], || 0.0);
+    let mut model = Hfa::new(settings, &[1, 1], 1, || 0.0);
     for time in 1..=70 {
-        model.access(0);
+        model.access(0, 0, false);
         match time {
             1 | 2 => model.record(1, 1),
             3 => model.record(1, 2),
@@ -146,6 +146,6 @@ fn h_hfa_1() {
 /// The parameters of the worked examples' partition are those of all policies.
 #[test]
 fn half_of_a_tier_is_rounded_down() {
-    let model = Hfa::new(fixed(Kind::P), &[1, 2, 3, 4], || 0.0);
+    let model = Hfa::new(fixed(Kind::P), &[1, 2, 3, 4], 1, || 0.0);
     assert_eq!([0, 1, 2, 3].map(|level| model.c1(level)), [1, 1, 1, 2]);
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier,
-    WriteMiss, registry,
+    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, Op, PageCost, PageId,
+    Setup, Tier, WriteMiss, registry,
 };
 
 use super::{Counts, Model};
@@ -52,6 +52,7 @@ impl Pair {
             ],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let entry = registry::find(policy).unwrap();
         Self {
@@ -69,7 +70,7 @@ impl Pair {
     #[track_caller]
     pub(crate) fn access(&mut self, access: Access) {
         self.history.push(access);
-        let renumbered = Access { page: PageId(self.ids[access.page.index()]), op: access.op };
+        let renumbered = Access { page: PageId(self.ids[access.page.index()]), ..access };
         self.actions.clear();
         self.policy.access(renumbered, &mut self.actions);
         if let Err(violation) = self.ledger.access(renumbered, &self.actions) {

@@ -4,8 +4,8 @@ use thermocline_core::policy::multi::promote::Promote;
 use thermocline_core::random::Draws;
 use thermocline_core::registry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Geometry, Ledger, PageId, Setup, Tier,
-    WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, PageId, Setup,
+    Tier, WriteMiss,
 };
 
 use crate::models::Outcome;
@@ -18,6 +18,8 @@ pub(crate) struct Driven {
     pub(crate) policy: BoxedPolicy,
     pub(crate) ledger: Ledger,
     pages: u32,
+    pub(crate) clients: Clients,
+    /// Cache tiers, the first ones of all clients among them.
     caches: u8,
     actions: Actions,
     /// Copies from one cache to another so far.
@@ -38,14 +40,15 @@ impl Draws for Script {
     }
 }
 
-/// A hierarchy of these cache tiers over a disk of `pages` pages.
-pub(crate) fn setup(pages: u32, sizes: &[u32]) -> Setup {
+/// A hierarchy of these cache tiers over a disk of `pages` pages; each client has a first tier.
+pub(crate) fn setup(pages: u32, sizes: &[u32], clients: Clients) -> Setup {
     Setup {
         capacity_pages: sizes.to_vec(),
         geometry: Geometry::linear(pages),
         costs: vec![],
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients,
     }
 }
 
@@ -56,23 +59,42 @@ fn owned(given: Given<'_>) -> Vec<(String, String)> {
 impl Driven {
     /// A registered policy with the parameters given.
     pub(crate) fn new(policy: &str, given: Given<'_>, pages: u32, sizes: &[u32]) -> Self {
+        Self::shared(policy, given, pages, sizes, Clients::ONE)
+    }
+
+    /// The same for several clients.
+    pub(crate) fn shared(
+        policy: &str,
+        given: Given<'_>,
+        pages: u32,
+        sizes: &[u32],
+        clients: Clients,
+    ) -> Self {
         let entry = registry::find(policy).unwrap();
         let values = entry.values(&owned(given)).unwrap();
-        Self::of(entry.build(&setup(pages, sizes), &values).unwrap(), pages, sizes)
+        let setup = setup(pages, sizes, clients);
+        Self::of(entry.build(&setup, &values).unwrap(), &setup)
     }
 
     /// PROMOTE with draws that are repeated without end.
-    pub(crate) fn scripted(given: Given<'_>, draws: &[f64], pages: u32, sizes: &[u32]) -> Self {
+    pub(crate) fn scripted(
+        given: Given<'_>,
+        draws: &[f64],
+        pages: u32,
+        sizes: &[u32],
+        clients: Clients,
+    ) -> Self {
         let values = registry::find("promote").unwrap().values(&owned(given)).unwrap();
         let script = Script { draws: draws.to_vec(), drawn: 0 };
-        let policy = Promote::new(&setup(pages, sizes), &values, script);
-        Self::of(Box::new(policy), pages, sizes)
+        let setup = setup(pages, sizes, clients);
+        Self::of(Box::new(Promote::new(&setup, &values, script)), &setup)
     }
 
-    fn of(policy: BoxedPolicy, pages: u32, sizes: &[u32]) -> Self {
-        let ledger = Ledger::new(pages, sizes);
-        let caches = u8::try_from(sizes.len()).unwrap();
-        Self { policy, ledger, pages, caches, actions: Actions::new(), moves: 0 }
+    fn of(policy: BoxedPolicy, setup: &Setup) -> Self {
+        let (pages, clients) = (setup.geometry.pages(), setup.clients);
+        let ledger = Ledger::of_clients(pages, &setup.capacity_pages, clients);
+        let caches = setup.disk().0;
+        Self { policy, ledger, pages, clients, caches, actions: Actions::new(), moves: 0 }
     }
 
     /// Makes an access; where it was found, and served.

@@ -4,6 +4,7 @@
 #[path = "../zipf/mod.rs"]
 mod zipf;
 
+mod clients;
 mod drive;
 mod figures;
 mod models;

@@ -1,7 +1,8 @@
 //! Executable specifications: small, slow, and written from the sheets, not from the policies.
 //!
-//! Tiers are vectors with the oldest page first. Specifications know only tiers that can hold a
-//! page; whoever compares puts the empty ones back. A write is a read, as all copies are clean.
+//! Tiers are vectors with the oldest page first: the first tier of each client, then those that all
+//! share. Specifications know only tiers that can hold a page; whoever compares puts the empty ones
+//! back. A write is a read, as all copies are clean, after which other first tiers forget the page.
 
 mod orders;
 mod promote;
@@ -22,7 +23,9 @@ pub(crate) struct Outcome {
 
 /// A specification that can be stepped.
 pub(crate) trait Model {
-    fn read(&mut self, page: u32) -> Outcome;
+    fn read(&mut self, client: usize, page: u32) -> Outcome;
+    /// Another client writes the page.
+    fn forget(&mut self, client: usize, page: u32);
     /// The pages of each tier, in any order.
     fn held(&self) -> Vec<Vec<u32>>;
     /// Copies from one cache to another so far.
@@ -40,6 +43,26 @@ pub(crate) trait Model {
 /// The first tier that holds a page, or the number of tiers.
 fn find(tiers: &[Vec<u32>], page: u32) -> usize {
     tiers.iter().position(|tier| tier.contains(&page)).unwrap_or(tiers.len())
+}
+
+/// The capacities of all tiers, of which each client has the first.
+fn repeated(sizes: &[usize], clients: usize) -> Vec<usize> {
+    std::iter::repeat_n(sizes[0], clients).chain(sizes[1..].iter().copied()).collect()
+}
+
+/// The tiers that a client sees, of so many.
+fn path(client: usize, clients: usize, tiers: usize) -> Vec<usize> {
+    std::iter::once(client).chain(clients..tiers).collect()
+}
+
+/// The first place of a path whose tier holds a page, or the path's length.
+fn find_on(path: &[usize], tiers: &[Vec<u32>], page: u32) -> usize {
+    path.iter().position(|&tier| tiers[tier].contains(&page)).unwrap_or(path.len())
+}
+
+/// The tier at a place of a path; one past the last tier is the disk.
+fn tier_at(path: &[usize], place: usize, tiers: usize) -> usize {
+    path.get(place).copied().unwrap_or(tiers)
 }
 
 /// Takes a page out of a list, if it is there.

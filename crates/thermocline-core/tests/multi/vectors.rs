@@ -3,7 +3,7 @@
 //! A state lists the tiers from the fastest, each with its oldest page first; Hint-K's pages carry
 //! their values. The sheet's examples come first, then what was chosen where it is silent.
 
-use thermocline_core::Access;
+use thermocline_core::{Access, Clients};
 
 use crate::drive::Driven;
 use crate::models::{Demote, HintK, Inclusive, Model, MqN, Promote, Ulc};
@@ -26,7 +26,7 @@ fn check(mut driven: Driven, model: &mut dyn Model, sizes: &[u32], steps: &[Step
 
 #[track_caller]
 fn check_demote(mode: &'static str, sizes: &[u32], steps: &[Step]) -> Driven {
-    let mut model = Demote::new(&counted(sizes), mode);
+    let mut model = Demote::new(&counted(sizes), 1, mode);
     let driven = Driven::new("demote", &[("mode", mode.to_owned())], PAGES, sizes);
     check(driven, &mut model, sizes, steps)
 }
@@ -70,8 +70,8 @@ fn demote_leaves_copies_in_its_published_modes() {
 #[test]
 fn promote_tosses_a_coin_in_lower_tiers() {
     let draws = [0.9, 0.1, 0.1, 0.9];
-    let driven = Driven::scripted(&[("pp", "0.5".into())], &draws, PAGES, &[1, 1]);
-    let mut model = Promote::new(&[1, 1], Some(0.5), &draws);
+    let driven = Driven::scripted(&[("pp", "0.5".into())], &draws, PAGES, &[1, 1], Clients::ONE);
+    let mut model = Promote::new(&[1, 1], 1, Some(0.5), &draws);
     let steps: &[Step] = &[(&[1], " | 1"), (&[2], "2 | 1"), (&[1], "1 | "), (&[2], "1 | 2")];
     check(driven, &mut model, &[1, 1], steps);
 }
@@ -80,7 +80,7 @@ fn promote_tosses_a_coin_in_lower_tiers() {
 #[test]
 fn hint_k_keeps_what_moves() {
     let driven = Driven::new("hint-k", &[], PAGES, &[2, 2]);
-    let mut model = HintK::new(&[2, 2], 3, 0.5, [2.0, 1.0], 1.0);
+    let mut model = HintK::new(&[2, 2], 1, 3, 0.5, [2.0, 1.0], 1.0);
     let steps: &[Step] = &[
         (&[1, 2, 3], "2:0 3:0 | 1:1"),
         (&[1], "3:0 1:2.5 | 2:1"),
@@ -101,7 +101,7 @@ fn demote_leaves_copies_in_every_tier_on_the_way() {
 #[test]
 fn an_inclusive_tier_takes_its_victims_from_above_too() {
     let driven = Driven::new("lru-n-inclusive", &[], PAGES, &[2, 3]);
-    let mut model = Inclusive::new(&[2, 3]);
+    let mut model = Inclusive::new(&[2, 3], 1);
     // The hits of page 1 on top are unknown below, so its copy there is the oldest.
     let steps: &[Step] =
         &[(&[1, 2, 1, 3], "1 3 | 1 2 3"), (&[1, 4], "3 4 | 2 3 4"), (&[2], "4 2 | 3 4 2")];
@@ -112,7 +112,7 @@ fn an_inclusive_tier_takes_its_victims_from_above_too() {
 fn a_lower_tier_under_mq_keeps_what_returns() {
     let given = [("life_time", "100".to_owned())];
     let driven = Driven::new("mq-n", &given, PAGES, &[1, 2]);
-    let mut model = MqN::new(&[1, 2], 8, 4, 100);
+    let mut model = MqN::new(&[1, 2], 1, 8, 4, 100);
     let steps: &[Step] = &[(&[1, 2, 1], "1 | 2 1"), (&[3], "3 | 3 1"), (&[4, 5], "5 | 5 1")];
     check(driven, &mut model, &[1, 2], steps);
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Ledger, Nanos, Op, PageId, Setup, WriteMiss,
+    Access, Actions, Admission, BoxedPolicy, Clients, Ledger, Nanos, Op, PageId, Setup, WriteMiss,
 };
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest};
@@ -47,6 +47,7 @@ pub(super) fn run(
         costs: vec![],
         write_miss: WriteMiss::Allocate,
         admission: Admission::ALL,
+        clients: Clients::ONE,
     };
     let mut stage = Stage {
         trace,

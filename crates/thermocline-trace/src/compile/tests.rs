@@ -71,7 +71,7 @@ proptest! {
                 if id == next {
                     places.push((request.volume, page));
                 }
-                accesses.push(Access { page: PageId(id), op: request.op });
+                accesses.push(Access { page: PageId(id), op: request.op, client: 0 });
             }
             if count > 0 {
                 model.push((request.at, begin..accesses.len()));

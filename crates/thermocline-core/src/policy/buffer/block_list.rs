@@ -198,7 +198,7 @@ impl Padding {
 }
 
 impl<O: Order> Policy for BlockList<O> {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         if op == Op::Read {
             return self.frames.read(page, out);
         }

@@ -190,7 +190,7 @@ impl Bpac {
 }
 
 impl Policy for Bpac {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         if op == Op::Read {
             return self.frames.read(page, out);
         }

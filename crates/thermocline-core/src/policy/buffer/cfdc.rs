@@ -250,7 +250,7 @@ impl Cfdc {
 }
 
 impl Policy for Cfdc {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let is_held = self.frames.hold(page);
         if op == Op::Read && self.reads.leave(is_held) {
             return self.frames.read(page, out);

@@ -23,7 +23,7 @@ pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
 }
 
 impl Policy for Unbuffered {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         out.serve(page, op, self.nand, self.nand);
     }
 

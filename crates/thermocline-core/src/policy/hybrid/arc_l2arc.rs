@@ -310,7 +310,7 @@ impl Ring {
 }
 
 impl Policy for ArcL2arc {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let is_on_flash = self.ring.contains(page);
         let found = if self.arc.contains(page) {
             Tier::RAM
@@ -435,7 +435,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::{Action, Admission, Geometry, registry};
+    use crate::{Action, Admission, Clients, Geometry, registry};
 
     fn policy(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
         let setup = Setup {
@@ -444,6 +444,7 @@ mod tests {
             costs: vec![],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let entry = registry::find("arc-l2arc").unwrap();
         let given: Vec<_> =

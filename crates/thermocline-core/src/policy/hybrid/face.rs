@@ -232,7 +232,7 @@ impl Face {
 }
 
 impl Policy for Face {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let changed = if op == Op::Write { DIRTY | CHANGED } else { 0 };
         if let Some((_, state)) = self.memory.find(page) {
             self.memory.touch(page, state | changed);

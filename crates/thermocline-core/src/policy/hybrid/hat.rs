@@ -138,7 +138,7 @@ impl Hat {
     }
 
     /// Fetches the page if need be, serves the access and gives the page its new status.
-    fn refer(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let former = self.queue.find(page);
         let state = former.map_or(0, |(_, state)| state);
         let found = match state {
@@ -371,7 +371,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Admission, Geometry, registry};
+    use crate::{Admission, Clients, Geometry, registry};
 
     fn hat(memory_pages: u32, flash_pages: u32) -> Hat {
         let setup = Setup {
@@ -380,6 +380,7 @@ mod tests {
             costs: vec![],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
     }

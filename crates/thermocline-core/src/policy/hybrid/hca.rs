@@ -205,7 +205,7 @@ impl Hca {
 }
 
 impl Policy for Hca {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         self.accesses += 1;
         let count = &mut self.counts[page.index()];
         *count = count.saturating_add(1);
@@ -338,7 +338,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::{Admission, Geometry, registry};
+    use crate::{Admission, Clients, Geometry, registry};
 
     fn hca(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
         let setup = Setup {
@@ -347,6 +347,7 @@ mod tests {
             costs: vec![],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let entry = registry::find("hca").unwrap();
         let given: Vec<_> =

@@ -279,7 +279,7 @@ impl LazyCleaning {
 }
 
 impl Policy for LazyCleaning {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let dirty = if op == Op::Write { DIRTY } else { 0 };
         if let Some((_, state)) = self.memory.find(page) {
             self.memory.touch(page, state | dirty);

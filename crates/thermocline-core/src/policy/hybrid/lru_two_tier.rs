@@ -84,7 +84,7 @@ impl LruTwoTier {
     }
 
     /// Brings the page to memory (and to flash, if that includes memory) and serves the access.
-    fn refer(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let mut state = self.queue.state(page);
         let found = match state {
             _ if state & MEMORY != 0 => Tier::RAM,

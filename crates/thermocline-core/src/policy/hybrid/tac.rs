@@ -283,7 +283,7 @@ impl Tac {
 }
 
 impl Policy for Tac {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         self.age();
         let dirty = if op == Op::Write { DIRTY } else { 0 };
         if let Some((_, state)) = self.memory.find(page) {

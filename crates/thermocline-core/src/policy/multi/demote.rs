@@ -12,7 +12,10 @@
 //!   keeps such a copy, the slowest first; a victim that a faster tier holds too is only dropped,
 //!   since it will be demoted from there; and where the tier below has a copy already, a demotion
 //!   makes that the newest and moves no bytes. (3) A write renews the copies that it passes on its
-//!   way to disk. (4) The adaptive variant with ghost caches is left out.
+//!   way to disk. (4) The adaptive variant with ghost caches is left out. (5) With several clients,
+//!   `mru` and `lru` are the authors': what one client demotes or reads enters the shared tiers,
+//!   whoever else holds it. With `remove`, no shared tier holds what a first tier does: a victim
+//!   that another client's first tier holds is only dropped; the last that has it demotes it.
 
 use alloc::boxed::Box;
 
@@ -62,15 +65,17 @@ impl Demote {
     /// Takes the page out of the tier where it was found, or leaves copies on its way up.
     fn serve(&mut self, access: Access, found: Tier, out: &mut Actions) {
         let page = access.page;
+        let top = self.hierarchy.top(access.client);
         if self.mode == Mode::Remove {
-            self.hierarchy.serve(access, found, Tier::RAM, out);
-            if found != Tier::RAM && found != self.hierarchy.disk() {
+            self.hierarchy.serve(access, found, top, out);
+            if found != top && found != self.hierarchy.disk() {
                 self.orders.remove(found, page);
             }
             return;
         }
         self.hierarchy.serve_and_leave(access, found, |tier| self.orders.holds(tier, page), out);
-        for tier in self.hierarchy.caches_upwards(found).filter(|&tier| tier != Tier::RAM) {
+        let lower = self.hierarchy.caches_upwards(access.client, found);
+        for tier in lower.take_while(|&tier| tier != top) {
             self.make_room(tier, page, page, out);
             match self.mode {
                 Mode::Mru => self.orders.make_oldest(tier, page),
@@ -89,8 +94,9 @@ impl Demote {
         let victim = self.orders.oldest(tier).expect("a full tier holds a page");
         self.orders.remove(tier, victim);
         let below = self.hierarchy.below(tier);
-        let is_above =
-            victim == served || self.orders.find(victim).is_some_and(|holder| holder < tier);
+        let is_above = victim == served
+            || self.orders.find(self.hierarchy.faster(tier), victim).is_some()
+            || self.mode == Mode::Remove && self.is_in_another_top(tier, victim);
         if below != self.hierarchy.disk() && !is_above {
             if !self.orders.holds(below, victim) {
                 out.copy(victim, tier, below);
@@ -100,15 +106,24 @@ impl Demote {
         }
         out.drop_copy(victim, tier);
     }
+
+    /// Whether the page of a first tier is also in that of another client.
+    fn is_in_another_top(&self, tier: Tier, page: PageId) -> bool {
+        self.hierarchy.is_top(tier)
+            && self.orders.find(self.hierarchy.other_tops(tier), page).is_some()
+    }
 }
 
 impl Policy for Demote {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
-        let found = self.orders.find(page).unwrap_or(self.hierarchy.disk());
+        let Access { page, client, .. } = access;
+        let top = self.hierarchy.top(client);
+        let found = self.orders.find(self.hierarchy.caches(client), page);
+        let found = found.unwrap_or(self.hierarchy.disk());
+        self.orders.drop_copies(self.hierarchy.outdated_by(access), page, out);
         self.serve(access, found, out);
-        self.make_room(Tier::RAM, page, page, out);
-        self.orders.make_newest(Tier::RAM, page);
+        self.make_room(top, page, page, out);
+        self.orders.make_newest(top, page);
     }
 
     fn flush(&mut self, _out: &mut Actions) {}
@@ -125,11 +140,11 @@ impl Policy for Demote {
     fn assert_invariants(&self) {
         self.orders.assert_invariants(&self.hierarchy);
         if self.mode == Mode::Remove {
-            for tier in self.hierarchy.caches() {
+            for tier in self.hierarchy.shared_caches() {
                 let mut pages = self.orders.iter(tier);
-                let is_only_here = |page| self.orders.find(page) == Some(tier);
-                // Scanned from the fastest tier, the first holder of a duplicate is another one.
-                assert!(pages.all(is_only_here), "no page is in two tiers");
+                let is_faster =
+                    |page| self.orders.find(self.hierarchy.faster(tier), page).is_some();
+                assert!(!pages.any(is_faster), "no page is in two tiers of a path");
             }
         }
     }

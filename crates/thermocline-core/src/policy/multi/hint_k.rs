@@ -11,7 +11,9 @@
 //! * Cost: O(tiers * log n) per access.
 //! * Deviations: (1) reconstructed from abstracts and from what the HFA paper says of it; the
 //!   value's formula is ours. (2) Neither reading from disk nor dropping is a move. (3) A demoted
-//!   page is the most recently used of the tier that it enters.
+//!   page is the most recently used of the tier that it enters. (4) With several clients a page has
+//!   one history, that of its moves on all paths. No shared tier holds what a first tier does: a
+//!   victim that another client's first tier holds is dropped; the last that has it demotes it.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -35,7 +37,8 @@ pub struct HintK {
     hierarchy: Hierarchy,
     /// Per tier: its pages, the victim first.
     tiers: Box<[IndexedHeap<Key>]>,
-    /// Per page: the tier that holds it, or the disk.
+    /// Per page: the shared tier that holds it, or the disk; or the first tier that a client brought
+    /// it to, if it is in such tiers.
     tier_of: Box<[Tier]>,
     histories: Histories,
     /// Counts uses, so that no two pages are equally recent.
@@ -46,7 +49,7 @@ pub struct HintK {
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let (hierarchy, pages) = (Hierarchy::new(setup), setup.geometry.pages());
     Box::new(HintK {
-        tiers: setup.capacity_pages.iter().map(|_| IndexedHeap::new(pages)).collect(),
+        tiers: setup.tier_capacities_pages().map(|_| IndexedHeap::new(pages)).collect(),
         tier_of: vec![hierarchy.disk(); pages as usize].into_boxed_slice(),
         histories: Histories::new(pages, hierarchy.total_pages(), values),
         hierarchy,
@@ -55,12 +58,33 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl HintK {
-    /// The tier that a page found there moves to.
-    fn target(&self, page: PageId, found: Tier) -> Tier {
-        if found == self.hierarchy.disk() {
-            return Tier::RAM;
+    /// Where a client finds a page.
+    fn find(&self, client: u8, page: PageId) -> Tier {
+        let tier = self.tier_of[page.index()];
+        if !self.hierarchy.is_top(tier) {
+            return tier;
         }
-        let Some(above) = self.hierarchy.above(found) else { return found };
+        let top = self.hierarchy.top(client);
+        if self.holds(top, page) { top } else { self.hierarchy.disk() }
+    }
+
+    /// Whether a cache holds a page.
+    fn holds(&self, cache: Tier, page: PageId) -> bool {
+        self.tiers[cache.index()].contains(page.0)
+    }
+
+    /// The first tier of another client that holds a page, if the tier is one itself.
+    fn other_holder(&self, tier: Tier, page: PageId) -> Option<Tier> {
+        let mut others = self.hierarchy.other_tops(tier);
+        others.find(|&other| self.hierarchy.is_top(tier) && self.holds(other, page))
+    }
+
+    /// The tier that a page found there moves to, for a client.
+    fn target(&self, client: u8, page: PageId, found: Tier) -> Tier {
+        if found == self.hierarchy.disk() {
+            return self.hierarchy.top(client);
+        }
+        let Some(above) = self.hierarchy.above(client, found) else { return found };
         let is_better = |((least, _), _): (Key, u32)| self.histories.value(page).to_bits() > least;
         let may_enter =
             !self.is_full(above) || self.tiers[above.index()].least().is_some_and(is_better);
@@ -87,7 +111,9 @@ impl HintK {
         let (_, victim) = self.tiers[cache.index()].least().expect("a full tier holds a page");
         let (victim, below) = (PageId(victim), self.hierarchy.below(cache));
         self.tiers[cache.index()].remove(victim.0);
-        if below == self.hierarchy.disk() {
+        if let Some(holder) = self.other_holder(cache, victim) {
+            self.tier_of[victim.index()] = holder;
+        } else if below == self.hierarchy.disk() {
             self.tier_of[victim.index()] = below;
             self.histories.leave(victim);
         } else {
@@ -102,9 +128,15 @@ impl HintK {
 
 impl Policy for HintK {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
-        let found = self.tier_of[page.index()];
-        let target = self.target(page, found);
+        let Access { page, client, .. } = access;
+        let found = self.find(client, page);
+        let target = self.target(client, page, found);
+        for tier in self.hierarchy.outdated_by(access) {
+            if self.holds(tier, page) {
+                self.tiers[tier.index()].remove(page.0);
+                out.drop_copy(page, tier);
+            }
+        }
         self.hierarchy.serve(access, found, target, out);
         if found == self.hierarchy.disk() {
             self.histories.enter(page);
@@ -133,19 +165,21 @@ impl Policy for HintK {
     fn assert_invariants(&self) {
         let is_cached = |page: PageId| self.tier_of[page.index()] != self.hierarchy.disk();
         self.histories.assert_invariants(is_cached);
-        let mut held = 0;
         for (tier, heap) in (0..).map(Tier).zip(&self.tiers) {
             heap.assert_invariants();
             assert!(heap.len() <= self.hierarchy.capacity(tier) as usize, "a tier has room");
             for ((value, _), page) in heap.iter() {
-                assert_eq!(self.tier_of[page as usize], tier, "a page knows its only tier");
+                let known_tier = self.tier_of[page as usize];
+                let is_known = known_tier == tier
+                    || self.hierarchy.is_top(tier) && self.hierarchy.is_top(known_tier);
+                assert!(is_known, "a page knows its only tier, or that it is in first tiers");
                 let known = self.histories.value(PageId(page)).to_bits();
                 assert_eq!(value, known, "a value is constant while its page stays");
             }
-            held += heap.len();
         }
-        let cached = self.tier_of.iter().filter(|&&tier| tier != self.hierarchy.disk()).count();
-        assert_eq!(held, cached, "every cached page is in its tier");
+        for (page, &tier) in (0..).map(PageId).zip(&self.tier_of) {
+            assert!(!is_cached(page) || self.holds(tier, page), "every cached page is in its tier");
+        }
     }
 
     fn memory_bytes(&self) -> usize {

@@ -3,6 +3,7 @@
 //! A page is read into every tier between the one that holds it and the fastest. A tier is told of
 //! what the tiers above it miss, so its order is not theirs. A page that leaves a tier also leaves
 //! all faster ones, which keeps the inclusion: back-invalidation, as in the caches of processors.
+//! A shared tier includes the first tiers of all clients, and takes its victims from all of them.
 //!
 //! * Source: baseline.
 //! * State: 12 bytes per page that exists and tier.
@@ -36,21 +37,20 @@ impl LruNInclusive {
             return;
         }
         let victim = self.orders.oldest(tier).expect("a full tier holds a page");
-        for faster in self.hierarchy.caches().take_while(|&faster| faster <= tier) {
-            if self.orders.holds(faster, victim) {
-                self.orders.remove(faster, victim);
-                out.drop_copy(victim, faster);
-            }
-        }
+        self.orders.drop_copies(self.hierarchy.faster(tier), victim, out);
+        self.orders.remove(tier, victim);
+        out.drop_copy(victim, tier);
     }
 }
 
 impl Policy for LruNInclusive {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
-        let found = self.orders.find(page).unwrap_or(self.hierarchy.disk());
+        let Access { page, client, .. } = access;
+        let found = self.orders.find(self.hierarchy.caches(client), page);
+        let found = found.unwrap_or(self.hierarchy.disk());
+        self.orders.drop_copies(self.hierarchy.outdated_by(access), page, out);
         self.hierarchy.serve_and_leave(access, found, |_| true, out);
-        for tier in self.hierarchy.caches_upwards(found) {
+        for tier in self.hierarchy.caches_upwards(client, found) {
             if tier != found {
                 self.make_room(tier, out);
             }
@@ -71,7 +71,7 @@ impl Policy for LruNInclusive {
 
     fn assert_invariants(&self) {
         self.orders.assert_invariants(&self.hierarchy);
-        for faster in self.hierarchy.caches() {
+        for faster in self.hierarchy.all_caches() {
             let slower = self.hierarchy.below(faster);
             if slower != self.hierarchy.disk() {
                 let mut pages = self.orders.iter(faster);

@@ -10,7 +10,8 @@
 //! * State: 12 bytes per page that exists, 32 more per lower tier.
 //! * Cost: O(tiers * queues) per access.
 //! * Deviations: (1) the paper has two tiers; here every one but the fastest is under MQ. (2) A
-//!   write renews the copies that it passes on its way to disk and counts as a read.
+//!   write renews the copies that it passes on its way to disk and counts as a read. (3) With
+//!   several clients, the authors' setting, the lower tiers see the misses of all of them in turn.
 
 use alloc::boxed::Box;
 
@@ -45,15 +46,16 @@ pub const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// The only list: the pages of the fastest tier.
+/// The only list of a first tier.
 const TOP: u32 = 0;
 
 /// An LRU over tiers under MQ.
 #[derive(Clone, Debug)]
 pub struct MqN {
     hierarchy: Hierarchy,
-    top: Lists,
-    /// The tiers below the fastest, in order.
+    /// Per client: the pages of its first tier, newest first.
+    tops: Box<[Lists]>,
+    /// The tiers that all clients share, in order.
     lower: Box<[Mq]>,
 }
 
@@ -72,50 +74,60 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     };
     Box::new(MqN {
         hierarchy: Hierarchy::new(setup),
-        top: Lists::new(pages, 1),
+        tops: (0..setup.clients.get()).map(|_| Lists::new(pages, TOP + 1)).collect(),
         lower: setup.capacity_pages[1..].iter().map(lower).collect(),
     })
 }
 
 impl MqN {
     fn holds(&self, tier: Tier, page: PageId) -> bool {
-        match tier.index().checked_sub(1) {
-            None => self.top.contains(page.0),
+        match tier.index().checked_sub(self.tops.len()) {
+            None => self.tops[tier.index()].contains(page.0),
             Some(lower) => self.lower[lower].holds(page),
         }
     }
 
     /// Uses a page in a tier, which then holds it; drops what the tier evicts instead.
     fn refer(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
-        let victim = match tier.index().checked_sub(1) {
+        let victim = match tier.index().checked_sub(self.tops.len()) {
             Some(lower) => self.lower[lower].refer(page),
-            None if self.top.contains(page.0) => {
-                self.top.move_to_front(page.0);
-                None
-            }
-            None => {
-                let is_full = self.top.len(TOP) == self.hierarchy.capacity(tier);
-                let victim = self.top.back(TOP).filter(|_| is_full);
-                if let Some(victim) = victim {
-                    self.top.remove(victim);
-                }
-                self.top.push_front(TOP, page.0);
-                victim.map(PageId)
-            }
+            None => self.refer_on_top(tier, page),
         };
         if let Some(victim) = victim {
             out.drop_copy(victim, tier);
         }
     }
+
+    /// Uses a page in a first tier; returns the page that it evicts instead.
+    fn refer_on_top(&mut self, tier: Tier, page: PageId) -> Option<PageId> {
+        let top = &mut self.tops[tier.index()];
+        if top.contains(page.0) {
+            top.move_to_front(page.0);
+            return None;
+        }
+        let is_full = top.len(TOP) == self.hierarchy.capacity(tier);
+        let victim = top.back(TOP).filter(|_| is_full);
+        if let Some(victim) = victim {
+            top.remove(victim);
+        }
+        top.push_front(TOP, page.0);
+        victim.map(PageId)
+    }
 }
 
 impl Policy for MqN {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
-        let found = self.hierarchy.caches().find(|&cache| self.holds(cache, page));
+        let Access { page, client, .. } = access;
+        let found = self.hierarchy.caches(client).find(|&cache| self.holds(cache, page));
         let found = found.unwrap_or(self.hierarchy.disk());
+        for tier in self.hierarchy.outdated_by(access) {
+            if self.holds(tier, page) {
+                self.tops[tier.index()].remove(page.0);
+                out.drop_copy(page, tier);
+            }
+        }
         self.hierarchy.serve_and_leave(access, found, |tier| self.holds(tier, page), out);
-        for tier in self.hierarchy.caches_upwards(found) {
+        for tier in self.hierarchy.caches_upwards(client, found) {
             self.refer(tier, page, out);
         }
     }
@@ -128,20 +140,25 @@ impl Policy for MqN {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.top.prefetch(page.0);
+        for top in &self.tops {
+            top.prefetch(page.0);
+        }
         for tier in &self.lower {
             tier.prefetch(page);
         }
     }
 
     fn assert_invariants(&self) {
-        self.top.assert_invariants();
-        assert!(self.top.len(TOP) <= self.hierarchy.capacity(Tier::RAM), "the top has room");
+        for (tier, top) in self.hierarchy.tops().zip(&self.tops) {
+            top.assert_invariants();
+            assert!(top.len(TOP) <= self.hierarchy.capacity(tier), "a first tier has room");
+        }
         self.lower.iter().for_each(Mq::assert_invariants);
     }
 
     fn memory_bytes(&self) -> usize {
-        self.top.memory_bytes() + self.lower.iter().map(Mq::memory_bytes).sum::<usize>()
+        let tops: usize = self.tops.iter().map(Lists::memory_bytes).sum();
+        tops + self.lower.iter().map(Mq::memory_bytes).sum::<usize>()
     }
 
     fn metadata_bytes(&self) -> usize {
@@ -149,7 +166,7 @@ impl Policy for MqN {
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
-        for (tier, mq) in (1..).map(Tier).zip(&self.lower) {
+        for (tier, mq) in (self.hierarchy.first_shared().0..).map(Tier).zip(&self.lower) {
             report("life_time", tier, mq.life_time() as f64);
         }
     }

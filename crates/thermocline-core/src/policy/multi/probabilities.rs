@@ -10,11 +10,12 @@
 //! * Cost: O(1) per access and tier.
 //! * Deviations: (1) the pseudo-code is printed as images; the conditions here follow the text and
 //!   what implementations of it agree on. Time is counted in accesses. (2) Where both lives are 0,
-//!   they are taken as equal.
+//!   they are taken as equal. (3) As the paper has it, a tier below several others keeps a
+//!   probability for each of them; that each starts at the share of all of their pages is ours.
 
 use alloc::boxed::Box;
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Caches, Hierarchy};
 use crate::Tier;
 
 /// The lives of two tiers are meant to be equal.
@@ -26,14 +27,15 @@ const CLOSED: f64 = 0.05;
 
 const _: () = assert!(size_of::<Adaptation>() == 40, "update the `State` line of the header");
 
-/// One probability per tier; the fastest tier keeps everything.
+/// One probability per pair of neighbours.
 #[derive(Clone, Debug)]
 pub(super) struct Probabilities {
+    /// Per tier: what the next one below knows of it.
     tiers: Box<[Adaptation]>,
     is_adaptive: bool,
 }
 
-/// What one tier knows.
+/// What one tier knows of one above it.
 #[derive(Clone, Copy, Debug)]
 struct Adaptation {
     probability: f64,
@@ -49,30 +51,34 @@ struct Adaptation {
 impl Probabilities {
     /// That probability for all lower tiers, or one that each of them adapts.
     pub(super) fn new(hierarchy: &Hierarchy, fixed: Option<f64>) -> Self {
-        let mut above_pages = 0.0;
-        let tier = |cache| {
-            let own_pages = f64::from(hierarchy.capacity(cache));
-            let ceiling = ceiling(above_pages, own_pages);
-            above_pages += own_pages;
-            let probability = if cache == Tier::RAM { 0.0 } else { fixed.unwrap_or(ceiling) };
+        let pages = |caches: Caches| caches.map(|cache| f64::from(hierarchy.capacity(cache))).sum();
+        let tier = |above| {
+            let below = hierarchy.below(above);
+            let (probability, ceiling) = if below == hierarchy.disk() {
+                (0.0, 0.0)
+            } else {
+                let own_pages = f64::from(hierarchy.capacity(below));
+                let ceiling = ceiling(pages(hierarchy.faster(below)), own_pages);
+                (fixed.unwrap_or(ceiling), ceiling)
+            };
             Adaptation { probability, ceiling, ratio: GOAL, looked_at: 0, acts_next: false }
         };
         let tiers = (0..hierarchy.disk().0).map(Tier).map(tier).collect();
         Self { tiers, is_adaptive: fixed.is_none() }
     }
 
-    /// The probability with which a tier promotes a page.
-    pub(super) fn of(&self, cache: Tier) -> f64 {
-        self.tiers[cache.index()].probability
+    /// The probability with which the next tier below promotes a page to this one.
+    pub(super) fn to(&self, above: Tier) -> f64 {
+        self.tiers[above.index()].probability
     }
 
-    /// Compares the life of a tier of so many pages with that of the tier above.
-    pub(super) fn adapt(&mut self, cache: Tier, now: u64, lives: [u64; 2], capacity_pages: u32) {
+    /// Compares the life of a tier of so many pages with that of the tier above, which comes first.
+    pub(super) fn adapt(&mut self, above: Tier, now: u64, lives: [u64; 2], capacity_pages: u32) {
         if !self.is_adaptive {
             return;
         }
-        let [above, own] = lives;
-        let tier = &mut self.tiers[cache.index()];
+        let [higher, own] = lives;
+        let tier = &mut self.tiers[above.index()];
         let since = now - tier.looked_at;
         if 2 * own <= u64::from(capacity_pages) || (since as f64) <= PERIOD * own as f64 {
             return;
@@ -83,8 +89,8 @@ impl Probabilities {
         if !acts {
             return;
         }
-        let total = (above + own) as f64;
-        let ratio = if total > 0.0 { above as f64 / total } else { GOAL };
+        let total = (higher + own) as f64;
+        let ratio = if total > 0.0 { higher as f64 / total } else { GOAL };
         let [gap, last_gap] = [ratio, tier.ratio].map(|ratio| (ratio - GOAL).abs());
         tier.ratio = ratio;
         if last_gap - gap <= CLOSED * last_gap {
@@ -94,7 +100,6 @@ impl Probabilities {
 
     /// Checks the range of every probability.
     pub(super) fn assert_invariants(&self) {
-        assert_eq!(self.of(Tier::RAM).to_bits(), 0, "the fastest tier keeps everything");
         for tier in &self.tiers {
             assert!((0.0..=1.0).contains(&tier.probability), "a probability is one");
             assert!(
@@ -122,19 +127,20 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Admission, Geometry, Setup, WriteMiss};
+    use crate::{Admission, Clients, Geometry, Setup, WriteMiss};
 
     fn near(actual: f64, expected: f64) -> bool {
         (actual - expected).abs() < 1e-12
     }
 
-    fn of(capacity_pages: &[u32], fixed: Option<f64>) -> Probabilities {
+    fn of(capacity_pages: &[u32], clients: usize, fixed: Option<f64>) -> Probabilities {
         let setup = Setup {
             capacity_pages: capacity_pages.into(),
             geometry: Geometry::linear(1),
             costs: vec![],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::new(clients).unwrap(),
         };
         Probabilities::new(&Hierarchy::new(&setup), fixed)
     }
@@ -142,13 +148,15 @@ mod tests {
     /// V-PRO-2.
     #[test]
     fn probabilities_start_at_the_share_of_the_pages_above() {
-        let check = |capacity_pages: &[u32], expected: &[f64]| {
-            let probabilities = of(capacity_pages, None);
-            let tiers = probabilities.tiers.iter();
-            assert!(tiers.zip(expected).all(|(tier, &expected)| near(tier.probability, expected)));
+        let check = |capacity_pages: &[u32], clients: usize, expected: &[f64]| {
+            let probabilities = of(capacity_pages, clients, None);
+            let above = (0..).map(Tier).zip(expected);
+            let mut found = above.map(|(tier, &expected)| near(probabilities.to(tier), expected));
+            assert!(found.all(|is_right| is_right), "{probabilities:?}");
         };
-        check(&[1, 4], &[0.0, 0.2]);
-        check(&[1, 2, 4], &[0.0, 1.0 / 3.0, 3.0 / 7.0]);
+        check(&[1, 4], 1, &[0.2, 0.0]);
+        check(&[1, 2, 4], 1, &[1.0 / 3.0, 3.0 / 7.0, 0.0]);
+        check(&[1, 2, 4], 2, &[0.5, 0.5, 0.5, 0.0]);
     }
 
     /// V-PRO-3.
@@ -162,7 +170,7 @@ mod tests {
     /// A tier of 4 pages below one of 4.
     #[test]
     fn a_tier_acts_at_every_second_look_unless_the_gap_closes() {
-        let mut probabilities = of(&[4, 4], None);
+        let mut probabilities = of(&[4, 4], 1, None);
         let once = 0.5 - 0.25 * 0.4;
         let twice = once - once * (1.0 - once) * 0.4;
         let steps = [
@@ -177,16 +185,16 @@ mod tests {
             (30, [40, 60], twice, "the sixth look; the gap closes by itself"),
         ];
         for (now, lives, expected, why) in steps {
-            probabilities.adapt(Tier(1), now, lives, 4);
-            assert!(near(probabilities.of(Tier(1)), expected), "at {now}: {why}");
+            probabilities.adapt(Tier(0), now, lives, 4);
+            assert!(near(probabilities.to(Tier(0)), expected), "at {now}: {why}");
         }
     }
 
     #[test]
     fn a_fixed_probability_stays() {
-        let mut probabilities = of(&[4, 4, 0, 4], Some(0.75));
-        probabilities.adapt(Tier(1), 100, [0, 50], 4);
-        assert!(near(probabilities.of(Tier(1)), 0.75) && near(probabilities.of(Tier(3)), 0.75));
+        let mut probabilities = of(&[4, 4, 0, 4], 1, Some(0.75));
+        probabilities.adapt(Tier(0), 100, [0, 50], 4);
+        assert!(near(probabilities.to(Tier(0)), 0.75) && near(probabilities.to(Tier(1)), 0.75));
         probabilities.assert_invariants();
     }
 }

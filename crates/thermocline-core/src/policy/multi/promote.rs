@@ -7,21 +7,25 @@
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching: Offline Optimality and Why Promotions Are
 //!   Better Than Demotions*, FAST 2008: PROMOTE over LRU.
-//! * State: 20 bytes per page that exists, 40 bytes per tier.
+//! * State: 20 bytes per page that exists, with several clients for each of them and once more;
+//!   40 bytes per tier.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) a tier compares the lives when a request reaches it; see the conditions of
 //!   the adaptation. (2) Time is counted in accesses to the whole hierarchy. (3) PROMOTE over ARC
-//!   is left out.
+//!   is left out. (4) With several clients, as the paper has it, the tier below them keeps a
+//!   probability for each, and a page that came to them on different paths may be in several first
+//!   tiers and a shared one; a write renews that one on its way to disk.
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::iter;
 
 use super::hierarchy::Hierarchy;
 use super::probabilities::Probabilities;
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Lists;
 use crate::random::{Draws, SplitMix64};
-use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+use crate::{Access, Actions, BoxedPolicy, Clients, Op, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
@@ -45,13 +49,21 @@ pub const PARAMETERS: &[Parameter] = &[
 #[derive(Clone, Debug)]
 pub struct Promote<D> {
     hierarchy: Hierarchy,
-    /// Per tier: its pages, newest first.
-    orders: Lists,
-    /// Per page: when it was last used.
-    used_at: Box<[u64]>,
+    /// Per client: the pages of its first tier; at last, those of the shared tiers, a list for
+    /// each. With one client, all tiers are in one, as no page is in two.
+    orders: Box<[Order]>,
     probabilities: Probabilities,
     draws: D,
     now: u64,
+}
+
+/// Pages of some tiers, each in one of them at most.
+#[derive(Clone, Debug)]
+struct Order {
+    /// Per tier: newest first.
+    lists: Lists,
+    /// Per page: when it was last used there.
+    used_at: Box<[u64]>,
 }
 
 /// Builds the policy for the registry.
@@ -64,9 +76,19 @@ impl<D: Draws> Promote<D> {
     pub fn new(setup: &Setup, values: &Values, draws: D) -> Self {
         let hierarchy = Hierarchy::new(setup);
         let pages = setup.geometry.pages();
-        Self {
-            orders: Lists::new(pages, u32::from(hierarchy.disk().0)),
+        let order = |lists| Order {
+            lists: Lists::new(pages, lists),
             used_at: vec![0; pages as usize].into_boxed_slice(),
+        };
+        let orders = match setup.clients {
+            Clients::ONE => iter::once(order(u32::from(hierarchy.disk().0))).collect(),
+            _ => {
+                let shared = hierarchy.disk().0 - hierarchy.first_shared().0;
+                hierarchy.tops().map(|_| order(1)).chain([order(u32::from(shared))]).collect()
+            }
+        };
+        Self {
+            orders,
             probabilities: Probabilities::new(&hierarchy, values.real_or_auto("pp")),
             hierarchy,
             draws,
@@ -74,59 +96,118 @@ impl<D: Draws> Promote<D> {
         }
     }
 
-    fn tier_of(&self, page: PageId) -> Option<Tier> {
-        self.orders.list_of(page.0).and_then(|list| u8::try_from(list).ok()).map(Tier)
+    /// Which order a tier is in, and its list there.
+    fn place(&self, tier: Tier) -> (usize, u32) {
+        let last = self.orders.len() - 1;
+        if last == 0 {
+            (0, u32::from(tier.0))
+        } else if self.hierarchy.is_top(tier) {
+            (tier.index(), 0)
+        } else {
+            (last, u32::from(tier.0 - self.hierarchy.first_shared().0))
+        }
+    }
+
+    /// The tier that holds the page for a client.
+    fn find(&self, client: u8, page: PageId) -> Option<Tier> {
+        let top = self.hierarchy.top(client);
+        let (own, _) = self.place(top);
+        let is_on_top = own + 1 < self.orders.len() && self.orders[own].lists.contains(page.0);
+        if is_on_top { Some(top) } else { self.find_shared(page) }
+    }
+
+    /// The shared tier that holds the page, or with one client any tier.
+    fn find_shared(&self, page: PageId) -> Option<Tier> {
+        let last = self.orders.len() - 1;
+        let first = if last == 0 { 0 } else { self.hierarchy.first_shared().0 };
+        let place = self.orders[last].lists.list_of(page.0)?;
+        u8::try_from(place).ok().map(|place| Tier(first + place))
     }
 
     /// The time between the last uses of a tier's newest and oldest page.
     fn life(&self, cache: Tier) -> u64 {
-        let list = u32::from(cache.0);
-        let used_at = |page: Option<u32>| page.map_or(0, |page| self.used_at[page as usize]);
-        used_at(self.orders.front(list)) - used_at(self.orders.back(list))
+        let (order, list) = self.place(cache);
+        let Order { lists, used_at } = &self.orders[order];
+        let used_at = |page: Option<u32>| page.map_or(0, |page| used_at[page as usize]);
+        used_at(lists.front(list)) - used_at(lists.back(list))
     }
 
     /// Lets every tier that the request reaches compare its life with that of the tier above.
-    fn adapt(&mut self, found: Tier) {
-        for cache in self.hierarchy.caches_upwards(found) {
-            if let Some(above) = self.hierarchy.above(cache) {
+    fn adapt(&mut self, client: u8, found: Tier) {
+        for cache in self.hierarchy.caches_upwards(client, found) {
+            if let Some(above) = self.hierarchy.above(client, cache) {
                 let lives = [self.life(above), self.life(cache)];
                 let capacity_pages = self.hierarchy.capacity(cache);
-                self.probabilities.adapt(cache, self.now, lives, capacity_pages);
+                self.probabilities.adapt(above, self.now, lives, capacity_pages);
             }
         }
     }
 
-    /// The tier that keeps a page found there, on its way up.
-    fn keeper(&mut self, found: Tier) -> Tier {
+    /// The tier that keeps a page found there, on its way up to a client.
+    fn keeper(&mut self, client: u8, found: Tier) -> Tier {
         let Self { hierarchy, probabilities, draws, .. } = self;
-        let mut lower = hierarchy.caches_upwards(found);
-        let keeps = |&cache: &Tier| cache == Tier::RAM || draws.unit() >= probabilities.of(cache);
-        lower.find(keeps).expect("the fastest tier keeps every page")
+        let mut lower = hierarchy.caches_upwards(client, found);
+        let mut keeps = |cache| match hierarchy.above(client, cache) {
+            Some(above) => draws.unit() >= probabilities.to(above),
+            None => true,
+        };
+        lower.find(|&cache| keeps(cache)).expect("the fastest tier keeps every page")
+    }
+
+    /// Takes the page out of a tier that holds it.
+    fn remove(&mut self, tier: Tier, page: PageId) {
+        let (order, _) = self.place(tier);
+        self.orders[order].lists.remove(page.0);
+    }
+
+    /// Makes a page that the tier does not hold its newest, and drops its oldest if it is full.
+    fn enter(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
+        let (order, list) = self.place(tier);
+        let Order { lists, used_at } = &mut self.orders[order];
+        if lists.len(list) == self.hierarchy.capacity(tier) {
+            let victim = lists.back(list).expect("a full tier holds a page");
+            lists.remove(victim);
+            out.drop_copy(PageId(victim), tier);
+        }
+        lists.push_front(list, page.0);
+        used_at[page.index()] = self.now;
+    }
+
+    /// Gives up the copies of other first tiers that a write makes old.
+    fn drop_outdated(&mut self, access: Access, out: &mut Actions) {
+        for tier in self.hierarchy.outdated_by(access) {
+            let (order, _) = self.place(tier);
+            if self.orders[order].lists.contains(access.page.0) {
+                self.remove(tier, access.page);
+                out.drop_copy(access.page, tier);
+            }
+        }
     }
 }
 
 impl<D: Draws> Policy for Promote<D> {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
-        let found = self.tier_of(page).unwrap_or(self.hierarchy.disk());
+        let Access { page, op, client } = access;
+        let found = self.find(client, page).unwrap_or(self.hierarchy.disk());
         self.now += 1;
-        self.adapt(found);
-        let keeper = self.keeper(found);
+        self.adapt(client, found);
+        let keeper = self.keeper(client, found);
+        self.drop_outdated(access, out);
         self.hierarchy.serve(access, found, keeper, out);
-        self.used_at[page.index()] = self.now;
-        if keeper == found {
-            return self.orders.move_to_front(page.0);
+        if keeper != found {
+            if found != self.hierarchy.disk() {
+                self.remove(found, page);
+            }
+            return self.enter(keeper, page, out);
         }
-        if found != self.hierarchy.disk() {
-            self.orders.remove(page.0);
+        let (order, _) = self.place(found);
+        self.orders[order].lists.move_to_front(page.0);
+        self.orders[order].used_at[page.index()] = self.now;
+        if op == Op::Write
+            && let Some(shared) = self.find_shared(page).filter(|&shared| shared != found)
+        {
+            out.copy(page, found, shared);
         }
-        let list = u32::from(keeper.0);
-        if self.orders.len(list) == self.hierarchy.capacity(keeper) {
-            let victim = self.orders.back(list).expect("a full tier holds a page");
-            self.orders.remove(victim);
-            out.drop_copy(PageId(victim), keeper);
-        }
-        self.orders.push_front(list, page.0);
     }
 
     fn flush(&mut self, _out: &mut Actions) {}
@@ -137,32 +218,47 @@ impl<D: Draws> Policy for Promote<D> {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.orders.prefetch(page.0);
+        for order in &self.orders {
+            order.lists.prefetch(page.0);
+        }
     }
 
     fn assert_invariants(&self) {
-        self.orders.assert_invariants();
         self.probabilities.assert_invariants();
+        self.orders.iter().for_each(|order| order.lists.assert_invariants());
         for tier in (0..self.hierarchy.disk().0).map(Tier) {
-            let list = u32::from(tier.0);
-            assert!(self.orders.len(list) <= self.hierarchy.capacity(tier), "a tier has room");
-            let used_at = self.orders.iter(list).map(|page| self.used_at[page as usize]);
+            let (order, list) = self.place(tier);
+            let Order { lists, used_at } = &self.orders[order];
+            assert!(lists.len(list) <= self.hierarchy.capacity(tier), "a tier has room");
+            let used_at = lists.iter(list).map(|page| used_at[page as usize]);
             assert!(used_at.is_sorted_by(|newer, older| newer > older), "the newest comes first");
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.orders.memory_bytes() + size_of_val(&*self.used_at)
+        let bytes = |order: &Order| order.lists.memory_bytes() + size_of_val(&*order.used_at);
+        self.orders.iter().map(bytes).sum()
     }
 
     fn metadata_bytes(&self) -> usize {
-        let pages: u32 = (0..u32::from(self.hierarchy.disk().0)).map(|l| self.orders.len(l)).sum();
-        pages as usize * size_of::<u64>()
+        let pages = |tier| {
+            let (order, list) = self.place(tier);
+            self.orders[order].lists.len(list) as usize
+        };
+        let pages: usize = (0..self.hierarchy.disk().0).map(|tier| pages(Tier(tier))).sum();
+        pages * size_of::<u64>()
     }
 
+    /// A tier below several clients has a probability for each: it is told of their first tiers.
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
-        for cache in self.hierarchy.caches().skip(1) {
-            report("promote_probability", cache, self.probabilities.of(cache));
+        let one = self.hierarchy.tops().count() == 1;
+        for above in self.hierarchy.all_caches() {
+            let below = self.hierarchy.below(above);
+            if below != self.hierarchy.disk() {
+                let is_told_above = self.hierarchy.is_top(above) && !one;
+                let told_of = if is_told_above { above } else { below };
+                report("promote_probability", told_of, self.probabilities.to(above));
+            }
         }
     }
 }

@@ -7,9 +7,9 @@
 
 use alloc::boxed::Box;
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Caches, Hierarchy};
 use crate::queue::Lists;
-use crate::{PageId, Setup, Tier};
+use crate::{Actions, PageId, Setup, Tier};
 
 /// The only list of a tier.
 const ORDER: u32 = 0;
@@ -21,12 +21,12 @@ pub(super) struct Stacks(Box<[Lists]>);
 impl Stacks {
     pub(super) fn new(setup: &Setup) -> Self {
         let pages = setup.geometry.pages();
-        Self(setup.capacity_pages.iter().map(|_| Lists::new(pages, 1)).collect())
+        Self(setup.tier_capacities_pages().map(|_| Lists::new(pages, 1)).collect())
     }
 
-    /// The fastest tier that holds the page.
-    pub(super) fn find(&self, page: PageId) -> Option<Tier> {
-        (0..).map(Tier).zip(&self.0).find(|(_, order)| order.contains(page.0)).map(|(tier, _)| tier)
+    /// The first of some tiers that holds the page.
+    pub(super) fn find(&self, mut among: Caches, page: PageId) -> Option<Tier> {
+        among.find(|&tier| self.holds(tier, page))
     }
 
     pub(super) fn holds(&self, tier: Tier, page: PageId) -> bool {
@@ -65,6 +65,16 @@ impl Stacks {
 
     pub(super) fn remove(&mut self, tier: Tier, page: PageId) {
         self.0[tier.index()].remove(page.0);
+    }
+
+    /// Gives up the copies that some tiers may hold of a page.
+    pub(super) fn drop_copies(&mut self, tiers: Caches, page: PageId, out: &mut Actions) {
+        for tier in tiers {
+            if self.holds(tier, page) {
+                self.remove(tier, page);
+                out.drop_copy(page, tier);
+            }
+        }
     }
 
     pub(super) fn prefetch(&self, page: PageId) {

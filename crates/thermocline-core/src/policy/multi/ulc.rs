@@ -14,7 +14,8 @@
 //!   stack is kept as times of last use, each tier as a heap of them. (3) The published client
 //!   passes pages that are worth no tier through a few frames of their own; here they bypass all
 //!   tiers, and a write of such a page goes to disk only. (4) The stack ends at the oldest
-//!   yardstick; its uncached pages may be bounded further.
+//!   yardstick; its uncached pages may be bounded further. (5) One client: for several, the authors
+//!   rank the pages of the shared tier anew (gLRU), which is another algorithm.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -79,7 +80,7 @@ impl Ulc {
             !self.is_full(cache)
                 || yardstick.is_some_and(|(oldest, _)| is_stacked && used_at >= oldest)
         };
-        self.hierarchy.caches().find(reaches).unwrap_or(self.hierarchy.disk())
+        self.hierarchy.all_caches().find(reaches).unwrap_or(self.hierarchy.disk())
     }
 
     fn is_full(&self, cache: Tier) -> bool {
@@ -119,7 +120,7 @@ impl Ulc {
 
     fn oldest_yardstick(&self) -> Option<u64> {
         let yardsticks =
-            self.hierarchy.caches().filter_map(|cache| self.tiers[cache.index()].least());
+            self.hierarchy.all_caches().filter_map(|cache| self.tiers[cache.index()].least());
         yardsticks.map(|(used_at, _)| used_at).min()
     }
 }

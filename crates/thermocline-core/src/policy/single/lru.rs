@@ -46,7 +46,7 @@ pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
 
 impl Policy for Lru {
     #[inline]
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let dirty = if op == Op::Write { DIRTY } else { 0 };
         if let Some((_, state)) = self.queue.find(page) {
             self.queue.touch(page, state | dirty);

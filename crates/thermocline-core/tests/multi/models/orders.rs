@@ -2,33 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use super::{Model, Outcome, find, take};
+use super::{Model, Outcome, find, find_on, path, repeated, take, tier_at};
 
 /// DEMOTE in its three modes.
 pub(crate) struct Demote {
-    pub(crate) sizes: Vec<usize>,
-    pub(crate) mode: &'static str,
+    sizes: Vec<usize>,
+    clients: usize,
+    mode: &'static str,
     tiers: Vec<Vec<u32>>,
     moves: u64,
 }
 
 impl Demote {
-    pub(crate) fn new(sizes: &[usize], mode: &'static str) -> Self {
-        Self { sizes: sizes.into(), mode, tiers: vec![vec![]; sizes.len()], moves: 0 }
+    pub(crate) fn new(sizes: &[usize], clients: usize, mode: &'static str) -> Self {
+        let sizes = repeated(sizes, clients);
+        Self { tiers: vec![vec![]; sizes.len()], sizes, clients, mode, moves: 0 }
     }
 
     /// Puts a page that the tier does not hold behind its newest, or before its oldest.
-    fn insert(&mut self, tier: usize, page: u32, is_newest: bool, served: u32) {
+    fn insert(&mut self, path: &[usize], page: u32, is_newest: bool, served: u32) {
+        let tier = path[0];
         if self.tiers[tier].len() == self.sizes[tier] {
             let victim = self.tiers[tier].remove(0);
-            let is_above = victim == served || find(&self.tiers, victim) < tier;
-            if tier + 1 < self.tiers.len() && !is_above {
-                if self.tiers[tier + 1].contains(&victim) {
-                    take(&mut self.tiers[tier + 1], victim);
-                    self.tiers[tier + 1].push(victim);
+            let holders = match self.mode {
+                "remove" => 0..tier.max(self.clients),
+                _ if tier < self.clients => 0..0,
+                _ => 0..tier,
+            };
+            let is_above = victim == served
+                || self.tiers[holders].iter().any(|holder| holder.contains(&victim));
+            if let Some(&below) = path.get(1)
+                && !is_above
+            {
+                if self.tiers[below].contains(&victim) {
+                    take(&mut self.tiers[below], victim);
+                    self.tiers[below].push(victim);
                 } else {
                     self.moves += 1;
-                    self.insert(tier + 1, victim, true, served);
+                    self.insert(&path[1..], victim, true, served);
                 }
             }
         }
@@ -38,23 +49,30 @@ impl Demote {
 }
 
 impl Model for Demote {
-    fn read(&mut self, page: u32) -> Outcome {
-        let found = find(&self.tiers, page);
-        let last = self.tiers.len() - 1;
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
+        let path = path(client, self.clients, self.tiers.len());
+        let found = find_on(&path, &self.tiers, page);
+        let last = path.len() - 1;
         if self.mode == "remove" {
             self.moves += u64::from((1..=last).contains(&found));
-            self.tiers.iter_mut().for_each(|tier| take(tier, page));
-        } else {
-            for tier in (1..=found.min(last)).rev() {
+            for &tier in &path {
                 take(&mut self.tiers[tier], page);
-                self.insert(tier, page, self.mode == "lru", page);
+            }
+        } else {
+            for place in (1..=found.min(last)).rev() {
+                take(&mut self.tiers[path[place]], page);
+                self.insert(&path[place..], page, self.mode == "lru", page);
             }
             // Read from disk into the slowest tier, then from each tier into the next.
             self.moves += found.min(last) as u64;
-            take(&mut self.tiers[0], page);
+            take(&mut self.tiers[client], page);
         }
-        self.insert(0, page, true, page);
-        Outcome { found, served: 0 }
+        self.insert(&path, page, true, page);
+        Outcome { found: tier_at(&path, found, self.tiers.len()), served: client }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        take(&mut self.tiers[client], page);
     }
 
     fn held(&self) -> Vec<Vec<u32>> {
@@ -69,30 +87,38 @@ impl Model for Demote {
 /// Inclusive LRU with back-invalidation.
 pub(crate) struct Inclusive {
     sizes: Vec<usize>,
+    clients: usize,
     tiers: Vec<Vec<u32>>,
     moves: u64,
 }
 
 impl Inclusive {
-    pub(crate) fn new(sizes: &[usize]) -> Self {
-        Self { sizes: sizes.into(), tiers: vec![vec![]; sizes.len()], moves: 0 }
+    pub(crate) fn new(sizes: &[usize], clients: usize) -> Self {
+        let sizes = repeated(sizes, clients);
+        Self { tiers: vec![vec![]; sizes.len()], sizes, clients, moves: 0 }
     }
 }
 
 impl Model for Inclusive {
-    fn read(&mut self, page: u32) -> Outcome {
-        let found = find(&self.tiers, page);
-        let last = self.tiers.len() - 1;
-        self.moves += found.min(last) as u64;
-        for tier in (0..=found.min(last)).rev() {
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
+        let path = path(client, self.clients, self.tiers.len());
+        let found = find_on(&path, &self.tiers, page);
+        let passed = found.min(path.len() - 1);
+        self.moves += passed as u64;
+        for &tier in path[..=passed].iter().rev() {
             take(&mut self.tiers[tier], page);
             if self.tiers[tier].len() == self.sizes[tier] {
                 let victim = self.tiers[tier][0];
-                self.tiers[..=tier].iter_mut().for_each(|tier| take(tier, victim));
+                let first = if tier < self.clients { tier } else { 0 };
+                self.tiers[first..=tier].iter_mut().for_each(|tier| take(tier, victim));
             }
             self.tiers[tier].push(page);
         }
-        Outcome { found, served: 0 }
+        Outcome { found: tier_at(&path, found, self.tiers.len()), served: client }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        take(&mut self.tiers[client], page);
     }
 
     fn held(&self) -> Vec<Vec<u32>> {
@@ -107,7 +133,7 @@ impl Model for Inclusive {
 /// LRU over tiers under MQ with a fixed life time.
 pub(crate) struct MqN {
     size: usize,
-    top: Vec<u32>,
+    tops: Vec<Vec<u32>>,
     lower: Vec<Mq>,
     moves: u64,
 }
@@ -124,7 +150,13 @@ struct Mq {
 }
 
 impl MqN {
-    pub(crate) fn new(sizes: &[usize], queues: usize, ghosts: usize, life_time: u64) -> Self {
+    pub(crate) fn new(
+        sizes: &[usize],
+        clients: usize,
+        queues: usize,
+        ghosts: usize,
+        life_time: u64,
+    ) -> Self {
         let lower = sizes[1..].iter().map(|&size| Mq {
             size,
             ghosts_max: ghosts * size,
@@ -135,7 +167,7 @@ impl MqN {
             expires: BTreeMap::new(),
             now: 0,
         });
-        Self { size: sizes[0], top: vec![], lower: lower.collect(), moves: 0 }
+        Self { size: sizes[0], tops: vec![vec![]; clients], lower: lower.collect(), moves: 0 }
     }
 }
 
@@ -170,24 +202,31 @@ impl Mq {
 }
 
 impl Model for MqN {
-    fn read(&mut self, page: u32) -> Outcome {
-        let found = find(&self.held(), page);
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
+        let tiers = self.held();
+        let path = path(client, self.tops.len(), tiers.len());
+        let found = find_on(&path, &tiers, page);
         let passed = found.min(self.lower.len());
         self.moves += passed as u64;
         for tier in self.lower[..passed].iter_mut().rev() {
             tier.refer(page);
         }
-        take(&mut self.top, page);
-        self.top.push(page);
-        if self.top.len() > self.size {
-            self.top.remove(0);
+        let top = &mut self.tops[client];
+        take(top, page);
+        top.push(page);
+        if top.len() > self.size {
+            top.remove(0);
         }
-        Outcome { found, served: 0 }
+        Outcome { found: tier_at(&path, found, tiers.len()), served: client }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        take(&mut self.tops[client], page);
     }
 
     fn held(&self) -> Vec<Vec<u32>> {
         let lower = self.lower.iter().map(|tier| tier.queues.concat());
-        std::iter::once(self.top.clone()).chain(lower).collect()
+        self.tops.iter().cloned().chain(lower).collect()
     }
 
     fn moves(&self) -> u64 {

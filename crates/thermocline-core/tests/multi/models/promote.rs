@@ -1,13 +1,15 @@
 //! PROMOTE over LRU.
 
-use super::{Model, Outcome};
+use super::{Model, Outcome, path, repeated, tier_at};
 
 /// PROMOTE with scripted draws, which are repeated without end.
 pub(crate) struct Promote {
     sizes: Vec<usize>,
+    clients: usize,
     /// Per tier: pages and when they were last used, the oldest first.
     tiers: Vec<Vec<(u32, u64)>>,
-    lower: Vec<Lower>,
+    /// Per tier: what the next one below knows of it; the last one's is not used.
+    known_below: Vec<Known>,
     draws: Vec<f64>,
     drawn: usize,
     is_adaptive: bool,
@@ -15,8 +17,8 @@ pub(crate) struct Promote {
     moves: u64,
 }
 
-/// What a tier knows; the first one's is not used.
-struct Lower {
+/// What a tier knows of one above it.
+struct Known {
     probability: f64,
     ceiling: f64,
     last_hint: u64,
@@ -25,17 +27,21 @@ struct Lower {
 }
 
 impl Promote {
-    pub(crate) fn new(sizes: &[usize], fixed: Option<f64>, draws: &[f64]) -> Self {
-        let lower = (0..sizes.len()).map(|tier| {
-            let above: usize = sizes[..tier].iter().sum();
-            let ceiling = above as f64 / (above + sizes[tier]) as f64;
+    pub(crate) fn new(sizes: &[usize], clients: usize, fixed: Option<f64>, draws: &[f64]) -> Self {
+        let sizes = repeated(sizes, clients);
+        let known_below = (0..sizes.len()).map(|tier| {
+            let below = (tier + 1).max(clients);
+            let above: usize = sizes[..below].iter().sum();
+            let own = sizes.get(below).copied().unwrap_or(0);
+            let ceiling = above as f64 / (above + own) as f64;
             let probability = fixed.unwrap_or(ceiling);
-            Lower { probability, ceiling, last_hint: 0, hints: 0, ratio: 0.5 }
+            Known { probability, ceiling, last_hint: 0, hints: 0, ratio: 0.5 }
         });
         Self {
-            sizes: sizes.into(),
+            known_below: known_below.collect(),
             tiers: vec![vec![]; sizes.len()],
-            lower: lower.collect(),
+            sizes,
+            clients,
             draws: draws.into(),
             drawn: 0,
             is_adaptive: fixed.is_none(),
@@ -49,56 +55,64 @@ impl Promote {
         times().max().unwrap_or(0) - times().min().unwrap_or(0)
     }
 
-    /// A request reaches a lower tier.
-    fn adapt(&mut self, tier: usize) {
-        let [above, own] = [self.life(tier - 1), self.life(tier)].map(|life| life as f64);
+    /// A request reaches a lower tier from the one above.
+    fn adapt(&mut self, above: usize, tier: usize) {
+        let [higher, own] = [self.life(above), self.life(tier)].map(|life| life as f64);
         let size = self.sizes[tier] as f64;
-        let lower = &mut self.lower[tier];
-        if own <= size / 2.0 || (self.now - lower.last_hint) as f64 <= 0.05 * own {
+        let known = &mut self.known_below[above];
+        if own <= size / 2.0 || (self.now - known.last_hint) as f64 <= 0.05 * own {
             return;
         }
-        lower.last_hint = self.now;
-        lower.hints += 1;
-        if lower.hints % 2 == 1 {
+        known.last_hint = self.now;
+        known.hints += 1;
+        if known.hints % 2 == 1 {
             return;
         }
-        let ratio = above / (above + own);
-        let [gap, last_gap] = [ratio, lower.ratio].map(|ratio| (ratio - 0.5).abs());
-        lower.ratio = ratio;
+        let ratio = higher / (higher + own);
+        let [gap, last_gap] = [ratio, known.ratio].map(|ratio| (ratio - 0.5).abs());
+        known.ratio = ratio;
         let is_closing = last_gap - gap > 0.05 * last_gap;
         if !is_closing {
-            let pp = lower.probability;
+            let pp = known.probability;
             let step = pp + pp * (1.0 - pp) * (2.0 * ratio - 1.0);
-            lower.probability = step.min(lower.ceiling);
+            known.probability = step.min(known.ceiling);
         }
     }
 }
 
 impl Model for Promote {
-    fn read(&mut self, page: u32) -> Outcome {
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
         self.now += 1;
-        let holds = |tier: &Vec<(u32, u64)>| tier.iter().any(|entry| entry.0 == page);
-        let found = self.tiers.iter().position(holds).unwrap_or(self.tiers.len());
-        let lowest = found.min(self.tiers.len() - 1);
+        let path = path(client, self.clients, self.tiers.len());
+        let holds = |&tier: &usize| self.tiers[tier].iter().any(|entry| entry.0 == page);
+        let found = path.iter().position(holds).unwrap_or(path.len());
+        let lowest = found.min(path.len() - 1);
         if self.is_adaptive {
-            (1..=lowest).rev().for_each(|tier| self.adapt(tier));
+            (1..=lowest).rev().for_each(|place| self.adapt(path[place - 1], path[place]));
         }
         let mut keeper = lowest;
         while keeper > 0 {
             let draw = self.draws[self.drawn % self.draws.len()];
             self.drawn += 1;
-            if draw >= self.lower[keeper].probability {
+            if draw >= self.known_below[path[keeper - 1]].probability {
                 break;
             }
             keeper -= 1;
         }
-        self.tiers.iter_mut().for_each(|tier| tier.retain(|entry| entry.0 != page));
-        self.tiers[keeper].push((page, self.now));
-        if self.tiers[keeper].len() > self.sizes[keeper] {
-            self.tiers[keeper].remove(0);
+        if found < path.len() {
+            self.tiers[path[found]].retain(|entry| entry.0 != page);
         }
-        self.moves += u64::from(found < self.tiers.len() && keeper != found);
-        Outcome { found, served: keeper }
+        let kept = path[keeper];
+        self.tiers[kept].push((page, self.now));
+        if self.tiers[kept].len() > self.sizes[kept] {
+            self.tiers[kept].remove(0);
+        }
+        self.moves += u64::from(found < path.len() && keeper != found);
+        Outcome { found: tier_at(&path, found, self.tiers.len()), served: kept }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        self.tiers[client].retain(|entry| entry.0 != page);
     }
 
     fn held(&self) -> Vec<Vec<u32>> {

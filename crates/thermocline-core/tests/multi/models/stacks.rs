@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Model, Outcome, find, take};
+use super::{Model, Outcome, find, find_on, path, repeated, take, tier_at};
 
 /// Hint-K, reconstructed.
 pub(crate) struct HintK {
     sizes: Vec<usize>,
+    clients: usize,
     k: usize,
     decay: f64,
     /// What a promotion counts, and a demotion.
@@ -22,20 +23,23 @@ pub(crate) struct HintK {
 impl HintK {
     pub(crate) fn new(
         sizes: &[usize],
+        clients: usize,
         k: usize,
         decay: f64,
         weights: [f64; 2],
         ghost_ratio: f64,
     ) -> Self {
+        let sizes = repeated(sizes, clients);
         let cached: usize = sizes.iter().sum();
         let ghosts_max = (0..=cached * 16).rev().find(|&n| n as f64 <= ghost_ratio * cached as f64);
         Self {
-            sizes: sizes.into(),
+            tiers: vec![vec![]; sizes.len()],
+            sizes,
+            clients,
             k,
             decay,
             weights,
             ghosts_max: ghosts_max.unwrap(),
-            tiers: vec![vec![]; sizes.len()],
             histories: BTreeMap::new(),
             ghosts: vec![],
             moves: 0,
@@ -58,16 +62,19 @@ impl HintK {
         self.tiers[tier].iter().map(|&page| self.value(page)).fold(f64::INFINITY, f64::min)
     }
 
-    fn insert(&mut self, tier: usize, page: u32) {
+    fn insert(&mut self, path: &[usize], page: u32) {
+        let tier = path[0];
         if self.tiers[tier].len() == self.sizes[tier] {
             let least = self.least(tier);
             let is_victim = |page: &&u32| self.value(**page) <= least;
             let victim = *self.tiers[tier].iter().find(is_victim).unwrap();
             take(&mut self.tiers[tier], victim);
-            if tier + 1 < self.tiers.len() {
+            // Who has it still will demote it.
+            let is_shared = find(&self.tiers[..self.clients], victim) < self.clients;
+            if let Some(lower) = path.get(1..).filter(|lower| !lower.is_empty() && !is_shared) {
                 self.record(victim, self.weights[1]);
-                self.insert(tier + 1, victim);
-            } else if self.histories.contains_key(&victim) {
+                self.insert(lower, victim);
+            } else if !is_shared && self.histories.contains_key(&victim) {
                 self.ghosts.push(victim);
                 if self.ghosts.len() > self.ghosts_max {
                     let forgotten = self.ghosts.remove(0);
@@ -80,24 +87,32 @@ impl HintK {
 }
 
 impl Model for HintK {
-    fn read(&mut self, page: u32) -> Outcome {
-        let found = find(&self.tiers, page);
-        if found == self.tiers.len() {
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
+        let path = path(client, self.clients, self.tiers.len());
+        let found = find_on(&path, &self.tiers, page);
+        if found == path.len() {
             take(&mut self.ghosts, page);
-            self.insert(0, page);
-            return Outcome { found, served: 0 };
+            self.insert(&path, page);
+            return Outcome { found: self.tiers.len(), served: client };
         }
-        let may_rise = found > 0
-            && (self.tiers[found - 1].len() < self.sizes[found - 1]
-                || self.value(page) > self.least(found - 1));
-        take(&mut self.tiers[found], page);
+        let tier = path[found];
+        let may_rise = found > 0 && {
+            let above = path[found - 1];
+            self.tiers[above].len() < self.sizes[above] || self.value(page) > self.least(above)
+        };
+        take(&mut self.tiers[tier], page);
         if may_rise {
             self.record(page, self.weights[0]);
-            self.insert(found - 1, page);
+            self.insert(&path[found - 1..], page);
         } else {
-            self.tiers[found].push(page);
+            self.tiers[tier].push(page);
         }
-        Outcome { found, served: found - usize::from(may_rise) }
+        let served = tier_at(&path, found - usize::from(may_rise), self.tiers.len());
+        Outcome { found: tier, served }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        take(&mut self.tiers[client], page);
     }
 
     fn held(&self) -> Vec<Vec<u32>> {
@@ -147,7 +162,7 @@ impl Ulc {
 }
 
 impl Model for Ulc {
-    fn read(&mut self, page: u32) -> Outcome {
+    fn read(&mut self, _client: usize, page: u32) -> Outcome {
         let disk = self.sizes.len();
         let place = self.stack.iter().position(|entry| entry.0 == page);
         let found = place.map_or(disk, |place| self.stack[place].1);
@@ -176,6 +191,10 @@ impl Model for Ulc {
             self.stack.remove(oldest);
         }
         Outcome { found, served: target }
+    }
+
+    fn forget(&mut self, _client: usize, _page: u32) {
+        panic!("ULC has one client");
     }
 
     fn held(&self) -> Vec<Vec<u32>> {

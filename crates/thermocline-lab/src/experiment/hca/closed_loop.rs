@@ -76,7 +76,7 @@ impl Machine {
             else {
                 break;
             };
-            let access = Access { page: below(&mut random, data_pages), op: Op::Read };
+            let access = Access { page: below(&mut random, data_pages), op: Op::Read, client: 0 };
             let answered = self.access(now, access, tally);
             tally.reads += 1;
             tally.waited_ns += answered.0 - now.0;
@@ -86,7 +86,7 @@ impl Machine {
             if reads.is_multiple_of(writes.reads_per_batch) {
                 for _ in 0..writes.pages_per_batch {
                     let page = below(&mut random, data_pages);
-                    self.access(now, Access { page, op: Op::Write }, tally);
+                    self.access(now, Access { page, op: Op::Write, client: 0 }, tally);
                 }
             }
             if reads.is_multiple_of(writes.reads_per_log_write) {
@@ -94,7 +94,7 @@ impl Machine {
                 let place = below(&mut random, ((load.pages - data_pages) / count).max(1));
                 for page in (0..count).map(|page| data_pages + place.0 * count + page) {
                     let page = PageId(page.min(load.pages - 1));
-                    self.access(now, Access { page, op: Op::Write }, tally);
+                    self.access(now, Access { page, op: Op::Write, client: 0 }, tally);
                 }
             }
         }
@@ -162,7 +162,7 @@ fn below(random: &mut SplitMix64, pages: u32) -> PageId {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::{Admission, Geometry, PageCost, Setup, WriteMiss, registry};
+    use thermocline_core::{Admission, Clients, Geometry, PageCost, Setup, WriteMiss, registry};
 
     use super::*;
 
@@ -176,6 +176,7 @@ mod tests {
             costs: vec![PageCost { read_ms: 1.0, write_ms: 1.0 }; capacity_pages.len() + 1],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let policy = entry.build(&setup, &entry.values(&[]).unwrap()).unwrap();
         let service = if capacity_pages.len() == 1 {

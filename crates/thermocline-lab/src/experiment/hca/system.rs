@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use serde::Serialize;
-use thermocline_core::{Admission, Geometry, Nanos, PageCost, Setup, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Geometry, Nanos, PageCost, Setup, WriteMiss, registry};
 
 use super::closed_loop::{Load, Machine, Tally};
 use super::{System, SystemWorkload};
@@ -189,6 +189,7 @@ impl System {
             costs: costs.collect(),
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let machine = Machine::new(
             policy.build(&setup, &values)?,

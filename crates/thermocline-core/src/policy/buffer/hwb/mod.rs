@@ -474,7 +474,7 @@ fn list_of(region: Region) -> u32 {
 }
 
 impl Policy for Hwb {
-    fn access(&mut self, Access { page, op }: Access, out: &mut Actions) {
+    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         if op == Op::Read {
             return self.frames.read(page, out);
         }

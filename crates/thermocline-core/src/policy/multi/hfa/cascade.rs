@@ -27,7 +27,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             let (known, is_hot) = self.weigh_records(level, page, newest);
             let frequency = known.max(carried);
             let hotness = self.settings.hint_hotness(frequency);
-            let may_enter_q1 = level > 0 || self.settings.miss_to_q1;
+            let may_enter_q1 = !self.is_top(level) || self.settings.miss_to_q1;
             let enters_q1 = may_enter_q1 && frequency > self.settings.f_min;
             let passes =
                 !enters_q1 && !self.has_room(level, 1) && self.queues.is_coldest(level, hotness);
@@ -43,7 +43,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             };
             let Some(victim) = victim else { return };
             let Some(next) = self.pass_down(level, victim, out) else { return };
-            (level, frame, carried) = (level + 1, victim, next);
+            (level, frame, carried) = (self.below(level), victim, next);
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::config::Values;
     use crate::random::SplitMix64;
-    use crate::{Access, Admission, Geometry, Op, PageCost, PageId, Policy as _, Setup, WriteMiss};
+    use crate::{Access, Admission, Clients, Geometry, PageCost, Policy as _, Setup, WriteMiss};
 
     type DHfa = Hfa<{ Strategy::Demote as u8 }>;
 
@@ -124,6 +124,7 @@ mod tests {
             costs: vec![PageCost::default(); 4],
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
         };
         let values = Values::resolve("d-hfa", D_PARAMETERS, &[]).unwrap();
         let mut hfa = DHfa::new(&setup, &values);
@@ -134,7 +135,7 @@ mod tests {
             let is_counted = number.is_multiple_of(SPACING);
             let before = if is_counted { hfa.queues.frames(0, Queue::Q2) } else { vec![] };
             actions.clear();
-            hfa.access(Access { page: PageId(page), op: Op::Read }, &mut actions);
+            hfa.access(Access::read(page), &mut actions);
             if is_counted {
                 places += passed(before, &hfa.queues.frames(0, Queue::Q2));
                 counted += 1;

@@ -30,7 +30,12 @@
 //!   6's `x in T_out` asks for a record of that tier that still counts. (9) In P-HFA the hint bit
 //!   of Promote is the draw itself. (10) The oracle is the paper's in name: it says no more than
 //!   that future hints are known. (11) A tier without a page is left out. (12) After a restart,
-//!   survivors are cleaned and dropped: their hints are lost.
+//!   survivors are cleaned and dropped: their hints are lost. (13) The paper's figures have several
+//!   clients over a server, its text one path. Here each client's first tier has queues and hints of
+//!   its own, and what moves between first tiers and shared ones does so on its client's path. D-HFA
+//!   and H-HFA keep every path exclusive, as in Demote with removal: a victim that another client's
+//!   first tier holds is dropped, without a hint. P-HFA keeps a probability per first tier and lets
+//!   pages of different paths meet, as Promote does.
 
 mod bubble;
 mod cascade;
@@ -52,13 +57,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 pub use hint_log::HintLog;
+pub(crate) use settings::WRITES;
 pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 
 use crate::config::Values;
 use crate::prefetch::prefetch;
 use crate::queue::Lists;
 use crate::random::SplitMix64;
-use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, BoxedPolicy, Clients, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 use hint_table::RECORD_BYTES;
 use history::History;
 use level::Level;
@@ -77,8 +85,11 @@ const HISTORY_BYTES: usize = size_of::<u32>() + 4 * size_of::<u64>();
 #[derive(Clone, Debug)]
 pub struct Hfa<const STRATEGY: u8> {
     settings: Settings,
-    /// The tiers with room for pages, fastest first.
+    /// The tiers with room for pages, fastest first: the first one of each client, then the shared.
     levels: Vec<Level>,
+    clients: Clients,
+    /// On whose path pages move now.
+    client: u8,
     disk: Tier,
     write_miss: WriteMiss,
     /// Accesses so far, the current one included.
@@ -88,10 +99,12 @@ pub struct Hfa<const STRATEGY: u8> {
     /// When the current period ends, and when pages are counted next.
     period_end: u64,
     next_sample: u64,
-    /// Per page: its frame, or [`ABSENT`], and per level its newest record of hints.
+    /// Per page: its frame, or [`ABSENT`], of several clients one in the first tier of each and one
+    /// in the shared tiers; then per level its newest record of hints.
     cells: Vec<u32>,
-    /// Cells per page.
+    /// Cells per page, and how many of them are for frames.
     stride: usize,
+    frame_cells: usize,
     /// Frames that held a page and hold none.
     free: Vec<u32>,
     /// Frames from here on never held a page.
@@ -151,17 +164,28 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             Strategy::Promote => values.real_or_auto("promote_probability"),
             Strategy::Demote | Strategy::Hint => Some(0.0),
         };
+        let clients = setup.clients;
+        let tiers: Vec<(Tier, u32)> =
+            (0..).map(Tier).zip(setup.tier_capacities_pages()).filter(|tier| tier.1 > 0).collect();
         let mut levels = vec![];
-        let mut above = 0;
-        for (tier, &capacity_pages) in (0..).map(Tier).zip(&setup.capacity_pages) {
-            if capacity_pages > 0 {
-                let promotion = Promotion::new(tier, above, capacity_pages, given);
-                levels.push(Level::new(tier, capacity_pages, pages, promotion, &settings));
-                above += u64::from(capacity_pages);
-            }
+        for (index, &(tier, capacity_pages)) in tiers.iter().enumerate() {
+            // A page of a first tier goes down to the first shared one.
+            let below = (index + 1).max(clients.get().into());
+            let promotion = match tiers.get(below) {
+                Some(&(tier, pages)) => {
+                    let above = tiers[..below].iter().map(|tier| u64::from(tier.1)).sum();
+                    Promotion::new(tier, above, pages, given)
+                }
+                None => Promotion::new(tier, 0, capacity_pages, Some(0.0)),
+            };
+            levels.push(Level::new(tier, capacity_pages, pages, promotion, &settings));
         }
+        let frames_per_page =
+            if clients == Clients::ONE { 1 } else { u32::from(clients.get()) + 1 };
         // A page is brought in before another one leaves.
-        let frames = u32::try_from(above + 1).map_or(pages, |frames| frames.min(pages));
+        let cached: u64 = tiers.iter().map(|tier| u64::from(tier.1)).sum();
+        let copies = pages * frames_per_page;
+        let frames = u32::try_from(cached + 1).map_or(copies, |frames| frames.min(copies));
         let capacities: Vec<u32> = levels.iter().map(|level| level.capacity_pages).collect();
         let level_count = u32::try_from(levels.len()).expect("a hierarchy has few tiers");
         Self {
@@ -171,8 +195,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             period: 0,
             period_end: settings.period,
             next_sample: settings.sample_interval,
-            cells: vec![ABSENT; pages as usize * (levels.len() + 1)],
-            stride: levels.len() + 1,
+            clients,
+            client: 0,
+            cells: vec![ABSENT; pages as usize * (levels.len() + frames_per_page as usize)],
+            stride: levels.len() + frames_per_page as usize,
+            frame_cells: frames_per_page as usize,
             free: Vec::new(),
             used_frames: 0,
             queues: Queues::new(frames, &capacities),
@@ -193,18 +220,76 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
+    /// The frame of a page that the client sees.
     fn frame_of(&self, page: PageId) -> u32 {
-        self.cells[self.row_of(page)]
+        match self.frame_at(self.client.into(), page) {
+            ABSENT => self.frame_at(self.levels.len(), page),
+            frame => frame,
+        }
     }
 
+    /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
+    /// any.
+    fn frame_at(&self, level: usize, page: PageId) -> u32 {
+        self.cells[self.row_of(page) + level.min(self.frame_cells - 1)]
+    }
+
+    /// One client: notes the frame of a page that enters the caches, or that it left them.
     fn set_frame_of(&mut self, page: PageId, frame: u32) {
-        let row = self.row_of(page);
-        self.cells[row] = frame;
+        if self.clients == Clients::ONE {
+            let row = self.row_of(page);
+            self.cells[row] = frame;
+        }
+    }
+
+    /// Several clients: notes the frame of a page that enters a level, or that it left it.
+    fn set_frame_at(&mut self, level: usize, page: PageId, frame: u32) {
+        if self.clients != Clients::ONE {
+            let cell = self.row_of(page) + level.min(self.frame_cells - 1);
+            self.cells[cell] = frame;
+        }
     }
 
     /// Where the cells of a page begin.
     fn row_of(&self, page: PageId) -> usize {
         page.index() * self.stride
+    }
+
+    /// Where the newest record of a page at a level is noted.
+    fn hint_cell(&self, level: usize, page: PageId) -> usize {
+        self.row_of(page) + self.frame_cells + level
+    }
+
+    /// Whether a level is the first of a client.
+    fn is_top(&self, level: usize) -> bool {
+        level < usize::from(self.clients.get())
+    }
+
+    /// The level above a shared one, on the path of the client.
+    fn above(&self, level: usize) -> usize {
+        if self.is_top(level - 1) { self.client.into() } else { level - 1 }
+    }
+
+    /// The level below another one, or the number of levels.
+    fn below(&self, level: usize) -> usize {
+        (level + 1).max(self.clients.get().into())
+    }
+
+    /// The last level that the client sees.
+    fn lowest(&self) -> usize {
+        let last = self.levels.len() - 1;
+        if self.is_top(last) { self.client.into() } else { last }
+    }
+
+    /// Gives up the copies of other clients that a write makes old.
+    fn drop_outdated(&mut self, page: PageId, out: &mut Actions) {
+        for top in 0..usize::from(self.clients.get()) {
+            let frame = self.frame_at(top, page);
+            if top != usize::from(self.client) && frame != ABSENT {
+                self.detach(frame);
+                self.discard(top, frame, out);
+            }
+        }
     }
 
     /// P-HFA: each tier that the access reaches compares lifetimes with the one above.
@@ -218,17 +303,25 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             frame.map_or(0, |frame| frame.loaded.max(frame.last_hit))
         };
         let lifetime = |level: u32| stamp(ages.front(level)) - stamp(ages.back(level));
-        for (index, level) in (0_u32..).zip(&mut self.levels).take(reached + 1).skip(1) {
-            let lifetimes = [lifetime(index - 1), lifetime(index)];
-            level.promotion.adapt(self.now, level.capacity_pages, lifetimes);
+        let list = |level: usize| u32::try_from(level).expect("a hierarchy has few tiers");
+        let mut above = usize::from(self.client);
+        let shared = usize::from(self.clients.get())..self.levels.len();
+        for below in shared.take_while(|&level| level <= reached) {
+            let lifetimes = [above, below].map(|level| lifetime(list(level)));
+            let capacity_pages = self.levels[below].capacity_pages;
+            self.levels[above].promotion.adapt(self.now, capacity_pages, lifetimes);
+            above = below;
         }
     }
 }
 
 impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        self.begin();
+        self.begin(access.client);
         let frame = self.frame_of(access.page);
+        if access.op == Op::Write && self.clients != Clients::ONE {
+            self.drop_outdated(access.page, out);
+        }
         if frame == ABSENT {
             self.adapt_promotion(self.levels.len());
             self.miss(access, out);
@@ -252,11 +345,12 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     }
 
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        let flash = Tier(self.clients.get());
         for survivor in survivors {
             if survivor.is_dirty {
-                out.copy(survivor.page, Tier::FLASH, self.disk);
+                out.copy(survivor.page, flash, self.disk);
             }
-            out.drop_copy(survivor.page, Tier::FLASH);
+            out.drop_copy(survivor.page, flash);
         }
     }
 
@@ -269,11 +363,11 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
         self.queues.assert_invariants();
         let mut cached = 0;
         for (index, level) in self.levels.iter().enumerate() {
-            let column = self.cells.iter().skip(index + 1);
+            let column = self.cells.iter().skip(self.frame_cells + index);
             let newest = column.step_by(self.stride).copied();
             level.hints.assert_invariants(newest, |page, frame| {
                 let place = self.queues.place_of(frame);
-                self.frame_of(page) == frame && place.is_some_and(|place| place.0 == index)
+                self.frame_at(index, page) == frame && place.is_some_and(|place| place.0 == index)
             });
             level.promotion.assert_invariants();
             assert!(self.settings.k > 0 || level.hints.len() == 0, "without k, no hints are kept");
@@ -291,7 +385,7 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
                 let mut hot = 0;
                 for frame in self.queues.frames(index, queue) {
                     let entry = self.queues.frame(frame);
-                    assert_eq!(self.frame_of(entry.page), frame, "the index points back");
+                    assert_eq!(self.frame_at(index, entry.page), frame, "the index points back");
                     let is_known = self.recent.contains(&(entry.last_hit, frame));
                     assert!(is_known || !self.is_recent(entry), "recent hits are known");
                     let is_live = self.is_live(index, entry.page);
@@ -304,7 +398,8 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
                 assert_eq!(hot, level.hot_pages(queue), "hot pages are counted");
             }
         }
-        let frames = self.cells.iter().step_by(self.stride);
+        let rows = self.cells.chunks_exact(self.stride);
+        let frames = rows.flat_map(|row| &row[..self.frame_cells]);
         let indexed = frames.filter(|&&frame| frame != ABSENT).count();
         assert_eq!(indexed, cached, "a cached page is in one queue of one tier");
         assert_eq!(self.used_frames as usize - self.free.len(), cached, "each frame has a page");
@@ -337,7 +432,14 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
             report("q2_pages", level.tier, pages(Queue::Q2));
             report("t_out_records", level.tier, f64::from(level.hints.len()));
             if Self::STRATEGY == Strategy::Promote {
-                report("promote_probability", level.tier, level.promotion.probability());
+                let of = |level: usize| self.levels[level].promotion.probability();
+                match (self.clients, self.is_top(index)) {
+                    (Clients::ONE, true) => report("promote_probability", level.tier, 0.0),
+                    (_, true) => report("promote_probability", level.tier, of(index)),
+                    // A tier below several clients has one for each, told of their first tiers.
+                    (_, false) if self.clients != Clients::ONE && self.is_top(index - 1) => {}
+                    (_, false) => report("promote_probability", level.tier, of(index - 1)),
+                }
             }
         }
     }

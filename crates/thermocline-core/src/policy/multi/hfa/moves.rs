@@ -16,7 +16,7 @@ use super::settings::Strategy;
 use super::{ABSENT, Hfa};
 use crate::prefetch::prefetch;
 use crate::random::Draws;
-use crate::{Access, Actions, Op, PageId, Tier, WriteMiss};
+use crate::{Access, Actions, Clients, Op, PageId, Tier, WriteMiss};
 
 /// Where a page comes from when a tier receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +29,15 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn hit(&mut self, access: Access, frame: u32, place: Place, out: &mut Actions) {
         let level = place.0;
         match Self::STRATEGY {
-            _ if level == 0 => {}
+            _ if self.is_top(level) => {}
             Strategy::Demote => {
                 let carried = self.leave(frame, Move::Promote);
-                self.bring(access, frame, Some(level), 0, out);
-                return self.receive(0, frame, carried, Way::Up, out);
+                let top = self.client.into();
+                self.bring(access, frame, Some(level), top, out);
+                return self.receive(top, frame, carried, Way::Up, out);
             }
             Strategy::Promote => {
-                if self.random.unit() < self.levels[level].promotion.probability() {
+                if self.random.unit() < self.levels[self.above(level)].promotion.probability() {
                     let carried = self.leave(frame, Move::Promote);
                     return self.settle(access, frame, Some(level), carried, out);
                 }
@@ -44,8 +45,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             Strategy::Hint => {
                 if self.is_promoted(access.page, level) {
                     let carried = self.leave(frame, Move::Promote);
-                    self.bring(access, frame, Some(level), level - 1, out);
-                    return self.receive(level - 1, frame, carried, Way::Up, out);
+                    let above = self.above(level);
+                    self.bring(access, frame, Some(level), above, out);
+                    return self.receive(above, frame, carried, Way::Up, out);
                 }
             }
         }
@@ -63,8 +65,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if Self::STRATEGY == Strategy::Promote {
             self.settle(access, frame, None, 0.0, out);
         } else {
-            self.bring(access, frame, None, 0, out);
-            self.receive(0, frame, 0.0, Way::Up, out);
+            let top = self.client.into();
+            self.bring(access, frame, None, top, out);
+            self.receive(top, frame, 0.0, Way::Up, out);
         }
     }
 
@@ -80,6 +83,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     pub(super) fn put(&mut self, place: Place, frame: u32) {
         let Frame { page, is_hot, .. } = *self.queues.frame(frame);
         self.queues.insert(place, frame, self.value(page));
+        self.set_frame_at(place.0, page, frame);
         if is_hot {
             self.levels[place.0].add_hot(place.1);
         }
@@ -88,7 +92,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Takes a frame out of its queue.
     pub(super) fn take(&mut self, frame: u32) -> Place {
         let place = self.queues.remove(frame);
-        if self.queues.frame(frame).is_hot {
+        let Frame { page, is_hot, .. } = *self.queues.frame(frame);
+        self.set_frame_at(place.0, page, ABSENT);
+        if is_hot {
             self.levels[place.0].remove_hot(place.1);
         }
         place
@@ -152,7 +158,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// The newest record of a page in the table of a level.
     pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
-        self.cells[self.row_of(page) + level + 1]
+        self.cells[self.hint_cell(level, page)]
     }
 
     /// How many periods ahead a period is that an oracle counts.
@@ -163,7 +169,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Brings the accessed page to the level that it is served from, and serves it.
     fn bring(
         &mut self,
-        Access { page, op }: Access,
+        Access { page, op, .. }: Access,
         frame: u32,
         found: Option<usize>,
         target: usize,
@@ -184,6 +190,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.queues.frame_mut(frame).is_dirty = self.settings.writes_back;
             if !self.settings.writes_back {
                 out.copy(page, tier, self.disk);
+            }
+            // P-HFA: what came to the shared tiers on another path is renewed on the way to disk.
+            let shared = self.frame_at(self.levels.len(), page);
+            if self.clients != Clients::ONE && self.is_top(target) && shared != ABSENT {
+                out.copy(page, tier, self.tier_of(shared));
             }
         }
     }
@@ -274,7 +285,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Moves a page one tier down, or discards it, that is in no queue of its level any more.
     fn hand_down(&mut self, level: usize, frame: u32, out: &mut Actions) {
         if let Some(carried) = self.pass_down(level, frame, out) {
-            self.receive(level + 1, frame, carried, Way::Down, out);
+            self.receive(self.below(level), frame, carried, Way::Down, out);
         }
     }
 
@@ -282,26 +293,45 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// frequency that it carries; or discards it: below the last tier, and where nothing is demoted.
     #[inline]
     pub(super) fn pass_down(&mut self, level: usize, frame: u32, out: &mut Actions) -> Option<f64> {
-        let Frame { page, is_hot, is_dirty, .. } = *self.queues.frame(frame);
-        let source = self.levels[level].tier;
-        if level + 1 == self.levels.len() || Self::STRATEGY == Strategy::Promote {
-            if is_dirty {
-                out.copy(page, source, self.disk);
-            }
-            out.drop_copy(page, source);
-            if is_hot {
-                let newest = self.newest_hint(level, page);
-                self.levels[level].hints.release(page, newest);
-            }
-            self.queues.frame_mut(frame).last_hit = 0;
-            self.set_frame_of(page, ABSENT);
-            self.free.push(frame);
+        let page = self.queues.frame(frame).page;
+        let (source, below) = (self.levels[level].tier, self.below(level));
+        if below >= self.levels.len()
+            || Self::STRATEGY == Strategy::Promote
+            || self.is_in_another_top(level, page)
+        {
+            self.discard(level, frame, out);
             return None;
         }
         let carried = self.depart(level, page, Move::Demote);
-        out.copy(page, source, self.levels[level + 1].tier);
+        out.copy(page, source, self.levels[below].tier);
         out.drop_copy(page, source);
         Some(carried)
+    }
+
+    /// Whether the page of a first level is also in that of another client, who will demote it.
+    #[inline]
+    fn is_in_another_top(&self, level: usize, page: PageId) -> bool {
+        let mut others = (0..usize::from(self.clients.get())).filter(|&top| top != level);
+        self.clients != Clients::ONE
+            && self.is_top(level)
+            && others.any(|top| self.frame_at(top, page) != ABSENT)
+    }
+
+    /// Gives a page up that is in no queue of its level any more, without a hint.
+    pub(super) fn discard(&mut self, level: usize, frame: u32, out: &mut Actions) {
+        let Frame { page, is_hot, is_dirty, .. } = *self.queues.frame(frame);
+        let source = self.levels[level].tier;
+        if is_dirty {
+            out.copy(page, source, self.disk);
+        }
+        out.drop_copy(page, source);
+        if is_hot {
+            let newest = self.newest_hint(level, page);
+            self.levels[level].hints.release(page, newest);
+        }
+        self.queues.frame_mut(frame).last_hit = 0;
+        self.set_frame_of(page, ABSENT);
+        self.free.push(frame);
     }
 
     /// Asks the processor for what the next victims will need: each is a page of long ago.
@@ -355,7 +385,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 return self.look_up(level, page).0;
             }
         }
-        let cell = self.row_of(page) + level + 1;
+        let cell = self.hint_cell(level, page);
         let mut forgotten = ABSENT;
         let (newest, frequency) = self.levels[level].hints.record(
             page,
@@ -413,9 +443,10 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.has_promoted = true;
         let page = self.queues.frame(head).page;
         let carried = self.leave(head, Move::Promote);
-        out.copy(page, self.levels[level].tier, self.levels[level - 1].tier);
+        let above = self.above(level);
+        out.copy(page, self.levels[level].tier, self.levels[above].tier);
         out.drop_copy(page, self.levels[level].tier);
-        self.receive(level - 1, head, carried, Way::Up, out);
+        self.receive(above, head, carried, Way::Up, out);
     }
 
     /// Begins a page's stay at a level, and returns its hint frequency there.
@@ -447,13 +478,13 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         mut carried: f64,
         out: &mut Actions,
     ) {
-        let mut level = found.unwrap_or(self.levels.len()) - 1;
-        while level > 0
+        let mut level = found.map_or_else(|| self.lowest(), |level| self.above(level));
+        while !self.is_top(level)
             && self.look_up(level, access.page).0.max(carried) <= self.settings.f_min
-            && self.random.unit() < self.levels[level].promotion.probability()
+            && self.random.unit() < self.levels[self.above(level)].promotion.probability()
         {
             carried = self.hint(level, access.page);
-            level -= 1;
+            level = self.above(level);
         }
         self.bring(access, frame, found, level, out);
         self.receive(level, frame, carried, Way::Up, out);
@@ -461,7 +492,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// H-HFA: whether a page that was hit moves up (Algorithm 6).
     fn is_promoted(&self, page: PageId, level: usize) -> bool {
-        let above = level - 1;
+        let above = self.above(level);
         let [q1, q2] = [Queue::Q1, Queue::Q2].map(|queue| self.queues.len(above, queue));
         if q1 + q2 < self.levels[above].capacity_pages {
             return true;

@@ -23,8 +23,9 @@ const RECENT_PER_FRAME: usize = 2;
 const RECENT_MARGIN: usize = 64;
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
-    /// Begins an access: time passes.
-    pub(super) fn begin(&mut self) {
+    /// Begins an access of a client: time passes.
+    pub(super) fn begin(&mut self, client: u8) {
+        self.client = client;
         self.now += 1;
         self.has_promoted = false;
         if self.now == self.period_end {
@@ -44,6 +45,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if self.now == self.period_end {
             self.period_end = self.now.saturating_add(self.settings.period);
             for level in 0..self.levels.len() {
+                if self.is_top(level) {
+                    self.client = self.levels[level].tier.0;
+                }
                 if self.settings.resorts {
                     self.resort(level);
                     self.resorted = self.now;
@@ -125,6 +129,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             if Self::STRATEGY == Strategy::Demote {
                 self.take(frame);
                 self.queues.push_to_tail_of_q1(level, frame);
+                self.set_frame_at(level, self.queues.frame(frame).page, frame);
                 if self.queues.frame(frame).is_hot {
                     self.levels[level].add_hot(Queue::Q1);
                 }

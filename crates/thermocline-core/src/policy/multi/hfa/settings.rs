@@ -101,7 +101,8 @@ const RESORT: Parameter = Parameter {
     summary: "sort the queues that are ordered by hotness anew, once per period",
     source: "extension: the paper's bubble sort moves pages forward only",
 };
-const WRITES: Parameter = Parameter {
+/// Whether writes go through to disk.
+pub(crate) const WRITES: Parameter = Parameter {
     name: "writes",
     kind: Kind::Choice(&["through", "back"]),
     default: Value::Choice("through"),
