@@ -3,10 +3,11 @@
 //! One pass in bounded steps: a batch of requests, groups of page keys, ids. What is held is the
 //! columns of the compiled trace and one table slot per distinct page, never the file.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thermocline_core::{Nanos, Op};
+use thermocline_core::{Clients, Nanos, Op};
 
 use crate::compiled::{CompiledTrace, Summary};
 use crate::error::TraceError;
@@ -14,7 +15,7 @@ use crate::id_map::{GROUP_KEYS, IdMap, Key, WRITE_BIT};
 use crate::request::{PageSize, REQUEST_PAGES_MAX, Request, Requests};
 
 /// A compiled trace has at most this many distinct pages.
-const FOOTPRINT_PAGES_MAX: u32 = 1 << 31;
+pub(crate) const FOOTPRINT_PAGES_MAX: u32 = 1 << 31;
 
 /// Volumes begin at multiples of this many pages, so that no aligned group spans two of them.
 const VOLUME_ALIGN_PAGES: u64 = 1 << 20;
@@ -44,14 +45,15 @@ impl CompiledTrace {
         let mut batch = Vec::new();
         while source.read_batch(&mut batch)? {
             for request in &batch {
-                compiler.request(request)?;
+                compiler.request(request, 0)?;
             }
         }
-        compiler.finish(source.volume_names())
+        compiler.finish(source.volume_names(), Clients::ONE)
     }
 }
 
-struct Compiler {
+/// Turns requests into the columns of a compiled trace.
+pub(crate) struct Compiler {
     path: PathBuf,
     page_size: PageSize,
     ids: IdMap,
@@ -62,6 +64,8 @@ struct Compiler {
     at_ns: Vec<u64>,
     /// How many accesses each request has; empty while each has one.
     counts: Vec<u32>,
+    /// Which client makes each access; empty while all are client 0's.
+    access_clients: Vec<u8>,
     /// Where the last request of each volume ended; `u64::MAX`, where none can begin, before that.
     ends: Vec<u64>,
     previous_at: Nanos,
@@ -69,7 +73,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn new(path: &Path, page_size: PageSize, limit_pages: u32) -> Self {
+    pub(crate) fn new(path: &Path, page_size: PageSize, limit_pages: u32) -> Self {
         Self {
             path: path.to_owned(),
             page_size,
@@ -78,14 +82,16 @@ impl Compiler {
             packed: Vec::new(),
             at_ns: Vec::new(),
             counts: Vec::new(),
+            access_clients: Vec::new(),
             ends: Vec::new(),
             previous_at: Nanos(0),
             summary: Summary::default(),
         }
     }
 
+    /// Adds a request of a client.
     #[inline]
-    fn request(&mut self, request: &Request) -> Result<(), TraceError> {
+    pub(crate) fn request(&mut self, request: &Request, client: u8) -> Result<(), TraceError> {
         let (first, count) = self.page_size.pages(request.extent);
         if count == 0 {
             self.summary.zero_length_requests += 1;
@@ -94,8 +100,12 @@ impl Compiler {
         if count > REQUEST_PAGES_MAX {
             return Err(self.too_long());
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most 2^24")]
-        self.summarize(request, count as u32);
+        let accesses = u32::try_from(count).expect("at most 2^24");
+        self.summarize(request, accesses);
+        if client != 0 || !self.access_clients.is_empty() {
+            self.access_clients.resize(self.packed.len() + self.group.len(), 0);
+            self.access_clients.extend(iter::repeat_n(client, accesses as usize));
+        }
         let write_bit = match request.op {
             Op::Read => 0,
             Op::Write => WRITE_BIT,
@@ -154,7 +164,12 @@ impl Compiler {
         resolved.map_err(|crate::id_map::Full| self.limit("more than 2^31 distinct pages"))
     }
 
-    fn finish(mut self, volume_names: &[String]) -> Result<CompiledTrace, TraceError> {
+    /// The trace of all requests so far.
+    pub(crate) fn finish(
+        mut self,
+        volume_names: &[String],
+        clients: Clients,
+    ) -> Result<CompiledTrace, TraceError> {
         self.flush()?;
         if self.packed.is_empty() {
             return Err(self.limit("no request addresses anything: all have length zero"));
@@ -167,12 +182,15 @@ impl Compiler {
         self.packed.shrink_to_fit();
         self.at_ns.shrink_to_fit();
         self.counts.shrink_to_fit();
+        self.access_clients.shrink_to_fit();
         Ok(CompiledTrace {
             path: self.path,
             page_size: self.page_size,
             packed: self.packed,
             at_ns: self.at_ns,
             counts: self.counts,
+            access_clients: self.access_clients,
+            clients,
             page_numbers: Arc::from(pages),
             volume_bases,
             volume_names: volume_names.to_vec(),
@@ -220,4 +238,4 @@ fn place(pages: &mut [u64], volumes: &[u32], volume_count: usize) -> Option<Vec<
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::{Access, Geometry, Nanos, Op, PageId};
+use thermocline_core::{Access, Clients, Geometry, Nanos, Op, PageId};
 
 use crate::id_map::WRITE_BIT;
 use crate::request::PageSize;
@@ -56,6 +56,10 @@ pub struct CompiledTrace {
     pub(crate) at_ns: Vec<u64>,
     /// How many accesses each request has; empty if each has one.
     pub(crate) counts: Vec<u32>,
+    /// Which client makes each access; empty if all are client 0's.
+    pub(crate) access_clients: Vec<u8>,
+    /// How many clients there are, if only by name.
+    pub(crate) clients: Clients,
     pub(crate) page_numbers: Arc<[u64]>,
     /// Where each volume begins, in global page numbers, ascending.
     pub(crate) volume_bases: Vec<u64>,
@@ -76,18 +80,30 @@ impl CompiledTrace {
     /// If `index` is not less than [`len`](Self::len).
     #[inline]
     pub fn access(&self, index: usize) -> Access {
-        unpack(self.packed[index])
+        unpack(self.packed[index], self.client_of(index))
     }
 
     /// All accesses in order.
     pub fn accesses(&self) -> impl ExactSizeIterator<Item = Access> + '_ {
-        self.packed.iter().map(|&packed| unpack(packed))
+        self.packed.iter().enumerate().map(|(index, &packed)| unpack(packed, self.client_of(index)))
     }
 
     /// The accesses from an index on; none if it is beyond the last.
     #[inline]
     pub fn accesses_from(&self, index: usize) -> impl Iterator<Item = Access> + '_ {
-        self.packed.get(index..).unwrap_or_default().iter().map(|&packed| unpack(packed))
+        let packed = self.packed.get(index..).unwrap_or_default().iter().zip(index..);
+        packed.map(|(&packed, index)| unpack(packed, self.client_of(index)))
+    }
+
+    /// How many clients make the accesses.
+    pub const fn clients(&self) -> Clients {
+        self.clients
+    }
+
+    /// Who makes the access at an index.
+    #[inline]
+    fn client_of(&self, index: usize) -> u8 {
+        self.access_clients.get(index).copied().unwrap_or(0)
     }
 
     /// All accesses as `page id | is write << 31`.
@@ -198,9 +214,9 @@ impl CompiledTrace {
 }
 
 #[inline]
-const fn unpack(packed: u32) -> Access {
+const fn unpack(packed: u32, client: u8) -> Access {
     let op = if packed & WRITE_BIT == 0 { Op::Read } else { Op::Write };
-    Access { page: PageId(packed & !WRITE_BIT), op, client: 0 }
+    Access { page: PageId(packed & !WRITE_BIT), op, client }
 }
 
 /// Times as plain numbers.

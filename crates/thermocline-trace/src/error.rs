@@ -139,6 +139,14 @@ pub enum TraceError {
         /// What is wrong.
         reason: String,
     },
+    /// A trace, or several, that cannot be that of so many clients.
+    #[error("{clients} clients: {reason}")]
+    Clients {
+        /// The number of clients.
+        clients: u8,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A generator's options contradict themselves.
     #[error("generator: {reason}")]
     Generator {

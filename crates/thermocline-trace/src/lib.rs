@@ -19,6 +19,7 @@
 
 mod atomic;
 pub mod classes;
+mod clients;
 mod compile;
 mod compiled;
 pub mod convert;
@@ -40,6 +41,7 @@ mod table;
 mod text;
 mod volumes;
 
+pub use clients::{AddressSpace, Split};
 pub use compiled::{CompiledRequest, CompiledTrace, Summary};
 pub use decode::ReadCounts;
 pub use error::{Position, TraceError};

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thermocline_core::Clients;
 
 use crate::compiled::{CompiledTrace, Summary};
 use crate::error::TraceError;
@@ -48,9 +49,16 @@ impl CompiledTrace {
     /// Saves the trace as a Parquet file, which appears whole or not at all.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or the accesses are those of several clients.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TraceError> {
         let path = path.as_ref();
+        if self.clients() != Clients::ONE {
+            return Err(TraceError::Content {
+                path: path.to_owned(),
+                reason: "whose access is whose is not saved: split the trace when it is open"
+                    .to_owned(),
+            });
+        }
         let metadata = Metadata {
             version: VERSION,
             source: self.path.clone(),
@@ -129,6 +137,8 @@ impl CompiledTrace {
             packed: columns.packed,
             at_ns: columns.at_ns,
             counts: columns.counts,
+            access_clients: Vec::new(),
+            clients: Clients::ONE,
             page_numbers: Arc::from(columns.page_numbers),
             volume_bases: metadata.volume_bases,
             volume_names: metadata.volume_names,

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use thermocline_core::{Access, PageId};
 
 /// Requests from memory, in batches of three.
-struct Given {
+pub(crate) struct Given {
     requests: Vec<Request>,
     next: usize,
     volume_names: Vec<String>,
 }
 
 impl Given {
-    fn new(requests: &[Request]) -> Self {
+    pub(crate) fn new(requests: &[Request]) -> Self {
         let volumes = requests.iter().map(|request| request.volume + 1).max().unwrap_or(1);
         let volume_names = (0..volumes).map(|volume| format!("v{volume}")).collect();
         Self { requests: requests.to_vec(), next: 0, volume_names }
@@ -39,7 +39,7 @@ impl Requests for Given {
     }
 }
 
-fn request(at: u64, op: Op, volume: u32, extent: Extent) -> Request {
+pub(crate) fn request(at: u64, op: Op, volume: u32, extent: Extent) -> Request {
     Request { at: Nanos(at), op, volume, extent }
 }
 
