@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use memchr::memchr_iter;
-use thermocline_core::{Admission, Clients, Counts, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -190,9 +190,9 @@ pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -
         clients: Clients::ONE,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
-    let counts: Counts = replay(trace, &mut *policy, Replay::default())?;
+    let counts = replay(trace, &mut *policy, Replay::default())?;
     let disk = Tier(u8::try_from(capacity_pages.len()).context("a hierarchy has few tiers")?);
-    Ok(black_box(counts.hits(disk)))
+    Ok(black_box(counts.iter().map(|counts| counts.hits(disk)).sum()))
 }
 
 /// The peer's median CPU seconds and its misses; none if it is not installed.

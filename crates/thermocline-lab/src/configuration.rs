@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{
-    Actions, Admission, BoxedPolicy, Clients, PageCost, Setup, WriteMiss, config,
+    Actions, Admission, BoxedPolicy, Clients, Ledger, PageCost, Setup, WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
@@ -33,6 +33,8 @@ pub struct Configuration {
     pub prices: Option<Prices>,
     /// The devices' queues, if time is to be simulated.
     pub timing: Option<Timing>,
+    /// How many clients there are, each with a first tier of its own.
+    pub clients: Clients,
 }
 
 /// One cache tier.
@@ -67,10 +69,39 @@ impl Configuration {
         Ok(capacities)
     }
 
-    /// The name of each tier, the disk last.
+    /// The capacity of every cache tier there is, the first one of each client among them.
+    pub(crate) fn tier_capacities_pages(
+        &self,
+        trace: &CompiledTrace,
+    ) -> Result<Vec<u32>, LabError> {
+        Ok(self.per_tier(&self.capacity_pages(trace)?))
+    }
+
+    /// The name of every tier there is, as by [`Tier`](thermocline_core::Tier), the disk last; with
+    /// several clients, the number of each is added to that of its first tier.
     pub(crate) fn tier_names(&self) -> Vec<String> {
-        let caches = self.tiers.iter().map(|tier| tier.name.clone());
-        caches.chain(["disk".to_owned()]).collect()
+        let names: Vec<String> = self.tiers.iter().map(|tier| tier.name.clone()).collect();
+        let mut names = self.per_tier(&names);
+        if self.clients != Clients::ONE {
+            for (client, name) in (0..self.clients.get()).zip(&mut names) {
+                *name = format!("{name}#{client}");
+            }
+        }
+        names.push("disk".to_owned());
+        names
+    }
+
+    /// What there is for each configured tier, with that of the first one for every client.
+    pub(crate) fn per_tier<T: Clone>(&self, of_tiers: &[T]) -> Vec<T> {
+        let further = usize::from(self.clients.get()) - 1;
+        let firsts = of_tiers.iter().take(1).flat_map(|first| vec![first.clone(); further]);
+        firsts.chain(of_tiers.iter().cloned()).collect()
+    }
+
+    /// A Ledger for a run on a trace.
+    pub(crate) fn ledger(&self, trace: &CompiledTrace) -> Result<Ledger, LabError> {
+        let capacity_pages = self.capacity_pages(trace)?;
+        Ok(Ledger::of_clients(trace.footprint_pages(), &capacity_pages, self.clients))
     }
 
     /// The cost of each tier, the disk last.
@@ -82,15 +113,20 @@ impl Configuration {
     /// The policy, empty, for a trace.
     ///
     /// # Errors
-    /// A size that cannot be, or a hierarchy that the policy does not run on.
+    /// A size that cannot be, a hierarchy that the policy does not run on, or a trace of another
+    /// number of clients.
     pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
+        if trace.clients() != self.clients {
+            let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
+            return Err(LabError::WrongClients { configured, found });
+        }
         let setup = Setup {
             capacity_pages: self.capacity_pages(trace)?,
             geometry: trace.geometry(),
             costs: self.costs(),
             write_miss: self.write_miss,
             admission: self.admission.clone(),
-            clients: Clients::ONE,
+            clients: self.clients,
         };
         if self.policy.needs_hints() && self.values.hints().is_none() {
             let hints = self.record_hints(trace, &setup)?;

@@ -50,6 +50,16 @@ pub enum LabError {
         /// Accesses of the trace.
         accesses: u64,
     },
+    /// The trace is not that of the clients of the configuration.
+    #[error(
+        "the configuration has {configured} client(s), but the trace is that of {found}: split it, or merge one trace per client"
+    )]
+    WrongClients {
+        /// Clients of the configuration.
+        configured: u8,
+        /// Clients of the trace.
+        found: u8,
+    },
     /// The trace holds none of the accesses that an identifier is to be told.
     #[error("`{path}` has no {counted} to identify hot pages by: see --count")]
     NothingCounted {

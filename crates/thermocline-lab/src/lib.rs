@@ -33,8 +33,8 @@ pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{
-    AdmissionSummary, Gauge, HcaSummary, PolicySummary, RunOptions, Summary, TierSummary,
-    TraceSummary, compare, run,
+    AdmissionSummary, ClientSummary, Gauge, HcaSummary, PolicySummary, RunOptions, Summary,
+    TierSummary, TraceSummary, compare, run,
 };
 pub use tiers::{Cost, Prices, default_latencies_ms};
 pub use timing::{

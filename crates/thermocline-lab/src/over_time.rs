@@ -111,9 +111,11 @@ impl Intervals {
     ) -> OverTime {
         let ends: Vec<usize> = (0..self.found.len()).map(|interval| self.end(interval)).collect();
         let ends_s = seconds_at(trace, &ends);
-        let tiers = u8::try_from(self.tier_names.len()).expect("a hierarchy has few tiers");
+        let tiers = configuration.tiers.len() + 1;
+        let tiers = u8::try_from(tiers).expect("a hierarchy has few tiers");
         let intervals = self.found.into_iter().zip(ends).zip(ends_s);
         let intervals = intervals.map(|(((counts, state), end), end_s)| {
+            let counts = counts.with_one_first_tier(configuration.clients);
             let accesses = counts.accesses();
             let hits: Vec<u64> = (0..tiers).map(|tier| counts.hits(Tier(tier))).collect();
             let [demotions, promotions] = tiers::traffic(configuration, &counts);
@@ -160,10 +162,11 @@ fn seconds_at(trace: &CompiledTrace, ends: &[usize]) -> Vec<Option<f64>> {
 /// A replay adds to `since_cut` and tells how far it came; it must not pass over a cut.
 #[derive(Debug)]
 pub(crate) struct Tally<'a> {
-    pub(crate) since_cut: Counts,
+    /// For each client, what its accesses did.
+    pub(crate) since_cut: Vec<Counts>,
     trace_accesses: usize,
     warm_up_accesses: usize,
-    total: Counts,
+    totals: Vec<Counts>,
     intervals: Option<&'a mut Intervals>,
     next_cut: usize,
 }
@@ -177,11 +180,12 @@ impl<'a> Tally<'a> {
     ) -> Self {
         let warm_up_accesses =
             usize::try_from(warm_up_accesses).expect("a warm-up is shorter than the trace");
+        let none = vec![Counts::new(); trace.clients().get().into()];
         let mut tally = Self {
-            since_cut: Counts::new(),
+            since_cut: none.clone(),
             trace_accesses: trace.len(),
             warm_up_accesses,
-            total: Counts::new(),
+            totals: none,
             intervals,
             next_cut: 0,
         };
@@ -204,15 +208,19 @@ impl<'a> Tally<'a> {
 
     fn cut(&mut self, policy: &dyn Policy) {
         let place = self.next_cut;
-        let counts = std::mem::take(&mut self.since_cut);
-        if place > self.warm_up_accesses {
-            self.total.merge(&counts);
-        }
-        if let Some(intervals) = &mut self.intervals {
-            intervals.counts.merge(&counts);
-            if intervals.next_end() == Some(place) {
-                intervals.close(policy);
+        for (since_cut, total) in self.since_cut.iter_mut().zip(&mut self.totals) {
+            let counts = std::mem::take(since_cut);
+            if place > self.warm_up_accesses {
+                total.merge(&counts);
             }
+            if let Some(intervals) = &mut self.intervals {
+                intervals.counts.merge(&counts);
+            }
+        }
+        if let Some(intervals) = &mut self.intervals
+            && intervals.next_end() == Some(place)
+        {
+            intervals.close(policy);
         }
         self.next_cut = self.cut_after(place);
     }
@@ -223,8 +231,8 @@ impl<'a> Tally<'a> {
         warm_up.into_iter().chain(interval).fold(self.trace_accesses, usize::min)
     }
 
-    /// The counts of all accesses after the warm-up.
-    pub(crate) fn into_total(self) -> Counts {
-        self.total
+    /// For each client, the counts of all its accesses after the warm-up.
+    pub(crate) fn into_totals(self) -> Vec<Counts> {
+        self.totals
     }
 }

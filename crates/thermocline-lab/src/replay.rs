@@ -4,7 +4,7 @@ use std::iter;
 use std::ops::Range;
 use std::str::FromStr;
 
-use thermocline_core::{Actions, Counts, Ledger, Nanos, Policy, Violation};
+use thermocline_core::{Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
 use crate::LabError;
@@ -79,7 +79,7 @@ impl FromStr for WarmUp {
     }
 }
 
-/// Replays a trace through a policy and counts what it does.
+/// Replays a trace through a policy and counts what it does, for each client what its accesses did.
 ///
 /// # Errors
 /// The first action that the Ledger refuses, if there is one.
@@ -87,7 +87,7 @@ pub fn replay(
     trace: &CompiledTrace,
     policy: &mut dyn Policy,
     replay: Replay<'_>,
-) -> Result<Counts, Violation> {
+) -> Result<Vec<Counts>, Violation> {
     let tally = Tally::new(trace, replay.warm_up_accesses, replay.intervals);
     let mut stage = Stage { trace, policy, actions: Actions::new(), ledger: replay.ledger, tally };
     if replay.needs_clock {
@@ -98,7 +98,16 @@ pub fn replay(
     } else {
         stage.go_through(0..trace.len())?;
     }
-    Ok(stage.tally.into_total())
+    Ok(stage.tally.into_totals())
+}
+
+/// The sum of some counts.
+pub(crate) fn sum(counts: &[Counts]) -> Counts {
+    let mut sum = Counts::new();
+    for counts in counts {
+        sum.merge(counts);
+    }
+    sum
 }
 
 /// A policy on a trace, with the buffer that they share.
@@ -123,8 +132,8 @@ impl Stage<'_> {
     }
 
     fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
-        if self.ledger.is_some() {
-            return self.run_checked(range);
+        if self.ledger.is_some() || self.trace.clients() != Clients::ONE {
+            return self.run_each(range);
         }
         let Self { trace, policy, actions, .. } = self;
         let mut counted = Counts::new();
@@ -138,28 +147,37 @@ impl Stage<'_> {
             policy.access(access, actions);
             counted.add(actions.as_slice());
         }
-        self.tally.since_cut.merge(&counted);
+        self.tally.since_cut[0].merge(&counted);
         Ok(())
     }
 
-    fn run_checked(&mut self, range: Range<usize>) -> Result<(), Violation> {
-        for access in range.map(|index| self.trace.access(index)) {
+    /// Replays a range with the Ledger, if there is one, or for several clients.
+    fn run_each(&mut self, range: Range<usize>) -> Result<(), Violation> {
+        let coming = self.trace.accesses_from(range.start + PREFETCH_ACCESSES);
+        let coming = coming.map(Some).chain(iter::repeat(None));
+        for (access, coming) in range.map(|index| self.trace.access(index)).zip(coming) {
+            if let Some(coming) = coming {
+                self.policy.prefetch(coming.page);
+            }
             self.actions.clear();
             self.policy.access(access, &mut self.actions);
-            self.tally.since_cut.add(self.actions.as_slice());
+            self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
             if let Some(ledger) = &mut self.ledger {
                 ledger.access(access, &self.actions)?;
             }
         }
-        self.policy.assert_invariants();
+        if self.ledger.is_some() {
+            self.policy.assert_invariants();
+        }
         Ok(())
     }
 
-    /// Lets the policy work on its own; that counts with the access that follows.
+    /// Lets the policy work on its own; that counts with the access that follows. Policies that do
+    /// have one client.
     fn background(&mut self, now: Nanos) -> Result<(), Violation> {
         self.actions.clear();
         self.policy.background(now, &mut self.actions);
-        self.tally.since_cut.add(self.actions.as_slice());
+        self.tally.since_cut[0].add(self.actions.as_slice());
         match &mut self.ledger {
             Some(ledger) => ledger.between_accesses(&self.actions),
             None => Ok(()),

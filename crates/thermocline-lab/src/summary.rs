@@ -5,10 +5,11 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::config::{Value, Values};
-use thermocline_core::{Counts, Ledger, PageCost, Policy, Tier, WriteMiss, registry};
+use thermocline_core::{Clients, Counts, PageCost, Policy, Tier, WriteMiss, registry};
 use thermocline_trace::CompiledTrace;
 
 use crate::over_time::Tally;
+use crate::replay::sum;
 use crate::timing::{Engine, Timed};
 use crate::{
     Configuration, Cost, Intervals, LabError, OverTime, Replay, Timing, TimingSummary, WarmUp,
@@ -49,6 +50,10 @@ pub struct Summary {
     /// The figures of the HCA paper, for its policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hca: Option<HcaSummary>,
+    /// What each client found, if there are several; `tiers` then has the first tiers of all of them
+    /// in one row, with the capacity that each has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientSummary>,
     /// What it costs, if prices were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -62,6 +67,21 @@ pub struct Summary {
     /// Response times and devices, if time was simulated.
     #[serde(flatten)]
     pub timing: Option<TimingSummary>,
+}
+
+/// What one client found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientSummary {
+    /// Its number, from 0.
+    pub client: u8,
+    /// Its accesses that were counted.
+    pub accesses: u64,
+    /// Those found in each tier that it sees, fastest first, the disk last.
+    pub hits: Vec<u64>,
+    /// Those found in a cache, divided by all.
+    pub hit_ratio: f64,
+    /// The mean access time of the tiers that they were found in, in milliseconds.
+    pub average_response_ms: f64,
 }
 
 /// What a policy adapts, at one time.
@@ -206,14 +226,12 @@ pub fn run(
     configuration: &Configuration,
     options: RunOptions,
 ) -> Result<Summary, LabError> {
-    let capacity_pages = configuration.capacity_pages(trace)?;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
         return run_timed(trace, configuration, timing, options);
     }
     let mut policy = configuration.build(trace)?;
-    let mut ledger =
-        options.is_checked.then(|| Ledger::new(trace.footprint_pages(), &capacity_pages));
+    let mut ledger = options.is_checked.then(|| configuration.ledger(trace)).transpose()?;
     let mut intervals = options.intervals(trace, configuration);
     let start = Instant::now();
     let replay_options = Replay {
@@ -229,7 +247,7 @@ pub fn run(
     let state = PolicyState::of(&*policy, &configuration.tier_names());
     let timing = None;
     let found = Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing };
-    summarise(trace, configuration, &capacity_pages, found)
+    summarise(trace, configuration, found)
 }
 
 /// What a policy says of itself.
@@ -252,7 +270,8 @@ impl PolicyState {
 
 /// What a replay found.
 struct Found {
-    counts: Counts,
+    /// Of each client.
+    counts: Vec<Counts>,
     state: PolicyState,
     intervals: Option<Intervals>,
     warm_up_accesses: u64,
@@ -267,7 +286,6 @@ fn run_timed(
     timing: &Timing,
     options: RunOptions,
 ) -> Result<Summary, LabError> {
-    let capacity_pages = configuration.capacity_pages(trace)?;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let names = configuration.tier_names();
     let mut intervals = options.intervals(trace, configuration);
@@ -278,21 +296,25 @@ fn run_timed(
     let replay_seconds = start.elapsed().as_secs_f64();
     let timing = Some(timing);
     let found = Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing };
-    summarise(trace, configuration, &capacity_pages, found)
+    summarise(trace, configuration, found)
 }
 
 fn summarise(
     trace: &CompiledTrace,
     configuration: &Configuration,
-    capacity_pages: &[u32],
     found: Found,
 ) -> Result<Summary, LabError> {
     let Found { counts, state, .. } = found;
+    let clients = client_summaries(configuration, &counts);
+    let counts = sum(&counts).with_one_first_tier(configuration.clients);
+    let capacity_pages = configuration.capacity_pages(trace)?;
     let latencies_ms = &configuration.latencies_ms;
     let average_response_ms = tiers::average_response_ms(&counts, latencies_ms);
     let [demotions, promotions] = tiers::traffic(configuration, &counts);
     let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
-    let bytes: Vec<u64> = pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+    let mut bytes: Vec<u64> =
+        pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+    bytes[0] *= u64::from(configuration.clients.get());
     let caches_bytes = bytes[..capacity_pages.len()].iter().sum::<u64>();
     let in_bytes =
         |pages: &[u64]| pages.iter().map(|pages| pages * trace.page_size_bytes()).collect();
@@ -306,13 +328,14 @@ fn summarise(
         metadata_bytes: state.metadata_bytes,
         metadata_share: state.metadata_bytes as f64 / (caches_bytes as f64).max(1.0),
         gauges: state.gauges,
+        clients,
         hca: hca(trace, configuration, &counts, found.warm_up_accesses)?,
         cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
         over_time: found.intervals.map(|intervals| intervals.summarise(trace, configuration)),
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
         io_time_ms: io_time_ms(&configuration.costs(), &counts),
-        tiers: tier_summaries(configuration, capacity_pages, &counts),
+        tiers: tier_summaries(configuration, &capacity_pages, &counts),
         warm_up_accesses: found.warm_up_accesses,
         replay_seconds: found.replay_seconds,
         accesses_per_second: trace.len() as f64 / found.replay_seconds,
@@ -341,6 +364,7 @@ fn hca(
     let replay_options = Replay { warm_up_accesses, ..Replay::default() };
     let baseline = replay(trace, &mut *policy, replay_options)
         .map_err(|violation| LabError::Violation { policy: alone.policy.name.into(), violation })?;
+    let baseline = sum(&baseline);
     let share = |counts: &Counts, tier| counts.hits(tier) as f64 / counts.accesses() as f64;
     let [ram_ms, ssd_ms, disk_ms] = [0, 1, 2].map(|tier| configuration.costs()[tier].read_ms);
     let shares = [0, 1, 2].map(|tier| share(counts, Tier(tier)));
@@ -389,6 +413,28 @@ pub fn compare(
         })
         .collect();
     results.into_iter().collect()
+}
+
+/// What each of several clients found.
+fn client_summaries(configuration: &Configuration, counts: &[Counts]) -> Vec<ClientSummary> {
+    if configuration.clients == Clients::ONE {
+        return vec![];
+    }
+    let summary = |(client, counts): (u8, &Counts)| {
+        let counts = counts.with_one_first_tier(configuration.clients);
+        let tiers = (0_u8..).map(Tier).take(configuration.tiers.len() + 1);
+        let hits: Vec<u64> = tiers.map(|tier| counts.hits(tier)).collect();
+        let accesses = counts.accesses();
+        let cached: u64 = hits[..configuration.tiers.len()].iter().sum();
+        ClientSummary {
+            client,
+            accesses,
+            hits,
+            hit_ratio: cached as f64 / (accesses as f64).max(1.0),
+            average_response_ms: tiers::average_response_ms(&counts, &configuration.latencies_ms),
+        }
+    };
+    (0..).zip(counts).map(summary).collect()
 }
 
 fn tier_summaries(

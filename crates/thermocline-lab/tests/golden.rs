@@ -7,7 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use thermocline_core::{
-    Action, Actions, Admission, Heat, Ledger, Op, PageId, Tier, WriteMiss, hotness, registry,
+    Action, Actions, Admission, Clients, Heat, Ledger, Op, PageId, Tier, WriteMiss, hotness,
+    registry,
 };
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
@@ -129,6 +130,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         disk: catalogue.find("st380011a").unwrap().clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: None,

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::Cursor;
 
-use thermocline_core::{Action, Actions, Admission, Tier, WriteMiss, registry};
+use thermocline_core::{Action, Actions, Admission, Clients, Tier, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_lab::{
     Arrivals, Configuration, DeviceModel, IntervalSummary, LabError, RunOptions, Summary,
@@ -31,6 +31,7 @@ fn configuration(policy: &str, pages: &[u32]) -> Configuration {
         disk: device.clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
         latencies_ms: default_latencies_ms(pages.len()),
         prices: None,
         timing: None,

@@ -4,7 +4,7 @@
 
 use std::io::Cursor;
 
-use thermocline_core::{Admission, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_device::hdd::HddConfig;
 use thermocline_lab::{
@@ -36,6 +36,7 @@ fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Co
         disk: devices[2].clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: Some(Timing {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use thermocline_core::Clients;
 use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
@@ -103,6 +104,28 @@ pub(crate) struct Reading {
     pub(crate) allow_truncated: bool,
 }
 
+/// The clients that share a hierarchy, and whose requests are whose.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ClientOptions {
+    /// Several clients, each with a first tier of its own, over shared tiers: a trace for each, or one trace that is split among them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(Clients::MAX)))]
+    pub(crate) clients: Option<u8>,
+    /// How one trace is split among the clients; default: round-robin
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) split: Option<Split>,
+    /// The clients' traces share no page, even if they name the same volume and offset
+    #[arg(long)]
+    pub(crate) private: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Split {
+    /// Request by request, in turn
+    RoundRobin,
+    /// Volume by volume, in order of first appearance, in turn
+    Volume,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum TimeUnit {
     Ns,
@@ -193,8 +216,11 @@ pub(crate) enum TimingMode {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimulateOptions {
-    /// The trace
-    pub(crate) trace: PathBuf,
+    /// The trace; with --clients, one for each if there are several
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) clients: ClientOptions,
     /// The policy; see `thermocline policies`
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: String,
@@ -209,8 +235,11 @@ pub(crate) struct SimulateOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct CompareOptions {
-    /// The trace
-    pub(crate) trace: PathBuf,
+    /// The trace; with --clients, one for each if there are several
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) clients: ClientOptions,
     /// The policies, separated by commas, or `all`
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub(crate) policy: Vec<String>,

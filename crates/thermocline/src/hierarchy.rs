@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::registry::{self, Depth, Entry};
-use thermocline_core::{Admission, hotness};
+use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::{Catalogue, Device};
 use thermocline_lab::{
@@ -26,10 +26,11 @@ const LEVELS: [&str; 8] = ["l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8"];
 /// The disk's name and its default device.
 const DISK: (&str, &str) = ("disk", "st380011a");
 
-/// Every combination of policies and tier sizes, policies last.
+/// Every combination of policies and tier sizes, policies last, for so many clients.
 pub(crate) fn configurations(
     options: &HierarchyOptions,
     policies: &[&'static Entry],
+    clients: Clients,
 ) -> Result<Vec<Configuration>> {
     let catalogue = catalogue(options.device_file.as_deref())?;
     let tiers = tiers(&options.tiers)?;
@@ -58,6 +59,7 @@ pub(crate) fn configurations(
     for sizes in &sizes {
         for &policy in policies {
             check_depth(policy, &names)?;
+            policy.check_clients(clients)?;
             let tiers = names.iter().zip(sizes).zip(&devices).map(|((name, size), device)| {
                 TierConfiguration { name: (*name).into(), size: *size, device: device.clone() }
             });
@@ -71,6 +73,7 @@ pub(crate) fn configurations(
                 latencies_ms: latencies_ms.clone(),
                 prices: prices.clone(),
                 timing: timing.clone(),
+                clients,
             });
         }
     }

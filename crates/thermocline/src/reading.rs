@@ -1,15 +1,16 @@
 //! Opening a trace as the command line describes it.
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use thermocline_core::Clients;
 use thermocline_trace::{
-    CompiledTrace, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
+    AddressSpace, CompiledTrace, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
 };
 
-use crate::arguments::{Reading, TimeUnit};
+use crate::arguments::{ClientOptions, Reading, Split, TimeUnit};
 use crate::output;
 
 /// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
@@ -44,6 +45,80 @@ pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
     Ok(trace)
 }
 
+/// How many clients there are.
+///
+/// Traces of which each is to be a client's must be as many as these.
+pub(crate) fn clients(traces: &[PathBuf], options: &ClientOptions) -> Result<Clients> {
+    let clients = options.clients.unwrap_or(1);
+    match traces.len() {
+        1 => ensure!(
+            !options.private,
+            "--private keeps the traces of several clients apart, and one trace was given: give one for each client"
+        ),
+        given => {
+            ensure!(
+                given == usize::from(clients),
+                "{given} traces were given for {clients} client(s): give --clients {given}, one trace for each client, or one trace to be split among them"
+            );
+            ensure!(
+                options.split.is_none(),
+                "--split deals one trace to the clients, and {given} were given: each is a client's"
+            );
+        }
+    }
+    ensure!(
+        options.split.is_none() || clients > 1,
+        "--split deals a trace to several clients: say how many with --clients"
+    );
+    Clients::new(clients.into()).context("the number of clients is checked")
+}
+
+/// Reads and compiles the trace of one client, or of several: one for each, or one that is split.
+pub(crate) fn open_shared(
+    traces: &[PathBuf],
+    reading: &Reading,
+    options: &ClientOptions,
+) -> Result<CompiledTrace> {
+    let clients = clients(traces, options)?;
+    let [trace] = traces else { return merge(traces, reading, options) };
+    let trace = open(trace, reading)?;
+    if clients == Clients::ONE {
+        return Ok(trace);
+    }
+    Ok(trace.split(clients, options.split.unwrap_or(Split::RoundRobin).into_trace())?)
+}
+
+/// Reads and compiles one trace per client.
+fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Result<CompiledTrace> {
+    let mut readers = vec![];
+    let mut page_sizes: Vec<PageSize> = vec![];
+    for path in traces {
+        ensure!(
+            !CompiledTrace::is_saved(path),
+            "`{}` is a compiled trace, which cannot be merged with others: give the trace that it was made from",
+            path.display()
+        );
+        let reader = open_reader(path, reading)?;
+        page_sizes.push(page_size(reading, &reader)?);
+        // Several bars would write over each other.
+        readers.push(WithProgress { reader, bar: ProgressBar::hidden() });
+    }
+    let first = page_sizes[0];
+    if let Some(other) = page_sizes.iter().position(|&size| size != first) {
+        let [one, another] = [first, page_sizes[other]].map(|size| output::bytes(size.bytes()));
+        bail!(
+            "`{}` has pages of {one}, `{}` of {another}: give the size for all, as in --page-size {}",
+            traces[0].display(),
+            traces[other].display(),
+            first.bytes()
+        );
+    }
+    let addresses = if options.private { AddressSpace::Private } else { AddressSpace::Shared };
+    let trace = CompiledTrace::compile_clients(&mut readers, first, addresses)?;
+    readers.into_iter().for_each(WithProgress::finish);
+    Ok(trace)
+}
+
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
     let options = ReadOptions {
@@ -75,6 +150,12 @@ pub(crate) fn parse_page_size(text: &str) -> Result<PageSize> {
     Ok(PageSize::new(bytes)?)
 }
 
+/// The names of files without their folders.
+pub(crate) fn file_names(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| file_name(path)).collect();
+    names.join(" + ")
+}
+
 /// The name of a file without its folder.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
@@ -86,6 +167,15 @@ impl TimeUnit {
             Self::Ns => thermocline_trace::TimeUnit::Nanoseconds,
             Self::Us => thermocline_trace::TimeUnit::Microseconds,
             Self::Ms => thermocline_trace::TimeUnit::Milliseconds,
+        }
+    }
+}
+
+impl Split {
+    fn into_trace(self) -> thermocline_trace::Split {
+        match self {
+            Self::RoundRobin => thermocline_trace::Split::RoundRobin,
+            Self::Volume => thermocline_trace::Split::Volume,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thermocline_core::config::Values;
 use thermocline_core::registry::Entry;
-use thermocline_core::{Admission, WriteMiss};
+use thermocline_core::{Admission, Clients, WriteMiss};
 use thermocline_device::Catalogue;
 
 use crate::report::{Cell, Table};
@@ -88,6 +88,7 @@ fn paper_hierarchy(
         disk: catalogue.find("st380011a")?.clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: None,

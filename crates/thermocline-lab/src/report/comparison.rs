@@ -433,6 +433,7 @@ mod tests {
             metadata_bytes: 0,
             metadata_share: 0.0,
             gauges: vec![],
+            clients: vec![],
             hca: None,
             cost: None,
             over_time: None,

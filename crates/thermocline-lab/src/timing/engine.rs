@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thermocline_core::{
-    Access, Action, Actions, BoxedPolicy, Counts, Ledger, Nanos, Op, PageId, Tier,
+    Access, Action, Actions, BoxedPolicy, Clients, Counts, Ledger, Nanos, Op, PageId, Tier,
 };
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, Ticket};
@@ -60,7 +60,7 @@ struct Request {
 
 /// What a timed replay found.
 pub(crate) struct Timed {
-    pub(crate) counts: Counts,
+    pub(crate) counts: Vec<Counts>,
     pub(crate) state: PolicyState,
     pub(crate) timing: TimingSummary,
 }
@@ -80,7 +80,8 @@ pub(crate) struct Engine<'a> {
     tickets: Vec<BTreeMap<Ticket, Waiting>>,
     /// Per device: response times of its own requests, by what they do.
     device_responses: Vec<[ResponseTimes; 2]>,
-    /// Per cache tier but the first, where the address does not matter.
+    clients: Clients,
+    /// Per cache tier but the first ones, where the address does not matter.
     slots: Vec<Slots>,
     placement: Placement,
     jobs: Vec<Job>,
@@ -103,11 +104,12 @@ impl<'a> Engine<'a> {
         is_checked: bool,
         tally: Tally<'a>,
     ) -> Result<Self, LabError> {
-        let capacity_pages = configuration.capacity_pages(trace)?;
+        let capacity_pages = configuration.tier_capacities_pages(trace)?;
+        let clients = configuration.clients;
         let page_size_bytes = trace.page_size_bytes();
         let tiers = capacity_pages.iter().copied().map(Some).chain([None]);
         let (mut devices, mut subpages) = (vec![], vec![]);
-        for (model, tier_pages) in timing.devices.iter().zip(tiers) {
+        for (model, tier_pages) in timing.models(clients).into_iter().zip(tiers) {
             let built = model.build(page_size_bytes, tier_pages)?;
             devices.push(built.device);
             subpages.push(built.subpages);
@@ -121,16 +123,17 @@ impl<'a> Engine<'a> {
             trace,
             policy: configuration.build(trace)?,
             actions: Actions::new(),
-            ledger: is_checked.then(|| Ledger::new(footprint_pages, &capacity_pages)),
+            ledger: is_checked.then(|| configuration.ledger(trace)).transpose()?,
             needs_clock: configuration.policy.needs_clock,
             policy_name: configuration.policy.name,
             tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
             device_responses: devices.iter().map(|_| Default::default()).collect(),
             devices,
             subpages,
+            clients,
             slots: capacity_pages
                 .iter()
-                .skip(1)
+                .skip(clients.get().into())
                 .map(|&pages| Slots::new(pages, footprint_pages))
                 .collect(),
             placement,
@@ -189,7 +192,7 @@ impl<'a> Engine<'a> {
             }
         }
         self.policy.assert_invariants();
-        let devices = tiers.iter().zip(&timing.devices).zip(&self.devices);
+        let devices = tiers.iter().zip(timing.models(self.clients)).zip(&self.devices);
         let devices = devices.zip(&self.device_responses);
         let duration_s = self.last_step.0 as f64 / 1e9;
         Ok(Timed {
@@ -208,7 +211,7 @@ impl<'a> Engine<'a> {
                     })
                     .collect(),
             },
-            counts: self.tally.into_total(),
+            counts: self.tally.into_totals(),
         })
     }
 
@@ -239,7 +242,7 @@ impl<'a> Engine<'a> {
                 let result = ledger.between_accesses(&self.actions);
                 result.map_err(|violation| self.violation(violation))?;
             }
-            self.tally.since_cut.add(self.actions.as_slice());
+            self.tally.since_cut[0].add(self.actions.as_slice());
             let job = self.new_job(NONE, NONE);
             self.go_on(job, at)?;
         }
@@ -262,7 +265,7 @@ impl<'a> Engine<'a> {
             let result = ledger.access(access, &self.actions);
             result.map_err(|violation| self.violation(violation))?;
         }
-        self.tally.since_cut.add(self.actions.as_slice());
+        self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
         let job = self.new_job(request, access.page.0);
         let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
         if before == NONE {
@@ -299,7 +302,7 @@ impl<'a> Engine<'a> {
                     job.steps.push(self.step(target, DeviceOp::Write, page));
                 }
                 Action::Drop { page, tier } => {
-                    if let Some(slots) = slots_of(&mut self.slots, tier) {
+                    if let Some(slots) = slots_of(&mut self.slots, self.clients, tier) {
                         slots.drop_page(page);
                     }
                 }
@@ -311,7 +314,7 @@ impl<'a> Engine<'a> {
 
     fn step(&mut self, tier: Tier, op: DeviceOp, page: PageId) -> Step {
         let is_disk = usize::from(tier.0) + 1 == self.devices.len();
-        let address = match slots_of(&mut self.slots, tier) {
+        let address = match slots_of(&mut self.slots, self.clients, tier) {
             _ if is_disk => self.placement.address(page),
             Some(slots) => slots.slot(page),
             None => 0,
@@ -388,9 +391,9 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// The slots of a cache tier below the first.
-fn slots_of(slots: &mut [Slots], tier: Tier) -> Option<&mut Slots> {
-    slots.get_mut(usize::from(tier.0).checked_sub(1)?)
+/// The slots of a cache tier that all clients share.
+fn slots_of(slots: &mut [Slots], clients: Clients, tier: Tier) -> Option<&mut Slots> {
+    slots.get_mut(usize::from(tier.0.checked_sub(clients.get())?))
 }
 
 /// Puts a value at a free place, or at a new one; returns the place.

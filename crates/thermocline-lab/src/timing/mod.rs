@@ -9,6 +9,7 @@ mod engine;
 mod layout;
 
 use serde::Serialize;
+use thermocline_core::Clients;
 use thermocline_device::hdd::{Hdd, HddConfig};
 use thermocline_device::queueing::{QueueingDevice, QueueingError};
 use thermocline_device::ssd::{Precondition, Ssd, SsdConfig, SsdMetrics};
@@ -43,8 +44,17 @@ pub enum Arrivals {
 pub struct Timing {
     /// When requests arrive.
     pub arrivals: Arrivals,
-    /// The device of each tier, fastest first, the disk last.
+    /// The device of each tier, fastest first, the disk last. Each client has one like the first.
     pub devices: Vec<DeviceModel>,
+}
+
+impl Timing {
+    /// The model of every device there is.
+    fn models(&self, clients: Clients) -> Vec<&DeviceModel> {
+        let further = usize::from(clients.get()) - 1;
+        let firsts = self.devices.iter().take(1).cycle().take(further);
+        firsts.chain(&self.devices).collect()
+    }
 }
 
 /// A device that queues.

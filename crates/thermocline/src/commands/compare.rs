@@ -13,20 +13,22 @@ use crate::{hierarchy, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &CompareOptions) -> Result<String> {
+    let clients = reading::clients(&options.traces, &options.clients)?;
     let policies: Result<Vec<_>> = match options.policy.as_slice() {
         [all] if all == "all" => {
             let depth = options.hierarchy.tiers.len();
-            Ok(registry::entries().iter().filter(|entry| entry.depth.allows(depth)).collect())
+            let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
+            Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
         }
         names => names.iter().map(|name| hierarchy::find_policy(name)).collect(),
     };
-    let configurations = hierarchy::configurations(&options.hierarchy, &policies?)?;
+    let configurations = hierarchy::configurations(&options.hierarchy, &policies?, clients)?;
     hierarchy::note_unused_flash(&configurations);
-    let trace = reading::open(&options.trace, &options.reading)?;
+    let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
     hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let summaries = run_all(&trace, &configurations, options.hierarchy.run_options())?;
     if let Some(path) = &options.report {
-        let title = format!("Comparison on {}", reading::file_name(&options.trace));
+        let title = format!("Comparison on {}", reading::file_names(&options.traces));
         let report = Options { title, command: command_line(), version: VERSION.into() };
         output::write_file(path, &comparison(&summaries, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));

@@ -1,6 +1,7 @@
 //! `thermocline demo`: all policies on the bundled trace, and a report.
 
 use anyhow::{Context as _, Result};
+use thermocline_core::Clients;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_lab::RunOptions;
 use thermocline_lab::report::{Options, comparison};
@@ -15,7 +16,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     let hierarchy_options = HierarchyOptions::of_tiers(&tiers);
     let is_shown = |entry: &&Entry| entry.depth != Depth::Tiers;
     let policies: Vec<_> = registry::entries().iter().filter(is_shown).collect();
-    let configurations = hierarchy::configurations(&hierarchy_options, &policies)?;
+    let configurations = hierarchy::configurations(&hierarchy_options, &policies, Clients::ONE)?;
     let trace = reading::open_bundled()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;
     let report = Options {

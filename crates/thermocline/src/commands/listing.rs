@@ -19,6 +19,9 @@ pub(crate) struct Listed {
     /// The hierarchies that it runs on, for a policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tiers: Option<&'static str>,
+    /// How many clients may share its lower tiers, for a policy: one or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) clients: Option<&'static str>,
     parameters: Vec<ParameterJson>,
 }
 
@@ -47,7 +50,7 @@ impl Listed {
             summary: parameter.summary,
             source: parameter.source,
         });
-        Self { name, summary, source, tiers: None, parameters: parameters.collect() }
+        Self { name, summary, source, tiers: None, clients: None, parameters: parameters.collect() }
     }
 
     /// All of it in words, with a table of its parameters.
@@ -55,6 +58,9 @@ impl Listed {
         let mut text = format!("{}: {}\n  source: {}\n", self.name, self.summary, self.source);
         if let Some(tiers) = self.tiers {
             let _infallible = writeln!(text, "  runs on: {tiers}");
+        }
+        if let Some(clients) = self.clients {
+            let _infallible = writeln!(text, "  clients: {clients}");
         }
         let Some(example) = self.parameters.first() else {
             text.push_str("  parameters: none\n");

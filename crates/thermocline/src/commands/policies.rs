@@ -20,5 +20,6 @@ pub(crate) fn run(options: &PoliciesOptions) -> Result<String> {
 fn listed(entry: &Entry) -> Listed {
     let mut policy = Listed::new(entry.name, entry.summary, entry.source, entry.parameters);
     policy.tiers = Some(entry.depth.describe());
+    policy.clients = Some(if entry.takes_clients() { "several" } else { "one" });
     policy
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_lab::{OverTime, Summary, TimingSummary};
+use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary};
 
 use crate::arguments::SimulateOptions;
 use crate::{hierarchy, output, reading};
@@ -11,13 +11,14 @@ use crate::{hierarchy, output, reading};
 /// Runs the command.
 pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     let policy = hierarchy::find_policy(&options.policy)?;
-    let configurations = hierarchy::configurations(&options.hierarchy, &[policy])?;
+    let clients = reading::clients(&options.traces, &options.clients)?;
+    let configurations = hierarchy::configurations(&options.hierarchy, &[policy], clients)?;
     ensure!(
         configurations.len() == 1,
         "simulate takes one size per tier; for several, use `thermocline compare`"
     );
     hierarchy::note_unused_flash(&configurations);
-    let trace = reading::open(&options.trace, &options.reading)?;
+    let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
     hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let summary = thermocline_lab::run(&trace, &configurations[0], options.hierarchy.run_options())
         .with_context(|| format!("cannot simulate `{}`", policy.name))?;
@@ -49,11 +50,14 @@ fn describe(summary: &Summary) -> String {
     let rows: Vec<Vec<String>> = summary
         .tiers
         .iter()
-        .map(|tier| {
+        .enumerate()
+        .map(|(index, tier)| {
+            let each = if index == 0 && !summary.clients.is_empty() { " each" } else { "" };
+            let pages = |pages| format!("{}{each}", output::count(pages));
             vec![
                 tier.name.clone(),
                 tier.device.clone(),
-                tier.capacity_pages.map_or_else(|| "all".into(), output::count),
+                tier.capacity_pages.map_or_else(|| "all".into(), pages),
                 output::count(tier.hits),
                 output::percent(tier.hit_ratio),
                 output::count(tier.page_reads),
@@ -66,6 +70,7 @@ fn describe(summary: &Summary) -> String {
         &rows,
         2,
     ));
+    text.push_str(&describe_clients(summary));
     let _infallible = writeln!(
         text,
         "I/O time {:.3} s; replayed at {:.1} million accesses/s",
@@ -80,6 +85,31 @@ fn describe(summary: &Summary) -> String {
         text.push_str(&describe_over_time(summary, over_time));
     }
     text
+}
+
+/// What each of several clients found.
+fn describe_clients(summary: &Summary) -> String {
+    if summary.clients.is_empty() {
+        return String::new();
+    }
+    let names = summary.tiers.iter().map(|tier| format!("{} hits", tier.name));
+    let header: Vec<String> = ["client".into(), "accesses".into()]
+        .into_iter()
+        .chain(names)
+        .chain(["hit ratio".into(), "average response, ms".into()])
+        .collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let row = |client: &ClientSummary| {
+        let counts = [client.accesses].into_iter().chain(client.hits.iter().copied());
+        [client.client.to_string()]
+            .into_iter()
+            .chain(counts.map(output::count))
+            .chain([output::percent(client.hit_ratio)])
+            .chain([format!("{:.3}", client.average_response_ms)])
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = summary.clients.iter().map(row).collect();
+    output::table(&header, &rows, 1)
 }
 
 /// What the hierarchy does besides hits and transfers.

@@ -1,4 +1,4 @@
-//! Hierarchies of any depth: tiers `l1` to `l8`, response times, traffic, prices.
+//! Hierarchies of any depth: tiers `l1` to `l8`, response times, traffic, prices, several clients.
 
 use serde_json::Value;
 
@@ -101,4 +101,161 @@ fn hierarchies_that_cannot_be_are_refused() {
     let nine: Vec<String> = (1..=9).map(|tier| format!("l{tier}=10p")).collect();
     let nine: Vec<&str> = nine.iter().flat_map(|tier| ["--tier", tier]).collect();
     fails(&simulate("demote", &nine), &["l9", "l8"]);
+}
+
+const TWO: [&str; 4] = ["--tier", "l1=1%", "--tier", "l2=4x"];
+
+/// The command on one trace per client.
+fn on<'a>(traces: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    [&["simulate"], traces, &["--page-size", "8KiB"], &TWO, more].concat()
+}
+
+fn names_of_clients() -> Vec<String> {
+    let all = json(&["policies", "--json"]);
+    let all = all.as_array().unwrap().iter();
+    let several = all.filter(|policy| policy["clients"] == "several");
+    several.map(|policy| policy["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_policy_of_several_clients_runs_on_a_split_trace() {
+    let names = names_of_clients();
+    assert!(["demote", "promote", "d-hfa"].iter().all(|name| names.iter().any(|one| one == name)));
+    assert!(!names.iter().any(|name| name == "ulc" || name == "hat"));
+    for name in names {
+        let options =
+            ["--policy", &name, "--clients", "3", "--json", "--check", "--price", "l1=1024"];
+        let summary = json(&on(&[TRACE], &options));
+        let clients = summary["clients"].as_array().unwrap();
+        assert_eq!(clients.len(), 3, "{name}");
+        let tiers = summary["tiers"].as_array().unwrap();
+        assert_eq!(tiers.len(), 3, "{name}: the first tiers are one row");
+        for (tier, row) in tiers.iter().enumerate() {
+            let hits: f64 = clients.iter().map(|client| number(&client["hits"][tier])).sum();
+            assert_eq!(hits.to_bits(), number(&row["hits"]).to_bits(), "{name}, tier {tier}");
+        }
+        let mut response = 0.0;
+        for client in clients {
+            let [accesses, ratio] = ["accesses", "hit_ratio"].map(|name| number(&client[name]));
+            let hits: Vec<f64> = (0..3).map(|tier| number(&client["hits"][tier])).collect();
+            assert!((accesses - hits.iter().sum::<f64>()).abs() < 0.5, "{name}");
+            assert!((ratio - (hits[0] + hits[1]) / accesses).abs() < 1e-9, "{name}");
+            response += accesses * number(&client["average_response_ms"]);
+        }
+        let average = number(&summary["average_response_ms"]);
+        assert!((average - response / 260_211.0).abs() < 1e-9, "{name}");
+        let mib = number(&tiers[0]["capacity_pages"]) * 8192.0 / 1_048_576.0;
+        let cost = number(&summary["cost"]["total"]);
+        assert!((cost - 3.0 * mib).abs() < 1e-9, "{name}: each client has a first tier");
+    }
+}
+
+/// One client is what it always was, with or without being told so.
+#[test]
+fn one_client_is_no_news() {
+    let strip = |mut summary: Value| {
+        for speed in ["replay_seconds", "accesses_per_second"] {
+            summary.as_object_mut().unwrap().remove(speed);
+        }
+        summary
+    };
+    let options = ["--policy", "h-hfa", "--json"];
+    let plain = strip(json(&on(&[TRACE], &options)));
+    let told = strip(json(&on(&[TRACE], &[&options[..], &["--clients", "1"]].concat())));
+    assert_eq!(plain, told);
+    assert!(plain.get("clients").is_none());
+    assert!(!text(&on(&[TRACE], &["--policy", "demote"])).contains("| client |"));
+}
+
+#[test]
+fn clients_with_a_trace_each_share_pages_unless_they_are_private() {
+    let footprint = |more: &[&'static str]| {
+        let options = ["--policy", "mq-n", "--clients", "2", "--json"];
+        let summary = json(&on(&[TRACE, TRACE], &[&options[..], more].concat()));
+        assert_eq!(number(&summary["trace"]["accesses"]).to_bits(), 520_422_f64.to_bits());
+        number(&summary["trace"]["footprint_pages"])
+    };
+    let [shared, private] = [footprint(&[]), footprint(&["--private"])];
+    assert_eq!(private.to_bits(), (2.0 * shared).to_bits());
+}
+
+#[test]
+fn a_trace_is_split_by_volume_or_in_turn() {
+    let clients = |split: &'static str| {
+        let options = ["--policy", "demote", "--clients", "2", "--json", "--split", split];
+        json(&on(&[TRACE], &options))["clients"].clone()
+    };
+    let default = json(&on(&[TRACE], &["--policy", "demote", "--clients", "2", "--json"]));
+    assert_eq!(default["clients"], clients("round-robin"));
+    assert_ne!(default["clients"], clients("volume"));
+    let table = text(&on(&[TRACE], &["--policy", "demote", "--clients", "2"]));
+    assert!(table.contains(" each |") && table.contains("| client |"), "{table}");
+}
+
+/// Each client has a device of its own; all of them have the rest.
+#[test]
+fn several_clients_take_their_time() {
+    let events = ["--timing", "events", "--model", "disk=server:64", "--check", "--json"];
+    let options = [&["--policy", "demote", "--clients", "2"], &events[..]].concat();
+    let summary = json(&on(&[TRACE], &options));
+    let devices = summary["devices"].as_array().unwrap();
+    let names: Vec<&str> = devices.iter().map(|device| device["tier"].as_str().unwrap()).collect();
+    assert_eq!(names, ["l1#0", "l1#1", "l2", "disk"]);
+    let untimed = json(&on(&[TRACE], &["--policy", "demote", "--clients", "2", "--json"]));
+    assert_eq!(summary["clients"], untimed["clients"], "time changes no decision");
+}
+
+#[test]
+fn compare_leaves_out_what_takes_one_client() {
+    let tiers = ["--policy", "all", "--clients", "2", "--page-size", "8KiB", "--json"];
+    let all = json(&[&["compare", TRACE], &TWO[..], &tiers[..]].concat());
+    let names: Vec<&str> =
+        all.as_array().unwrap().iter().map(|run| run["policy"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, names_of_clients());
+}
+
+#[test]
+fn clients_that_do_not_match_their_traces_are_refused() {
+    let demote = |more: &[&'static str]| [&["--policy", "demote"], more].concat();
+    let two = [TRACE, TRACE];
+    fails(&on(&two, &demote(&[])), &["2 traces", "1 client", "--clients 2"]);
+    fails(&on(&two, &demote(&["--clients", "3"])), &["2 traces", "3 client", "--clients 2"]);
+    fails(&on(&two, &demote(&["--clients", "2", "--split", "volume"])), &["--split", "one trace"]);
+    fails(&on(&[TRACE], &demote(&["--split", "volume"])), &["--clients"]);
+    fails(&on(&[TRACE], &demote(&["--clients", "2", "--private"])), &["--private", "one for each"]);
+    fails(&on(&[TRACE], &demote(&["--clients", "0"])), &["0", "--clients"]);
+    fails(&on(&[TRACE], &demote(&["--clients", "17"])), &["17", "16"]);
+    let by_volume = demote(&["--clients", "16", "--split", "volume"]);
+    let folder = tempfile::tempdir().unwrap();
+    let make = |name: &str, lines: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, lines).unwrap();
+        path.display().to_string()
+    };
+    let header = "timestamp_us,op,volume,offset,length\n";
+    let timed = make("timed.csv", &format!("{header}1,R,a,0,8192\n5,W,b,0,8192\n"));
+    fails(&on(&[&timed], &by_volume), &["16 clients", "2 volume(s)", "round-robin"]);
+    let untimed = make("untimed.lis", "0 1 0 0\n1 1 0 1\n");
+    fails(
+        &on(&[&timed, &untimed], &demote(&["--clients", "2"])),
+        &["timed.csv", "untimed.lis", "none"],
+    );
+    let ulc = ["--policy", "ulc", "--clients", "2"];
+    fails(&on(&[TRACE], &ulc), &["`ulc`", "2 were given", "demote", "d-hfa"]);
+    let back = demote(&["--clients", "2"]);
+    let back = [&["--policy", "d-hfa", "--param", "writes=back"], &back[2..]].concat();
+    fails(&on(&[TRACE], &back), &["`writes`", "through"]);
+    let compiled = folder.path().join("compiled.parquet").display().to_string();
+    text(&["trace", "convert", &timed, "--to", "compiled", "-o", &compiled]);
+    let merged = ["simulate", &timed, &compiled, "--policy", "demote", "--clients", "2"];
+    fails(&[&merged[..], &TWO].concat(), &["compiled", "cannot be merged"]);
+    // A recording states the size of its pages, other formats do not.
+    let recording = make("r.csv", "timestamp_us,op,file_id,page_no,pages,flags\n1,R,0,0,1,\n");
+    let table =
+        "file_id,base_page,extent_pages,class,read_pages,write_pages,path\n0,0,4,t,1,0,/t\n";
+    make("r.files.csv", table);
+    make("r.stats.json", "{\"page_size\": 16384}");
+    let sizes = ["simulate", &timed, &recording, "--policy", "demote", "--clients", "2"];
+    let sizes = [&sizes[..], &TWO].concat();
+    fails(&sizes, &["timed.csv", "4 KiB", "r.csv", "16 KiB", "--page-size 4096"]);
 }

@@ -1,7 +1,7 @@
 //! Section VII: HCA and its baseline on traces.
 
 use rayon::prelude::*;
-use thermocline_core::{Admission, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Tier, WriteMiss, registry};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdConfig;
@@ -154,6 +154,7 @@ impl Architecture {
             disk,
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
+            clients: Clients::ONE,
             prices: None,
             timing: Some(Timing { arrivals: Arrivals::Closed { requests: 1 }, devices }),
         })

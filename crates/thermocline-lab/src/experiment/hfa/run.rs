@@ -1,7 +1,7 @@
 //! One workload through all experiments.
 
 use rayon::prelude::*;
-use thermocline_core::{Admission, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, WriteMiss, registry};
 use thermocline_device::{Catalogue, Device};
 use thermocline_trace::CompiledTrace;
 
@@ -145,6 +145,7 @@ fn hierarchy(
         disk: catalogue.find("st380011a")?.clone(),
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
+        clients: Clients::ONE,
         latencies_ms,
         prices: None,
         timing: None,
