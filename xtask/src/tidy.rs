@@ -12,11 +12,13 @@ const SOURCE_LINES_MAX: usize = 600;
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
 /// Which crates each crate may depend on, among those of the project.
-const DEPENDENCIES: [(&str, &[&str]); 5] = [
+const DEPENDENCIES: [(&str, &[&str]); 7] = [
     ("core", &[]),
     ("trace", &["core"]),
     ("device", &["core"]),
     ("lab", &["core", "trace", "device"]),
+    ("engine", &["core"]),
+    ("nbd", &["core", "engine"]),
     ("bench", &["core", "device", "trace", "lab"]),
 ];
 

@@ -1,0 +1,113 @@
+//! A shard with its driver.
+
+use crate::driver::{Completion, Driver};
+use crate::request::{Reply, Request, Segment, SubmitError};
+use crate::shard::Shard;
+
+/// A shard with its driver: requests in, replies out.
+///
+/// After requests were submitted, [`poll`](Self::poll) or [`wait`](Self::wait) moves operations and
+/// completions between the two; [`next_reply`](Self::next_reply) then gives what is answered. What RAM
+/// answers is there at once.
+#[derive(Debug)]
+pub struct Engine<D> {
+    shard: Shard,
+    driver: D,
+    done: Vec<Completion>,
+}
+
+impl<D: Driver> Engine<D> {
+    /// Puts the two together. The driver performs the operations of no other shard.
+    pub fn new(shard: Shard, driver: D) -> Self {
+        Self { shard, driver, done: vec![] }
+    }
+
+    /// The shard.
+    pub const fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// The shard, to be told the time, other policies or modes.
+    pub const fn shard_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+
+    /// The driver.
+    pub const fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// The shard and the driver.
+    pub fn into_parts(self) -> (Shard, D) {
+        (self.shard, self.driver)
+    }
+
+    /// Takes a request; see [`Shard::submit`].
+    ///
+    /// # Errors
+    /// As [`Shard::submit`].
+    #[inline]
+    pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
+        self.shard.submit(request, payload)
+    }
+
+    /// The next reply, if there is one; to be given back with [`release`](Self::release).
+    #[inline]
+    pub fn next_reply(&mut self) -> Option<Reply> {
+        self.shard.next_reply()
+    }
+
+    /// The bytes of a piece of a read.
+    #[inline]
+    pub fn bytes(&self, segment: Segment) -> &[u8] {
+        self.shard.bytes(segment)
+    }
+
+    /// Gives the frames of a reply back.
+    #[inline]
+    pub fn release(&mut self, reply: Reply) {
+        self.shard.release(reply);
+    }
+
+    /// Hands operations to the driver and completions to the shard, until neither has more at this
+    /// time. Returns whether anything happened.
+    pub fn poll(&mut self) -> bool {
+        let mut has_moved = false;
+        loop {
+            while let Some(operation) = self.shard.next_operation() {
+                self.driver.start(operation);
+                has_moved = true;
+            }
+            self.driver.poll(&mut self.done);
+            if !self.take_completions() {
+                return has_moved;
+            }
+            has_moved = true;
+        }
+    }
+
+    /// The same, but waits for a completion if operations are in flight and none is complete.
+    pub fn wait(&mut self) {
+        if self.poll() {
+            return;
+        }
+        self.driver.wait(&mut self.done);
+        self.take_completions();
+        self.poll();
+    }
+
+    /// Waits until nothing is in flight or wanted.
+    pub fn wait_until_idle(&mut self) {
+        while !self.shard.is_idle() {
+            self.wait();
+        }
+    }
+
+    fn take_completions(&mut self) -> bool {
+        let is_any = !self.done.is_empty();
+        for (operation, result) in self.done.drain(..) {
+            self.shard.complete(operation, result);
+        }
+        is_any
+    }
+}

@@ -1,0 +1,154 @@
+//! What lies on flash: superblocks, a ring of journal blocks, a table of slots, the slots.
+//!
+//! ```text
+//! | superblock | superblock | journal ring | table, two places per block | slots, page-aligned |
+//!   4 KiB        4 KiB
+//! ```
+//!
+//! * A **superblock** says whose flash this is, and how the rest is laid out. Two copies are written
+//!   in turn, so that a torn write leaves the other.
+//! * A **journal block** holds records: a slot was written, cleaned, or given up. Blocks are numbered
+//!   and written once each, around the ring. Each carries the epoch of the start that wrote it, so that
+//!   blocks of an earlier start, which lie where the next ones will, are not mistaken for them.
+//! * A **table block** says what some slots hold, as far as records were durable when it was written.
+//!   Each has two places, written in turn.
+//!
+//! All numbers are little-endian. Every block ends in a CRC32C of what precedes it.
+
+pub(crate) mod journal;
+pub(crate) mod superblock;
+pub(crate) mod table;
+
+use crate::format::table::SLOTS_PER_BLOCK;
+
+/// Bytes of a superblock, journal block or table block.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Where the parts of the flash begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks of the journal ring.
+    pub journal_blocks: u32,
+    /// Blocks of the table, each of which has two places.
+    pub table_blocks: u32,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub page_bytes: u32,
+}
+
+impl Layout {
+    /// The layout for so many slots.
+    pub fn new(slots: u32, page_bytes: u32) -> Self {
+        let per_block = u32::try_from(SLOTS_PER_BLOCK).expect("a block holds few slots");
+        // Room for the records of one round through all slots, within limits.
+        let journal_blocks = (slots / 128).clamp(32, 4096);
+        Self { journal_blocks, table_blocks: slots.div_ceil(per_block), slots, page_bytes }
+    }
+
+    /// The layout with the most slots that fits a device; none if not a single one does.
+    pub fn fitting(flash_bytes: u64, page_bytes: u32) -> Option<Self> {
+        let most = u32::try_from(flash_bytes / u64::from(page_bytes)).unwrap_or(1 << 31);
+        let (mut fits, mut exceeds) = (0, most.min(1 << 31) + 1);
+        while exceeds - fits > 1 {
+            let middle = fits + (exceeds - fits) / 2;
+            if Self::new(middle, page_bytes).flash_bytes() <= flash_bytes {
+                fits = middle;
+            } else {
+                exceeds = middle;
+            }
+        }
+        (fits > 0).then(|| Self::new(fits, page_bytes))
+    }
+
+    /// Bytes that the flash must have.
+    pub fn flash_bytes(&self) -> u64 {
+        self.slot_offset_bytes() + u64::from(self.slots) * u64::from(self.page_bytes)
+    }
+
+    /// Where a superblock lies; there are two.
+    pub(crate) fn superblock_offset_bytes(place: u64) -> u64 {
+        place % 2 * BLOCK_BYTES as u64
+    }
+
+    /// Where the journal block of that number lies.
+    pub(crate) fn journal_offset_bytes(&self, sequence: u64) -> u64 {
+        (2 + sequence % u64::from(self.journal_blocks)) * BLOCK_BYTES as u64
+    }
+
+    /// Where a table block of a generation lies.
+    pub(crate) fn table_offset_bytes(&self, block: u32, generation: u64) -> u64 {
+        let first = 2 + u64::from(self.journal_blocks);
+        (first + 2 * u64::from(block) + generation % 2) * BLOCK_BYTES as u64
+    }
+
+    /// Where the slots begin.
+    pub(crate) fn slot_offset_bytes(&self) -> u64 {
+        let blocks = 2 + u64::from(self.journal_blocks) + 2 * u64::from(self.table_blocks);
+        (blocks * BLOCK_BYTES as u64).next_multiple_of(u64::from(self.page_bytes).max(1))
+    }
+}
+
+/// Writes numbers into a block, one after the other.
+pub(crate) struct Writer<'a> {
+    bytes: &'a mut [u8],
+    position: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
+        bytes.fill(0);
+        Self { bytes, position: 0 }
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes[self.position..self.position + bytes.len()].copy_from_slice(bytes);
+        self.position += bytes.len();
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// Ends the block with the checksum of all before it.
+    pub(crate) fn seal(self) {
+        let end = self.bytes.len() - 4;
+        assert!(self.position <= end, "a block has room for its checksum");
+        let checksum = crc32c::crc32c(&self.bytes[..end]);
+        self.bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// Reads numbers from a block, one after the other.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// A block whose checksum matches.
+    pub(crate) fn new(block: &'a [u8]) -> Option<Self> {
+        if block.len() != BLOCK_BYTES {
+            return None;
+        }
+        let (bytes, checksum) = block.split_at(BLOCK_BYTES - 4);
+        (crc32c::crc32c(bytes).to_le_bytes() == *checksum).then_some(Self { bytes })
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let (first, rest) = self.bytes.split_first_chunk().expect("fields fit their block");
+        self.bytes = rest;
+        *first
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+}

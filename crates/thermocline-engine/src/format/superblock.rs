@@ -1,0 +1,107 @@
+//! Whose flash this is, and how it is laid out.
+
+use uuid::Uuid;
+
+use super::{BLOCK_BYTES, Layout, Reader, Writer};
+
+/// What a superblock begins with.
+const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
+/// The version of the format.
+pub(crate) const FORMAT: u32 = 1;
+
+/// What a superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The cache's identity.
+    pub cache: Uuid,
+    /// How often the cache was started; blocks of the journal carry it.
+    pub epoch: u64,
+    /// How the flash is laid out.
+    pub layout: Layout,
+    /// The size of the backing store in bytes.
+    pub backing_bytes: u64,
+    /// The number of the first journal block of this epoch.
+    pub first_sequence: u64,
+    /// Bytes written to the flash before this epoch.
+    pub written_bytes: u64,
+    /// Whether the cache was shut down in order, so that `written_bytes` is exact.
+    pub is_shut_down: bool,
+}
+
+/// Why a block is no superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// All bytes are zero.
+    Empty,
+    /// It begins with something else.
+    Foreign,
+    /// It is of another version.
+    Format(u32),
+    /// It is torn.
+    Torn,
+}
+
+impl Superblock {
+    pub(crate) fn encode(&self, block: &mut [u8]) {
+        let mut writer = Writer::new(block);
+        writer.bytes(MAGIC);
+        writer.u32(FORMAT);
+        writer.u32(u32::from(self.is_shut_down));
+        writer.bytes(self.cache.as_bytes());
+        writer.u64(self.epoch);
+        writer.u32(self.layout.journal_blocks);
+        writer.u32(self.layout.table_blocks);
+        writer.u32(self.layout.slots);
+        writer.u32(self.layout.page_bytes);
+        writer.u64(self.backing_bytes);
+        writer.u64(self.first_sequence);
+        writer.u64(self.written_bytes);
+        writer.seal();
+    }
+
+    pub(crate) fn decode(block: &[u8]) -> Result<Self, Unreadable> {
+        if block.iter().all(|&byte| byte == 0) {
+            return Err(Unreadable::Empty);
+        }
+        if !block.starts_with(MAGIC) || block.len() != BLOCK_BYTES {
+            return Err(Unreadable::Foreign);
+        }
+        let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
+        let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
+        if format != FORMAT {
+            return Err(Unreadable::Format(format));
+        }
+        let _magic: [u8; 16] = reader.array();
+        let _format = reader.u32();
+        let is_shut_down = reader.u32() != 0;
+        let superblock = Self {
+            cache: Uuid::from_bytes(reader.array()),
+            epoch: reader.u64(),
+            layout: Layout {
+                journal_blocks: reader.u32(),
+                table_blocks: reader.u32(),
+                slots: reader.u32(),
+                page_bytes: reader.u32(),
+            },
+            backing_bytes: reader.u64(),
+            first_sequence: reader.u64(),
+            written_bytes: reader.u64(),
+            is_shut_down,
+        };
+        superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
+    }
+
+    /// Whether the numbers go together; a block with a right checksum that is not is no accident.
+    fn is_plausible(&self) -> bool {
+        let Layout { slots, page_bytes, .. } = self.layout;
+        page_bytes > 0
+            && page_bytes.is_multiple_of(4096)
+            && page_bytes <= 1 << 20
+            && slots < 1 << 31
+            && self.layout == Layout::new(slots, page_bytes)
+            && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
+            && self.backing_bytes / u64::from(page_bytes) <= u64::from(u32::MAX)
+            && self.epoch < 1 << 40
+            && self.first_sequence < 1 << 56
+    }
+}

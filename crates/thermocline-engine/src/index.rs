@@ -1,0 +1,166 @@
+//! Where a page is: a hash table of 32-bit places that stores no keys.
+//!
+//! A place names a slot or an entry, and each of them knows its page; so a bucket takes four bytes,
+//! and the caller says which page a place belongs to.
+
+/// No place.
+const EMPTY: u32 = u32::MAX;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Index {
+    buckets: Vec<u32>,
+    len: usize,
+}
+
+impl Index {
+    /// An empty table with room for so many pages.
+    pub(crate) fn with_capacity(pages: usize) -> Self {
+        Self { buckets: vec![EMPTY; (pages + pages / 4).max(16)], len: 0 }
+    }
+
+    /// The place of a page.
+    #[inline]
+    pub(crate) fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
+        let mut bucket = self.home(page);
+        loop {
+            let place = self.buckets[bucket];
+            if place == EMPTY {
+                return None;
+            }
+            if page_of(place) == page {
+                return Some(place);
+            }
+            bucket = self.next(bucket);
+        }
+    }
+
+    /// Puts a page at a place, in the stead of its former place if it has one.
+    pub(crate) fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) {
+        debug_assert_ne!(place, EMPTY, "the greatest number is no place");
+        if (self.len + 1) * 8 > self.buckets.len() * 7 {
+            self.grow(&page_of);
+        }
+        let mut bucket = self.home(page);
+        while self.buckets[bucket] != EMPTY && page_of(self.buckets[bucket]) != page {
+            bucket = self.next(bucket);
+        }
+        self.len += usize::from(self.buckets[bucket] == EMPTY);
+        self.buckets[bucket] = place;
+    }
+
+    /// Takes a page out, and moves those up that stood behind it.
+    pub(crate) fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
+        let mut hole = self.home(page);
+        loop {
+            let place = self.buckets[hole];
+            if place == EMPTY {
+                return;
+            }
+            if page_of(place) == page {
+                break;
+            }
+            hole = self.next(hole);
+        }
+        self.len -= 1;
+        let mut bucket = hole;
+        loop {
+            bucket = self.next(bucket);
+            let place = self.buckets[bucket];
+            if place == EMPTY {
+                break;
+            }
+            let home = self.home(page_of(place));
+            // It may move into the hole unless its home lies between the hole and itself.
+            let is_between = if hole < bucket {
+                home > hole && home <= bucket
+            } else {
+                home > hole || home <= bucket
+            };
+            if !is_between {
+                self.buckets[hole] = place;
+                hole = bucket;
+            }
+        }
+        self.buckets[hole] = EMPTY;
+    }
+
+    /// All places, in no order that means anything.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        self.buckets.iter().copied().filter(|&place| place != EMPTY)
+    }
+
+    /// Pages in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Heap memory in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buckets.capacity() * size_of::<u32>()
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the product's upper half is below len")]
+    #[inline]
+    fn home(&self, page: u32) -> usize {
+        ((u64::from(mix(page)) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn next(&self, bucket: usize) -> usize {
+        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
+    }
+
+    fn grow(&mut self, page_of: &impl Fn(u32) -> u32) {
+        let larger = self.buckets.len() * 3 / 2 + 16;
+        let places: Vec<u32> = self.places().collect();
+        self.buckets = vec![EMPTY; larger];
+        for place in places {
+            let mut bucket = self.home(page_of(place));
+            while self.buckets[bucket] != EMPTY {
+                bucket = self.next(bucket);
+            }
+            self.buckets[bucket] = place;
+        }
+    }
+}
+
+/// Spreads page numbers over 32 bits; neighbours do not collide.
+#[inline]
+const fn mix(page: u32) -> u32 {
+    let mut bits = (page as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits ^= bits >> 32;
+    (bits.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Places are the page with a tag in the upper bits, so that a page can change its place.
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec((0_u32..40, 0_u32..4), 0..400)) {
+            let page_of = |place: u32| place & 0xFF;
+            let mut index = Index::with_capacity(3);
+            let mut model = HashMap::new();
+            for (page, action) in steps {
+                if action == 0 {
+                    index.remove(page, page_of);
+                    model.remove(&page);
+                } else {
+                    index.put(page, page | action << 8, page_of);
+                    model.insert(page, page | action << 8);
+                }
+                prop_assert_eq!(index.len(), model.len());
+                for page in 0..40 {
+                    prop_assert_eq!(index.find(page, page_of), model.get(&page).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A block cache over RAM, flash and disk that drives any registered policy and survives crashes.
+//!
+//! A [`Shard`] is a state machine without devices, threads or a clock: [`submit`](Shard::submit)
+//! takes a request, [`next_operation`](Shard::next_operation) says what the devices shall do,
+//! [`complete`](Shard::complete) takes what they did, [`next_reply`](Shard::next_reply) gives
+//! answers. The policy decides where pages are, the shard moves the bytes, and keeps what was
+//! acknowledged as durable whatever the policy does with its copies.
+//!
+//! A driver performs operations: see [`driver`]. An [`Engine`] is a shard with its driver.
+//!
+//! ```
+//! use thermocline_engine::driver::memory::MemoryDriver;
+//! use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
+//!
+//! // 1000 pages of 4 KiB on disk, 16 in RAM, 64 on flash.
+//! let options = Options::new(1000, 16, 64, PolicyOptions::named("hat")?);
+//! let shard = Shard::new(options)?;
+//! let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 1000 * 4096);
+//! let mut engine = Engine::new(shard, driver);
+//! engine.submit(Request::write(1, 8192, 5), b"hello")?;
+//! engine.submit(Request::flush(2), &[])?;
+//! engine.submit(Request::read(3, 8190, 7), &[])?;
+//! let mut read = vec![];
+//! while engine.shard().requests_in_flight() > 0 || read.is_empty() {
+//!     engine.wait();
+//!     while let Some(reply) = engine.next_reply() {
+//!         for &segment in &reply.segments {
+//!             read.extend_from_slice(engine.bytes(segment));
+//!         }
+//!         engine.release(reply);
+//!     }
+//! }
+//! assert_eq!(read, b"\0\0hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod counters;
+pub mod driver;
+mod engine;
+mod entry;
+pub mod format;
+mod index;
+mod memory;
+mod operation;
+mod options;
+mod outbox;
+mod request;
+mod shard;
+mod slots;
+
+pub use counters::Counters;
+pub use engine::Engine;
+pub use format::superblock::Superblock;
+pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
+pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind};
+pub use options::{Cleaning, Options, OptionsError, PolicyOptions, WriteMode};
+pub use request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
+pub use shard::{Event, Observer, Shard};

@@ -1,0 +1,193 @@
+//! Frames: page-sized, aligned pieces of one allocation, which devices read and write directly.
+#![expect(unsafe_code, reason = "the kernel and worker threads fill memory that the shard owns")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What devices that bypass the page cache want their memory aligned to.
+pub const ALIGNMENT_BYTES: usize = 4096;
+
+/// A frame by its position in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct FrameId(pub u32);
+
+/// The memory of all frames of a shard, shared between the shard and its driver.
+///
+/// Who may touch a frame is settled by the shard: a frame that is being read from a device belongs
+/// to that operation alone; a frame that is being written to a device is not changed by anybody.
+/// The shard writes into a frame only while nothing else refers to it.
+pub struct Frames {
+    base: NonNull<u8>,
+    frames: u32,
+    frame_bytes: usize,
+}
+
+// SAFETY: the memory is owned by this value and freed once; who accesses which frame at which time
+// is settled by the shard, as the documentation of the type says.
+unsafe impl Send for Frames {}
+// SAFETY: as above; no method writes a frame that another thread may access at that time.
+unsafe impl Sync for Frames {}
+
+impl Frames {
+    /// So many frames, all zero.
+    ///
+    /// # Panics
+    /// If `frame_bytes` is no multiple of [`ALIGNMENT_BYTES`], or there is no frame.
+    pub fn new(frames: u32, frame_bytes: usize) -> Arc<Self> {
+        assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(ALIGNMENT_BYTES), "frames align");
+        assert!(frames > 0, "a pool has a frame");
+        let layout = Self::layout(frames, frame_bytes);
+        // SAFETY: the layout is not empty, as asserted.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        Arc::new(Self { base, frames, frame_bytes })
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether there is none; there always is one.
+    pub fn is_empty(&self) -> bool {
+        self.frames == 0
+    }
+
+    /// Bytes of one frame.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Where a frame lies in memory, for a driver that hands it to the kernel.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn pointer(&self, frame: FrameId) -> NonNull<u8> {
+        assert!(frame.0 < self.frames, "the frame exists");
+        // SAFETY: the offset is within the allocation, as asserted.
+        unsafe { self.base.add(frame.0 as usize * self.frame_bytes) }
+    }
+
+    /// The bytes of a frame that nobody writes at this time.
+    pub(crate) fn bytes(&self, frame: FrameId) -> &[u8] {
+        // SAFETY: the frame lies within the allocation; the shard lets nobody write it now.
+        unsafe { std::slice::from_raw_parts(self.pointer(frame).as_ptr(), self.frame_bytes) }
+    }
+
+    /// The bytes of a frame that nobody else accesses at this time.
+    #[expect(clippy::mut_from_ref, reason = "the shard settles who accesses which frame")]
+    pub(crate) fn bytes_mut(&self, frame: FrameId) -> &mut [u8] {
+        // SAFETY: the frame lies within the allocation; the caller is its only user now.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer(frame).as_ptr(), self.frame_bytes) }
+    }
+
+    fn layout(frames: u32, frame_bytes: usize) -> Layout {
+        let bytes = (frames as usize).checked_mul(frame_bytes).expect("memory is addressable");
+        Layout::from_size_align(bytes, ALIGNMENT_BYTES).expect("memory is addressable")
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `new` with the same layout, and freed nowhere else.
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.frames, self.frame_bytes)) }
+    }
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames")
+            .field("frames", &self.frames)
+            .field("frame_bytes", &self.frame_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which frames are in use, and how often.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    frames: Arc<Frames>,
+    /// Per frame: how many users it has.
+    users: Vec<u32>,
+    free: Vec<FrameId>,
+}
+
+impl Pool {
+    pub(crate) fn new(frames: u32, frame_bytes: usize) -> Self {
+        Self {
+            frames: Frames::new(frames, frame_bytes),
+            users: vec![0; frames as usize],
+            free: (0..frames).rev().map(FrameId).collect(),
+        }
+    }
+
+    pub(crate) fn frames(&self) -> &Arc<Frames> {
+        &self.frames
+    }
+
+    pub(crate) fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A frame with one user; `None` if all are in use.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<FrameId> {
+        let frame = self.free.pop()?;
+        debug_assert_eq!(self.users[frame.0 as usize], 0, "a free frame has no user");
+        self.users[frame.0 as usize] = 1;
+        Some(frame)
+    }
+
+    /// One user more.
+    #[inline]
+    pub(crate) fn retain(&mut self, frame: FrameId) -> FrameId {
+        debug_assert_ne!(self.users[frame.0 as usize], 0, "only a used frame gains a user");
+        self.users[frame.0 as usize] += 1;
+        frame
+    }
+
+    /// One user less; without users the frame is free.
+    #[inline]
+    pub(crate) fn release(&mut self, frame: FrameId) {
+        let users = &mut self.users[frame.0 as usize];
+        assert_ne!(*users, 0, "a frame is released once by each of its users");
+        *users -= 1;
+        if *users == 0 {
+            self.free.push(frame);
+        }
+    }
+
+    /// Whether the caller is the only user.
+    #[inline]
+    pub(crate) fn is_exclusive(&self, frame: FrameId) -> bool {
+        self.users[frame.0 as usize] == 1
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self, frame: FrameId) -> &[u8] {
+        debug_assert_ne!(self.users[frame.0 as usize], 0, "only used frames are read");
+        self.frames.bytes(frame)
+    }
+
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, frame: FrameId) -> &mut [u8] {
+        debug_assert!(self.is_exclusive(frame), "only a sole user writes");
+        self.frames.bytes_mut(frame)
+    }
+
+    /// Copies part of one frame to the same place of another.
+    pub(crate) fn copy(&mut self, source: FrameId, target: FrameId, range: std::ops::Range<usize>) {
+        assert_ne!(source, target, "a frame is not copied onto itself");
+        let from = &self.frames.bytes(source)[range.clone()];
+        debug_assert!(self.is_exclusive(target), "only a sole user writes");
+        self.frames.bytes_mut(target)[range].copy_from_slice(from);
+    }
+
+    /// Heap memory of the bookkeeping in bytes; the frames themselves not counted.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.users.capacity() * size_of::<u32>() + self.free.capacity() * size_of::<FrameId>()
+    }
+}

@@ -1,0 +1,238 @@
+//! How an engine is set up.
+
+use thermocline_core::config::{ConfigError, Values};
+use thermocline_core::registry::Entry;
+use thermocline_core::{Admission, BoxedPolicy, Clients, Geometry, PageCost, Setup, WriteMiss};
+use thiserror::Error;
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of a page, a multiple of 4096.
+    pub page_bytes: u32,
+    /// Pages of the backing store.
+    pub backing_pages: u32,
+    /// Pages that the policy may keep in RAM, at least 1.
+    pub ram_pages: u32,
+    /// Pages that the policy may keep on flash; 0 for none.
+    pub flash_pages: u32,
+    /// What decides where pages are.
+    pub policy: PolicyOptions,
+    /// What happens to writes.
+    pub write_mode: WriteMode,
+    /// The longest request in bytes; it bounds the frames that the engine keeps besides RAM.
+    pub request_bytes_max: u64,
+    /// Frames besides those of RAM and those for two requests of the greatest length: for pages on
+    /// their way to a device.
+    pub spare_frames: u32,
+    /// Pages that may be newer in RAM than on any device before the engine logs the oldest: bounds
+    /// the work of a flush.
+    pub undurable_pages_max: u32,
+    /// Reads or writes that continue one another for so long bypass the caches from there on, where
+    /// these do not hold the pages.
+    pub sequential_bypass_bytes: Option<u64>,
+    /// When dirty pages are written to disk besides those that the policy writes.
+    pub cleaning: Cleaning,
+    /// Bytes that may be written to flash per day, in GiB; none for no limit.
+    pub flash_write_budget_gib_per_day: Option<f64>,
+}
+
+/// Which policy, with which parameters.
+#[derive(Clone, Debug)]
+pub struct PolicyOptions {
+    /// The policy.
+    pub entry: &'static Entry,
+    /// Its parameters.
+    pub values: Values,
+    /// What a write miss does, as far as the policy is concerned. The engine reads nothing that a
+    /// write replaces as a whole.
+    pub write_miss: WriteMiss,
+    /// Which pages may enter flash.
+    pub admission: Admission,
+    /// The cost of RAM, flash and disk, for policies that weigh them.
+    pub costs: Vec<PageCost>,
+}
+
+/// What happens to writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WriteMode {
+    /// As the policy decides.
+    #[default]
+    Back,
+    /// They are answered when the disk has them too.
+    Through,
+    /// As through; and pages that no cache holds are written to disk only.
+    Around,
+    /// They are refused.
+    ReadOnly,
+}
+
+/// When dirty pages on flash are written to disk besides those that the policy writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleaning {
+    /// The share of flash slots that may be dirty, from 0 to 1; above it the engine cleans.
+    pub dirty_ratio_target: f64,
+    /// Pages cleaned per second at most.
+    pub pages_per_second_max: u32,
+    /// Pages being written back at one time at most.
+    pub pages_in_flight_max: u32,
+}
+
+/// Why an engine could not be set up.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// The page size is wrong.
+    #[error("`page_bytes` is {page_bytes}: it must be a multiple of 4096, up to 1 MiB")]
+    PageSize {
+        /// What was given.
+        page_bytes: u32,
+    },
+    /// The backing store has no page.
+    #[error("the backing store has no page: it must be at least one page long")]
+    NoPages,
+    /// The longest request is wrong.
+    #[error("`request_bytes_max` is {bytes}: it must be at least a page and at most 64 MiB")]
+    RequestSize {
+        /// What was given.
+        bytes: u64,
+    },
+    /// The cleaning target is no ratio.
+    #[error("`dirty_ratio_target` is {ratio}: it must be from 0 to 1")]
+    DirtyRatio {
+        /// What was given.
+        ratio: f64,
+    },
+    /// The write budget is no amount.
+    #[error("`flash_write_budget_gib_per_day` is {gib}: it must be above 0")]
+    Budget {
+        /// What was given.
+        gib: f64,
+    },
+    /// The policy could not be built.
+    #[error("the policy: {0}")]
+    Policy(ConfigError),
+}
+
+impl Options {
+    /// Everything but the sizes and the policy at its default.
+    pub fn new(
+        backing_pages: u32,
+        ram_pages: u32,
+        flash_pages: u32,
+        policy: PolicyOptions,
+    ) -> Self {
+        Self {
+            page_bytes: 4096,
+            backing_pages,
+            ram_pages,
+            flash_pages,
+            policy,
+            write_mode: WriteMode::Back,
+            request_bytes_max: 1 << 20,
+            spare_frames: 256,
+            undurable_pages_max: 2048,
+            sequential_bypass_bytes: None,
+            cleaning: Cleaning::default(),
+            flash_write_budget_gib_per_day: None,
+        }
+    }
+
+    /// Slots that a flash of this setup has: those of the policy, as many as RAM has pages for what
+    /// flushes log, and some for what is on its way.
+    pub fn slots(&self) -> u32 {
+        if self.flash_pages == 0 {
+            return 0;
+        }
+        let moving = (self.flash_pages / 32).clamp(16, 1 << 16);
+        self.flash_pages.saturating_add(self.ram_pages).saturating_add(moving)
+    }
+
+    /// Bytes of the exported device.
+    pub fn size_bytes(&self) -> u64 {
+        u64::from(self.backing_pages) * u64::from(self.page_bytes)
+    }
+
+    /// Pages that one request may touch at most.
+    pub(crate) fn request_pages_max(&self) -> u32 {
+        let pages = self.request_bytes_max / u64::from(self.page_bytes) + 2;
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
+    /// Frames of the pool.
+    pub(crate) fn frames(&self) -> u32 {
+        self.ram_pages
+            .saturating_add(self.request_pages_max().saturating_mul(2))
+            .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))
+            .saturating_add(META_FRAMES)
+    }
+
+    /// Builds the policy.
+    pub(crate) fn build_policy(&self) -> Result<BoxedPolicy, OptionsError> {
+        let setup = Setup {
+            capacity_pages: vec![self.ram_pages, self.flash_pages],
+            geometry: Geometry::linear(self.backing_pages),
+            costs: self.policy.costs.clone(),
+            write_miss: self.policy.write_miss,
+            admission: self.policy.admission.clone(),
+            clients: Clients::ONE,
+        };
+        self.policy.entry.build(&setup, &self.policy.values).map_err(OptionsError::Policy)
+    }
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), OptionsError> {
+        let page_bytes = self.page_bytes;
+        if page_bytes == 0 || !page_bytes.is_multiple_of(4096) || page_bytes > 1 << 20 {
+            return Err(OptionsError::PageSize { page_bytes });
+        }
+        if self.backing_pages == 0 {
+            return Err(OptionsError::NoPages);
+        }
+        let bytes = self.request_bytes_max;
+        if bytes < u64::from(page_bytes) || bytes > 64 << 20 {
+            return Err(OptionsError::RequestSize { bytes });
+        }
+        let ratio = self.cleaning.dirty_ratio_target;
+        if !(0.0..=1.0).contains(&ratio) {
+            return Err(OptionsError::DirtyRatio { ratio });
+        }
+        match self.flash_write_budget_gib_per_day {
+            Some(gib) if gib.is_nan() || gib <= 0.0 => Err(OptionsError::Budget { gib }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Frames that requests leave to background work.
+pub(crate) const RESERVED_FRAMES: u32 = 32;
+/// Frames for the engine's own blocks.
+pub(crate) const META_FRAMES: u32 = 16;
+
+impl PolicyOptions {
+    /// A policy with its default parameters, every page admitted to flash.
+    ///
+    /// # Errors
+    /// If no policy has that name.
+    pub fn named(name: &str) -> Result<Self, ConfigError> {
+        let entry = thermocline_core::registry::find(name)?;
+        Ok(Self {
+            entry,
+            values: entry.values(&[])?,
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+            costs: vec![
+                PageCost::default(),
+                PageCost { read_ms: 0.16, write_ms: 0.30 },
+                PageCost { read_ms: 12.7, write_ms: 13.7 },
+            ],
+        })
+    }
+}
+
+impl Default for Cleaning {
+    /// Most of flash may be dirty; what is above is cleaned without haste.
+    fn default() -> Self {
+        Self { dirty_ratio_target: 0.7, pages_per_second_max: 4096, pages_in_flight_max: 64 }
+    }
+}

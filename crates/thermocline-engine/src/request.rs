@@ -1,0 +1,135 @@
+//! What clients ask of the engine, and what it answers.
+
+use smallvec::SmallVec;
+use thermocline_core::Tier;
+use thiserror::Error;
+
+use crate::memory::FrameId;
+
+/// One request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Chosen by the client; the reply carries it.
+    pub tag: u64,
+    /// What is asked for.
+    pub kind: RequestKind,
+    /// The first byte concerned.
+    pub offset_bytes: u64,
+    /// How many bytes are concerned; 0 for a flush.
+    pub length_bytes: u64,
+    /// Whether the reply to a write, a trim or a write of zeroes says that it survives a power loss
+    /// (NBD's FUA).
+    pub is_durable: bool,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestKind {
+    /// The bytes of a range.
+    Read,
+    /// New bytes for a range.
+    Write,
+    /// Every write answered before survives a power loss.
+    Flush,
+    /// The bytes of a range are no longer needed. They read as zeroes or as before.
+    Trim,
+    /// The bytes of a range become zero.
+    WriteZeroes,
+    /// The range will be read soon.
+    Cache,
+}
+
+/// The answer to a request.
+///
+/// Whoever takes a reply gives it back with [`Shard::release`](crate::Shard::release), or its frames
+/// are never used again.
+#[derive(Debug)]
+#[must_use = "a reply holds frames until it is released"]
+pub struct Reply {
+    /// The request's tag.
+    pub tag: u64,
+    /// The request's kind.
+    pub kind: RequestKind,
+    /// Whether it succeeded.
+    pub result: Result<(), RequestError>,
+    /// The slowest tier that one of the pages was found in; `None` if none was looked for.
+    pub found: Option<Tier>,
+    /// The bytes of a read that succeeded, in order.
+    pub segments: Segments,
+}
+
+/// The pieces of a read; few need no allocation.
+pub type Segments = SmallVec<[Segment; 2]>;
+
+/// A piece of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The frame.
+    pub frame: FrameId,
+    /// Where in the frame the piece begins.
+    pub offset_bytes: u32,
+    /// How long it is.
+    pub length_bytes: u32,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A device failed.
+    #[error("input/output error")]
+    Io,
+    /// The newest bytes of a page were only on a flash that failed or gave wrong bytes.
+    #[error("the page is lost: its newest bytes were only on a flash that failed")]
+    Lost,
+    /// The engine does not write.
+    #[error("the engine serves read-only")]
+    ReadOnly,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// All frames are in use: complete operations, release replies, and submit again.
+    #[error("too many requests are being served; try again when some are answered")]
+    Full,
+    /// The range does not lie within the device.
+    #[error("the range ends beyond the device's {size_bytes} bytes")]
+    OutOfRange {
+        /// The device's size.
+        size_bytes: u64,
+    },
+    /// The range is longer than one request may be.
+    #[error("the request is longer than {max_bytes} bytes; split it")]
+    TooLong {
+        /// The greatest length.
+        max_bytes: u64,
+    },
+    /// A write needs as many bytes as its range has, other requests none.
+    #[error("{given_bytes} bytes were given for a range of {wanted_bytes}")]
+    WrongPayload {
+        /// What was given.
+        given_bytes: u64,
+        /// What the request says.
+        wanted_bytes: u64,
+    },
+}
+
+impl Request {
+    /// A read.
+    pub const fn read(tag: u64, offset_bytes: u64, length_bytes: u64) -> Self {
+        Self { tag, kind: RequestKind::Read, offset_bytes, length_bytes, is_durable: false }
+    }
+
+    /// A write.
+    pub const fn write(tag: u64, offset_bytes: u64, length_bytes: u64) -> Self {
+        Self { tag, kind: RequestKind::Write, offset_bytes, length_bytes, is_durable: false }
+    }
+
+    /// A flush.
+    pub const fn flush(tag: u64) -> Self {
+        let kind = RequestKind::Flush;
+        Self { tag, kind, offset_bytes: 0, length_bytes: 0, is_durable: false }
+    }
+}

@@ -1,0 +1,284 @@
+//! One page access: what the policy says, and the bytes.
+
+use smallvec::SmallVec;
+use thermocline_core::{Access, Action, Op, Tier};
+
+use super::request::{Building, Content, Piece};
+use super::{Event, Place, Shard, Waiter};
+use crate::entry::EntryId;
+use crate::memory::FrameId;
+use crate::options::WriteMode;
+use crate::request::RequestError;
+
+/// Pages that the actions of one access concern; few policies ever name more.
+type Touched = SmallVec<[u32; 8]>;
+
+impl Shard {
+    /// Serves the part of a request that lies in one page.
+    pub(super) fn access_piece(&mut self, piece: &Piece<'_>, building: &mut Building) {
+        let access = piece.access();
+        self.counters.accesses[access.op as usize] += 1;
+        if self.bypasses(access, building) {
+            self.access_around(piece, building);
+            return;
+        }
+        self.clock += 1;
+        self.actions.clear();
+        self.policy.access(access, &mut self.actions);
+        self.counters.policy.add(self.actions.as_slice());
+        if let Some(observer) = &mut self.observer {
+            let actions = self.actions.as_slice();
+            observer(&Event::Access { now: self.now, access, actions });
+        }
+        if let [Action::Serve { op: Op::Read, tier: Tier::RAM, .. }] = self.actions.as_slice()
+            && let Some(Place::Entry(id)) = self.place(piece.page)
+            && let Some(frame) = self.entries[id].frame
+        {
+            building.found_in(Tier::RAM);
+            self.entries[id].touched = self.clock;
+            if matches!(piece.content, Content::Read) {
+                building.push(self.pool.retain(frame), &piece.range);
+            }
+            return;
+        }
+        let mut touched = Touched::new();
+        let serve = self.apply_actions(&mut touched).expect("an access is served");
+        let id = self.ensure_entry(piece.page);
+        self.entries[id].touched = self.clock;
+        building.found_in(serve.found);
+        self.serve(id, piece, serve.tier, building);
+        touched.push(piece.page);
+        self.settle_pages(&touched);
+    }
+
+    /// Lets a policy that keeps time work on its own.
+    pub(super) fn policy_background(&mut self) {
+        if !self.options.policy.entry.needs_clock {
+            return;
+        }
+        self.actions.clear();
+        self.policy.background(self.now, &mut self.actions);
+        self.perform_actions();
+    }
+
+    /// Performs actions that no access caused.
+    pub(super) fn perform_actions(&mut self) {
+        self.counters.policy.add(self.actions.as_slice());
+        if let Some(observer) = &mut self.observer
+            && !self.actions.as_slice().is_empty()
+        {
+            let actions = self.actions.as_slice();
+            observer(&Event::Background { now: self.now, actions });
+        }
+        let mut touched = Touched::new();
+        let served = self.apply_actions(&mut touched);
+        debug_assert!(served.is_none(), "nothing is served without an access");
+        self.settle_pages(&touched);
+    }
+
+    /// Performs the actions of an access that nobody made: what they serve is there already.
+    pub(super) fn perform_told(&mut self) {
+        let mut touched = Touched::new();
+        self.apply_actions(&mut touched);
+        self.settle_pages(&touched);
+    }
+
+    /// Whether the policy is not asked about an access.
+    fn bypasses(&self, access: Access, building: &Building) -> bool {
+        let is_around = self.options.write_mode == WriteMode::Around && access.op == Op::Write;
+        (is_around || building.is_sequential) && self.place(access.page.0).is_none()
+    }
+
+    /// Serves a page that no tier holds from disk, and leaves it there.
+    fn access_around(&mut self, piece: &Piece<'_>, building: &mut Building) {
+        let access = piece.access();
+        self.counters.bypasses[access.op as usize] += 1;
+        if let Some(observer) = &mut self.observer {
+            observer(&Event::Bypass { now: self.now, access });
+        }
+        building.found_in(Tier::DISK);
+        let id = self.ensure_entry(piece.page);
+        self.serve(id, piece, Tier::DISK, building);
+        self.settle_page(piece.page);
+    }
+
+    /// Notes what the policy believes and wants now. Returns how the access is served.
+    fn apply_actions(&mut self, touched: &mut Touched) -> Option<Served> {
+        let mut served = None;
+        for index in 0..self.actions.as_slice().len() {
+            let action = self.actions.as_slice()[index];
+            let page = match action {
+                Action::Serve { page, .. }
+                | Action::Copy { page, .. }
+                | Action::Drop { page, .. } => page.0,
+            };
+            let id = self.ensure_entry(page);
+            let entry = &mut self.entries[id];
+            match action {
+                Action::Serve { op, found, tier, .. } => {
+                    served = Some(Served { found, tier });
+                    if op == Op::Write {
+                        entry.in_ram |= tier == Tier::RAM;
+                        entry.on_flash |= tier == Tier::FLASH;
+                        entry.wants.flash |= tier == Tier::FLASH;
+                        entry.wants.disk |= tier == Tier::DISK;
+                    }
+                }
+                Action::Copy { target: Tier::RAM, .. } => entry.in_ram = true,
+                // A second chance: the page stays in its slot.
+                Action::Copy { source: Tier::FLASH, target: Tier::FLASH, .. } => {}
+                Action::Copy { target: Tier::FLASH, .. } => {
+                    entry.on_flash = true;
+                    entry.wants.flash = true;
+                }
+                Action::Copy { .. } => entry.wants.disk = true,
+                Action::Drop { tier: Tier::RAM, .. } => entry.in_ram = false,
+                Action::Drop { .. } => {
+                    entry.on_flash = false;
+                    entry.wants.flash = false;
+                }
+            }
+            if touched.last() != Some(&page) {
+                touched.push(page);
+            }
+        }
+        served
+    }
+
+    fn settle_pages(&mut self, pages: &[u32]) {
+        for &page in pages {
+            self.settle_page(page);
+        }
+    }
+
+    /// Settles a page if it has an entry.
+    pub(super) fn settle_page(&mut self, page: u32) {
+        if let Some(id) = self.entry(page) {
+            self.settle(id);
+        }
+    }
+
+    /// Gives or takes the bytes of a piece.
+    fn serve(&mut self, id: EntryId, piece: &Piece<'_>, tier: Tier, building: &mut Building) {
+        match piece.content {
+            Content::Prefetch => {}
+            Content::Read => self.serve_read(id, piece, building),
+            Content::Write(_) | Content::Zeroes => self.serve_write(id, piece, tier, building),
+        }
+    }
+
+    fn serve_read(&mut self, id: EntryId, piece: &Piece<'_>, building: &mut Building) {
+        if let Some(frame) = self.entries[id].frame {
+            building.push(self.pool.retain(frame), &piece.range);
+            return;
+        }
+        if self.entries[id].is_lost {
+            building.error.get_or_insert(RequestError::Lost);
+            return;
+        }
+        let fetch = self.ensure_fetch(id);
+        let waiter = Waiter::Read { request: building.key, segment: building.segments.len() };
+        building.push(FrameId(u32::MAX), &piece.range);
+        building.waiting += 1;
+        self.fetches[fetch].waiters.push(waiter);
+    }
+
+    fn serve_write(&mut self, id: EntryId, piece: &Piece<'_>, tier: Tier, building: &mut Building) {
+        let is_to_disk = tier == Tier::DISK
+            || matches!(self.options.write_mode, WriteMode::Through | WriteMode::Around);
+        let is_whole = piece.range.len() == self.options.page_bytes as usize;
+        if !is_whole && self.entries[id].frame.is_none() {
+            if self.entries[id].is_lost {
+                building.error.get_or_insert(RequestError::Lost);
+                return;
+            }
+            let frame = self.take_frame();
+            self.fill(frame, piece);
+            let [start, end] = [piece.range.start, piece.range.end]
+                .map(|bytes| u32::try_from(bytes).expect("pages are at most 1 MiB"));
+            self.counters.partial_fetches += u64::from(self.entries[id].fetch.is_none());
+            let fetch = self.ensure_fetch(id);
+            let request = building.key;
+            let waiter = Waiter::Patch { request, frame, start, end, is_to_disk };
+            self.fetches[fetch].waiters.push(waiter);
+            building.waiting += 1;
+            return;
+        }
+        self.counters.fetches_saved += u64::from(is_whole && self.entries[id].frame.is_none());
+        self.write_frame(id, piece, is_whole);
+        if is_to_disk {
+            let version = self.note_write(id);
+            self.entries[id].wants.disk = true;
+            self.disk_waiters.entry(piece.page).or_default().push((version, building.key));
+            building.waiting += 1;
+        } else {
+            self.note_write(id);
+        }
+    }
+
+    /// Puts new bytes into the page's frame, or into another one if somebody still reads that.
+    fn write_frame(&mut self, id: EntryId, piece: &Piece<'_>, is_whole: bool) {
+        let former = self.entries[id].frame;
+        if is_whole && let Some(fetch) = self.entries[id].fetch.take() {
+            self.fetches[fetch.0 as usize].is_current = false;
+        }
+        let frame = match former {
+            Some(frame) if self.pool.is_exclusive(frame) => frame,
+            Some(shared) => {
+                let frame = self.take_frame();
+                if !is_whole {
+                    let whole = 0..self.options.page_bytes as usize;
+                    self.pool.copy(shared, frame, whole);
+                }
+                self.pool.release(shared);
+                frame
+            }
+            None => self.take_frame(),
+        };
+        self.fill(frame, piece);
+        self.entries[id].frame = Some(frame);
+        self.entries[id].is_lost = false;
+    }
+
+    /// The page has new bytes: a new version.
+    pub(super) fn note_write(&mut self, id: EntryId) -> u64 {
+        let version = self.next_version();
+        let entry = &mut self.entries[id];
+        entry.newest = version;
+        if let Some((_, capture)) = &mut entry.slot_write
+            && capture.next == 0
+        {
+            capture.next = version;
+        }
+        if let Some(capture) = &mut entry.disk_write
+            && capture.next == 0
+        {
+            capture.next = version;
+        }
+        if entry.undurable == 0 {
+            self.entries.set_undurable(id, version);
+            self.bound_undurable();
+        }
+        version
+    }
+
+    fn fill(&mut self, frame: FrameId, piece: &Piece<'_>) {
+        let bytes = &mut self.pool.bytes_mut(frame)[piece.range.clone()];
+        match piece.content {
+            Content::Write(payload) => bytes.copy_from_slice(payload),
+            Content::Zeroes => bytes.fill(0),
+            Content::Read | Content::Prefetch => {}
+        }
+    }
+
+    fn take_frame(&mut self) -> FrameId {
+        self.pool.take().expect("a request is taken only if there are frames for it")
+    }
+}
+
+/// How an access is served.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    found: Tier,
+    tier: Tier,
+}

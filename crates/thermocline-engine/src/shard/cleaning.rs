@@ -1,0 +1,213 @@
+//! Dirty pages on their way from flash to disk, and what the flash may still take today.
+
+use std::collections::BTreeSet;
+
+use thermocline_core::Nanos;
+
+use super::Shard;
+use crate::counters::Purpose;
+use crate::slots::SlotState;
+
+/// How long a page rests after the backing store refused it.
+const REST: Nanos = Nanos(1_000_000_000);
+/// How often the cleaner looks at the ratio of dirty pages.
+const CLEANING_INTERVAL: Nanos = Nanos(50_000_000);
+/// Slots that the cleaner looks at in one step.
+const SLOTS_PER_STEP: usize = 1 << 14;
+/// A day.
+const DAY_NS: f64 = 86_400e9;
+/// The budget of this time may be spent at once.
+const BUDGET_BURST_DAYS: f64 = 1.0 / 24.0;
+
+/// Pages to be written back, and the clock of the cleaner.
+#[derive(Debug, Default)]
+pub(super) struct WriteBacks {
+    /// By page number, so that neighbours go together.
+    pages: BTreeSet<u32>,
+    /// Fetches under way.
+    pub(super) in_flight: u32,
+    /// Where the sweep over the page numbers stands.
+    sweep: u32,
+    /// Pages that the backing store refused, and when to try again.
+    resting: BTreeSet<u32>,
+    retry_at: Nanos,
+    /// When the cleaner looked last, and at which slot it goes on.
+    looked_at: Nanos,
+    next_slot: u32,
+    /// Bytes that may be written to flash, and when that was reckoned.
+    budget_bytes: f64,
+    reckoned_at: Nanos,
+    charged_bytes: u64,
+}
+
+impl WriteBacks {
+    pub(super) fn insert(&mut self, page: u32) -> bool {
+        self.pages.insert(page)
+    }
+
+    pub(super) fn contains(&self, page: u32) -> bool {
+        self.pages.contains(&page)
+    }
+
+    /// Whether pages wait or are under way; those that rest are not.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.pages.is_empty() || self.in_flight > 0
+    }
+
+    /// Pages that wait, those that rest included.
+    pub(super) fn waiting_pages(&self) -> usize {
+        self.pages.len() + self.resting.len()
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let next = self.pages.range(self.sweep..).next().or_else(|| self.pages.first()).copied()?;
+        self.pages.remove(&next);
+        self.sweep = next.wrapping_add(1);
+        Some(next)
+    }
+}
+
+impl Shard {
+    /// Starts to read from flash what is to be written to disk, in the order of the disk.
+    pub(super) fn start_write_backs(&mut self) {
+        let most = self.options.cleaning.pages_in_flight_max;
+        while self.write_backs.in_flight < most && self.has_spare_frame() {
+            let Some(page) = self.write_backs.pop() else { return };
+            if self.is_backing_resting(page) {
+                continue;
+            }
+            let id = self.ensure_entry(page);
+            let entry = &mut self.entries[id];
+            if entry.disk_written == entry.newest || entry.is_lost {
+                self.compact(id);
+                continue;
+            }
+            entry.wants.disk = true;
+            if entry.frame.is_some() {
+                self.settle(id);
+            } else if entry.fetch.is_none() {
+                self.write_backs.in_flight += 1;
+                self.start_fetch(id, Purpose::Cleaning).expect("there is a frame to spare");
+            }
+        }
+    }
+
+    /// Whether background work may take a frame.
+    pub(super) fn has_spare_frame(&self) -> bool {
+        self.pool.free_frames() > self.claimed_frames
+    }
+
+    /// The backing store refused the page: it is tried again later.
+    pub(super) fn rest_backing(&mut self, page: u32) {
+        if self.write_backs.resting.is_empty() {
+            self.write_backs.retry_at = Nanos(self.now.0 + REST.0);
+        }
+        self.write_backs.resting.insert(page);
+    }
+
+    pub(super) fn is_backing_resting(&self, page: u32) -> bool {
+        self.write_backs.resting.contains(&page)
+    }
+
+    /// Does what is due by now.
+    pub(super) fn clean_in_time(&mut self) {
+        if !self.write_backs.resting.is_empty() && self.now >= self.write_backs.retry_at {
+            for page in std::mem::take(&mut self.write_backs.resting) {
+                if let Some(id) = self.entry(page)
+                    && self.entries[id].frame.is_some()
+                {
+                    self.settle(id);
+                } else {
+                    self.write_backs.insert(page);
+                }
+            }
+        }
+        let elapsed = self.now.0 - self.write_backs.looked_at.0;
+        if self.has_flash && elapsed >= CLEANING_INTERVAL.0 {
+            self.write_backs.looked_at = self.now;
+            self.clean_towards_target(elapsed);
+        }
+    }
+
+    /// When [`tick`](Shard::tick) should be called at the latest, if it should.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        let retry = (!self.write_backs.resting.is_empty()).then_some(self.write_backs.retry_at);
+        let look = self
+            .is_too_dirty()
+            .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
+        retry.into_iter().chain(look).min()
+    }
+
+    fn is_too_dirty(&self) -> bool {
+        let [_, dirty] = self.slots.live_and_dirty();
+        let target = self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages);
+        self.has_flash && f64::from(dirty) > target
+    }
+
+    /// Queues dirty pages of flash, as many as the rate allows since the last time.
+    fn clean_towards_target(&mut self, elapsed_ns: u64) {
+        if !self.is_too_dirty() {
+            return;
+        }
+        let [_, dirty] = self.slots.live_and_dirty();
+        let target = self.options.cleaning.dirty_ratio_target * f64::from(self.options.flash_pages);
+        let rate = f64::from(self.options.cleaning.pages_per_second_max);
+        let allowed = (rate * (elapsed_ns.min(1_000_000_000) as f64) / 1e9).ceil();
+        let excess = f64::from(dirty) - target;
+        let waiting = self.write_backs.waiting_pages() as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count of pages, cut off at both ends"
+        )]
+        let mut wanted = (allowed.min(excess) - waiting).max(0.0) as u32;
+        let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
+        for _ in 0..SLOTS_PER_STEP.min(self.slots.len()) {
+            if wanted == 0 {
+                break;
+            }
+            let slot = crate::slots::SlotId(self.write_backs.next_slot % slots);
+            self.write_backs.next_slot = (slot.0 + 1) % slots;
+            let held = self.slots.slot(slot);
+            if held.state() == SlotState::Live
+                && held.is_dirty()
+                && self.is_worth_cleaning(held.page, held.version())
+                && self.write_backs.insert(held.page)
+            {
+                wanted -= 1;
+            }
+        }
+        self.is_stirred = true;
+    }
+
+    /// Whether the slot's version is the newest; RAM will write newer ones soon enough.
+    fn is_worth_cleaning(&self, page: u32, version: u64) -> bool {
+        self.entry(page).is_none_or(|id| {
+            let entry = &self.entries[id];
+            entry.newest == version && entry.disk_started != version && !entry.is_lost
+        })
+    }
+
+    /// Whether the write budget allows one more page on flash. A dirty page, which would have to go
+    /// to disk at once, may always be written.
+    pub(super) fn may_write_flash(&mut self, is_clean: bool) -> bool {
+        let Some(gib) = self.options.flash_write_budget_gib_per_day else { return true };
+        let bytes_per_ns = gib * (1_u64 << 30) as f64 / DAY_NS;
+        let cap = gib * (1_u64 << 30) as f64 * BUDGET_BURST_DAYS;
+        let state = &mut self.write_backs;
+        let written = self.counters.flash.all_written_bytes();
+        if state.reckoned_at == Nanos(0) && state.charged_bytes == 0 {
+            state.budget_bytes = cap;
+        }
+        let earned = (self.now.0 - state.reckoned_at.0) as f64 * bytes_per_ns;
+        let spent = (written - state.charged_bytes) as f64;
+        state.budget_bytes = (state.budget_bytes + earned - spent).min(cap);
+        (state.reckoned_at, state.charged_bytes) = (self.now, written);
+        !is_clean || state.budget_bytes >= f64::from(self.options.page_bytes)
+    }
+
+    /// Bytes that the write budget allows now, if there is one; below zero if it is overdrawn.
+    pub fn flash_budget_bytes(&self) -> Option<f64> {
+        self.options.flash_write_budget_gib_per_day.map(|_| self.write_backs.budget_bytes)
+    }
+}

@@ -1,0 +1,284 @@
+//! What the devices report.
+
+use super::settle::checksum;
+use super::{Fetch, InFlight, Shard, Waiter};
+use crate::counters::Purpose;
+use crate::entry::EntryId;
+use crate::memory::FrameId;
+use crate::operation::{Device, DeviceError, OperationId};
+use crate::outbox::{Run, Task, Transfer};
+use crate::request::RequestError;
+use crate::slots::SlotId;
+
+impl Shard {
+    /// A driver reports that an operation is done, or failed.
+    ///
+    /// # Panics
+    /// If no such operation is in flight.
+    pub fn complete(&mut self, operation: OperationId, result: Result<(), DeviceError>) {
+        self.is_stirred = true;
+        match self.in_flight.remove(operation.0 as usize) {
+            InFlight::Run(run) => self.run_done(run, result),
+            InFlight::Journal { frame } => self.journal_done(frame, result),
+            InFlight::Table { frame } => self.table_done(frame, result),
+            InFlight::FlashSync => self.flash_synced(result),
+            InFlight::BackingSync => self.backing_synced(result),
+        }
+    }
+
+    fn run_done(&mut self, run: Run, result: Result<(), DeviceError>) {
+        if result.is_err() && run.len() > 1 {
+            // One bad page must not fail its neighbours.
+            for mut transfer in run {
+                transfer.is_retry = true;
+                self.outbox.push(transfer);
+            }
+            return;
+        }
+        for transfer in run {
+            if result.is_err() {
+                self.count_error(transfer.device);
+            }
+            match transfer.task {
+                Task::Fetch(fetch) => self.fetch_done(fetch, result),
+                Task::SlotWrite { page } => self.slot_written(page, transfer, result),
+                Task::DiskWrite { page } => self.disk_written(page, transfer.frame, result),
+            }
+        }
+    }
+
+    pub(super) fn count_error(&mut self, device: Device) {
+        match device {
+            Device::Flash => self.counters.flash.errors += 1,
+            Device::Backing => self.counters.backing.errors += 1,
+        }
+    }
+
+    fn fetch_done(&mut self, key: usize, result: Result<(), DeviceError>) {
+        let Fetch { page, frame, slot, version, is_current, .. } = self.fetches[key];
+        match slot {
+            Some(slot) => self.unpin(slot),
+            None => {
+                if let Some(id) = self.entry(page) {
+                    self.entries[id].disk_reads -= 1;
+                }
+            }
+        }
+        let is_intact = slot.is_none_or(|slot| {
+            let expected = self.slots.slot(slot).checksum;
+            checksum(page, version, self.pool.bytes(frame)) == expected
+        });
+        match (result, slot) {
+            (Ok(()), _) if is_intact => self.fetched(key),
+            (_, Some(slot)) => {
+                self.counters.checksum_errors += u64::from(result.is_ok());
+                self.slot_unreadable(key, slot);
+            }
+            (_, None) => self.fetch_failed(key, RequestError::Io),
+        }
+        if !is_current {
+            self.settle_page(page);
+        }
+    }
+
+    /// The slot's bytes are gone: the disk may have them; if not, they are lost.
+    fn slot_unreadable(&mut self, key: usize, slot: SlotId) {
+        let Fetch { page, version, is_current, .. } = self.fetches[key];
+        let Some(id) = self.entry(page).filter(|_| is_current) else {
+            // The page was replaced as a whole; who waits for the old bytes waits in vain.
+            self.fetch_failed(key, RequestError::Lost);
+            return;
+        };
+        if self.entries[id].disk_written == version {
+            if self.entries[id].slot == Some(slot) && !self.slots.slot(slot).is_dirty() {
+                self.give_up_slot(id);
+            }
+            self.fetches[key].slot = None;
+            self.push_fetch(key, Purpose::Policy, true);
+            return;
+        }
+        self.entries[id].is_lost = true;
+        self.counters.lost_pages += 1;
+        self.fetch_failed(key, RequestError::Lost);
+    }
+
+    /// Nobody gets the bytes.
+    fn fetch_failed(&mut self, key: usize, error: RequestError) {
+        let fetch = self.fetches.remove(key);
+        self.write_backs.in_flight -= u32::from(fetch.is_write_back);
+        self.pool.release(fetch.frame);
+        for waiter in fetch.waiters {
+            match waiter {
+                Waiter::Read { request, segment } => self.read_failed(request, segment, error),
+                Waiter::Patch { request, frame, .. } => {
+                    self.pool.release(frame);
+                    self.page_done(request, Err(error));
+                }
+            }
+        }
+        if fetch.is_current
+            && let Some(id) = self.entry(fetch.page)
+        {
+            let entry = &mut self.entries[id];
+            entry.fetch = None;
+            // What the policy believes in RAM is fetched when it is accessed again.
+            entry.wants = crate::entry::Wants::default();
+            self.let_go_failed(id);
+        }
+    }
+
+    /// After a failed fetch: nothing is started again, or a broken device would be kept busy.
+    fn let_go_failed(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let (page, is_dirty) = (entry.page, entry.disk_written != entry.newest);
+        if is_dirty && !entry.is_lost && !entry.on_flash && !entry.in_ram {
+            self.rest_backing(page);
+        }
+        self.compact(id);
+    }
+
+    /// The bytes are there: whoever waits gets them, in order.
+    fn fetched(&mut self, key: usize) {
+        let fetch = self.fetches.remove(key);
+        self.write_backs.in_flight -= u32::from(fetch.is_write_back);
+        let mut current = fetch.frame;
+        let id = self.entry(fetch.page).filter(|_| fetch.is_current);
+        if let Some(id) = id {
+            self.entries[id].fetch = None;
+            self.entries[id].frame = Some(current);
+        }
+        for waiter in fetch.waiters {
+            match waiter {
+                Waiter::Read { request, segment } => {
+                    let frame = self.pool.retain(current);
+                    self.read_done(request, segment, frame);
+                }
+                Waiter::Patch { request, frame, start, end, is_to_disk } => {
+                    let whole = self.options.page_bytes as usize;
+                    self.pool.copy(current, frame, 0..start as usize);
+                    self.pool.copy(current, frame, end as usize..whole);
+                    self.pool.release(current);
+                    current = frame;
+                    self.patched(id, fetch.page, request, frame, is_to_disk);
+                }
+            }
+        }
+        match id {
+            Some(id) => self.settle(id),
+            None => self.pool.release(current),
+        }
+    }
+
+    /// A part of the page was replaced; if it was replaced as a whole since, that changes nothing.
+    fn patched(
+        &mut self,
+        id: Option<EntryId>,
+        page: u32,
+        request: usize,
+        frame: FrameId,
+        is_to_disk: bool,
+    ) {
+        let Some(id) = id else {
+            self.page_done(request, Ok(()));
+            return;
+        };
+        self.entries[id].frame = Some(frame);
+        let version = self.note_write(id);
+        self.note_version(request, version);
+        if is_to_disk {
+            self.entries[id].wants.disk = true;
+            self.disk_waiters.entry(page).or_default().push((version, request));
+        } else {
+            self.page_done(request, Ok(()));
+        }
+    }
+
+    fn unpin(&mut self, slot: SlotId) {
+        let users = self.pinned.get_mut(&slot).expect("a slot that was read is pinned");
+        *users -= 1;
+        if *users == 0 {
+            self.pinned.remove(&slot);
+            if self.freed_while_pinned.remove(&slot) {
+                self.slots.free(slot);
+            }
+        }
+    }
+
+    /// A slot was written: a record will say so.
+    fn slot_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
+        self.pool.release(transfer.frame);
+        let id = self.entry(page).expect("a page that is being written has an entry");
+        let (slot, capture) =
+            self.entries[id].slot_write.take().expect("its entry knows of the write");
+        if result.is_err() || !self.has_flash {
+            self.flash_failed();
+            self.relog_page(page);
+            return;
+        }
+        let entry = &self.entries[id];
+        let is_needed = entry.on_flash || entry.disk_written < capture.version;
+        if is_needed {
+            let is_clean = entry.disk_synced == capture.version;
+            self.record_slot(id, slot, !is_clean);
+        } else {
+            self.slots.free(slot);
+        }
+        self.written(id, capture);
+        self.settle(id);
+    }
+
+    fn disk_written(&mut self, page: u32, frame: FrameId, result: Result<(), DeviceError>) {
+        self.pool.release(frame);
+        let id = self.entry(page).expect("a page that is being written has an entry");
+        let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
+        if result.is_err() {
+            self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
+            self.disk_write_failed(id);
+            return;
+        }
+        self.entries[id].disk_written = capture.version;
+        self.note_unsynced(page, capture.version);
+        self.written(id, capture);
+        self.disk_waiters_done(page, capture.version, Ok(()));
+        self.settle(id);
+    }
+
+    /// A version is in a recorded slot or on disk: a flush need not write it.
+    fn written(&mut self, id: EntryId, capture: crate::entry::Capture) {
+        let undurable = self.entries[id].undurable;
+        if undurable != 0 && undurable <= capture.version {
+            self.entries.set_undurable(id, capture.next);
+        }
+        self.relog(id);
+    }
+
+    /// Answers the requests that waited for a version to be on disk.
+    fn disk_waiters_done(&mut self, page: u32, version: u64, result: Result<(), RequestError>) {
+        let Some(waiters) = self.disk_waiters.get_mut(&page) else { return };
+        let mut done = smallvec::SmallVec::<[usize; 4]>::new();
+        waiters.retain(|&mut (wanted, request)| {
+            let is_done = wanted <= version;
+            if is_done {
+                done.push(request);
+            }
+            !is_done
+        });
+        if waiters.is_empty() {
+            self.disk_waiters.remove(&page);
+        }
+        for request in done {
+            self.page_done(request, result);
+        }
+    }
+
+    /// The page stays dirty. It is tried again later, from flash if that has it.
+    fn disk_write_failed(&mut self, id: EntryId) {
+        let page = self.entries[id].page;
+        self.rest_backing(page);
+        self.entries[id].wants.disk = true;
+        if self.current_slot(id).is_none() && self.has_flash {
+            self.entries[id].wants.log = true;
+        }
+        self.settle(id);
+    }
+}

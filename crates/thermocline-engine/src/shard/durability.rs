@@ -1,0 +1,697 @@
+//! What is durable: flushes, the journal, syncs.
+//!
+//! A flush is answered in three stages: every page that only RAM has is written, to a slot or to
+//! disk; the disk is synced if it was written since; the records of all slots written are committed.
+//! A commit writes the records that came up to journal blocks, and syncs the flash once, for them and
+//! for the slots. Requests that come meanwhile share the next one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use super::checkpoint::Checkpoints;
+use super::{InFlight, Shard};
+use crate::counters::Purpose;
+use crate::entry::EntryId;
+use crate::format::BLOCK_BYTES;
+use crate::format::journal::{self, RECORDS_PER_BLOCK, Record, RecordKind};
+use crate::format::superblock::Superblock;
+use crate::format::table::Row;
+use crate::memory::FrameId;
+use crate::operation::{Device, DeviceError, Operation, OperationKind};
+use crate::request::{Request, RequestError};
+use crate::slots::{Slot, SlotId, SlotState};
+
+/// Journal blocks that one commit writes at most.
+const COMMIT_BLOCKS_MAX: u64 = 8;
+/// Pages written to disk before it is synced for the sake of their slots.
+const UNSYNCED_PAGES_MAX: usize = 1024;
+/// Records before they are committed for the sake of memory.
+const PENDING_RECORDS_MAX: usize = 4 * RECORDS_PER_BLOCK;
+
+/// A record, and the slot that it makes obsolete besides its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    pub(super) record: Record,
+    pub(super) superseded: Option<SlotId>,
+}
+
+/// What a slot durably holds, where that is not what it holds now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Undo {
+    pub(super) row: Option<Row>,
+    /// The last record that concerns the slot.
+    last: u64,
+}
+
+/// How far a commit is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cycle {
+    #[default]
+    Idle,
+    Writing {
+        blocks_left: u64,
+    },
+    Syncing,
+}
+
+/// The journal, the syncs of both devices, and who waits for them.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) superblock: Superblock,
+    /// Records that are in no block yet, and those of the commit under way.
+    pending: VecDeque<Appended>,
+    committing: Vec<Appended>,
+    /// Records ever appended, and how many of them are durable.
+    pub(super) appended: u64,
+    pub(super) durable: u64,
+    /// The number of the next journal block.
+    next_sequence: u64,
+    /// The first block that replay needs, as the next block will say, and as a durable block says.
+    pub(super) tail: u64,
+    durable_tail: u64,
+    committing_tail: Option<u64>,
+    /// The first block not known to be durable.
+    pub(super) uncertain: u64,
+    cycle: Cycle,
+    is_commit_wanted: bool,
+    pub(super) undo: BTreeMap<u32, Undo>,
+    pub(super) checkpoints: Checkpoints,
+    /// Blocks and syncs for the driver.
+    pub(super) operations: VecDeque<(InFlight, Operation)>,
+    /// Versions written to disk since it was last synced, and those that a sync under way covers.
+    unsynced: Vec<(u32, u64)>,
+    syncing: Vec<(u32, u64)>,
+    is_syncing: bool,
+    is_sync_wanted: bool,
+    syncs_started: u64,
+    syncs_done: u64,
+    waiters: Vec<Waiter>,
+    /// Every version up to this one is to be written, for flushes that wait.
+    flush_target: u64,
+}
+
+/// A request that waits for versions to be durable.
+#[derive(Clone, Debug)]
+struct Waiter {
+    request: usize,
+    version: u64,
+    /// Which pages; all if there is none.
+    pages: Option<Range<u32>>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Versions are being written.
+    Data,
+    /// That many syncs of the disk must be done.
+    Sync(u64),
+    /// That many records must be durable.
+    Commit(u64),
+}
+
+impl Log {
+    /// The journal of a flash that was just started.
+    pub(super) fn new(superblock: Superblock, generations: Vec<u32>) -> Self {
+        let first = superblock.first_sequence;
+        Self {
+            superblock,
+            pending: VecDeque::new(),
+            committing: vec![],
+            appended: 0,
+            durable: 0,
+            next_sequence: first,
+            tail: first,
+            durable_tail: first,
+            committing_tail: None,
+            uncertain: first,
+            cycle: Cycle::Idle,
+            is_commit_wanted: false,
+            undo: BTreeMap::new(),
+            checkpoints: Checkpoints::new(generations),
+            operations: VecDeque::new(),
+            unsynced: vec![],
+            syncing: vec![],
+            is_syncing: false,
+            is_sync_wanted: false,
+            syncs_started: 0,
+            syncs_done: 0,
+            waiters: vec![],
+            flush_target: 0,
+        }
+    }
+
+    /// Where the slots begin.
+    pub(super) fn data_offset_bytes(&self) -> u64 {
+        self.superblock.layout.slot_offset_bytes()
+    }
+
+    /// Whether nothing is under way or waited for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.cycle == Cycle::Idle
+            && !self.is_syncing
+            && self.operations.is_empty()
+            && self.waiters.is_empty()
+            && !self.is_commit_wanted
+            && !self.is_sync_wanted
+            && !self.checkpoints.is_under_way()
+    }
+
+    /// Whether the disk was written since it was last synced.
+    pub(super) fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty() || self.is_syncing
+    }
+
+    /// Heap memory in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.pending.capacity() * size_of::<Appended>()
+            + self.unsynced.capacity() * size_of::<(u32, u64)>()
+            + self.undo.len() * size_of::<(u32, Undo)>() * 2
+            + self.checkpoints.memory_bytes()
+    }
+
+    /// Journal blocks that replay would read.
+    fn used_blocks(&self) -> u64 {
+        self.next_sequence - self.tail
+    }
+
+    /// Journal blocks that may be written now. One is kept back until there is a new tail to write
+    /// in it.
+    fn writable_blocks(&self) -> u64 {
+        let free = u64::from(self.superblock.layout.journal_blocks)
+            - (self.next_sequence - self.durable_tail);
+        if self.tail > self.durable_tail { free } else { free.saturating_sub(1) }
+    }
+}
+
+impl Shard {
+    /// A flush: every version so far is to be durable.
+    pub(super) fn submit_flush(&mut self, request: Request) {
+        let version = self.version;
+        let key = self.insert_waiting(request);
+        self.log.flush_target = version;
+        self.log.waiters.push(Waiter { request: key, version, pages: None, stage: Stage::Data });
+        let mut next = self.entries.oldest_undurable();
+        let mut pages = vec![];
+        while let Some(id) = next {
+            pages.push(self.entries[id].page);
+            next = self.entries.next_undurable(id);
+        }
+        for page in pages {
+            self.log_page(page);
+        }
+        self.is_stirred = true;
+    }
+
+    /// A request waits until the pages are durable up to a version.
+    pub(super) fn wait_until_durable(&mut self, request: usize, pages: Range<u64>, version: u64) {
+        let page = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
+        let pages = page(pages.start)..page(pages.end);
+        for page in pages.clone() {
+            self.log_page(page);
+        }
+        self.log.waiters.push(Waiter { request, version, pages: Some(pages), stage: Stage::Data });
+        self.is_stirred = true;
+    }
+
+    /// Writes the page to a slot if only RAM has its newest bytes.
+    pub(super) fn log_page(&mut self, page: u32) {
+        if let Some(id) = self.entry(page)
+            && self.entries[id].undurable != 0
+        {
+            self.entries[id].wants.log = true;
+            self.settle(id);
+        }
+    }
+
+    /// After a write to a device: the page was written again since, and a waiter wants that version.
+    pub(super) fn relog(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let (page, undurable) = (entry.page, entry.undurable);
+        if undurable == 0 {
+            return;
+        }
+        let is_wanted = |waiter: &Waiter| {
+            waiter.stage == Stage::Data
+                && undurable <= waiter.version
+                && waiter.pages.as_ref().is_none_or(|pages| pages.contains(&page))
+        };
+        if undurable <= self.log.flush_target || self.log.waiters.iter().any(is_wanted) {
+            self.entries[id].wants.log = true;
+        }
+    }
+
+    /// After a failed write: whoever waits for the page's versions has it written elsewhere.
+    pub(super) fn relog_page(&mut self, page: u32) {
+        if let Some(id) = self.entry(page) {
+            self.relog(id);
+            self.settle(id);
+        }
+    }
+
+    /// Logs the page that has been newer in RAM for longest, if there are too many of them.
+    pub(super) fn bound_undurable(&mut self) {
+        if self.entries.undurable_pages() > self.options.undurable_pages_max as usize
+            && let Some(oldest) = self.entries.oldest_undurable()
+        {
+            let page = self.entries[oldest].page;
+            self.entries[oldest].wants.log = true;
+            self.enqueue(oldest);
+            debug_assert!(self.entry(page).is_some(), "an undurable page has an entry");
+            self.is_stirred = true;
+        }
+    }
+
+    /// Moves waiters on, and starts commits and syncs that are wanted.
+    pub(super) fn advance_waiters(&mut self) {
+        let mut waiters = std::mem::take(&mut self.log.waiters);
+        let mut answered = vec![];
+        waiters.retain_mut(|waiter| {
+            let is_done = self.advance(waiter);
+            if is_done {
+                answered.push(waiter.request);
+            }
+            !is_done
+        });
+        debug_assert!(self.log.waiters.is_empty(), "advancing makes no waiters");
+        self.log.waiters = waiters;
+        for request in answered {
+            self.counters.flushes += 1;
+            self.page_done_durably(request, Ok(()));
+        }
+        self.start_backing_sync();
+        self.start_commit();
+        self.advance_checkpoint();
+    }
+
+    /// Whether the waiter waits no longer.
+    fn advance(&mut self, waiter: &mut Waiter) -> bool {
+        if waiter.stage == Stage::Data {
+            if !self.is_written(waiter) {
+                return false;
+            }
+            if !self.log.unsynced.is_empty() {
+                self.log.is_sync_wanted = true;
+                waiter.stage = Stage::Sync(self.log.syncs_started + 1);
+            } else if self.log.is_syncing {
+                waiter.stage = Stage::Sync(self.log.syncs_started);
+            } else {
+                waiter.stage = Stage::Commit(self.log.appended);
+            }
+        }
+        if let Stage::Sync(syncs) = waiter.stage {
+            if self.log.syncs_done < syncs {
+                return false;
+            }
+            waiter.stage = Stage::Commit(self.log.appended);
+        }
+        let Stage::Commit(records) = waiter.stage else { return false };
+        self.log.is_commit_wanted |= self.log.durable < records;
+        self.log.durable >= records
+    }
+
+    /// Whether every version that the waiter waits for is in a slot or on disk.
+    fn is_written(&self, waiter: &Waiter) -> bool {
+        let is_newer = |id: EntryId| {
+            let undurable = self.entries[id].undurable;
+            undurable == 0 || undurable > waiter.version
+        };
+        match &waiter.pages {
+            None => self.entries.oldest_undurable().is_none_or(is_newer),
+            Some(pages) => pages.clone().all(|page| self.entry(page).is_none_or(is_newer)),
+        }
+    }
+
+    /// A commit is needed for something else than a flush.
+    pub(super) const fn want_commit(&mut self) {
+        self.is_stirred |= !self.log.is_commit_wanted;
+        self.log.is_commit_wanted = true;
+    }
+
+    /// Slots are needed: they become free by commits, and by syncs of the disk before.
+    pub(super) fn want_free_slots(&mut self) {
+        if self.slots.obsolete_slots() > 0 {
+            self.want_commit();
+        }
+        if !self.log.unsynced.is_empty() && !self.log.is_sync_wanted {
+            self.log.is_sync_wanted = true;
+            self.is_stirred = true;
+        }
+    }
+
+    /// A version is on disk, and not yet synced.
+    pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
+        self.log.unsynced.push((page, version));
+        self.log.is_sync_wanted |= self.log.unsynced.len() >= UNSYNCED_PAGES_MAX;
+    }
+
+    /// The page's slot was written: a record says what it holds.
+    pub(super) fn record_slot(&mut self, id: EntryId, slot: SlotId, is_dirty: bool) {
+        let former = self.entries[id].slot.replace(slot);
+        let kind = if is_dirty { RecordKind::Dirty } else { RecordKind::Clean };
+        self.append(kind, slot, former);
+        self.slots.set_live(slot, is_dirty, true);
+        if let Some(former) = former {
+            self.make_obsolete(id, former);
+        }
+    }
+
+    /// Nobody needs the page's slot: the disk has its version, or a newer one, durably.
+    pub(super) fn give_up_slot(&mut self, id: EntryId) {
+        let slot = self.entries[id].slot.take().expect("the caller saw the slot");
+        self.append(RecordKind::Free, slot, None);
+        self.make_obsolete(id, slot);
+    }
+
+    fn make_obsolete(&mut self, id: EntryId, slot: SlotId) {
+        let is_clean = !self.slots.slot(slot).is_dirty();
+        self.slots.set_obsolete(slot, self.log.appended);
+        let entry = &mut self.entries[id];
+        entry.obsolete += 1;
+        entry.obsolete_clean += u32::from(is_clean);
+    }
+
+    /// Adds a record about a slot, before the slot's state changes.
+    fn append(&mut self, kind: RecordKind, slot: SlotId, superseded: Option<SlotId>) {
+        let Slot { page, checksum, .. } = self.slots.slot(slot);
+        let version = self.slots.slot(slot).version();
+        self.log.appended += 1;
+        let last = self.log.appended;
+        for slot in [Some(slot), superseded].into_iter().flatten() {
+            let row = row(self.slots.slot(slot));
+            self.log.undo.entry(slot.0).or_insert(Undo { row, last }).last = last;
+        }
+        let record = Record { kind, page, slot: slot.0, version, checksum };
+        self.log.pending.push_back(Appended { record, superseded });
+        if self.log.pending.len() >= PENDING_RECORDS_MAX {
+            self.want_commit();
+        }
+    }
+
+    /// Writes the records that came up, if somebody wants that and no commit is under way.
+    fn start_commit(&mut self) {
+        let needs_sync = self.log.checkpoints.needs_sync();
+        if self.log.cycle != Cycle::Idle || !(self.log.is_commit_wanted || needs_sync) {
+            return;
+        }
+        if !self.has_flash {
+            self.log.is_commit_wanted = false;
+            return;
+        }
+        let frames = self.meta_frames.len() as u64;
+        let writable = self.log.writable_blocks().min(COMMIT_BLOCKS_MAX).min(frames);
+        let needed = self.log.pending.len().div_ceil(RECORDS_PER_BLOCK) as u64;
+        // A new tail frees journal blocks when a block that says so is durable.
+        let has_new_tail = self.log.tail > self.log.durable_tail;
+        let blocks = needed.max(u64::from(has_new_tail)).min(writable);
+        if blocks == 0 && !needs_sync {
+            self.log.is_commit_wanted = needed > 0;
+            return;
+        }
+        self.log.is_commit_wanted = false;
+        for _ in 0..blocks {
+            self.write_journal_block();
+        }
+        self.log.committing_tail = (blocks > 0).then_some(self.log.tail);
+        if blocks == 0 {
+            self.start_flash_sync();
+        } else {
+            self.log.cycle = Cycle::Writing { blocks_left: blocks };
+        }
+    }
+
+    fn write_journal_block(&mut self) {
+        let log = &mut self.log;
+        let header = journal::Header {
+            cache: log.superblock.cache,
+            epoch: log.superblock.epoch,
+            sequence: log.next_sequence,
+            tail: log.tail,
+            uncertain: log.uncertain,
+            written_bytes: log.superblock.written_bytes + self.counters.flash.all_written_bytes(),
+        };
+        let records = log.pending.len().min(RECORDS_PER_BLOCK);
+        let first = log.committing.len();
+        log.committing.extend(log.pending.drain(..records));
+        let frame = self.meta_frames.pop().expect("blocks are bounded by the frames for them");
+        let block = &mut self.pool.bytes_mut(frame)[..BLOCK_BYTES];
+        let records = log.committing[first..].iter().map(|appended| &appended.record);
+        journal::encode(block, &header, records);
+        let offset_bytes = log.superblock.layout.journal_offset_bytes(log.next_sequence);
+        log.next_sequence += 1;
+        self.push_block(InFlight::Journal { frame }, frame, offset_bytes, Purpose::Journal);
+    }
+
+    /// Queues the write of a block of the engine's own.
+    pub(super) fn push_block(
+        &mut self,
+        in_flight: InFlight,
+        frame: FrameId,
+        offset_bytes: u64,
+        purpose: Purpose,
+    ) {
+        self.counters.flash.written_bytes[purpose as usize] += BLOCK_BYTES as u64;
+        self.counters.flash.writes += 1;
+        self.log.operations.push_back((
+            in_flight,
+            Operation {
+                id: crate::operation::OperationId(0),
+                device: Device::Flash,
+                kind: OperationKind::Write,
+                offset_bytes,
+                length_bytes: BLOCK_BYTES as u64,
+                frames: smallvec::smallvec![frame],
+            },
+        ));
+    }
+
+    pub(super) fn next_log_operation(&mut self) -> Option<Operation> {
+        let (in_flight, operation) = self.log.operations.pop_front()?;
+        Some(Operation { id: self.start(in_flight), ..operation })
+    }
+
+    pub(super) fn journal_done(&mut self, frame: FrameId, result: Result<(), DeviceError>) {
+        self.meta_frames.push(frame);
+        if result.is_err() {
+            self.count_error(Device::Flash);
+            self.flash_failed();
+        }
+        let Cycle::Writing { blocks_left } = &mut self.log.cycle else { return };
+        *blocks_left -= 1;
+        if *blocks_left == 0 {
+            self.start_flash_sync();
+        }
+    }
+
+    fn start_flash_sync(&mut self) {
+        self.log.cycle = Cycle::Syncing;
+        self.log.checkpoints.sync_started();
+        self.counters.flash.syncs += 1;
+        self.log.operations.push_back((InFlight::FlashSync, sync(Device::Flash)));
+    }
+
+    /// All slots and journal blocks written before the sync was started are durable.
+    pub(super) fn flash_synced(&mut self, result: Result<(), DeviceError>) {
+        if result.is_err() {
+            self.count_error(Device::Flash);
+            self.flash_failed();
+        }
+        if self.log.cycle != Cycle::Syncing {
+            return;
+        }
+        self.log.cycle = Cycle::Idle;
+        self.counters.commits += 1;
+        let committed = std::mem::take(&mut self.log.committing);
+        self.log.durable += committed.len() as u64;
+        self.log.uncertain = self.log.next_sequence;
+        if let Some(tail) = self.log.committing_tail.take() {
+            self.log.durable_tail = tail;
+        }
+        for appended in &committed {
+            self.record_durable(appended);
+        }
+        if let Some(through) = self.log.checkpoints.sync_done() {
+            self.log.tail = through;
+            self.counters.checkpoints += 1;
+        }
+        self.log.committing = committed;
+        self.log.committing.clear();
+        self.reuse_slots();
+        let half = u64::from(self.log.superblock.layout.journal_blocks) / 2;
+        if self.log.used_blocks() > half {
+            let uncertain = self.log.uncertain;
+            self.log.checkpoints.start(uncertain);
+        }
+        self.log.is_commit_wanted |= self.log.pending.len() >= PENDING_RECORDS_MAX
+            || (self.log.tail > self.log.durable_tail && self.log.writable_blocks() <= half / 2);
+    }
+
+    /// What a record says is durable: the slot table may say so as well.
+    fn record_durable(&mut self, appended: &Appended) {
+        let Appended { record, superseded } = appended;
+        let row = (record.kind != RecordKind::Free).then_some(Row {
+            page: record.page,
+            checksum: record.checksum,
+            version: record.version,
+            is_dirty: record.kind == RecordKind::Dirty,
+        });
+        let superseded = superseded.map(|slot| (slot.0, None));
+        for (slot, row) in [Some((record.slot, row)), superseded].into_iter().flatten() {
+            self.log.checkpoints.mark(slot);
+            // Without an entry, a later record of this commit has removed it.
+            match self.log.undo.get_mut(&slot) {
+                Some(undo) if undo.last > self.log.durable => undo.row = row,
+                Some(_) => drop(self.log.undo.remove(&slot)),
+                None => {}
+            }
+        }
+    }
+
+    /// Slots whose obsolescence is durable become free, and their pages may go to disk.
+    fn reuse_slots(&mut self) {
+        while let Some(slot) = self.slots.next_reusable(self.log.durable) {
+            let was_clean = !self.slots.slot(slot).is_dirty();
+            let page = self.slots.page(slot);
+            let id = self.entry(page).expect("a page with an obsolete slot has an entry");
+            self.entries[id].obsolete -= 1;
+            self.entries[id].obsolete_clean -= u32::from(was_clean);
+            if self.pinned.contains_key(&slot) {
+                self.freed_while_pinned.insert(slot);
+            } else {
+                self.slots.free(slot);
+            }
+            self.settle(id);
+        }
+    }
+
+    /// Syncs the disk if somebody wants that.
+    fn start_backing_sync(&mut self) {
+        if !self.log.is_sync_wanted || self.log.is_syncing {
+            return;
+        }
+        self.log.is_sync_wanted = false;
+        self.log.is_syncing = true;
+        self.log.syncs_started += 1;
+        std::mem::swap(&mut self.log.unsynced, &mut self.log.syncing);
+        self.counters.backing.syncs += 1;
+        self.log.operations.push_back((InFlight::BackingSync, sync(Device::Backing)));
+    }
+
+    pub(super) fn backing_synced(&mut self, result: Result<(), DeviceError>) {
+        self.log.is_syncing = false;
+        self.log.syncs_done += 1;
+        let mut synced = std::mem::take(&mut self.log.syncing);
+        if result.is_err() {
+            self.count_error(Device::Backing);
+            self.backing_sync_failed(&synced);
+        } else {
+            for &(page, version) in &synced {
+                self.page_synced(page, version);
+            }
+        }
+        synced.clear();
+        self.log.syncing = synced;
+    }
+
+    /// The disk has a version durably: slots with it are clean, slots with older ones not needed.
+    fn page_synced(&mut self, page: u32, version: u64) {
+        let Some(id) = self.entry(page) else { return };
+        let entry = &mut self.entries[id];
+        entry.disk_synced = entry.disk_synced.max(version);
+        let entry = &self.entries[id];
+        if let Some(slot) = entry.slot {
+            let held = self.slots.slot(slot);
+            // Unless a newer version is on its way to disk: until then the slot stays in force.
+            let is_current =
+                held.version() == entry.disk_synced && held.version() == entry.disk_started;
+            if held.version() < entry.disk_synced || (is_current && !entry.on_flash) {
+                self.give_up_slot(id);
+            } else if is_current && held.is_dirty() {
+                self.append(RecordKind::Clean, slot, None);
+                self.slots.set_clean(slot);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The disk may have lost what was written since the last sync: what RAM or flash still has is
+    /// dirty again, and whoever waits is told.
+    fn backing_sync_failed(&mut self, unsynced: &[(u32, u64)]) {
+        for &(page, version) in unsynced {
+            let Some(id) = self.entry(page) else { continue };
+            let entry = &self.entries[id];
+            let is_newest = entry.newest == version && entry.disk_written == version;
+            let in_slot = self.current_slot(id).is_some();
+            if is_newest && (in_slot || entry.frame.is_some()) {
+                let entry = &mut self.entries[id];
+                entry.disk_written = entry.disk_synced;
+                if !in_slot {
+                    self.entries.set_undurable(id, version);
+                }
+                self.rest_backing(page);
+                self.settle(id);
+            } else {
+                self.log.unsynced.push((page, version));
+            }
+        }
+        let syncs = self.log.syncs_done;
+        let mut failed = vec![];
+        self.log.waiters.retain(|waiter| {
+            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
+            if is_failed {
+                failed.push(waiter.request);
+            }
+            !is_failed
+        });
+        for request in failed {
+            self.page_done_durably(request, Err(RequestError::Io));
+        }
+    }
+
+    /// The flash is gone: nothing of the journal matters any more.
+    pub(super) fn forget_journal(&mut self) {
+        let log = &mut self.log;
+        log.pending.clear();
+        log.committing.clear();
+        log.durable = log.appended;
+        log.undo.clear();
+        log.cycle = Cycle::Idle;
+        log.is_commit_wanted = false;
+        log.checkpoints.forget();
+        for waiter in &mut log.waiters {
+            waiter.stage = Stage::Data;
+        }
+        for (in_flight, operation) in std::mem::take(&mut log.operations) {
+            match in_flight {
+                InFlight::Journal { frame } | InFlight::Table { frame } => {
+                    self.meta_frames.push(frame);
+                }
+                InFlight::FlashSync => {}
+                InFlight::BackingSync | InFlight::Run(_) => {
+                    log.operations.push_back((in_flight, operation));
+                }
+            }
+        }
+    }
+}
+
+/// What the table says of a slot.
+pub(super) fn row(slot: Slot) -> Option<Row> {
+    (slot.state() == SlotState::Live).then_some(Row {
+        page: slot.page,
+        checksum: slot.checksum,
+        version: slot.version(),
+        is_dirty: slot.is_dirty(),
+    })
+}
+
+fn sync(device: Device) -> Operation {
+    Operation {
+        id: crate::operation::OperationId(0),
+        device,
+        kind: OperationKind::Sync,
+        offset_bytes: 0,
+        length_bytes: 0,
+        frames: smallvec::SmallVec::new(),
+    }
+}

@@ -1,0 +1,203 @@
+//! A flash that fails, pages that are lost with it, and policies that take over.
+
+use thermocline_core::{Access, Op, PageId, Survivor};
+
+use super::{ENTRY_BIT, Shard};
+use crate::entry::EntryId;
+use crate::options::{OptionsError, PolicyOptions, WriteMode};
+use crate::slots::{SlotId, SlotState};
+
+/// What decides when there is no flash.
+const POLICY_WITHOUT_FLASH: &str = "lru";
+
+impl Shard {
+    /// Whether there is a flash that works.
+    pub fn has_flash(&self) -> bool {
+        self.has_flash
+    }
+
+    /// The pages whose newest bytes are lost, in order.
+    pub fn lost_pages(&self) -> Vec<u32> {
+        let mut lost: Vec<u32> = self
+            .entry_ids()
+            .filter(|&id| self.entries[id].is_lost)
+            .map(|id| self.entries[id].page)
+            .collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    /// Changes what happens to writes from now on.
+    pub fn set_write_mode(&mut self, mode: WriteMode) {
+        self.options.write_mode = mode;
+    }
+
+    /// Changes the write budget from now on.
+    pub fn set_flash_write_budget(&mut self, gib_per_day: Option<f64>) {
+        self.options.flash_write_budget_gib_per_day = gib_per_day;
+    }
+
+    /// Lets another policy decide from now on. What RAM and flash hold stays, as far as the new
+    /// policy wants it: it is told first what is on flash, the page written longest ago first, then
+    /// what is in RAM, the page accessed longest ago first.
+    ///
+    /// # Errors
+    /// A policy that cannot be built; the old one stays.
+    pub fn set_policy(&mut self, policy: PolicyOptions) -> Result<(), OptionsError> {
+        let former = std::mem::replace(&mut self.options.policy, policy);
+        match self.options.build_policy() {
+            Ok(policy) => self.policy = policy,
+            Err(error) => {
+                self.options.policy = former;
+                return Err(error);
+            }
+        }
+        let in_ram = self.forget_views();
+        self.tell_survivors();
+        self.tell_ram(&in_ram);
+        Ok(())
+    }
+
+    /// The flash is gone. Pages that RAM or disk has are served from there; the others are lost.
+    pub(super) fn flash_failed(&mut self) {
+        if !self.has_flash {
+            return;
+        }
+        self.has_flash = false;
+        self.forget_journal();
+        self.options.flash_pages = 0;
+        let dirty: Vec<(SlotId, u32, u64)> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.state() == SlotState::Live && slot.is_dirty())
+            .map(|(id, slot)| (id, slot.page, slot.version()))
+            .collect();
+        for (slot, page, version) in dirty {
+            let id = self.ensure_entry(page);
+            let entry = &mut self.entries[id];
+            let is_only_copy = entry.slot == Some(slot)
+                && entry.newest == version
+                && entry.frame.is_none()
+                && entry.fetch.is_none()
+                && entry.disk_written != version;
+            if is_only_copy && !entry.is_lost {
+                entry.is_lost = true;
+                self.counters.lost_pages += 1;
+            }
+        }
+        self.unlink_slots();
+        let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
+        self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })
+            .expect("a policy of RAM can be built for any hierarchy");
+        self.is_stirred = true;
+    }
+
+    /// No page has a slot any more; what only RAM has must go to disk to be durable.
+    fn unlink_slots(&mut self) {
+        let places: Vec<u32> = self.index.places().collect();
+        for place in places {
+            let id = if place & ENTRY_BIT == 0 {
+                self.ensure_entry(self.slots.page(SlotId(place)))
+            } else {
+                EntryId(place & !ENTRY_BIT)
+            };
+            let entry = &mut self.entries[id];
+            entry.slot = None;
+            entry.obsolete = 0;
+            entry.obsolete_clean = 0;
+            if entry.frame.is_some() && entry.disk_written != entry.newest && entry.undurable == 0 {
+                let version = entry.newest;
+                self.entries.set_undurable(id, version);
+            }
+            self.relog(id);
+        }
+        self.slots.forget();
+        self.freed_while_pinned.clear();
+    }
+
+    fn entry_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
+        let places = self.index.places().filter(|place| place & ENTRY_BIT != 0);
+        places.map(|place| EntryId(place & !ENTRY_BIT))
+    }
+
+    /// Forgets what the policy believes. Returns the pages that it believed in RAM and that are there,
+    /// the one accessed longest ago first.
+    fn forget_views(&mut self) -> Vec<u32> {
+        let mut in_ram: Vec<(u64, u32)> = vec![];
+        let ids: Vec<EntryId> = self.entry_ids().collect();
+        for id in ids {
+            let entry = &mut self.entries[id];
+            if entry.in_ram && entry.frame.is_some() {
+                in_ram.push((entry.touched, entry.page));
+            } else {
+                entry.in_ram = false;
+            }
+            entry.on_flash = false;
+            entry.wants.flash = false;
+        }
+        in_ram.sort_unstable();
+        in_ram.into_iter().map(|(_, page)| page).collect()
+    }
+
+    /// Tells the policy what flash holds, the version written longest ago first.
+    pub(super) fn tell_survivors(&mut self) {
+        let mut survivors: Vec<(u64, Survivor)> = vec![];
+        for (id, slot) in self.slots.iter() {
+            if slot.state() != SlotState::Live {
+                continue;
+            }
+            let is_newest = self.entry(slot.page).is_none_or(|entry| {
+                self.entries[entry].slot == Some(id)
+                    && self.entries[entry].newest == slot.version()
+                    && !self.entries[entry].is_lost
+            });
+            if is_newest {
+                let (page, is_dirty) = (PageId(slot.page), slot.is_dirty());
+                survivors.push((slot.version(), Survivor { page, is_dirty }));
+            }
+        }
+        survivors.sort_unstable_by_key(|&(version, _)| version);
+        let survivors: Vec<Survivor> =
+            survivors.into_iter().map(|(_, survivor)| survivor).collect();
+        for survivor in &survivors {
+            self.set_on_flash(survivor.page.0);
+        }
+        self.actions.clear();
+        self.policy.restore(&survivors, &mut self.actions);
+        self.perform_actions();
+    }
+
+    fn set_on_flash(&mut self, page: u32) {
+        match self.place(page) {
+            Some(super::Place::Slot(slot)) => self.slots.set_visible(slot, true),
+            Some(super::Place::Entry(id)) => self.entries[id].on_flash = true,
+            None => {}
+        }
+    }
+
+    /// Tells the policy what RAM holds: dirty pages as writes, the others as reads.
+    fn tell_ram(&mut self, pages: &[u32]) {
+        for &page in pages {
+            if let Some(id) = self.entry(page) {
+                self.entries[id].in_ram = false;
+            }
+        }
+        // Nothing touches a page's frame until the policy is told of the page, or drops it.
+        for &page in pages {
+            let Some(id) = self.entry(page) else { continue };
+            let entry = &self.entries[id];
+            let is_dirty = entry.disk_written != entry.newest && self.current_slot(id).is_none();
+            let op = if is_dirty { Op::Write } else { Op::Read };
+            self.actions.clear();
+            self.policy.access(Access { page: PageId(page), op, client: 0 }, &mut self.actions);
+            self.perform_told();
+        }
+        let ids: Vec<EntryId> = self.entry_ids().collect();
+        for id in ids {
+            let page = self.entries[id].page;
+            if self.entry(page) == Some(id) {
+                self.settle(id);
+            }
+        }
+    }
+}

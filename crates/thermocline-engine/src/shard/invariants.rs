@@ -1,0 +1,56 @@
+//! What always holds between two calls.
+
+use super::{ENTRY_BIT, Place, Shard};
+use crate::entry::EntryId;
+use crate::slots::{SlotId, SlotState};
+
+impl Shard {
+    /// Checks every invariant of the state, the policy's included. Takes time in proportion to the
+    /// slots.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        self.policy.assert_invariants();
+        assert!(self.counters.balance(), "hits, misses and bypasses are the accesses");
+        for place in self.index.places() {
+            if place & ENTRY_BIT != 0 {
+                self.assert_entry(EntryId(place & !ENTRY_BIT));
+            }
+        }
+        for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.state() == SlotState::Live) {
+            match self.place(slot.page) {
+                Some(Place::Slot(place)) => assert_eq!(place, id, "a page has one live slot"),
+                Some(Place::Entry(entry)) => {
+                    assert_eq!(self.entries[entry].slot, Some(id), "a page has one live slot");
+                }
+                None => panic!("every live slot can be found"),
+            }
+        }
+    }
+
+    fn assert_entry(&self, id: EntryId) {
+        let entry = &self.entries[id];
+        assert_eq!(self.place(entry.page), Some(Place::Entry(id)), "every entry can be found");
+        let in_slot = self.current_slot(id).is_some();
+        let on_disk = entry.disk_written == entry.newest;
+        assert!(
+            entry.frame.is_some() || in_slot || on_disk || entry.is_lost,
+            "the newest bytes of page {} are somewhere",
+            entry.page
+        );
+        assert!(entry.frame.is_none() || entry.fetch.is_none(), "what is there is not fetched");
+        let is_durable_somewhere = in_slot || on_disk || entry.is_lost;
+        assert!(
+            is_durable_somewhere || entry.undurable != 0,
+            "what only RAM has is known as undurable"
+        );
+        assert!(entry.disk_synced <= entry.disk_written, "what is synced was written");
+        assert!(entry.disk_written <= entry.disk_started, "what was written was started");
+        if let Some(SlotId(slot)) = entry.slot {
+            let slot = self.slots.slot(SlotId(slot));
+            assert_eq!(slot.state(), SlotState::Live, "an entry names a live slot");
+            assert!(slot.version() <= entry.newest, "no slot is newer than its page");
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! The engine without its devices: requests and completions in, operations and replies out.
+//!
+//! The policy is asked when a request is submitted, and decides at once. What it decides becomes part
+//! of each page's [entry](crate::entry::Entry): what the policy believes, and what it wants to happen.
+//! [`settle`](Shard::settle) then compares what is wanted with what is, and starts the transfers that
+//! are missing; each completion changes what is, and settles the page again.
+
+mod access;
+mod checkpoint;
+mod cleaning;
+mod complete;
+mod durability;
+mod fault;
+mod invariants;
+mod request;
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use slab::Slab;
+use smallvec::SmallVec;
+use thermocline_core::{Action, Actions, BoxedPolicy, Nanos, Tier};
+use uuid::Uuid;
+
+use crate::counters::Counters;
+use crate::entry::{Entries, Entry, EntryId};
+use crate::format::Layout;
+use crate::format::superblock::Superblock;
+use crate::index::Index;
+use crate::memory::{FrameId, Frames, Pool};
+use crate::operation::Operation;
+use crate::options::{META_FRAMES, Options, OptionsError};
+use crate::outbox::{Outbox, Run};
+use crate::request::{Reply, Segment};
+use crate::slots::{SlotId, Slots};
+
+use self::cleaning::WriteBacks;
+use self::durability::Log;
+use self::request::Pending;
+
+/// Marks the places that are entries; the others are slots.
+const ENTRY_BIT: u32 = 1 << 31;
+
+/// Waiting pages that are looked at again after one completion.
+const RETRIES_MAX: usize = 64;
+
+/// Sees what a shard does, for recording and shadow policies.
+pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+
+/// What an observer sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A request was taken.
+    Request {
+        /// The time last told to the shard.
+        now: Nanos,
+        /// The request.
+        request: &'a crate::request::Request,
+    },
+    /// A page was accessed, and the policy answered with these actions.
+    Access {
+        /// The time last told to the shard.
+        now: Nanos,
+        /// The access.
+        access: thermocline_core::Access,
+        /// The policy's answer.
+        actions: &'a [Action],
+    },
+    /// A page was accessed without asking the policy.
+    Bypass {
+        /// The time last told to the shard.
+        now: Nanos,
+        /// The access.
+        access: thermocline_core::Access,
+    },
+    /// The policy worked on its own.
+    Background {
+        /// The time last told to the shard.
+        now: Nanos,
+        /// What it wants done.
+        actions: &'a [Action],
+    },
+}
+
+/// The state machine; see the [module](self).
+pub struct Shard {
+    options: Options,
+    pool: Pool,
+    /// Frames set aside for the engine's own blocks.
+    meta_frames: Vec<FrameId>,
+    index: Index,
+    slots: Slots,
+    entries: Entries,
+    fetches: Slab<Fetch>,
+    /// Slots being read: they are not used again before.
+    pinned: BTreeMap<SlotId, u32>,
+    /// Slots that would be free if they were not being read.
+    freed_while_pinned: BTreeSet<SlotId>,
+    policy: BoxedPolicy,
+    actions: Actions,
+    observer: Option<Observer>,
+    counters: Counters,
+    requests: Slab<Pending>,
+    /// Requests that wait for a version of a page to be on disk.
+    disk_waiters: BTreeMap<u32, SmallVec<[(u64, usize); 1]>>,
+    replies: VecDeque<Reply>,
+    outbox: Outbox,
+    in_flight: Slab<InFlight>,
+    log: Log,
+    /// Pages that wait for a frame or a slot.
+    queue: VecDeque<u32>,
+    write_backs: WriteBacks,
+    /// Frames that the request being taken may still need.
+    claimed_frames: usize,
+    /// The last version given to a page.
+    version: u64,
+    /// Page accesses so far.
+    clock: u64,
+    now: Nanos,
+    has_flash: bool,
+    /// Whether something happened that background work may depend on.
+    is_stirred: bool,
+}
+
+/// Bytes on their way from a device.
+#[derive(Debug)]
+struct Fetch {
+    page: u32,
+    frame: FrameId,
+    /// The slot that is read; the disk if there is none.
+    slot: Option<SlotId>,
+    version: u64,
+    /// Whether the entry still waits for it; if not, the page was replaced as a whole since.
+    is_current: bool,
+    is_write_back: bool,
+    waiters: SmallVec<[Waiter; 2]>,
+}
+
+/// Who waits for a fetch, in order.
+#[derive(Clone, Copy, Debug)]
+enum Waiter {
+    /// A read: where its bytes belong among the segments of the request.
+    Read { request: usize, segment: usize },
+    /// A write of a part of the page: its bytes are in the frame, at their place.
+    Patch { request: usize, frame: FrameId, start: u32, end: u32, is_to_disk: bool },
+}
+
+/// What an operation in flight is for.
+#[derive(Debug)]
+enum InFlight {
+    Run(Run),
+    Journal { frame: FrameId },
+    Table { frame: FrameId },
+    FlashSync,
+    BackingSync,
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Entry(EntryId),
+    Slot(SlotId),
+}
+
+impl Shard {
+    /// An engine over a backing store, and over a flash that holds nothing yet.
+    ///
+    /// # Errors
+    /// Options that cannot work.
+    pub fn new(options: Options) -> Result<Self, OptionsError> {
+        options.check()?;
+        let policy = options.build_policy()?;
+        let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
+        let meta_frames = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
+        let slots = options.slots();
+        let layout = Layout::new(slots, options.page_bytes);
+        let superblock = Superblock {
+            cache: Uuid::nil(),
+            epoch: 1,
+            layout,
+            backing_bytes: options.size_bytes(),
+            first_sequence: 0,
+            written_bytes: 0,
+            is_shut_down: false,
+        };
+        let entries = options.frames() as usize;
+        Ok(Self {
+            index: Index::with_capacity(slots as usize + entries),
+            slots: Slots::new(slots),
+            entries: Entries::with_capacity(entries),
+            pool,
+            meta_frames,
+            fetches: Slab::new(),
+            pinned: BTreeMap::new(),
+            freed_while_pinned: BTreeSet::new(),
+            policy,
+            actions: Actions::new(),
+            observer: None,
+            counters: Counters::default(),
+            requests: Slab::new(),
+            disk_waiters: BTreeMap::new(),
+            replies: VecDeque::new(),
+            outbox: Outbox::default(),
+            in_flight: Slab::new(),
+            log: Log::new(superblock, vec![0; layout.table_blocks as usize]),
+            queue: VecDeque::new(),
+            write_backs: WriteBacks::default(),
+            claimed_frames: 0,
+            version: 0,
+            clock: 0,
+            now: Nanos(0),
+            has_flash: slots > 0,
+            is_stirred: false,
+            options,
+        })
+    }
+
+    /// The memory that operations refer to, for the driver.
+    pub fn frames(&self) -> &std::sync::Arc<Frames> {
+        self.pool.frames()
+    }
+
+    /// Bytes that the flash must have.
+    ///
+    /// # Panics
+    /// If memory could not hold them; meant for devices in memory.
+    pub fn flash_bytes(&self) -> usize {
+        let bytes = self.log.superblock.layout.flash_bytes();
+        usize::try_from(bytes).expect("a flash in memory fits memory")
+    }
+
+    /// The options that the engine was set up with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Lets somebody see every access, request and piece of background work from now on.
+    pub fn observe(&mut self, observer: Observer) {
+        self.observer = Some(observer);
+    }
+
+    /// The next reply, if there is one. To be given back with [`release`](Self::release).
+    pub fn next_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// The bytes of a piece of a read.
+    pub fn bytes(&self, segment: Segment) -> &[u8] {
+        let start = segment.offset_bytes as usize;
+        &self.pool.bytes(segment.frame)[start..start + segment.length_bytes as usize]
+    }
+
+    /// Gives the frames of a reply back.
+    pub fn release(&mut self, reply: Reply) {
+        for segment in reply.segments {
+            self.pool.release(segment.frame);
+        }
+        self.is_stirred |= !self.queue.is_empty() || self.write_backs.is_busy();
+    }
+
+    /// The next operation for the driver, if there is one.
+    pub fn next_operation(&mut self) -> Option<Operation> {
+        loop {
+            if self.is_stirred {
+                self.stir();
+            }
+            let operation = self.next_log_operation().or_else(|| self.next_transfer());
+            if operation.is_some() || !self.is_stirred {
+                return operation;
+            }
+        }
+    }
+
+    /// Tells the time: a point on a clock that does not go back.
+    pub fn tick(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.clean_in_time();
+        self.is_stirred = true;
+    }
+
+    /// Whether no operation is in flight, waiting, or wanted, and no request unanswered.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.outbox.is_empty()
+            && self.requests.is_empty()
+            && self.queue.is_empty()
+            && !self.write_backs.is_busy()
+            && !self.is_stirred
+            && self.log.is_idle()
+    }
+
+    /// Requests taken and not answered.
+    pub fn requests_in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Which tier serves a page now: the fastest that has its newest bytes.
+    pub fn tier_of(&self, page: u32) -> Tier {
+        match self.place(page) {
+            None => Tier::DISK,
+            Some(Place::Slot(_)) => Tier::FLASH,
+            Some(Place::Entry(id)) => {
+                let entry = &self.entries[id];
+                if entry.frame.is_some() {
+                    Tier::RAM
+                } else if entry
+                    .slot
+                    .is_some_and(|slot| self.slots.slot(slot).version() == entry.newest)
+                {
+                    Tier::FLASH
+                } else {
+                    Tier::DISK
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory for what the engine knows of pages, the policy included, the frames not.
+    pub fn memory_bytes(&self) -> usize {
+        self.policy.memory_bytes()
+            + self.index.memory_bytes()
+            + self.slots.memory_bytes()
+            + self.entries.memory_bytes()
+            + self.pool.memory_bytes()
+            + self.log.memory_bytes()
+    }
+
+    #[inline]
+    fn place(&self, page: u32) -> Option<Place> {
+        let (slots, entries) = (&self.slots, &self.entries);
+        let place = self.index.find(page, |place| page_of(slots, entries, place))?;
+        Some(if place & ENTRY_BIT == 0 {
+            Place::Slot(SlotId(place))
+        } else {
+            Place::Entry(EntryId(place & !ENTRY_BIT))
+        })
+    }
+
+    /// The entry of a page that has one.
+    fn entry(&self, page: u32) -> Option<EntryId> {
+        match self.place(page)? {
+            Place::Entry(id) => Some(id),
+            Place::Slot(_) => None,
+        }
+    }
+
+    /// The entry of a page, made if need be from what its slot, or the lack of one, says.
+    fn ensure_entry(&mut self, page: u32) -> EntryId {
+        let mut entry = Entry::new(page);
+        match self.place(page) {
+            Some(Place::Entry(id)) => return id,
+            Some(Place::Slot(id)) => {
+                let slot = self.slots.slot(id);
+                entry.slot = Some(id);
+                entry.on_flash = slot.is_visible();
+                entry.newest = slot.version();
+                if !slot.is_dirty() {
+                    entry.disk_started = entry.newest;
+                    entry.disk_written = entry.newest;
+                    entry.disk_synced = entry.newest;
+                }
+            }
+            None => {
+                entry.newest = self.next_version();
+                entry.disk_started = entry.newest;
+                entry.disk_written = entry.newest;
+                entry.disk_synced = entry.newest;
+            }
+        }
+        let id = self.entries.insert(entry);
+        self.put(page, id.0 | ENTRY_BIT);
+        id
+    }
+
+    /// Forgets the entry if a slot, or the lack of one, says all that there is to know.
+    fn compact(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let page = entry.page;
+        let is_needed = entry.frame.is_some()
+            || entry.in_ram
+            || entry.is_lost
+            || entry.is_queued
+            || entry.wants.flash
+            || entry.wants.log
+            || entry.wants.disk
+            || entry.fetch.is_some()
+            || entry.slot_write.is_some()
+            || entry.disk_write.is_some()
+            || entry.disk_reads > 0
+            || entry.obsolete > 0
+            || entry.undurable > 0
+            || entry.disk_synced != entry.disk_written;
+        if is_needed {
+            return;
+        }
+        if let Some(slot) = entry.slot {
+            if self.slots.slot(slot).version() != entry.newest {
+                return;
+            }
+            let on_flash = entry.on_flash;
+            self.slots.set_visible(slot, on_flash);
+            self.put(page, slot.0);
+        } else {
+            let (slots, entries) = (&self.slots, &self.entries);
+            self.index.remove(page, |place| page_of(slots, entries, place));
+        }
+        self.entries.remove(id);
+    }
+
+    fn put(&mut self, page: u32, place: u32) {
+        let (slots, entries) = (&self.slots, &self.entries);
+        self.index.put(page, place, |place| page_of(slots, entries, place));
+    }
+
+    const fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// Does what no single page asks for.
+    fn stir(&mut self) {
+        self.is_stirred = false;
+        self.retry_queued();
+        self.start_write_backs();
+        self.advance_waiters();
+    }
+
+    /// Looks again at pages that waited for a frame or a slot.
+    fn retry_queued(&mut self) {
+        for _ in 0..self.queue.len().min(RETRIES_MAX) {
+            let Some(page) = self.queue.pop_front() else { break };
+            if let Some(id) = self.entry(page) {
+                self.entries[id].is_queued = false;
+                self.settle(id);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, id: EntryId) {
+        if !self.entries[id].is_queued {
+            self.entries[id].is_queued = true;
+            self.queue.push_back(self.entries[id].page);
+        }
+    }
+}
+
+/// The page that a place of the index belongs to.
+#[inline]
+fn page_of(slots: &Slots, entries: &Entries, place: u32) -> u32 {
+    if place & ENTRY_BIT == 0 {
+        slots.page(SlotId(place))
+    } else {
+        entries[EntryId(place & !ENTRY_BIT)].page
+    }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard")
+            .field("policy", &self.policy)
+            .field("counters", &self.counters)
+            .field("entries", &self.entries.len())
+            .field("requests", &self.requests.len())
+            .field("in_flight", &self.in_flight.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,297 @@
+//! Requests: taken whole or not at all, split into pages, answered when the last page is.
+
+use std::ops::Range;
+
+use thermocline_core::{Access, Op, PageId, Tier};
+
+use super::{Event, Shard};
+use crate::memory::FrameId;
+use crate::operation::DeviceError;
+use crate::options::{RESERVED_FRAMES, WriteMode};
+use crate::request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Pending {
+    request: Request,
+    segments: Segments,
+    /// How many pages it waits for; a durable write, besides these, waits for a commit.
+    waiting: u32,
+    found: Option<Tier>,
+    error: Option<RequestError>,
+    /// The newest version that it made.
+    version: u64,
+}
+
+/// A request while its pages are being accessed.
+#[derive(Debug)]
+pub(super) struct Building {
+    /// The number that it will have if it must wait.
+    pub(super) key: usize,
+    pub(super) segments: Segments,
+    pub(super) waiting: u32,
+    pub(super) found: Option<Tier>,
+    pub(super) error: Option<RequestError>,
+    pub(super) is_sequential: bool,
+}
+
+/// The part of a request that lies in one page.
+#[derive(Clone, Debug)]
+pub(super) struct Piece<'a> {
+    pub(super) page: u32,
+    /// Which bytes of the page.
+    pub(super) range: Range<usize>,
+    pub(super) content: Content<'a>,
+}
+
+/// What happens to a piece.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'a> {
+    /// Its bytes are wanted.
+    Read,
+    /// The page is wanted in the cache.
+    Prefetch,
+    /// Its bytes are replaced by these.
+    Write(&'a [u8]),
+    /// Its bytes become zero.
+    Zeroes,
+}
+
+impl Content<'_> {
+    pub(super) const fn op(self) -> Op {
+        match self {
+            Self::Read | Self::Prefetch => Op::Read,
+            Self::Write(_) | Self::Zeroes => Op::Write,
+        }
+    }
+}
+
+impl Building {
+    pub(super) fn found_in(&mut self, tier: Tier) {
+        self.found = self.found.max(Some(tier));
+    }
+
+    pub(super) fn push(&mut self, frame: FrameId, range: &Range<usize>) {
+        self.segments.push(segment(frame, range));
+    }
+}
+
+impl Shard {
+    /// Takes a request, or says why not. A write comes with its bytes; they are copied.
+    ///
+    /// # Errors
+    /// [`SubmitError::Full`] if the request must be submitted again later; the others if it never
+    /// can be served. In each case nothing happened.
+    pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
+        self.check(&request, payload)?;
+        if request.kind == RequestKind::Flush {
+            self.announce(&request);
+            self.submit_flush(request);
+            return Ok(());
+        }
+        let page_bytes = u64::from(self.options.page_bytes);
+        let end_bytes = request.offset_bytes + request.length_bytes;
+        let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
+        let needed = 2 * (pages.end - pages.start) + u64::from(RESERVED_FRAMES);
+        if (self.pool.free_frames() as u64) < needed {
+            return Err(SubmitError::Full);
+        }
+        self.announce(&request);
+        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        if is_write && self.options.write_mode == WriteMode::ReadOnly {
+            self.reply(request, Err(RequestError::ReadOnly), None, Segments::new());
+            return Ok(());
+        }
+        self.policy_background();
+        let mut building = Building {
+            key: self.requests.vacant_key(),
+            segments: Segments::new(),
+            waiting: 0,
+            found: None,
+            error: None,
+            is_sequential: false,
+        };
+        self.claimed_frames = 2 * (pages.end - pages.start) as usize;
+        for page in pages {
+            let start = request.offset_bytes.max(page * page_bytes);
+            let end = end_bytes.min((page + 1) * page_bytes);
+            let piece = piece(&request, payload, page, page_bytes, start..end);
+            self.access_piece(&piece, &mut building);
+            self.claimed_frames -= 2;
+        }
+        self.finish_building(request, building);
+        Ok(())
+    }
+
+    /// A reply that nothing has to be waited for.
+    pub(super) fn reply(
+        &mut self,
+        request: Request,
+        result: Result<(), RequestError>,
+        found: Option<Tier>,
+        segments: Segments,
+    ) {
+        let (tag, kind) = (request.tag, request.kind);
+        let mut reply = Reply { tag, kind, result, found, segments };
+        if result.is_err() {
+            for segment in reply.segments.drain(..).filter(|segment| segment.length_bytes > 0) {
+                self.pool.release(segment.frame);
+            }
+        }
+        self.replies.push_back(reply);
+    }
+
+    /// A request that waits for a flush.
+    pub(super) fn insert_waiting(&mut self, request: Request) -> usize {
+        self.requests.insert(Pending {
+            request,
+            segments: Segments::new(),
+            waiting: 1,
+            found: None,
+            error: None,
+            version: 0,
+        })
+    }
+
+    /// One page of the request less to wait for.
+    pub(super) fn page_done(&mut self, key: usize, result: Result<(), RequestError>) {
+        let pending = &mut self.requests[key];
+        pending.waiting -= 1;
+        if let Err(error) = result {
+            pending.error.get_or_insert(error);
+        }
+        if pending.waiting == 0 {
+            self.pages_done(key);
+        }
+    }
+
+    /// Fills in the bytes of a page that a read waited for; the frame has a user for it.
+    pub(super) fn read_done(&mut self, key: usize, index: usize, frame: FrameId) {
+        self.requests[key].segments[index].frame = frame;
+        self.page_done(key, Ok(()));
+    }
+
+    /// The bytes of a page that a read waited for cannot be had.
+    pub(super) fn read_failed(&mut self, key: usize, index: usize, error: RequestError) {
+        self.requests[key].segments[index].length_bytes = 0;
+        self.page_done(key, Err(error));
+    }
+
+    /// The newest version that the request made is at least this one.
+    pub(super) fn note_version(&mut self, key: usize, version: u64) {
+        let pending = &mut self.requests[key];
+        pending.version = pending.version.max(version);
+    }
+
+    /// What a flush or a durable write waited for is durable, or cannot be made so.
+    pub(super) fn page_done_durably(&mut self, key: usize, result: Result<(), RequestError>) {
+        if let Err(error) = result {
+            self.requests[key].error.get_or_insert(error);
+        }
+        self.answer(key);
+    }
+
+    /// The request is answered.
+    fn answer(&mut self, key: usize) {
+        let pending = self.requests.remove(key);
+        let result = pending.error.map_or(Ok(()), Err);
+        self.reply(pending.request, result, pending.found, pending.segments);
+    }
+
+    fn finish_building(&mut self, request: Request, building: Building) {
+        let Building { key, segments, waiting, found, error, .. } = building;
+        let is_waiting = waiting > 0 || (request.is_durable && error.is_none());
+        if !is_waiting {
+            let result = error.map_or(Ok(()), Err);
+            self.reply(request, result, found, segments);
+            return;
+        }
+        let pending = Pending { request, segments, waiting, found, error, version: self.version };
+        let given = self.requests.insert(pending);
+        debug_assert_eq!(given, key, "nothing else was inserted since");
+        if waiting == 0 {
+            self.pages_done(key);
+        }
+    }
+
+    /// All pages of a request are served; a durable write now waits for a commit.
+    fn pages_done(&mut self, key: usize) {
+        let Pending { request, error, version, .. } = &self.requests[key];
+        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        if request.is_durable && is_write && error.is_none() {
+            let (version, page_bytes) = (*version, u64::from(self.options.page_bytes));
+            let end_bytes = request.offset_bytes + request.length_bytes;
+            let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
+            self.wait_until_durable(key, pages, version);
+        } else {
+            self.answer(key);
+        }
+    }
+
+    fn announce(&mut self, request: &Request) {
+        let now = self.now;
+        if let Some(observer) = &mut self.observer {
+            observer(&Event::Request { now, request });
+        }
+    }
+
+    fn check(&self, request: &Request, payload: &[u8]) -> Result<(), SubmitError> {
+        let size_bytes = self.options.size_bytes();
+        let end = request.offset_bytes.checked_add(request.length_bytes);
+        if end.is_none_or(|end| end > size_bytes) {
+            return Err(SubmitError::OutOfRange { size_bytes });
+        }
+        let max_bytes = self.options.request_bytes_max;
+        if request.length_bytes > max_bytes {
+            return Err(SubmitError::TooLong { max_bytes });
+        }
+        let is_write = request.kind == RequestKind::Write;
+        let wanted_bytes = if is_write { request.length_bytes } else { 0 };
+        let given_bytes = payload.len() as u64;
+        if given_bytes != wanted_bytes {
+            return Err(SubmitError::WrongPayload { given_bytes, wanted_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// The part of a request within one page.
+fn piece<'a>(
+    request: &Request,
+    payload: &'a [u8],
+    page: u64,
+    page_bytes: u64,
+    bytes: Range<u64>,
+) -> Piece<'a> {
+    let index = |bytes: u64| usize::try_from(bytes).expect("requests and pages fit memory");
+    let first = page * page_bytes;
+    let given = index(bytes.start - request.offset_bytes)..index(bytes.end - request.offset_bytes);
+    let content = match request.kind {
+        RequestKind::Read => Content::Read,
+        RequestKind::Write => Content::Write(&payload[given]),
+        RequestKind::Trim | RequestKind::WriteZeroes => Content::Zeroes,
+        RequestKind::Cache | RequestKind::Flush => Content::Prefetch,
+    };
+    Piece {
+        page: u32::try_from(page).expect("page numbers have 32 bits"),
+        range: index(bytes.start - first)..index(bytes.end - first),
+        content,
+    }
+}
+
+fn segment(frame: FrameId, range: &Range<usize>) -> Segment {
+    let bytes = |bytes: usize| u32::try_from(bytes).expect("pages are at most 1 MiB");
+    Segment { frame, offset_bytes: bytes(range.start), length_bytes: bytes(range.len()) }
+}
+
+impl From<DeviceError> for RequestError {
+    fn from(_: DeviceError) -> Self {
+        Self::Io
+    }
+}
+
+impl Piece<'_> {
+    pub(super) const fn access(&self) -> Access {
+        Access { page: PageId(self.page), op: self.content.op(), client: 0 }
+    }
+}

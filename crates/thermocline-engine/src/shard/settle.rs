@@ -1,0 +1,356 @@
+//! Settling a page: comparing what is wanted with what is, and starting what is missing.
+//!
+//! Rules that every step keeps:
+//!
+//! * The newest bytes of a page are in its frame, in its live slot, or on disk. A frame is let go
+//!   only when one of the others has them.
+//! * One write of a page per device is in flight at a time, and none to disk while the page is being
+//!   read from there.
+//! * A slot that is clean and older than what is written to disk must be durably obsolete before
+//!   that write starts. Otherwise a crash would bring the old bytes back, and their eviction the new
+//!   ones later. A slot that is dirty stays in force until the disk is synced.
+
+use super::{Fetch, InFlight, Shard};
+use crate::counters::Purpose;
+use crate::entry::{Capture, EntryId, FetchId};
+use crate::operation::{Device, Operation, OperationId, OperationKind};
+use crate::outbox::{Task, Transfer};
+use crate::slots::SlotId;
+
+impl Shard {
+    /// Starts what the page lacks, and lets go what nobody needs. The entry may be gone afterwards.
+    pub(super) fn settle(&mut self, id: EntryId) {
+        if self.entries[id].frame.is_some() {
+            self.settle_flash(id);
+            self.settle_disk(id);
+        } else {
+            self.settle_absent(id);
+        }
+        self.drop_unwanted_slot(id);
+        self.write_back_orphan(id);
+        self.let_go(id);
+        self.compact(id);
+    }
+
+    /// The fetch that will bring the page's newest bytes, started if need be.
+    pub(super) fn ensure_fetch(&mut self, id: EntryId) -> usize {
+        match self.entries[id].fetch {
+            Some(fetch) => fetch.0 as usize,
+            None => self
+                .start_fetch(id, Purpose::Policy)
+                .expect("a request is taken only if there are frames for it"),
+        }
+    }
+
+    /// Starts to fetch the newest bytes from flash or disk, if there is a frame.
+    pub(super) fn start_fetch(&mut self, id: EntryId, purpose: Purpose) -> Option<usize> {
+        let entry = &self.entries[id];
+        let (page, version) = (entry.page, entry.newest);
+        let slot = self.current_slot(id);
+        assert!(
+            slot.is_some() || entry.disk_written == version,
+            "the newest bytes of a page without a frame are on flash or on disk"
+        );
+        let frame = self.pool.take()?;
+        if slot.is_none() && self.entries[id].on_flash {
+            self.counters.flash_absent += 1;
+        }
+        let fetch = self.fetches.insert(Fetch {
+            page,
+            frame,
+            slot,
+            version,
+            is_current: true,
+            is_write_back: purpose == Purpose::Cleaning,
+            waiters: smallvec::SmallVec::new(),
+        });
+        self.entries[id].fetch =
+            Some(FetchId(u32::try_from(fetch).expect("there are fewer fetches than frames")));
+        self.push_fetch(fetch, purpose, false);
+        Some(fetch)
+    }
+
+    /// Hands a fetch to the outbox.
+    pub(super) fn push_fetch(&mut self, fetch: usize, purpose: Purpose, is_retry: bool) {
+        let Fetch { page, frame, slot, .. } = self.fetches[fetch];
+        let (device, position) = match slot {
+            Some(slot) => {
+                *self.pinned.entry(slot).or_default() += 1;
+                (Device::Flash, slot.0)
+            }
+            None => {
+                if let Some(id) = self.entry(page) {
+                    self.entries[id].disk_reads += 1;
+                }
+                (Device::Backing, page)
+            }
+        };
+        let (kind, task) = (OperationKind::Read, Task::Fetch(fetch));
+        self.outbox.push(Transfer { device, kind, position, frame, purpose, task, is_retry });
+    }
+
+    /// The live slot, if it holds the newest version.
+    pub(super) fn current_slot(&self, id: EntryId) -> Option<SlotId> {
+        let entry = &self.entries[id];
+        entry.slot.filter(|&slot| self.slots.slot(slot).version() == entry.newest)
+    }
+
+    /// Writes the frame to flash if somebody wants that.
+    fn settle_flash(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let wants = entry.wants;
+        if !wants.flash && !wants.log {
+            return;
+        }
+        let is_on_disk = entry.disk_written == entry.newest;
+        let is_being_written =
+            |write: Option<Capture>| write.is_some_and(|capture| capture.version == entry.newest);
+        let slot_write = entry.slot_write.map(|(_, capture)| capture);
+        let is_met = self.current_slot(id).is_some() || is_being_written(slot_write);
+        let is_logged = is_met || is_on_disk || is_being_written(entry.disk_write);
+        if !self.has_flash {
+            self.entries[id].wants.disk |= !is_on_disk;
+            self.entries[id].wants.flash = false;
+            self.entries[id].wants.log = false;
+            return;
+        }
+        if is_met || (is_logged && !wants.flash) {
+            self.counters.copies_saved_flash += u64::from(is_met && wants.flash);
+            self.entries[id].wants.flash = false;
+            self.entries[id].wants.log = false;
+            return;
+        }
+        if slot_write.is_some() {
+            return;
+        }
+        if wants.flash && !wants.log && !self.may_write_flash(is_on_disk) {
+            self.entries[id].wants.flash = false;
+            self.entries[id].wants.disk |= !is_on_disk;
+            self.counters.budget_refusals += 1;
+            return;
+        }
+        self.start_slot_write(id);
+    }
+
+    fn start_slot_write(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let (page, version) = (entry.page, entry.newest);
+        let frame = entry.frame.expect("the caller checked");
+        if self.slots.free_slots() == 0 {
+            self.wait_for_slot(id);
+            return;
+        }
+        let checksum = checksum(page, version, self.pool.bytes(frame));
+        let slot = self.slots.take(page, checksum, version).expect("a slot is free");
+        let frame = self.pool.retain(frame);
+        let entry = &mut self.entries[id];
+        let purpose = if entry.wants.flash { Purpose::Policy } else { Purpose::Durability };
+        entry.slot_write = Some((slot, Capture { version, next: 0 }));
+        entry.wants.flash = false;
+        entry.wants.log = false;
+        self.outbox.push(Transfer {
+            device: Device::Flash,
+            kind: OperationKind::Write,
+            position: slot.0,
+            frame,
+            purpose,
+            task: Task::SlotWrite { page },
+            is_retry: false,
+        });
+    }
+
+    /// Slots become free as pages are cleaned and records committed; if nothing of the kind is under
+    /// way, the page goes to disk.
+    fn wait_for_slot(&mut self, id: EntryId) {
+        self.want_free_slots();
+        let entry = &mut self.entries[id];
+        let is_under_way = self.slots.obsolete_slots() > 0
+            || self.write_backs.is_busy()
+            || self.log.has_unsynced();
+        if is_under_way {
+            self.enqueue(id);
+        } else {
+            entry.wants.flash = false;
+            entry.wants.log = false;
+            entry.wants.disk |= entry.disk_written != entry.newest;
+        }
+    }
+
+    /// Writes the frame to disk if somebody wants that and nothing forbids it.
+    fn settle_disk(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        if !entry.wants.disk {
+            return;
+        }
+        let (page, version) = (entry.page, entry.newest);
+        if entry.disk_written == version {
+            self.counters.copies_saved_disk += 1;
+            self.entries[id].wants.disk = false;
+            return;
+        }
+        if let Some(capture) = entry.disk_write {
+            self.entries[id].wants.disk = capture.version != version;
+            return;
+        }
+        if entry.disk_reads > 0 || self.is_backing_resting(page) {
+            return;
+        }
+        if let Some(slot) = entry.slot
+            && !self.slots.slot(slot).is_dirty()
+        {
+            self.give_up_slot(id);
+        }
+        let entry = &self.entries[id];
+        if entry.obsolete_clean > 0 {
+            self.want_commit();
+            return;
+        }
+        let frame = entry.frame.expect("the caller checked");
+        let frame = self.pool.retain(frame);
+        let entry = &mut self.entries[id];
+        entry.wants.disk = false;
+        entry.disk_started = version;
+        entry.disk_write = Some(Capture { version, next: 0 });
+        self.outbox.push(Transfer {
+            device: Device::Backing,
+            kind: OperationKind::Write,
+            position: page,
+            frame,
+            purpose: Purpose::Policy,
+            task: Task::DiskWrite { page },
+            is_retry: false,
+        });
+    }
+
+    /// Without a frame: fetches what is wanted in RAM or on flash, queues what is to be cleaned.
+    fn settle_absent(&mut self, id: EntryId) {
+        let in_slot = self.current_slot(id).is_some();
+        let entry = &mut self.entries[id];
+        entry.wants.log = false;
+        if entry.is_lost {
+            entry.wants = crate::entry::Wants::default();
+            return;
+        }
+        if entry.fetch.is_some() {
+            return;
+        }
+        if entry.wants.disk {
+            entry.wants.disk = false;
+            if entry.disk_written == entry.newest {
+                self.counters.copies_saved_disk += 1;
+            } else if in_slot {
+                self.write_backs.insert(entry.page);
+                self.is_stirred = true;
+            }
+        }
+        let entry = &mut self.entries[id];
+        if entry.wants.flash && (in_slot || !self.has_flash) {
+            entry.wants.flash = false;
+        }
+        if entry.in_ram || entry.wants.flash {
+            if !self.has_spare_frame() || self.start_fetch(id, Purpose::Policy).is_none() {
+                self.enqueue(id);
+            }
+        }
+    }
+
+    /// A slot that the policy gave up, and that nothing else needs, is freed.
+    fn drop_unwanted_slot(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        if let Some(slot) = entry.slot
+            && !entry.on_flash
+            && !self.slots.slot(slot).is_dirty()
+        {
+            self.give_up_slot(id);
+        }
+    }
+
+    /// A dirty page that no tier of the policy holds, and that is not on its way to disk, is sent
+    /// there: the policy believes that it is there already.
+    fn write_back_orphan(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let is_orphan = !entry.in_ram
+            && !entry.on_flash
+            && !entry.is_lost
+            && entry.disk_written != entry.newest
+            && !entry.wants.disk
+            && entry.disk_write.is_none()
+            && entry.fetch.is_none();
+        if !is_orphan || self.write_backs.contains(entry.page) {
+            return;
+        }
+        let entry = &mut self.entries[id];
+        if entry.frame.is_some() {
+            entry.wants.disk = true;
+            self.settle_disk(id);
+        } else {
+            self.write_backs.insert(entry.page);
+            self.is_stirred = true;
+        }
+    }
+
+    /// Gives the frame up if the newest bytes are elsewhere and nobody wants them in RAM.
+    fn let_go(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let is_wanted = entry.in_ram || entry.wants.flash || entry.wants.log || entry.wants.disk;
+        let is_elsewhere = entry.disk_written == entry.newest || self.current_slot(id).is_some();
+        if !is_wanted
+            && is_elsewhere
+            && let Some(frame) = self.entries[id].frame.take()
+        {
+            self.pool.release(frame);
+        }
+    }
+
+    /// The next operation made of page transfers.
+    pub(super) fn next_transfer(&mut self) -> Option<Operation> {
+        let run = self.outbox.next_run()?;
+        let first = run[0];
+        let page_bytes = u64::from(self.options.page_bytes);
+        let length_bytes = run.len() as u64 * page_bytes;
+        let transfers = match first.device {
+            Device::Flash => &mut self.counters.flash,
+            Device::Backing => &mut self.counters.backing,
+        };
+        for transfer in &run {
+            let bytes = match transfer.kind {
+                OperationKind::Write => &mut transfers.written_bytes,
+                _ => &mut transfers.read_bytes,
+            };
+            bytes[transfer.purpose as usize] += page_bytes;
+        }
+        match first.kind {
+            OperationKind::Write => transfers.writes += 1,
+            _ => transfers.reads += 1,
+        }
+        let offset_bytes = match first.device {
+            Device::Flash => self.log.data_offset_bytes(),
+            Device::Backing => 0,
+        } + u64::from(first.position) * page_bytes;
+        let frames = run.iter().map(|transfer| transfer.frame).collect();
+        let id = self.start(InFlight::Run(run));
+        Some(Operation {
+            id,
+            device: first.device,
+            kind: first.kind,
+            offset_bytes,
+            length_bytes,
+            frames,
+        })
+    }
+
+    /// Numbers an operation.
+    pub(super) fn start(&mut self, operation: InFlight) -> OperationId {
+        let id = self.in_flight.insert(operation);
+        OperationId(u32::try_from(id).expect("there are fewer operations than frames"))
+    }
+}
+
+/// The checksum of a page's bytes, mixed with what they should be: bytes of another page, or of
+/// another version of the same page, do not match.
+pub(crate) fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
+    let mut identity = [0; 12];
+    identity[..4].copy_from_slice(&page.to_le_bytes());
+    identity[4..].copy_from_slice(&version.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&identity), bytes)
+}

@@ -1,0 +1,269 @@
+//! The slots of the flash, as the engine knows them: 16 bytes each.
+
+use std::collections::VecDeque;
+
+/// A slot by its position on flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub(crate) struct SlotId(pub(crate) u32);
+
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum SlotState {
+    /// Holds nothing that anybody needs.
+    Free = 0,
+    /// Is being written; no record names it yet.
+    Writing = 1,
+    /// Holds the newest version of its page that flash has; a record says so.
+    Live = 2,
+    /// A record says that it is no longer needed, or that another slot holds a newer version; it
+    /// is used again when that record is durable.
+    Obsolete = 3,
+}
+
+const STATE_MASK: u64 = 0b11;
+const DIRTY: u64 = 1 << 2;
+const VISIBLE: u64 = 1 << 3;
+const VERSION_SHIFT: u32 = 8;
+
+/// The greatest version that a slot can name.
+pub(crate) const VERSION_MAX: u64 = u64::MAX >> VERSION_SHIFT;
+
+/// One slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) page: u32,
+    pub(crate) checksum: u32,
+    /// The version, and flags in the lower byte.
+    word: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 16, "the engine promises few bytes per flash page");
+
+impl Slot {
+    pub(crate) fn new(page: u32, checksum: u32, version: u64, state: SlotState) -> Self {
+        assert!(version <= VERSION_MAX, "versions do not run out");
+        Self { page, checksum, word: version << VERSION_SHIFT | state as u64 }
+    }
+
+    #[inline]
+    pub(crate) const fn version(self) -> u64 {
+        self.word >> VERSION_SHIFT
+    }
+
+    #[inline]
+    pub(crate) const fn state(self) -> SlotState {
+        match self.word & STATE_MASK {
+            0 => SlotState::Free,
+            1 => SlotState::Writing,
+            2 => SlotState::Live,
+            _ => SlotState::Obsolete,
+        }
+    }
+
+    /// Whether the disk may not have this version durably.
+    #[inline]
+    pub(crate) const fn is_dirty(self) -> bool {
+        self.word & DIRTY != 0
+    }
+
+    /// Whether the policy believes that flash holds the page.
+    #[inline]
+    pub(crate) const fn is_visible(self) -> bool {
+        self.word & VISIBLE != 0
+    }
+
+    pub(crate) const fn set_state(&mut self, state: SlotState) {
+        self.word = self.word & !STATE_MASK | state as u64;
+    }
+
+    pub(crate) const fn set_dirty(&mut self, is_dirty: bool) {
+        self.word = self.word & !DIRTY | if is_dirty { DIRTY } else { 0 };
+    }
+
+    pub(crate) const fn set_visible(&mut self, is_visible: bool) {
+        self.word = self.word & !VISIBLE | if is_visible { VISIBLE } else { 0 };
+    }
+}
+
+/// An obsolete slot, waiting for its record to be durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Obsolete {
+    pub(crate) slot: SlotId,
+    /// How many records must be durable.
+    pub(crate) records: u64,
+}
+
+/// All slots.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    /// One bit per slot: whether it is free.
+    free: Vec<u64>,
+    free_slots: u32,
+    /// Where the search for a free slot goes on: slots are taken in ascending order, so that what is
+    /// written together lies together.
+    cursor: usize,
+    obsolete: VecDeque<Obsolete>,
+    live_slots: u32,
+    dirty_slots: u32,
+}
+
+impl Slots {
+    /// So many slots, all free.
+    pub(crate) fn new(slots: u32) -> Self {
+        let words = (slots as usize).div_ceil(64);
+        let mut free = vec![u64::MAX; words];
+        if let Some(last) = free.last_mut()
+            && !slots.is_multiple_of(64)
+        {
+            *last = (1 << (slots % 64)) - 1;
+        }
+        Self {
+            slots: vec![Slot::default(); slots as usize],
+            free,
+            free_slots: slots,
+            cursor: 0,
+            obsolete: VecDeque::new(),
+            live_slots: 0,
+            dirty_slots: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn free_slots(&self) -> u32 {
+        self.free_slots
+    }
+
+    /// Slots that hold a page, and those among them that the disk may not have.
+    pub(crate) fn live_and_dirty(&self) -> [u32; 2] {
+        [self.live_slots, self.dirty_slots]
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: SlotId) -> Slot {
+        self.slots[slot.0 as usize]
+    }
+
+    /// The page that the slot was last used for.
+    #[inline]
+    pub(crate) fn page(&self, slot: SlotId) -> u32 {
+        self.slots[slot.0 as usize].page
+    }
+
+    /// All slots, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotId, Slot)> + '_ {
+        (0..).map(SlotId).zip(self.slots.iter().copied())
+    }
+
+    /// Takes a free slot for a page that is about to be written there.
+    pub(crate) fn take(&mut self, page: u32, checksum: u32, version: u64) -> Option<SlotId> {
+        if self.free_slots == 0 {
+            return None;
+        }
+        while self.free[self.cursor] == 0 {
+            self.cursor = (self.cursor + 1) % self.free.len();
+        }
+        let bit = self.free[self.cursor].trailing_zeros();
+        self.free[self.cursor] &= !(1 << bit);
+        self.free_slots -= 1;
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 slots")]
+        let slot = SlotId(self.cursor as u32 * 64 + bit);
+        self.slots[slot.0 as usize] = Slot::new(page, checksum, version, SlotState::Writing);
+        Some(slot)
+    }
+
+    /// The slot was written, and a record says so.
+    pub(crate) fn set_live(&mut self, slot: SlotId, is_dirty: bool, is_visible: bool) {
+        let state = &mut self.slots[slot.0 as usize];
+        assert_eq!(state.state(), SlotState::Writing, "a slot is written before it is live");
+        state.set_state(SlotState::Live);
+        state.set_dirty(is_dirty);
+        state.set_visible(is_visible);
+        self.live_slots += 1;
+        self.dirty_slots += u32::from(is_dirty);
+    }
+
+    /// Puts back what recovery found.
+    pub(crate) fn restore(&mut self, slot: SlotId, found: Slot) {
+        assert_eq!(self.slot(slot).state(), SlotState::Free, "a slot is restored once");
+        self.free[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+        self.free_slots -= 1;
+        let is_dirty = found.is_dirty();
+        self.slots[slot.0 as usize] =
+            Slot::new(found.page, found.checksum, found.version(), SlotState::Writing);
+        self.set_live(slot, is_dirty, true);
+    }
+
+    pub(crate) fn set_visible(&mut self, slot: SlotId, is_visible: bool) {
+        self.slots[slot.0 as usize].set_visible(is_visible);
+    }
+
+    /// The disk has this version durably.
+    pub(crate) fn set_clean(&mut self, slot: SlotId) {
+        let state = &mut self.slots[slot.0 as usize];
+        assert!(state.state() == SlotState::Live && state.is_dirty(), "a dirty slot is cleaned");
+        state.set_dirty(false);
+        self.dirty_slots -= 1;
+    }
+
+    /// The slot is free when so many records are durable.
+    pub(crate) fn set_obsolete(&mut self, slot: SlotId, records: u64) {
+        let state = &mut self.slots[slot.0 as usize];
+        assert_eq!(state.state(), SlotState::Live, "a live slot becomes obsolete");
+        state.set_state(SlotState::Obsolete);
+        self.live_slots -= 1;
+        self.dirty_slots -= u32::from(state.is_dirty());
+        debug_assert!(
+            self.obsolete.back().is_none_or(|last| last.records <= records),
+            "slots become obsolete in the order of the records"
+        );
+        self.obsolete.push_back(Obsolete { slot, records });
+    }
+
+    /// Slots that are free once their records are durable.
+    pub(crate) fn obsolete_slots(&self) -> usize {
+        self.obsolete.len()
+    }
+
+    /// The next obsolete slot whose record is among the first `records`, which are durable.
+    pub(crate) fn next_reusable(&mut self, records: u64) -> Option<SlotId> {
+        let next = self.obsolete.front()?;
+        if next.records > records {
+            return None;
+        }
+        self.obsolete.pop_front().map(|obsolete| obsolete.slot)
+    }
+
+    /// Nobody needs the slot any more, and no durable record names it.
+    pub(crate) fn free(&mut self, slot: SlotId) {
+        let state = &mut self.slots[slot.0 as usize];
+        let former = state.state();
+        assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
+        state.set_state(SlotState::Free);
+        self.free[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
+        self.free_slots += 1;
+    }
+
+    /// The flash is gone, and with it what the slots held.
+    pub(crate) fn forget(&mut self) {
+        for slot in &mut self.slots {
+            slot.set_state(SlotState::Free);
+        }
+        self.free.fill(0);
+        self.free_slots = 0;
+        self.obsolete.clear();
+        (self.live_slots, self.dirty_slots) = (0, 0);
+    }
+
+    /// Heap memory in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+            + self.free.capacity() * size_of::<u64>()
+            + self.obsolete.capacity() * size_of::<Obsolete>()
+    }
+}
