@@ -24,8 +24,6 @@ pub struct Superblock {
     pub first_sequence: u64,
     /// Bytes written to the flash before this epoch.
     pub written_bytes: u64,
-    /// Whether the cache was shut down in order, so that `written_bytes` is exact.
-    pub is_shut_down: bool,
 }
 
 /// Why a block is no superblock.
@@ -46,7 +44,7 @@ impl Superblock {
         let mut writer = Writer::new(block);
         writer.bytes(MAGIC);
         writer.u32(FORMAT);
-        writer.u32(u32::from(self.is_shut_down));
+        writer.u32(0);
         writer.bytes(self.cache.as_bytes());
         writer.u64(self.epoch);
         writer.u32(self.layout.journal_blocks);
@@ -73,7 +71,7 @@ impl Superblock {
         }
         let _magic: [u8; 16] = reader.array();
         let _format = reader.u32();
-        let is_shut_down = reader.u32() != 0;
+        let _padding = reader.u32();
         let superblock = Self {
             cache: Uuid::from_bytes(reader.array()),
             epoch: reader.u64(),
@@ -86,7 +84,6 @@ impl Superblock {
             backing_bytes: reader.u64(),
             first_sequence: reader.u64(),
             written_bytes: reader.u64(),
-            is_shut_down,
         };
         superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
     }
@@ -100,7 +97,7 @@ impl Superblock {
             && slots < 1 << 31
             && self.layout == Layout::new(slots, page_bytes)
             && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
-            && self.backing_bytes / u64::from(page_bytes) <= u64::from(u32::MAX)
+            && u32::try_from(self.backing_bytes / u64::from(page_bytes)).is_ok()
             && self.epoch < 1 << 40
             && self.first_sequence < 1 << 56
     }

@@ -129,6 +129,51 @@ impl Shard {
         }
     }
 
+    /// Writes every page that is newer than the disk's to disk, and tells the policy so. When the shard
+    /// is idle again, it is done.
+    pub fn drain(&mut self) {
+        self.actions.clear();
+        self.policy.flush(&mut self.actions);
+        self.perform_actions();
+        let dirty = self.dirty_page_numbers();
+        for page in dirty {
+            if let Some(id) = self.entry(page)
+                && self.entries[id].frame.is_some()
+            {
+                self.entries[id].wants.disk = true;
+                self.settle(id);
+            } else {
+                self.write_backs.insert(page);
+            }
+        }
+        self.want_sync_and_commit();
+    }
+
+    /// Pages whose newest bytes the disk may not have durably; lost pages not counted.
+    pub fn dirty_pages(&self) -> usize {
+        self.dirty_page_numbers().len()
+    }
+
+    fn dirty_page_numbers(&self) -> Vec<u32> {
+        let is_dirty = |place: &super::Place| match *place {
+            super::Place::Slot(slot) => self.slots.slot(slot).is_dirty(),
+            super::Place::Entry(id) => {
+                let entry = &self.entries[id];
+                entry.disk_synced != entry.newest && !entry.is_lost
+            }
+        };
+        let places = self.index.places().filter_map(|place| self.place(self.page_at(place)));
+        let mut pages: Vec<u32> = places
+            .filter(is_dirty)
+            .map(|place| match place {
+                super::Place::Slot(slot) => self.slots.page(slot),
+                super::Place::Entry(id) => self.entries[id].page,
+            })
+            .collect();
+        pages.sort_unstable();
+        pages
+    }
+
     /// When [`tick`](Shard::tick) should be called at the latest, if it should.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let retry = (!self.write_backs.resting.is_empty()).then_some(self.write_backs.retry_at);

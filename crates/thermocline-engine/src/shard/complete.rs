@@ -179,6 +179,9 @@ impl Shard {
         is_to_disk: bool,
     ) {
         let Some(id) = id else {
+            // Durable is what replaced it.
+            let version = self.entry(page).map_or(self.version, |id| self.entries[id].newest);
+            self.note_version(request, version);
             self.page_done(request, Ok(()));
             return;
         };
@@ -216,7 +219,11 @@ impl Shard {
             return;
         }
         let entry = &self.entries[id];
-        let is_needed = entry.on_flash || entry.disk_written < capture.version;
+        // A version that the disk has too is worth a slot only while it is the newest, and no newer one
+        // is on its way to disk: it would have to be obsolete, durably, before that.
+        let is_dirty = entry.disk_written < capture.version;
+        let is_newest = entry.newest == capture.version && entry.disk_started <= capture.version;
+        let is_needed = is_dirty || (entry.on_flash && is_newest);
         if is_needed {
             let is_clean = entry.disk_synced == capture.version;
             self.record_slot(id, slot, !is_clean);

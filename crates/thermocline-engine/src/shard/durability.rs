@@ -88,6 +88,8 @@ pub(super) struct Log {
     waiters: Vec<Waiter>,
     /// Every version up to this one is to be written, for flushes that wait.
     flush_target: u64,
+    /// Whether everything is to be on disk.
+    is_draining: bool,
 }
 
 /// A request that waits for versions to be durable.
@@ -138,6 +140,7 @@ impl Log {
             syncs_done: 0,
             waiters: vec![],
             flush_target: 0,
+            is_draining: false,
         }
     }
 
@@ -154,6 +157,7 @@ impl Log {
             && self.waiters.is_empty()
             && !self.is_commit_wanted
             && !self.is_sync_wanted
+            && !self.is_draining
             && !self.checkpoints.is_under_way()
     }
 
@@ -279,6 +283,7 @@ impl Shard {
             self.counters.flushes += 1;
             self.page_done_durably(request, Ok(()));
         }
+        self.advance_drain();
         self.start_backing_sync();
         self.start_commit();
         self.advance_checkpoint();
@@ -336,6 +341,30 @@ impl Shard {
         if !self.log.unsynced.is_empty() && !self.log.is_sync_wanted {
             self.log.is_sync_wanted = true;
             self.is_stirred = true;
+        }
+    }
+
+    /// Once nothing else is wanted, the disk is synced and all records are committed.
+    pub(super) const fn want_sync_and_commit(&mut self) {
+        self.log.is_draining = true;
+        self.is_stirred = true;
+    }
+
+    /// Syncs and commits what a drain left behind, when all pages are written.
+    fn advance_drain(&mut self) {
+        let is_busy = self.write_backs.is_busy()
+            || !self.queue.is_empty()
+            || !self.outbox.is_empty()
+            || self.in_flight.iter().any(|(_, flying)| matches!(flying, InFlight::Run(_)));
+        if !self.log.is_draining || is_busy {
+            return;
+        }
+        if self.log.has_unsynced() {
+            self.log.is_sync_wanted |= !self.log.unsynced.is_empty();
+        } else if self.log.durable < self.log.appended {
+            self.log.is_commit_wanted = true;
+        } else {
+            self.log.is_draining = false;
         }
     }
 

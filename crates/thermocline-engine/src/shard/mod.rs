@@ -15,6 +15,8 @@ mod invariants;
 mod request;
 mod settle;
 
+pub(crate) use self::settle::checksum;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slab::Slab;
@@ -31,8 +33,9 @@ use crate::memory::{FrameId, Frames, Pool};
 use crate::operation::Operation;
 use crate::options::{META_FRAMES, Options, OptionsError};
 use crate::outbox::{Outbox, Run};
+use crate::recovery::{Flash, FlashError};
 use crate::request::{Reply, Segment};
-use crate::slots::{SlotId, Slots};
+use crate::slots::{Slot, SlotId, SlotState, Slots};
 
 use self::cleaning::WriteBacks;
 use self::durability::Log;
@@ -41,6 +44,8 @@ use self::request::Pending;
 /// Marks the places that are entries; the others are slots.
 const ENTRY_BIT: u32 = 1 << 31;
 
+/// Slots that a flash must have besides those of the policy.
+pub(crate) const SPARE_SLOTS_MIN: u32 = 16;
 /// Waiting pages that are looked at again after one completion.
 const RETRIES_MAX: usize = 64;
 
@@ -155,6 +160,18 @@ enum InFlight {
     BackingSync,
 }
 
+/// Why an engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The options cannot work.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The flash cannot be used, or not with these options.
+    #[error(transparent)]
+    Flash(#[from] FlashError),
+}
+
 /// Where a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -163,26 +180,55 @@ enum Place {
 }
 
 impl Shard {
-    /// An engine over a backing store, and over a flash that holds nothing yet.
+    /// An engine over a backing store, and over a flash that nobody will read again: for devices in
+    /// memory.
     ///
     /// # Errors
     /// Options that cannot work.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
         options.check()?;
-        let policy = options.build_policy()?;
-        let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
-        let meta_frames = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
-        let slots = options.slots();
-        let layout = Layout::new(slots, options.page_bytes);
         let superblock = Superblock {
             cache: Uuid::nil(),
             epoch: 1,
-            layout,
+            layout: Layout::new(options.slots(), options.page_bytes),
             backing_bytes: options.size_bytes(),
-            first_sequence: 0,
+            first_sequence: 1,
             written_bytes: 0,
-            is_shut_down: false,
         };
+        Self::build(options, &Flash::empty(superblock))
+    }
+
+    /// An engine over a backing store and a flash, as [`Flash::recover`] or [`Flash::initialise`]
+    /// left it. The policy is told what the flash holds.
+    ///
+    /// # Errors
+    /// Options that cannot work, or not with this flash.
+    pub fn open(options: Options, flash: &Flash) -> Result<Self, OpenError> {
+        options.check()?;
+        let (superblock, layout) = (&flash.superblock, &flash.superblock.layout);
+        let (found_bytes, given_bytes) = (layout.page_bytes, options.page_bytes);
+        if found_bytes != given_bytes {
+            return Err(FlashError::OtherPageSize { found_bytes, given_bytes }.into());
+        }
+        let (found_bytes, given_bytes) = (superblock.backing_bytes, options.size_bytes());
+        if found_bytes != given_bytes {
+            return Err(FlashError::OtherBacking { found_bytes, given_bytes }.into());
+        }
+        let wanted_slots = options.flash_pages.saturating_add(SPARE_SLOTS_MIN);
+        if layout.slots < wanted_slots || options.flash_pages == 0 {
+            let found_slots = layout.slots;
+            return Err(FlashError::TooFewSlots { found_slots, wanted_slots }.into());
+        }
+        let mut shard = Self::build(options, flash)?;
+        shard.restore(flash);
+        Ok(shard)
+    }
+
+    fn build(options: Options, flash: &Flash) -> Result<Self, OptionsError> {
+        let policy = options.build_policy()?;
+        let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
+        let meta_frames = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
+        let slots = flash.superblock.layout.slots;
         let entries = options.frames() as usize;
         Ok(Self {
             index: Index::with_capacity(slots as usize + entries),
@@ -202,17 +248,30 @@ impl Shard {
             replies: VecDeque::new(),
             outbox: Outbox::default(),
             in_flight: Slab::new(),
-            log: Log::new(superblock, vec![0; layout.table_blocks as usize]),
+            log: Log::new(flash.superblock, flash.generations.clone()),
             queue: VecDeque::new(),
             write_backs: WriteBacks::default(),
             claimed_frames: 0,
-            version: 0,
+            version: flash.version,
             clock: 0,
             now: Nanos(0),
             has_flash: slots > 0,
             is_stirred: false,
             options,
         })
+    }
+
+    /// Takes over what the flash holds, and tells the policy.
+    fn restore(&mut self, flash: &Flash) {
+        for (slot, row) in (0..).map(SlotId).zip(&flash.rows) {
+            let Some(row) = row else { continue };
+            let mut held = Slot::new(row.page, row.checksum, row.version, SlotState::Live);
+            held.set_dirty(row.is_dirty);
+            self.slots.restore(slot, held);
+            self.put(row.page, slot.0);
+        }
+        self.tell_survivors();
+        self.is_stirred = true;
     }
 
     /// The memory that operations refer to, for the driver.
@@ -265,7 +324,10 @@ impl Shard {
 
     /// The next operation for the driver, if there is one.
     pub fn next_operation(&mut self) -> Option<Operation> {
+        let mut rounds = 0;
         loop {
+            rounds += 1;
+            assert!(rounds < 10_000, "background work comes to rest: {self:?}");
             if self.is_stirred {
                 self.stir();
             }
@@ -412,6 +474,10 @@ impl Shard {
         self.entries.remove(id);
     }
 
+    fn page_at(&self, place: u32) -> u32 {
+        page_of(&self.slots, &self.entries, place)
+    }
+
     fn put(&mut self, page: u32, place: u32) {
         let (slots, entries) = (&self.slots, &self.entries);
         self.index.put(page, place, |place| page_of(slots, entries, place));
@@ -462,7 +528,11 @@ fn page_of(slots: &Slots, entries: &Entries, place: u32) -> u32 {
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shard")
-            .field("policy", &self.policy)
+            .field("policy", &self.options.policy.entry.name)
+            .field("log", &self.log)
+            .field("queue", &self.queue)
+            .field("write_backs", &self.write_backs)
+            .field("is_stirred", &self.is_stirred)
             .field("counters", &self.counters)
             .field("entries", &self.entries.len())
             .field("requests", &self.requests.len())

@@ -1,0 +1,413 @@
+//! Starting from a flash: making it ours, or finding out what it holds.
+//!
+//! Recovery reads the slot table and the journal, never the backing store, and of the slots only those
+//! whose records may have become durable without them. It then writes the table anew where the journal
+//! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
+//! on the way leaves the old epoch, and recovery does the same again.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::format::journal::{self, Record, RecordKind};
+use crate::format::superblock::{Superblock, Unreadable};
+use crate::format::table::{self, Row, SLOTS_PER_BLOCK};
+use crate::format::{BLOCK_BYTES, Layout};
+use crate::shard::checksum;
+use crate::storage::Storage;
+
+/// A flash that can be used: what it is, and what it holds.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    pub(crate) superblock: Superblock,
+    /// Per slot: what it holds.
+    pub(crate) rows: Vec<Option<Row>>,
+    /// Per table block: how often it was written.
+    pub(crate) generations: Vec<u32>,
+    /// No version is greater.
+    pub(crate) version: u64,
+}
+
+/// Why a flash cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FlashError {
+    /// The device fails.
+    #[error("the flash cannot be used: {0}")]
+    Io(#[from] io::Error),
+    /// There is nothing on it yet.
+    #[error("the flash is empty: it has to be initialised")]
+    Empty,
+    /// It holds something else.
+    #[error(
+        "the flash holds something that is no cache of thermocline; if it is no longer needed, \
+         initialise it by force"
+    )]
+    Foreign,
+    /// It is a cache of another version.
+    #[error(
+        "the flash has format {found}, this program uses {}: drain it with the version that wrote \
+         it, or initialise it by force and lose what only it holds",
+        crate::format::superblock::FORMAT
+    )]
+    Format {
+        /// The format of the flash.
+        found: u32,
+    },
+    /// Both superblocks are damaged.
+    #[error("both superblocks of the flash are damaged: only initialising it by force can help")]
+    Damaged,
+    /// It caches a backing store of another size.
+    #[error(
+        "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}"
+    )]
+    OtherBacking {
+        /// What the flash says.
+        found_bytes: u64,
+        /// What was given.
+        given_bytes: u64,
+    },
+    /// It was laid out for pages of another size.
+    #[error(
+        "the flash has pages of {found_bytes} bytes, not {given_bytes}: drain it before the page \
+         size is changed"
+    )]
+    OtherPageSize {
+        /// What the flash says.
+        found_bytes: u32,
+        /// What was given.
+        given_bytes: u32,
+    },
+    /// It has too few slots.
+    #[error(
+        "the flash has {found_slots} slots, and {wanted_slots} are needed at least: take fewer \
+         pages of flash, or drain it and initialise it anew"
+    )]
+    TooFewSlots {
+        /// What the flash says.
+        found_slots: u32,
+        /// What the options need.
+        wanted_slots: u32,
+    },
+    /// The device is too small.
+    #[error("the flash has {found_bytes} bytes, and {wanted_bytes} are needed")]
+    TooSmall {
+        /// The size of the device.
+        found_bytes: u64,
+        /// What the layout needs.
+        wanted_bytes: u64,
+    },
+}
+
+impl Flash {
+    /// Makes a device a flash of a new cache. What was on it is lost.
+    ///
+    /// # Errors
+    /// A device that is too small, or that fails.
+    pub fn initialise(
+        storage: &mut dyn Storage,
+        cache: Uuid,
+        layout: Layout,
+        backing_bytes: u64,
+    ) -> Result<Self, FlashError> {
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, layout.flash_bytes());
+        if found_bytes < wanted_bytes {
+            return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
+        }
+        let superblock = Superblock {
+            cache,
+            epoch: 1,
+            layout,
+            backing_bytes,
+            first_sequence: 1,
+            written_bytes: 0,
+        };
+        // A superblock of a former cache must not be found first.
+        storage.write_at(Layout::superblock_offset_bytes(0), &[0; BLOCK_BYTES])?;
+        storage.sync()?;
+        write_superblock(storage, &superblock)?;
+        Ok(Self::empty(superblock))
+    }
+
+    /// The flash of a shard whose devices are in memory and will not be read again.
+    pub(crate) fn empty(superblock: Superblock) -> Self {
+        let Layout { slots, table_blocks, .. } = superblock.layout;
+        Self {
+            superblock,
+            rows: vec![None; slots as usize],
+            generations: vec![0; table_blocks as usize],
+            version: 0,
+        }
+    }
+
+    /// Finds out what a flash holds, and begins a new epoch on it.
+    ///
+    /// # Errors
+    /// What is no flash of ours, is damaged, or fails.
+    pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        let mut flash = Self::read(storage)?;
+        let former = Self::read_table(storage, &flash.superblock)?;
+        flash.generations = former.generations;
+        for block in 0..flash.superblock.layout.table_blocks {
+            let slots = flash.slots_of(block);
+            if flash.rows[slots.clone()] != former.rows[slots] {
+                flash.write_table_block(storage, block)?;
+            }
+        }
+        storage.sync()?;
+        flash.superblock.epoch += 1;
+        write_superblock(storage, &flash.superblock)?;
+        Ok(flash)
+    }
+
+    /// Finds out what a flash holds, and changes nothing.
+    ///
+    /// # Errors
+    /// What is no flash of ours, is damaged, or fails.
+    pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        let superblock = read_superblock(storage)?;
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
+        if found_bytes < wanted_bytes {
+            return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
+        }
+        let mut flash = Self::read_table(storage, &superblock)?;
+        let journal = Journal::read(storage, &superblock)?;
+        flash.replay(storage, &journal)?;
+        Ok(flash)
+    }
+
+    /// What it is.
+    pub const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// What the table says.
+    fn read_table(storage: &mut dyn Storage, superblock: &Superblock) -> Result<Self, FlashError> {
+        let mut flash = Self::empty(*superblock);
+        let mut bytes = vec![0; 2 * BLOCK_BYTES];
+        for block in 0..superblock.layout.table_blocks {
+            let offset = superblock.layout.table_offset_bytes(block, 0);
+            storage.read_at(offset, &mut bytes)?;
+            let newest = bytes
+                .chunks(BLOCK_BYTES)
+                .filter_map(table::decode)
+                .filter(|(header, _)| header.cache == superblock.cache && header.block == block)
+                .max_by_key(|(header, _)| header.generation);
+            let Some((header, rows)) = newest else { continue };
+            flash.generations[block as usize] =
+                u32::try_from(header.generation).unwrap_or(u32::MAX);
+            let slots = flash.slots_of(block);
+            for (slot, row) in slots.zip(rows) {
+                flash.rows[slot] = row.filter(|row| flash.is_page(row.page));
+                flash.version = flash.version.max(row.map_or(0, |row| row.version));
+            }
+        }
+        Ok(flash)
+    }
+
+    /// Brings the rows of the table up to the end of the journal.
+    fn replay(&mut self, storage: &mut dyn Storage, journal: &Journal) -> Result<(), FlashError> {
+        let mut pages: BTreeMap<u32, usize> = BTreeMap::new();
+        // The table may name an older slot of a page, if its block was written before.
+        for slot in 0..self.rows.len() {
+            let Some(row) = self.rows[slot] else { continue };
+            match pages.get(&row.page).copied() {
+                Some(other) if self.rows[other].is_some_and(|held| held.version > row.version) => {
+                    self.rows[slot] = None;
+                }
+                Some(other) => {
+                    self.rows[other] = None;
+                    pages.insert(row.page, slot);
+                }
+                None => drop(pages.insert(row.page, slot)),
+            }
+        }
+        for (sequence, records) in &journal.blocks {
+            let is_certain = *sequence < journal.uncertain;
+            for record in records {
+                self.version = self.version.max(record.version);
+                if (record.slot as usize) < self.rows.len() && self.is_page(record.page) {
+                    self.replay_record(storage, record, is_certain, &mut pages)?;
+                }
+            }
+        }
+        self.version = self.version.max(journal.version);
+        self.superblock.first_sequence = journal.next_sequence;
+        self.superblock.written_bytes = journal.written_bytes;
+        Ok(())
+    }
+
+    /// What a record says counts if it is newer than what is known of its page: a table block that
+    /// was written later may know more. A record whose slot may not be durable counts if the slot has
+    /// the right bytes; if not, what was before it still is where it was.
+    fn replay_record(
+        &mut self,
+        storage: &mut dyn Storage,
+        record: &Record,
+        is_certain: bool,
+        pages: &mut BTreeMap<u32, usize>,
+    ) -> Result<(), FlashError> {
+        let slot = record.slot as usize;
+        let is_there = record.kind != RecordKind::Free
+            && (is_certain || self.slot_matches(storage, record)?);
+        // What the slot held before is gone, whosever it was.
+        if let Some(held) = self.rows[slot].take()
+            && pages.get(&held.page) == Some(&slot)
+        {
+            pages.remove(&held.page);
+        }
+        let other = pages.get(&record.page).copied();
+        let other_version = other.and_then(|other| self.rows[other]).map_or(0, |held| held.version);
+        if is_there && record.version >= other_version {
+            self.rows[slot] = Some(Row {
+                page: record.page,
+                checksum: record.checksum,
+                version: record.version,
+                is_dirty: record.kind == RecordKind::Dirty,
+            });
+            pages.insert(record.page, slot);
+        }
+        // That the disk has a version, or the slot a newer one, ends all older slots of the page.
+        let ends_older = is_there || record.kind != RecordKind::Dirty;
+        if let Some(other) = other
+            && ends_older
+            && other_version < record.version
+        {
+            self.rows[other] = None;
+            if pages.get(&record.page) == Some(&other) {
+                pages.remove(&record.page);
+            }
+        }
+        Ok(())
+    }
+
+    fn slot_matches(&self, storage: &mut dyn Storage, record: &Record) -> Result<bool, FlashError> {
+        let mut bytes = vec![0; self.superblock.layout.page_bytes as usize];
+        storage.read_at(self.slot_offset_bytes(record.slot), &mut bytes)?;
+        Ok(checksum(record.page, record.version, &bytes) == record.checksum)
+    }
+
+    /// Where a slot lies.
+    pub(crate) fn slot_offset_bytes(&self, slot: u32) -> u64 {
+        let layout = &self.superblock.layout;
+        layout.slot_offset_bytes() + u64::from(slot) * u64::from(layout.page_bytes)
+    }
+
+    fn is_page(&self, page: u32) -> bool {
+        let page_bytes = u64::from(self.superblock.layout.page_bytes);
+        (u64::from(page) + 1) * page_bytes <= self.superblock.backing_bytes
+    }
+
+    fn slots_of(&self, block: u32) -> std::ops::Range<usize> {
+        let first = block as usize * SLOTS_PER_BLOCK;
+        first..(first + SLOTS_PER_BLOCK).min(self.rows.len())
+    }
+
+    /// Writes what a table block should say, to the place that does not hold its last version.
+    pub(crate) fn write_table_block(
+        &mut self,
+        storage: &mut dyn Storage,
+        block: u32,
+    ) -> Result<(), FlashError> {
+        let generation = &mut self.generations[block as usize];
+        *generation += 1;
+        let generation = u64::from(*generation);
+        let header = table::Header { cache: self.superblock.cache, generation, block };
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let rows = self.rows[self.slots_of(block)].iter().copied();
+        table::encode(&mut bytes, &header, rows);
+        let offset = self.superblock.layout.table_offset_bytes(block, generation);
+        storage.write_at(offset, &bytes)?;
+        Ok(())
+    }
+}
+
+/// What the journal says beyond the table.
+#[derive(Debug)]
+struct Journal {
+    /// The blocks that count, in order.
+    blocks: Vec<(u64, Vec<Record>)>,
+    /// From this block on, slots may not have been durable when their records were.
+    uncertain: u64,
+    next_sequence: u64,
+    version: u64,
+    written_bytes: u64,
+}
+
+impl Journal {
+    fn read(storage: &mut dyn Storage, superblock: &Superblock) -> Result<Self, FlashError> {
+        let mut found = BTreeMap::new();
+        let mut journal = Self {
+            blocks: vec![],
+            uncertain: superblock.first_sequence,
+            next_sequence: superblock.first_sequence,
+            version: 0,
+            written_bytes: superblock.written_bytes,
+        };
+        let mut tail = superblock.first_sequence;
+        let mut block = vec![0; BLOCK_BYTES];
+        for place in 0..u64::from(superblock.layout.journal_blocks) {
+            let offset = superblock.layout.journal_offset_bytes(place);
+            storage.read_at(offset, &mut block)?;
+            let Some((header, records)) = journal::decode(&block) else { continue };
+            let is_ours = header.cache == superblock.cache
+                && header.epoch == superblock.epoch
+                && superblock.layout.journal_offset_bytes(header.sequence) == offset;
+            if !is_ours {
+                continue;
+            }
+            tail = tail.max(header.tail);
+            journal.uncertain = journal.uncertain.max(header.uncertain);
+            journal.next_sequence = journal.next_sequence.max(header.sequence + 1);
+            journal.written_bytes = journal.written_bytes.max(header.written_bytes);
+            let newest = records.iter().map(|record| record.version).max();
+            journal.version = journal.version.max(newest.unwrap_or(0));
+            found.insert(header.sequence, records);
+        }
+        // What follows a gap was written later than what is missing, and never acknowledged.
+        let mut next = tail;
+        while let Some(records) = found.remove(&next) {
+            journal.blocks.push((next, records));
+            next += 1;
+        }
+        Ok(journal)
+    }
+}
+
+/// The newest superblock.
+fn read_superblock(storage: &mut dyn Storage) -> Result<Superblock, FlashError> {
+    let mut bytes = vec![0; 2 * BLOCK_BYTES];
+    if storage.size_bytes()? < bytes.len() as u64 {
+        return Err(FlashError::Empty);
+    }
+    storage.read_at(0, &mut bytes)?;
+    let found: Vec<_> = bytes.chunks(BLOCK_BYTES).map(Superblock::decode).collect();
+    if let Some(newest) = found.iter().flatten().max_by_key(|superblock| superblock.epoch) {
+        return Ok(*newest);
+    }
+    let faults: Vec<Unreadable> = found.into_iter().filter_map(Result::err).collect();
+    let format = faults.iter().find_map(|fault| match fault {
+        Unreadable::Format(found) => Some(*found),
+        Unreadable::Empty | Unreadable::Foreign | Unreadable::Torn => None,
+    });
+    Err(match format {
+        Some(found) => FlashError::Format { found },
+        None if faults.contains(&Unreadable::Torn) => FlashError::Damaged,
+        None if faults.contains(&Unreadable::Foreign) => FlashError::Foreign,
+        None => FlashError::Empty,
+    })
+}
+
+/// Writes a superblock to the place of its epoch, durably.
+pub(crate) fn write_superblock(
+    storage: &mut dyn Storage,
+    superblock: &Superblock,
+) -> Result<(), FlashError> {
+    let mut block = vec![0; BLOCK_BYTES];
+    superblock.encode(&mut block);
+    storage.write_at(Layout::superblock_offset_bytes(superblock.epoch), &block)?;
+    storage.sync()?;
+    Ok(())
+}

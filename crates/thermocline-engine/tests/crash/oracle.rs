@@ -1,0 +1,149 @@
+//! What may be read, told from the requests and replies alone.
+//!
+//! Each write stamps every sector that it covers with its own number. A page's history is the list of
+//! its writes, in the order in which they were submitted; its bytes are right if they are what the
+//! first so many of these left behind, the number being at least that of the last write that must be
+//! seen.
+
+/// Bytes of a sector.
+pub(crate) const SECTOR: usize = 512;
+/// Sectors of a page.
+pub(crate) const SECTORS: usize = 8;
+
+/// One write of a page.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    /// The write's number.
+    id: u64,
+    /// What it leaves behind: its number, or 0 for zeroes.
+    stamp: u64,
+    /// Which sectors, `first..end`.
+    first: usize,
+    end: usize,
+}
+
+/// All writes of one page since its bytes were last known for certain.
+#[derive(Clone, Debug)]
+struct History {
+    /// The stamps before the first write.
+    base: [u64; SECTORS],
+    writes: Vec<Write>,
+    /// So many of the first writes survive a power loss.
+    durable: usize,
+    /// So many of the first writes have been seen by a read, or answered.
+    seen: usize,
+}
+
+/// The histories of all pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Oracle {
+    pages: Vec<History>,
+    /// Whether the disk writes pages as a whole.
+    is_disk_atomic: bool,
+}
+
+/// What had been promised about a page when a request was submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    /// So many writes must be seen.
+    at_least: usize,
+}
+
+impl Oracle {
+    pub(crate) fn new(pages: usize, is_disk_atomic: bool) -> Self {
+        let page = History { base: [0; SECTORS], writes: vec![], durable: 0, seen: 0 };
+        Self { pages: vec![page; pages], is_disk_atomic }
+    }
+
+    /// A write was submitted: its number, what it leaves behind, and where.
+    pub(crate) fn write(&mut self, page: usize, id: u64, stamp: u64, first: usize, end: usize) {
+        self.pages[page].writes.push(Write { id, stamp, first, end });
+    }
+
+    /// A write was answered, perhaps as durable.
+    pub(crate) fn answered(&mut self, page: usize, id: u64, is_durable: bool) {
+        let history = &mut self.pages[page];
+        let Some(index) = history.writes.iter().position(|write| write.id == id) else {
+            return;
+        };
+        history.seen = history.seen.max(index + 1);
+        if is_durable {
+            history.durable = history.durable.max(index + 1);
+        }
+    }
+
+    /// What must be seen, or survive, from now on.
+    pub(crate) fn promise(&self, page: usize) -> Promise {
+        Promise { at_least: self.pages[page].seen }
+    }
+
+    /// What was promised when a flush was submitted is durable.
+    pub(crate) fn flushed(&mut self, page: usize, promise: Promise) {
+        let history = &mut self.pages[page];
+        history.durable = history.durable.max(promise.at_least);
+    }
+
+    /// Checks the stamps of the sectors `first..` of a page, read by a request that was submitted when
+    /// that was promised.
+    pub(crate) fn check_read(
+        &mut self,
+        page: usize,
+        first: usize,
+        stamps: &[u64],
+        promise: Promise,
+    ) -> Result<(), String> {
+        let history = &mut self.pages[page];
+        let matching = history.matching(first, stamps, promise.at_least);
+        match matching {
+            Some(count) => {
+                history.seen = history.seen.max(count);
+                Ok(())
+            }
+            None => Err(format!(
+                "page {page}, sectors from {first}: read {stamps:?} with at least {} of {history:?}",
+                promise.at_least
+            )),
+        }
+    }
+
+    /// Checks what is read first after a crash; from then on, nothing else may be read.
+    pub(crate) fn check_recovered(
+        &mut self,
+        page: usize,
+        stamps: [u64; SECTORS],
+    ) -> Result<(), String> {
+        let is_disk_atomic = self.is_disk_atomic;
+        let history = &mut self.pages[page];
+        let is_whole = history.matching(0, &stamps, history.durable).is_some();
+        let is_right = is_whole || (!is_disk_atomic && history.is_torn(&stamps, history.durable));
+        if !is_right {
+            return Err(format!("page {page}: recovered {stamps:?} from {history:?}"));
+        }
+        *history = History { base: stamps, writes: vec![], durable: 0, seen: 0 };
+        Ok(())
+    }
+}
+
+impl History {
+    /// What the first so many writes left behind.
+    fn image(&self, count: usize) -> [u64; SECTORS] {
+        let mut image = self.base;
+        for write in &self.writes[..count] {
+            image[write.first..write.end].fill(write.stamp);
+        }
+        image
+    }
+
+    /// The least number of writes, of at least so many, that left these stamps behind.
+    fn matching(&self, first: usize, stamps: &[u64], at_least: usize) -> Option<usize> {
+        (at_least..=self.writes.len())
+            .find(|&count| self.image(count)[first..first + stamps.len()] == *stamps)
+    }
+
+    /// Whether each sector for itself is what so many writes, or more, left behind.
+    fn is_torn(&self, stamps: &[u64; SECTORS], at_least: usize) -> bool {
+        (0..SECTORS).all(|sector| {
+            (at_least..=self.writes.len()).any(|count| self.image(count)[sector] == stamps[sector])
+        })
+    }
+}
