@@ -1,6 +1,12 @@
 //! Drivers perform the operations that a [`Shard`](crate::Shard) asks for.
 
+pub mod files;
 pub mod memory;
+pub mod threads;
+#[cfg(target_os = "linux")]
+pub mod uring;
+
+use std::os::fd::BorrowedFd;
 
 use crate::operation::{DeviceError, Operation, OperationId};
 
@@ -17,4 +23,10 @@ pub trait Driver {
 
     /// The same, but waits for one completion at least if operations are in flight.
     fn wait(&mut self, done: &mut Vec<Completion>);
+
+    /// A descriptor that is readable when completions are there, for those who wait for other things
+    /// as well.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }

@@ -353,6 +353,7 @@ impl Shard {
     /// Syncs and commits what a drain left behind, when all pages are written.
     fn advance_drain(&mut self) {
         let is_busy = self.write_backs.is_busy()
+            || self.write_backs.waiting_pages() > 0
             || !self.queue.is_empty()
             || !self.outbox.is_empty()
             || self.in_flight.iter().any(|(_, flying)| matches!(flying, InFlight::Run(_)));
@@ -649,19 +650,24 @@ impl Shard {
         for &(page, version) in unsynced {
             let Some(id) = self.entry(page) else { continue };
             let entry = &self.entries[id];
-            let is_newest = entry.newest == version && entry.disk_written == version;
-            let in_slot = self.current_slot(id).is_some();
-            if is_newest && (in_slot || entry.frame.is_some()) {
-                let entry = &mut self.entries[id];
-                entry.disk_written = entry.disk_synced;
-                if !in_slot {
-                    self.entries.set_undurable(id, version);
-                }
-                self.rest_backing(page);
-                self.settle(id);
-            } else {
-                self.log.unsynced.push((page, version));
+            if entry.disk_written != version {
+                // A newer version was written since, and is in the list itself.
+                continue;
             }
+            let in_slot = self.current_slot(id).is_some();
+            if !in_slot && entry.frame.is_none() {
+                self.log.unsynced.push((page, version));
+                continue;
+            }
+            let entry = &mut self.entries[id];
+            entry.disk_written = entry.disk_synced;
+            let undurable = entry.undurable;
+            if !in_slot && (undurable == 0 || undurable > version) {
+                self.entries.set_undurable(id, version);
+            }
+            self.relog(id);
+            self.rest_backing(page);
+            self.settle(id);
         }
         let syncs = self.log.syncs_done;
         let mut failed = vec![];

@@ -46,3 +46,18 @@ fn run(name: &str, plan: impl Fn(u64) -> Plan) {
 fn what_was_durable_survives_every_crash() {
     run("what_was_durable_survives_every_crash", Plan::crashes);
 }
+
+#[test]
+fn a_backing_store_that_fails_now_and_then_loses_nothing() {
+    run("a_backing_store_that_fails_now_and_then_loses_nothing", Plan::backing_errors);
+}
+
+#[test]
+fn wrong_bytes_of_flash_are_never_served() {
+    run("wrong_bytes_of_flash_are_never_served", Plan::flash_errors);
+}
+
+#[test]
+fn without_its_flash_the_engine_goes_on() {
+    run("without_its_flash_the_engine_goes_on", Plan::flash_gone);
+}

@@ -20,6 +20,8 @@ struct Write {
     /// Which sectors, `first..end`.
     first: usize,
     end: usize,
+    /// Whether it failed: then it may have happened or not.
+    is_failed: bool,
 }
 
 /// All writes of one page since its bytes were last known for certain.
@@ -40,6 +42,8 @@ pub(crate) struct Oracle {
     pages: Vec<History>,
     /// Whether the disk writes pages as a whole.
     is_disk_atomic: bool,
+    /// Whether a write that is not answered may have failed already.
+    writes_fail: bool,
 }
 
 /// What had been promised about a page when a request was submitted.
@@ -50,14 +54,15 @@ pub(crate) struct Promise {
 }
 
 impl Oracle {
-    pub(crate) fn new(pages: usize, is_disk_atomic: bool) -> Self {
+    pub(crate) fn new(pages: usize, is_disk_atomic: bool, writes_fail: bool) -> Self {
         let page = History { base: [0; SECTORS], writes: vec![], durable: 0, seen: 0 };
-        Self { pages: vec![page; pages], is_disk_atomic }
+        Self { pages: vec![page; pages], is_disk_atomic, writes_fail }
     }
 
     /// A write was submitted: its number, what it leaves behind, and where.
     pub(crate) fn write(&mut self, page: usize, id: u64, stamp: u64, first: usize, end: usize) {
-        self.pages[page].writes.push(Write { id, stamp, first, end });
+        let is_failed = self.writes_fail;
+        self.pages[page].writes.push(Write { id, stamp, first, end, is_failed });
     }
 
     /// A write was answered, perhaps as durable.
@@ -66,9 +71,17 @@ impl Oracle {
         let Some(index) = history.writes.iter().position(|write| write.id == id) else {
             return;
         };
+        history.writes[index].is_failed = false;
         history.seen = history.seen.max(index + 1);
         if is_durable {
             history.durable = history.durable.max(index + 1);
+        }
+    }
+
+    /// A write failed.
+    pub(crate) fn failed(&mut self, page: usize, id: u64) {
+        for write in &mut self.pages[page].writes {
+            write.is_failed |= write.id == id;
         }
     }
 
@@ -125,25 +138,34 @@ impl Oracle {
 }
 
 impl History {
-    /// What the first so many writes left behind.
-    fn image(&self, count: usize) -> [u64; SECTORS] {
-        let mut image = self.base;
-        for write in &self.writes[..count] {
-            image[write.first..write.end].fill(write.stamp);
+    /// Whether the first so many writes may have left that stamp in a sector.
+    fn allows(&self, count: usize, sector: usize, stamp: u64) -> bool {
+        let covering = self.writes[..count]
+            .iter()
+            .rev()
+            .filter(|write| (write.first..write.end).contains(&sector));
+        for write in covering {
+            if write.stamp == stamp {
+                return true;
+            }
+            if !write.is_failed {
+                return false;
+            }
         }
-        image
+        self.base[sector] == stamp
     }
 
     /// The least number of writes, of at least so many, that left these stamps behind.
     fn matching(&self, first: usize, stamps: &[u64], at_least: usize) -> Option<usize> {
-        (at_least..=self.writes.len())
-            .find(|&count| self.image(count)[first..first + stamps.len()] == *stamps)
+        (at_least..=self.writes.len()).find(|&count| {
+            (first..).zip(stamps).all(|(sector, &stamp)| self.allows(count, sector, stamp))
+        })
     }
 
     /// Whether each sector for itself is what so many writes, or more, left behind.
     fn is_torn(&self, stamps: &[u64; SECTORS], at_least: usize) -> bool {
         (0..SECTORS).all(|sector| {
-            (at_least..=self.writes.len()).any(|count| self.image(count)[sector] == stamps[sector])
+            (at_least..=self.writes.len()).any(|count| self.allows(count, sector, stamps[sector]))
         })
     }
 }

@@ -10,11 +10,11 @@ use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{Admission, Nanos, PageCost, PageId, Tier, WriteMiss};
 use thermocline_engine::{
-    Device, Flash, Layout, Options, PolicyOptions, Reply, Request, RequestKind, Shard, SubmitError,
-    Uuid, WriteMode,
+    Device, Flash, Layout, Options, PolicyOptions, Reply, Request, RequestError, RequestKind,
+    Shard, SubmitError, Uuid, WriteMode,
 };
 
-use crate::devices::{Devices, FlashStorage};
+use crate::devices::{Devices, Faults, FlashStorage};
 use crate::oracle::{Oracle, Promise, SECTOR, SECTORS};
 
 /// Pages of the backing store.
@@ -29,6 +29,10 @@ pub(crate) struct Plan {
     pub(crate) crashes: u32,
     /// Whether the disk writes pages as a whole.
     pub(crate) is_disk_atomic: bool,
+    /// What goes wrong besides.
+    pub(crate) faults: Faults,
+    /// Whether the flash goes away for good in the middle.
+    pub(crate) loses_flash: bool,
     pub(crate) options: Options,
 }
 
@@ -93,7 +97,31 @@ impl Plan {
         };
         options.cleaning.dirty_ratio_target = [0.1, 0.5, 1.0][below(3) as usize];
         options.sequential_bypass_bytes = (below(4) == 0).then_some(3 * PAGE as u64);
-        Self { seed, crashes: 4, is_disk_atomic: below(2) == 0, options }
+        let is_disk_atomic = below(2) == 0;
+        let faults = Faults::default();
+        Self { seed, crashes: 4, is_disk_atomic, faults, loses_flash: false, options }
+    }
+
+    /// Besides crashes, the backing store fails now and then.
+    pub(crate) fn backing_errors(seed: u64) -> Self {
+        let faults = Faults { backing_errors: 5 + seed % 40, ..Faults::default() };
+        Self { crashes: 2, faults, ..Self::crashes(seed) }
+    }
+
+    /// Besides crashes, slots have wrong bytes now and then.
+    pub(crate) fn flash_errors(seed: u64) -> Self {
+        let faults = Faults { flash_errors: 5 + seed % 40, ..Faults::default() };
+        Self { crashes: 2, faults, ..Self::crashes(seed) }
+    }
+
+    /// Whether requests may fail.
+    fn has_faults(&self) -> bool {
+        self.loses_flash || self.faults.backing_errors > 0 || self.faults.flash_errors > 0
+    }
+
+    /// The flash goes away.
+    pub(crate) fn flash_gone(seed: u64) -> Self {
+        Self { crashes: 0, loses_flash: true, ..Self::crashes(seed) }
     }
 }
 
@@ -107,7 +135,9 @@ impl World {
             world.live(u64::MAX)?;
             world.crash()?;
         }
-        world.live(600)?;
+        world.live(300)?;
+        world.devices.borrow_mut().faults.flash_gone = world.plan.loses_flash;
+        world.live(300)?;
         world.end()
     }
 
@@ -119,13 +149,14 @@ impl World {
         let devices =
             Devices::new(layout.flash_bytes() as usize, PAGES * PAGE, atom, plan.seed ^ 0xD15C);
         let devices = Rc::new(RefCell::new(devices));
+        devices.borrow_mut().faults = plan.faults;
         let cache = Uuid::from_u128(u128::from(plan.seed) + 1);
         let mut storage = FlashStorage(Rc::clone(&devices));
         let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes()).unwrap();
         let shard = Shard::open(options, &flash).unwrap();
         Self {
             random: SplitMix64::new(plan.seed),
-            oracle: Oracle::new(PAGES, plan.is_disk_atomic),
+            oracle: Oracle::new(PAGES, plan.is_disk_atomic, plan.has_faults()),
             plan,
             devices,
             shard,
@@ -276,12 +307,27 @@ impl World {
             let asked = self.asked.remove(&reply.tag).ok_or("a reply without a request")?;
             let fault = match reply.result {
                 Ok(()) => self.answered(&asked, &reply),
+                Err(error) if self.may_fail(error) => {
+                    for (page, _, _) in pieces(&asked.request) {
+                        self.oracle.failed(page, asked.request.tag);
+                    }
+                    Ok(())
+                }
                 Err(error) => Err(format!("{:?}: {error}", asked.request)),
             };
             self.shard.release(reply);
             fault?;
         }
         Ok(())
+    }
+
+    /// Whether the faults of the plan explain that a request fails.
+    fn may_fail(&self, error: RequestError) -> bool {
+        match error {
+            RequestError::Io => self.plan.faults.backing_errors > 0,
+            RequestError::Lost => self.plan.faults.flash_errors > 0 || self.plan.loses_flash,
+            _ => false,
+        }
     }
 
     fn answered(&mut self, asked: &Asked, reply: &Reply) -> Result<(), String> {
@@ -356,6 +402,8 @@ impl World {
     fn end(mut self) -> Result<(), String> {
         self.until_idle()?;
         self.shard.assert_invariants();
+        self.devices.borrow_mut().faults.backing_errors = 0;
+        self.devices.borrow_mut().faults.flash_errors = 0;
         self.shard.drain();
         self.until_idle()?;
         if !self.asked.is_empty() {
@@ -367,7 +415,11 @@ impl World {
             return Err(format!("{dirty} pages are dirty after draining"));
         }
         self.devices.borrow_mut().crash();
-        for page in 0..PAGES {
+        let lost = self.shard.lost_pages();
+        if !lost.is_empty() && !self.may_fail(RequestError::Lost) {
+            return Err(format!("lost {lost:?} for no reason"));
+        }
+        for page in (0..PAGES).filter(|&page| !lost.contains(&(page as u32))) {
             let bytes =
                 self.devices.borrow_mut().bytes(Device::Backing)[page * PAGE..][..PAGE].to_vec();
             let stamps = bytes.chunks(SECTOR).map(stamp).collect::<Result<Vec<u64>, _>>()?;

@@ -1,0 +1,177 @@
+//! What both drivers of real devices share: opening, and transfers with positioned calls.
+#![expect(unsafe_code, reason = "frames are memory that the kernel fills")]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{preadv, pwritev};
+
+use crate::memory::Frames;
+use crate::operation::{Operation, OperationKind};
+use crate::storage::Storage;
+
+/// A file or block device, opened past the page cache if its file system allows that.
+#[derive(Debug)]
+pub struct DeviceFile {
+    file: File,
+    is_direct: bool,
+}
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caching {
+    /// Past the page cache where that is possible, through it elsewhere.
+    #[default]
+    Direct,
+    /// Through the page cache.
+    Buffered,
+}
+
+impl DeviceFile {
+    /// Opens a file or block device for reading and writing.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if caching == Caching::Direct {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+            let opened = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path);
+            match opened {
+                Ok(file) => return Ok(Self { file, is_direct: true }),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Self { file, is_direct: false })
+    }
+
+    /// Whether it is accessed past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its size in bytes; that of a block device is where seeking to the end leads.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn size_bytes(&self) -> io::Result<u64> {
+        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)).map_err(Into::into)
+    }
+
+    /// Performs an operation, and waits for it.
+    ///
+    /// # Errors
+    /// What the system says; also if the device ends within the range.
+    pub(super) fn perform(&self, frames: &Frames, operation: &Operation) -> io::Result<()> {
+        let (offset, length) = (operation.offset_bytes, operation.length_bytes);
+        match operation.kind {
+            OperationKind::Read => read(&self.file, frames, operation),
+            OperationKind::Write => write(&self.file, frames, operation),
+            OperationKind::Sync => Ok(rustix::fs::fdatasync(&self.file)?),
+            OperationKind::Discard => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // A hint: a device that cannot do it keeps the bytes.
+                rustix::fs::fallocate(&self.file, flags, offset, length).or(Ok(()))
+            }
+            OperationKind::Zero => {
+                let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+                Ok(rustix::fs::fallocate(&self.file, flags, offset, length)?)
+            }
+        }
+    }
+}
+
+/// The frames of an operation, each with its share of the length.
+pub(super) fn pieces<'a>(
+    frames: &'a Frames,
+    operation: &'a Operation,
+) -> impl Iterator<Item = (*mut u8, usize)> + 'a {
+    let length = usize::try_from(operation.length_bytes).expect("operations fit memory");
+    operation.frames.iter().enumerate().map(move |(index, &frame)| {
+        let rest = length - index * frames.frame_bytes();
+        (frames.pointer(frame).as_ptr(), rest.min(frames.frame_bytes()))
+    })
+}
+
+fn read(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
+    let mut slices: Vec<IoSliceMut<'_>> = pieces(frames, operation)
+        // SAFETY: the shard gave these frames to this operation alone until it is complete.
+        .map(|(start, length)| unsafe { std::slice::from_raw_parts_mut(start, length) })
+        .map(IoSliceMut::new)
+        .collect();
+    let mut slices = slices.as_mut_slice();
+    let mut offset = operation.offset_bytes;
+    while !slices.is_empty() {
+        let read = preadv(file, slices, offset)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        offset += read as u64;
+        IoSliceMut::advance_slices(&mut slices, read);
+    }
+    Ok(())
+}
+
+fn write(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces(frames, operation)
+        // SAFETY: the shard lets nobody change these frames until the operation is complete.
+        .map(|(start, length)| unsafe { std::slice::from_raw_parts(start, length) })
+        .map(IoSlice::new)
+        .collect();
+    let mut slices = slices.as_mut_slice();
+    let mut offset = operation.offset_bytes;
+    while !slices.is_empty() {
+        let written = pwritev(file, slices, offset)?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        offset += written as u64;
+        IoSlice::advance_slices(&mut slices, written);
+    }
+    Ok(())
+}
+
+/// Reads and writes through a frame, which is aligned as direct access wants it.
+impl Storage for DeviceFile {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        Self::size_bytes(self)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let frames = Frames::new(1, bytes.len());
+        self.perform(&frames, &whole(OperationKind::Read, offset_bytes, bytes.len()))?;
+        bytes.copy_from_slice(frames.bytes(crate::memory::FrameId(0)));
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let frames = Frames::new(1, bytes.len());
+        frames.bytes_mut(crate::memory::FrameId(0)).copy_from_slice(bytes);
+        self.perform(&frames, &whole(OperationKind::Write, offset_bytes, bytes.len()))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+}
+
+fn whole(kind: OperationKind, offset_bytes: u64, length: usize) -> Operation {
+    Operation {
+        id: crate::operation::OperationId(0),
+        device: crate::operation::Device::Flash,
+        kind,
+        offset_bytes,
+        length_bytes: length as u64,
+        frames: smallvec::smallvec![crate::memory::FrameId(0)],
+    }
+}

@@ -1,0 +1,144 @@
+//! Devices served by threads that block: works everywhere.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::files::DeviceFile;
+use super::{Completion, Driver};
+use crate::memory::Frames;
+use crate::operation::{Device, DeviceError, Operation, OperationId};
+
+/// Threads that perform one operation at a time each.
+pub struct ThreadDriver {
+    operations: Option<Sender<Operation>>,
+    completions: Receiver<Completion>,
+    threads: Vec<JoinHandle<()>>,
+    in_flight: usize,
+    /// Readable when there are completions.
+    wake: Arc<OwnedFd>,
+}
+
+/// What the threads share.
+struct Shared {
+    frames: Arc<Frames>,
+    flash: Option<DeviceFile>,
+    backing: DeviceFile,
+    operations: Mutex<Receiver<Operation>>,
+    wake: Arc<OwnedFd>,
+}
+
+impl ThreadDriver {
+    /// So many threads, one at least, for the shard that these frames belong to.
+    ///
+    /// # Errors
+    /// If the system gives no more threads or file descriptors.
+    pub fn new(
+        frames: &Arc<Frames>,
+        flash: Option<DeviceFile>,
+        backing: DeviceFile,
+        threads: usize,
+    ) -> std::io::Result<Self> {
+        let flags = rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC;
+        let wake = Arc::new(rustix::event::eventfd(0, flags)?);
+        let (operations, taken) = channel();
+        let (done, completions) = channel();
+        let shared = Arc::new(Shared {
+            frames: Arc::clone(frames),
+            flash,
+            backing,
+            operations: Mutex::new(taken),
+            wake: Arc::clone(&wake),
+        });
+        let threads = (0..threads.max(1))
+            .map(|number| {
+                let (shared, done) = (Arc::clone(&shared), done.clone());
+                std::thread::Builder::new()
+                    .name(format!("device {number}"))
+                    .spawn(move || shared.serve(&done))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { operations: Some(operations), completions, threads, in_flight: 0, wake })
+    }
+
+    fn take(&mut self, completion: Completion, done: &mut Vec<Completion>) {
+        self.in_flight -= 1;
+        done.push(completion);
+    }
+}
+
+impl Shared {
+    /// Performs operations until there will be none.
+    fn serve(&self, done: &Sender<Completion>) {
+        loop {
+            let next = self.operations.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(operation) = next else { return };
+            if done.send(self.perform(&operation)).is_err() {
+                return;
+            }
+            // A full counter is readable as well.
+            let _full = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn perform(&self, operation: &Operation) -> (OperationId, Result<(), DeviceError>) {
+        let device = match operation.device {
+            Device::Flash => self.flash.as_ref(),
+            Device::Backing => Some(&self.backing),
+        };
+        let result = device
+            .ok_or(DeviceError(std::io::ErrorKind::NotFound))
+            .and_then(|device| device.perform(&self.frames, operation).map_err(Into::into));
+        (operation.id, result)
+    }
+}
+
+impl Driver for ThreadDriver {
+    fn start(&mut self, operation: Operation) {
+        self.in_flight += 1;
+        let operations = self.operations.as_ref().expect("it is there until the driver is gone");
+        operations.send(operation).expect("the threads live as long as the driver");
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        let mut counter = [0; 8];
+        let _empty = rustix::io::read(&*self.wake, &mut counter);
+        while let Ok(completion) = self.completions.try_recv() {
+            self.take(completion, done);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        if self.in_flight > 0
+            && let Ok(completion) = self.completions.recv()
+        {
+            self.take(completion, done);
+        }
+        self.poll(done);
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.wake.as_fd())
+    }
+}
+
+impl Drop for ThreadDriver {
+    fn drop(&mut self) {
+        self.operations = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for ThreadDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadDriver")
+            .field("threads", &self.threads.len())
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
