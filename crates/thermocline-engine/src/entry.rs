@@ -40,6 +40,7 @@ pub(crate) struct Wants {
 }
 
 /// The physical state of a page.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) page: u32,
@@ -115,7 +116,7 @@ impl Entry {
 /// All entries, and the list of those with undurable versions, oldest first.
 #[derive(Debug)]
 pub(crate) struct Entries {
-    entries: Vec<Entry>,
+    table: Vec<Entry>,
     free: Vec<EntryId>,
     oldest: u32,
     newest: u32,
@@ -125,7 +126,7 @@ pub(crate) struct Entries {
 impl Entries {
     pub(crate) fn with_capacity(entries: usize) -> Self {
         Self {
-            entries: Vec::with_capacity(entries),
+            table: Vec::with_capacity(entries),
             free: Vec::with_capacity(entries),
             oldest: NONE,
             newest: NONE,
@@ -135,11 +136,11 @@ impl Entries {
 
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
         if let Some(id) = self.free.pop() {
-            self.entries[id.0 as usize] = entry;
+            self.table[id.0 as usize] = entry;
             return id;
         }
-        let id = u32::try_from(self.entries.len()).expect("there are fewer entries than pages");
-        self.entries.push(entry);
+        let id = u32::try_from(self.table.len()).expect("there are fewer entries than pages");
+        self.table.push(entry);
         EntryId(id)
     }
 
@@ -150,7 +151,7 @@ impl Entries {
 
     /// Entries in use.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.table.len() - self.free.len()
     }
 
     /// Pages that a flush would have to write.
@@ -185,7 +186,7 @@ impl Entries {
 
     /// Heap memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<EntryId>()
+        self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<EntryId>()
     }
 
     fn unlink(&mut self, id: EntryId) {
@@ -226,13 +227,13 @@ impl std::ops::Index<EntryId> for Entries {
 
     #[inline]
     fn index(&self, id: EntryId) -> &Entry {
-        &self.entries[id.0 as usize]
+        &self.table[id.0 as usize]
     }
 }
 
 impl std::ops::IndexMut<EntryId> for Entries {
     #[inline]
     fn index_mut(&mut self, id: EntryId) -> &mut Entry {
-        &mut self.entries[id.0 as usize]
+        &mut self.table[id.0 as usize]
     }
 }

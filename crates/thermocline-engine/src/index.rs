@@ -70,12 +70,12 @@ impl Index {
             if place == EMPTY {
                 break;
             }
-            let home = self.home(page_of(place));
+            let origin = self.home(page_of(place));
             // It may move into the hole unless its home lies between the hole and itself.
             let is_between = if hole < bucket {
-                home > hole && home <= bucket
+                origin > hole && origin <= bucket
             } else {
-                home > hole || home <= bucket
+                origin > hole || origin <= bucket
             };
             if !is_between {
                 self.buckets[hole] = place;
@@ -91,6 +91,7 @@ impl Index {
     }
 
     /// Pages in the table.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -100,10 +101,10 @@ impl Index {
         self.buckets.capacity() * size_of::<u32>()
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the product's upper half is below len")]
     #[inline]
     fn home(&self, page: u32) -> usize {
-        ((u64::from(mix(page)) * self.buckets.len() as u64) >> 32) as usize
+        let product = u64::from(mix(page)) * self.buckets.len() as u64;
+        (product >> 32) as usize
     }
 
     #[inline]

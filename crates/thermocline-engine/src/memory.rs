@@ -21,7 +21,7 @@ pub struct FrameId(pub u32);
 /// The shard writes into a frame only while nothing else refers to it.
 pub struct Frames {
     base: NonNull<u8>,
-    frames: u32,
+    count: u32,
     frame_bytes: usize,
 }
 
@@ -43,17 +43,17 @@ impl Frames {
         // SAFETY: the layout is not empty, as asserted.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Arc::new(Self { base, frames, frame_bytes })
+        Arc::new(Self { base, count: frames, frame_bytes })
     }
 
     /// How many frames there are.
     pub fn len(&self) -> u32 {
-        self.frames
+        self.count
     }
 
     /// Whether there is none; there always is one.
     pub fn is_empty(&self) -> bool {
-        self.frames == 0
+        self.count == 0
     }
 
     /// Bytes of one frame.
@@ -66,7 +66,7 @@ impl Frames {
     /// # Panics
     /// If there is no such frame.
     pub fn pointer(&self, frame: FrameId) -> NonNull<u8> {
-        assert!(frame.0 < self.frames, "the frame exists");
+        assert!(frame.0 < self.count, "the frame exists");
         // SAFETY: the offset is within the allocation, as asserted.
         unsafe { self.base.add(frame.0 as usize * self.frame_bytes) }
     }
@@ -93,14 +93,14 @@ impl Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         // SAFETY: allocated by `new` with the same layout, and freed nowhere else.
-        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.frames, self.frame_bytes)) }
+        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.count, self.frame_bytes)) }
     }
 }
 
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frames")
-            .field("frames", &self.frames)
+            .field("frames", &self.count)
             .field("frame_bytes", &self.frame_bytes)
             .finish_non_exhaustive()
     }

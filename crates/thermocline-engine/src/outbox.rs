@@ -1,5 +1,7 @@
 //! Page transfers on their way to the driver: neighbours become one operation.
 
+use std::cmp::Reverse;
+
 use smallvec::SmallVec;
 
 use crate::counters::Purpose;
@@ -64,7 +66,7 @@ impl Outbox {
             let key = |transfer: &Transfer| {
                 (transfer.device, transfer.kind == OperationKind::Write, transfer.position)
             };
-            self.sorted.sort_by(|first, second| key(second).cmp(&key(first)));
+            self.sorted.sort_by_key(|transfer| Reverse(key(transfer)));
         }
         let first = self.sorted.pop()?;
         let mut run = Run::from_slice(&[first]);

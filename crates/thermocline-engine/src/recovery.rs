@@ -157,9 +157,14 @@ impl Flash {
             }
         }
         storage.sync()?;
-        flash.superblock.epoch += 1;
-        write_superblock(storage, &flash.superblock)?;
+        flash.begin_epoch(storage)?;
         Ok(flash)
+    }
+
+    /// From now on the journal so far does not count: the table says all.
+    pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.superblock.epoch += 1;
+        write_superblock(storage, &self.superblock)
     }
 
     /// Finds out what a flash holds, and changes nothing.
@@ -401,10 +406,7 @@ fn read_superblock(storage: &mut dyn Storage) -> Result<Superblock, FlashError> 
 }
 
 /// Writes a superblock to the place of its epoch, durably.
-pub(crate) fn write_superblock(
-    storage: &mut dyn Storage,
-    superblock: &Superblock,
-) -> Result<(), FlashError> {
+fn write_superblock(storage: &mut dyn Storage, superblock: &Superblock) -> Result<(), FlashError> {
     let mut block = vec![0; BLOCK_BYTES];
     superblock.encode(&mut block);
     storage.write_at(Layout::superblock_offset_bytes(superblock.epoch), &block)?;

@@ -96,9 +96,10 @@ pub(crate) struct Obsolete {
 }
 
 /// All slots.
+#[expect(clippy::struct_field_names, reason = "they say which slots are counted")]
 #[derive(Debug)]
 pub(crate) struct Slots {
-    slots: Vec<Slot>,
+    table: Vec<Slot>,
     /// One bit per slot: whether it is free.
     free: Vec<u64>,
     free_slots: u32,
@@ -121,7 +122,7 @@ impl Slots {
             *last = (1 << (slots % 64)) - 1;
         }
         Self {
-            slots: vec![Slot::default(); slots as usize],
+            table: vec![Slot::default(); slots as usize],
             free,
             free_slots: slots,
             cursor: 0,
@@ -132,7 +133,7 @@ impl Slots {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.table.len()
     }
 
     pub(crate) fn free_slots(&self) -> u32 {
@@ -146,18 +147,18 @@ impl Slots {
 
     #[inline]
     pub(crate) fn slot(&self, slot: SlotId) -> Slot {
-        self.slots[slot.0 as usize]
+        self.table[slot.0 as usize]
     }
 
     /// The page that the slot was last used for.
     #[inline]
     pub(crate) fn page(&self, slot: SlotId) -> u32 {
-        self.slots[slot.0 as usize].page
+        self.table[slot.0 as usize].page
     }
 
     /// All slots, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SlotId, Slot)> + '_ {
-        (0..).map(SlotId).zip(self.slots.iter().copied())
+        (0..).map(SlotId).zip(self.table.iter().copied())
     }
 
     /// Takes a free slot for a page that is about to be written there.
@@ -173,13 +174,13 @@ impl Slots {
         self.free_slots -= 1;
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^32 slots")]
         let slot = SlotId(self.cursor as u32 * 64 + bit);
-        self.slots[slot.0 as usize] = Slot::new(page, checksum, version, SlotState::Writing);
+        self.table[slot.0 as usize] = Slot::new(page, checksum, version, SlotState::Writing);
         Some(slot)
     }
 
     /// The slot was written, and a record says so.
     pub(crate) fn set_live(&mut self, slot: SlotId, is_dirty: bool, is_visible: bool) {
-        let state = &mut self.slots[slot.0 as usize];
+        let state = &mut self.table[slot.0 as usize];
         assert_eq!(state.state(), SlotState::Writing, "a slot is written before it is live");
         state.set_state(SlotState::Live);
         state.set_dirty(is_dirty);
@@ -194,18 +195,18 @@ impl Slots {
         self.free[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
         self.free_slots -= 1;
         let is_dirty = found.is_dirty();
-        self.slots[slot.0 as usize] =
+        self.table[slot.0 as usize] =
             Slot::new(found.page, found.checksum, found.version(), SlotState::Writing);
         self.set_live(slot, is_dirty, true);
     }
 
     pub(crate) fn set_visible(&mut self, slot: SlotId, is_visible: bool) {
-        self.slots[slot.0 as usize].set_visible(is_visible);
+        self.table[slot.0 as usize].set_visible(is_visible);
     }
 
     /// The disk has this version durably.
     pub(crate) fn set_clean(&mut self, slot: SlotId) {
-        let state = &mut self.slots[slot.0 as usize];
+        let state = &mut self.table[slot.0 as usize];
         assert!(state.state() == SlotState::Live && state.is_dirty(), "a dirty slot is cleaned");
         state.set_dirty(false);
         self.dirty_slots -= 1;
@@ -213,7 +214,7 @@ impl Slots {
 
     /// The slot is free when so many records are durable.
     pub(crate) fn set_obsolete(&mut self, slot: SlotId, records: u64) {
-        let state = &mut self.slots[slot.0 as usize];
+        let state = &mut self.table[slot.0 as usize];
         assert_eq!(state.state(), SlotState::Live, "a live slot becomes obsolete");
         state.set_state(SlotState::Obsolete);
         self.live_slots -= 1;
@@ -241,7 +242,7 @@ impl Slots {
 
     /// Nobody needs the slot any more, and no durable record names it.
     pub(crate) fn free(&mut self, slot: SlotId) {
-        let state = &mut self.slots[slot.0 as usize];
+        let state = &mut self.table[slot.0 as usize];
         let former = state.state();
         assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
         state.set_state(SlotState::Free);
@@ -251,7 +252,7 @@ impl Slots {
 
     /// The flash is gone, and with it what the slots held.
     pub(crate) fn forget(&mut self) {
-        for slot in &mut self.slots {
+        for slot in &mut self.table {
             slot.set_state(SlotState::Free);
         }
         self.free.fill(0);
@@ -262,7 +263,7 @@ impl Slots {
 
     /// Heap memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.table.capacity() * size_of::<Slot>()
             + self.free.capacity() * size_of::<u64>()
             + self.obsolete.capacity() * size_of::<Obsolete>()
     }

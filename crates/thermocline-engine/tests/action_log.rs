@@ -1,6 +1,7 @@
 //! The engine and the lab's loop never disagree about placement: same accesses, same actions; and the
 //! bytes are right whatever the policy does with them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 
 use std::sync::{Arc, Mutex};
 

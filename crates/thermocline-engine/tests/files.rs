@@ -1,5 +1,6 @@
 //! The same over real files, by every driver: requests against a model, a restart, a drain.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 
 use std::fs::File;
 use std::path::Path;
@@ -53,7 +54,7 @@ fn work<D: Driver>(engine: &mut Engine<D>, model: &mut [u8], seed: u64) {
                 model[range].copy_from_slice(&payload);
             }
             RequestKind::WriteZeroes => model[range].fill(0),
-            _ => {}
+            RequestKind::Flush | RequestKind::Trim | RequestKind::Cache => {}
         }
         while engine.submit(request, &payload) == Err(SubmitError::Full) {
             engine.wait();

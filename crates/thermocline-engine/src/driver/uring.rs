@@ -1,4 +1,4 @@
-//! Devices served by io_uring.
+//! Devices served by `io_uring`.
 #![expect(unsafe_code, reason = "the kernel accesses frames while operations are in flight")]
 
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ impl UringDriver {
     /// A ring for the shard that these frames belong to.
     ///
     /// # Errors
-    /// If the kernel has no io_uring, or forbids it.
+    /// If the kernel has no `io_uring`, or forbids it.
     pub fn new(
         frames: &Arc<Frames>,
         flash: Option<DeviceFile>,

@@ -39,6 +39,9 @@ pub struct Layout {
 
 impl Layout {
     /// The layout for so many slots.
+    ///
+    /// # Panics
+    /// Never: the sizes of blocks are constants that fit.
     pub fn new(slots: u32, page_bytes: u32) -> Self {
         let per_block = u32::try_from(SLOTS_PER_BLOCK).expect("a block holds few slots");
         // Room for the records of one round through all slots, within limits.

@@ -46,6 +46,13 @@ impl Shard {
         let id = self.ensure_entry(piece.page);
         self.entries[id].touched = self.clock;
         building.found_in(serve.found);
+        let entry = &self.entries[id];
+        self.counters.flash_absent += u64::from(
+            serve.found == Tier::FLASH
+                && entry.frame.is_none()
+                && entry.fetch.is_none()
+                && self.current_slot(id).is_none(),
+        );
         self.serve(id, piece, serve.tier, building);
         touched.push(piece.page);
         self.settle_pages(&touched);

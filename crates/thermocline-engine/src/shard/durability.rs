@@ -55,6 +55,7 @@ enum Cycle {
 }
 
 /// The journal, the syncs of both devices, and who waits for them.
+#[expect(clippy::struct_excessive_bools, reason = "each is wanted, or under way, for itself")]
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) superblock: Superblock,
@@ -90,6 +91,10 @@ pub(super) struct Log {
     flush_target: u64,
     /// Whether everything is to be on disk.
     is_draining: bool,
+    /// Whether an empty block is wanted that says that all before it is durable, and how many records
+    /// such a block has covered.
+    is_seal_wanted: bool,
+    sealed: u64,
 }
 
 /// A request that waits for versions to be durable.
@@ -141,6 +146,8 @@ impl Log {
             waiters: vec![],
             flush_target: 0,
             is_draining: false,
+            is_seal_wanted: false,
+            sealed: 0,
         }
     }
 
@@ -195,6 +202,11 @@ impl Shard {
         let key = self.insert_waiting(request);
         self.log.flush_target = version;
         self.log.waiters.push(Waiter { request: key, version, pages: None, stage: Stage::Data });
+        self.log_all_pages();
+        self.is_stirred = true;
+    }
+
+    fn log_all_pages(&mut self) {
         let mut next = self.entries.oldest_undurable();
         let mut pages = vec![];
         while let Some(id) = next {
@@ -204,7 +216,6 @@ impl Shard {
         for page in pages {
             self.log_page(page);
         }
-        self.is_stirred = true;
     }
 
     /// A request waits until the pages are durable up to a version.
@@ -344,6 +355,13 @@ impl Shard {
         }
     }
 
+    /// Prepares for the end without writing anything home: what only RAM has goes to flash, and the
+    /// journal says that all of it is there. When the shard is idle again, it is done.
+    pub fn stop(&mut self) {
+        self.log_all_pages();
+        self.want_sync_and_commit();
+    }
+
     /// Once nothing else is wanted, the disk is synced and all records are committed.
     pub(super) const fn want_sync_and_commit(&mut self) {
         self.log.is_draining = true;
@@ -363,6 +381,9 @@ impl Shard {
         if self.log.has_unsynced() {
             self.log.is_sync_wanted |= !self.log.unsynced.is_empty();
         } else if self.log.durable < self.log.appended {
+            self.log.is_commit_wanted = true;
+        } else if self.has_flash && self.log.sealed < self.log.appended {
+            self.log.is_seal_wanted = true;
             self.log.is_commit_wanted = true;
         } else {
             self.log.is_draining = false;
@@ -433,12 +454,16 @@ impl Shard {
         let needed = self.log.pending.len().div_ceil(RECORDS_PER_BLOCK) as u64;
         // A new tail frees journal blocks when a block that says so is durable.
         let has_new_tail = self.log.tail > self.log.durable_tail;
-        let blocks = needed.max(u64::from(has_new_tail)).min(writable);
+        let has_news = has_new_tail || self.log.is_seal_wanted;
+        let blocks = needed.max(u64::from(has_news)).min(writable);
         if blocks == 0 && !needs_sync {
             self.log.is_commit_wanted = needed > 0;
             return;
         }
         self.log.is_commit_wanted = false;
+        if blocks > 0 && std::mem::take(&mut self.log.is_seal_wanted) {
+            self.log.sealed = self.log.durable;
+        }
         for _ in 0..blocks {
             self.write_journal_block();
         }

@@ -37,6 +37,8 @@ use crate::recovery::{Flash, FlashError};
 use crate::request::{Reply, Segment};
 use crate::slots::{Slot, SlotId, SlotState, Slots};
 
+use crate::stream::Streams;
+
 use self::cleaning::WriteBacks;
 use self::durability::Log;
 use self::request::Pending;
@@ -115,6 +117,7 @@ pub struct Shard {
     /// Pages that wait for a frame or a slot.
     queue: VecDeque<u32>,
     write_backs: WriteBacks,
+    streams: Streams,
     /// Frames that the request being taken may still need.
     claimed_frames: usize,
     /// The last version given to a page.
@@ -251,6 +254,7 @@ impl Shard {
             log: Log::new(flash.superblock, flash.generations.clone()),
             queue: VecDeque::new(),
             write_backs: WriteBacks::default(),
+            streams: Streams::default(),
             claimed_frames: 0,
             version: flash.version,
             clock: 0,
@@ -324,10 +328,7 @@ impl Shard {
 
     /// The next operation for the driver, if there is one.
     pub fn next_operation(&mut self) -> Option<Operation> {
-        let mut rounds = 0;
         loop {
-            rounds += 1;
-            assert!(rounds < 10_000, "background work comes to rest: {self:?}");
             if self.is_stirred {
                 self.stir();
             }
@@ -380,6 +381,22 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// Which tiers serve a range of pages: runs of pages, each with its tier.
+    ///
+    /// # Panics
+    /// If the range ends beyond the device.
+    pub fn extents(&self, pages: std::ops::Range<u32>) -> Vec<(u32, Tier)> {
+        assert!(pages.end <= self.options.backing_pages, "the pages exist");
+        let mut extents: Vec<(u32, Tier)> = vec![];
+        for tier in pages.map(|page| self.tier_of(page)) {
+            match extents.last_mut() {
+                Some((length, last)) if *last == tier => *length += 1,
+                _ => extents.push((1, tier)),
+            }
+        }
+        extents
     }
 
     /// Bytes of memory for what the engine knows of pages, the policy included, the frames not.

@@ -82,6 +82,9 @@ impl Shard {
     /// # Errors
     /// [`SubmitError::Full`] if the request must be submitted again later; the others if it never
     /// can be served. In each case nothing happened.
+    ///
+    /// # Panics
+    /// If the policy breaks its contract: an access is served once.
     pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
         self.check(&request, payload)?;
         if request.kind == RequestKind::Flush {
@@ -103,15 +106,18 @@ impl Shard {
             return Ok(());
         }
         self.policy_background();
+        let stream_bytes = self.streams.note(&request);
+        let is_sequential =
+            self.options.sequential_bypass_bytes.is_some_and(|bytes| stream_bytes > bytes);
         let mut building = Building {
             key: self.requests.vacant_key(),
             segments: Segments::new(),
             waiting: 0,
             found: None,
             error: None,
-            is_sequential: false,
+            is_sequential,
         };
-        self.claimed_frames = 2 * (pages.end - pages.start) as usize;
+        self.claimed_frames = usize::try_from(needed).expect("there are as many frames");
         for page in pages {
             let start = request.offset_bytes.max(page * page_bytes);
             let end = end_bytes.min((page + 1) * page_bytes);
@@ -119,6 +125,7 @@ impl Shard {
             self.access_piece(&piece, &mut building);
             self.claimed_frames -= 2;
         }
+        self.claimed_frames = 0;
         self.finish_building(request, building);
         Ok(())
     }

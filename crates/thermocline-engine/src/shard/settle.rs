@@ -52,9 +52,6 @@ impl Shard {
             "the newest bytes of a page without a frame are on flash or on disk"
         );
         let frame = self.pool.take()?;
-        if slot.is_none() && self.entries[id].on_flash {
-            self.counters.flash_absent += 1;
-        }
         let fetch = self.fetches.insert(Fetch {
             page,
             frame,
@@ -247,10 +244,10 @@ impl Shard {
         if entry.wants.flash && (in_slot || !self.has_flash) {
             entry.wants.flash = false;
         }
-        if entry.in_ram || entry.wants.flash {
-            if !self.has_spare_frame() || self.start_fetch(id, Purpose::Policy).is_none() {
-                self.enqueue(id);
-            }
+        let is_wanted = entry.in_ram || entry.wants.flash;
+        if is_wanted && !(self.has_spare_frame() && self.start_fetch(id, Purpose::Policy).is_some())
+        {
+            self.enqueue(id);
         }
     }
 
@@ -312,16 +309,14 @@ impl Shard {
             Device::Flash => &mut self.counters.flash,
             Device::Backing => &mut self.counters.backing,
         };
+        let (bytes, operations) = if first.kind == OperationKind::Write {
+            (&mut transfers.written_bytes, &mut transfers.writes)
+        } else {
+            (&mut transfers.read_bytes, &mut transfers.reads)
+        };
+        *operations += 1;
         for transfer in &run {
-            let bytes = match transfer.kind {
-                OperationKind::Write => &mut transfers.written_bytes,
-                _ => &mut transfers.read_bytes,
-            };
             bytes[transfer.purpose as usize] += page_bytes;
-        }
-        match first.kind {
-            OperationKind::Write => transfers.writes += 1,
-            _ => transfers.reads += 1,
         }
         let offset_bytes = match first.device {
             Device::Flash => self.log.data_offset_bytes(),

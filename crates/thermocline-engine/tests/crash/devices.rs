@@ -149,7 +149,7 @@ impl Devices {
         let end = start + operation.length_bytes as usize;
         let spoil = self.faults.flash_errors > 0
             && operation.device == Device::Flash
-            && self.random.bits() % self.faults.flash_errors == 0;
+            && self.random.bits().is_multiple_of(self.faults.flash_errors);
         let disk = self.disk(operation.device);
         match operation.kind {
             OperationKind::Write => {
@@ -176,7 +176,7 @@ impl Devices {
             Device::Flash => self.faults.flash_gone,
             Device::Backing => {
                 let errors = self.faults.backing_errors;
-                errors > 0 && self.random.bits() % errors == 0
+                errors > 0 && self.random.bits().is_multiple_of(errors)
             }
         }
     }

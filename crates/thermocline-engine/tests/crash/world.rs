@@ -247,7 +247,6 @@ impl World {
         }
         let kind = match self.below(32) {
             0..=12 => RequestKind::Read,
-            13..=25 => RequestKind::Write,
             26..=27 => RequestKind::Flush,
             28 => RequestKind::WriteZeroes,
             29 => RequestKind::Trim,
@@ -266,9 +265,10 @@ impl World {
             _ => 1 + self.below(3 * SECTORS as u64),
         };
         let sectors = sectors.min((PAGES * SECTORS) as u64 - first);
-        let (offset_bytes, length_bytes) = match kind {
-            RequestKind::Flush => (0, 0),
-            _ => (first * SECTOR as u64, sectors * SECTOR as u64),
+        let (offset_bytes, length_bytes) = if kind == RequestKind::Flush {
+            (0, 0)
+        } else {
+            (first * SECTOR as u64, sectors * SECTOR as u64)
         };
         self.submit(Request { tag: self.next_tag, kind, offset_bytes, length_bytes, is_durable });
     }
@@ -277,7 +277,11 @@ impl World {
         let tag = request.tag;
         let payload = match request.kind {
             RequestKind::Write => sector(tag).repeat(request.length_bytes as usize / SECTOR),
-            _ => vec![],
+            RequestKind::Read
+            | RequestKind::Flush
+            | RequestKind::Trim
+            | RequestKind::WriteZeroes
+            | RequestKind::Cache => vec![],
         };
         match self.shard.submit(request, &payload) {
             Ok(()) => self.next_tag += 1,
@@ -323,11 +327,9 @@ impl World {
 
     /// Whether the faults of the plan explain that a request fails.
     fn may_fail(&self, error: RequestError) -> bool {
-        match error {
-            RequestError::Io => self.plan.faults.backing_errors > 0,
-            RequestError::Lost => self.plan.faults.flash_errors > 0 || self.plan.loses_flash,
-            _ => false,
-        }
+        let loses = self.plan.faults.flash_errors > 0 || self.plan.loses_flash;
+        (error == RequestError::Io && self.plan.faults.backing_errors > 0)
+            || (error == RequestError::Lost && loses)
     }
 
     fn answered(&mut self, asked: &Asked, reply: &Reply) -> Result<(), String> {

@@ -1,0 +1,144 @@
+//! A cache at rest: what is in it, whether it is intact, bringing it home, giving it up.
+
+use std::collections::BTreeMap;
+
+use crate::format::superblock::Superblock;
+use crate::recovery::{Flash, FlashError};
+use crate::shard::checksum;
+use crate::storage::Storage;
+
+/// What a flash holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Whose flash it is.
+    pub superblock: Superblock,
+    /// Slots that hold a page.
+    pub held_pages: u64,
+    /// Slots that hold a page which the disk may not have.
+    pub dirty_pages: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// Pages whose checksum matches.
+    pub intact_pages: u64,
+    /// Pages that the disk has too, and whose bytes on flash are wrong, in order.
+    pub damaged_clean_pages: Vec<u32>,
+    /// Pages that only flash has, and whose bytes there are wrong, in order.
+    pub lost_pages: Vec<u32>,
+}
+
+/// What a drain did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// Pages written to the backing store.
+    pub written_pages: u64,
+    /// Pages that only flash had, and whose bytes there are wrong: they stay dirty, in order.
+    pub lost_pages: Vec<u32>,
+}
+
+impl Flash {
+    /// What the flash holds.
+    pub fn contents(&self) -> Contents {
+        let rows = || self.rows.iter().flatten();
+        Contents {
+            superblock: self.superblock,
+            held_pages: rows().count() as u64,
+            dirty_pages: rows().filter(|row| row.is_dirty).count() as u64,
+        }
+    }
+
+    /// Reads every page on flash and compares its checksum.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn check(&self, storage: &mut dyn Storage) -> Result<Check, FlashError> {
+        let mut check = Check::default();
+        for (page, slot) in self.pages() {
+            let (is_intact, is_dirty, _) = self.load(storage, slot)?;
+            match (is_intact, is_dirty) {
+                (true, _) => check.intact_pages += 1,
+                (false, false) => check.damaged_clean_pages.push(page),
+                (false, true) => check.lost_pages.push(page),
+            }
+        }
+        Ok(check)
+    }
+
+    /// Writes every page that the disk may not have to the backing store, in the order of the disk,
+    /// and then says on flash that it is clean. If that stops half way, nothing is lost: what was not
+    /// said is done again.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn drain(
+        &mut self,
+        storage: &mut dyn Storage,
+        backing: &mut dyn Storage,
+    ) -> Result<Drained, FlashError> {
+        let given_bytes = backing.size_bytes()?;
+        if given_bytes != self.superblock.backing_bytes {
+            let found_bytes = self.superblock.backing_bytes;
+            return Err(FlashError::OtherBacking { found_bytes, given_bytes });
+        }
+        let page_bytes = u64::from(self.superblock.layout.page_bytes);
+        let mut drained = Drained::default();
+        let mut cleaned = vec![];
+        for (page, slot) in self.pages() {
+            let (is_intact, is_dirty, bytes) = self.load(storage, slot)?;
+            if is_dirty && is_intact {
+                backing.write_at(u64::from(page) * page_bytes, &bytes)?;
+                cleaned.push(slot);
+            } else if is_dirty {
+                drained.lost_pages.push(page);
+            }
+        }
+        backing.sync()?;
+        drained.written_pages = cleaned.len() as u64;
+        for slot in cleaned {
+            if let Some(row) = &mut self.rows[slot as usize] {
+                row.is_dirty = false;
+            }
+        }
+        self.save(storage)?;
+        Ok(drained)
+    }
+
+    /// Gives up everything that the flash holds; what only flash had is lost.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn forget(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.rows.fill(None);
+        self.save(storage)
+    }
+
+    /// Writes the table, then begins an epoch without a journal.
+    fn save(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        for block in 0..self.superblock.layout.table_blocks {
+            self.write_table_block(storage, block)?;
+        }
+        storage.sync()?;
+        self.begin_epoch(storage)
+    }
+
+    /// The pages on flash, each with its slot, in the order of the disk.
+    fn pages(&self) -> BTreeMap<u32, u32> {
+        let slots = (0..).zip(&self.rows);
+        slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()
+    }
+
+    /// Whether a slot has the right bytes, whether only flash has them, and the bytes.
+    fn load(
+        &self,
+        storage: &mut dyn Storage,
+        slot: u32,
+    ) -> Result<(bool, bool, Vec<u8>), FlashError> {
+        let row = self.rows[slot as usize].expect("only slots that hold a page are loaded");
+        let mut bytes = vec![0; self.superblock.layout.page_bytes as usize];
+        storage.read_at(self.slot_offset_bytes(slot), &mut bytes)?;
+        let is_intact = checksum(row.page, row.version, &bytes) == row.checksum;
+        Ok((is_intact, row.is_dirty, bytes))
+    }
+}

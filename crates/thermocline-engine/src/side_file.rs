@@ -1,0 +1,147 @@
+//! The note beside a backing store: which cache has, or may have, newer bytes of it.
+//!
+//! A backing store whose newest bytes are on a flash must not be served alone, or with another cache.
+//! The note is a small text file `<backing>.thermocline`. It is written, durably, before a cache may
+//! hold dirty pages, and says so until they have been written back.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use uuid::Uuid;
+
+/// What the note says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideFile {
+    /// The cache.
+    pub cache: Uuid,
+    /// How often the cache had been started.
+    pub epoch: u64,
+    /// Whether its flash may have bytes that the backing store lacks.
+    pub has_dirty: bool,
+}
+
+/// Why a backing store must not be served, or its note cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SideFileError {
+    /// The file cannot be read or written.
+    #[error("`{}`: {source}", path.display())]
+    Io {
+        /// The note.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file says something else.
+    #[error(
+        "`{}` is no note of thermocline; if no cache belongs to the backing store, remove it",
+        path.display()
+    )]
+    Unreadable {
+        /// The note.
+        path: PathBuf,
+    },
+    /// Another cache has newer bytes, or none was given.
+    #[error(
+        "cache {cache} has newer bytes of this backing store: serve it with its flash, drain that, or \
+         give it up with `thermocline cache forget`"
+    )]
+    Dirty {
+        /// The cache.
+        cache: Uuid,
+    },
+    /// The flash is older than the note: it was copied or restored.
+    #[error(
+        "the flash is of start {found_epoch}, the backing store was last served at start \
+         {known_epoch}: this is an old copy of the flash, and its bytes are not the newest"
+    )]
+    OldFlash {
+        /// What the flash says.
+        found_epoch: u64,
+        /// What the note says.
+        known_epoch: u64,
+    },
+}
+
+impl SideFile {
+    /// Where the note of a backing store is.
+    pub fn path(backing: &Path) -> PathBuf {
+        let mut name = backing.as_os_str().to_owned();
+        name.push(".thermocline");
+        name.into()
+    }
+
+    /// The note of a backing store, if it has one.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that is no note.
+    pub fn read(backing: &Path) -> Result<Option<Self>, SideFileError> {
+        let path = Self::path(backing);
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text).map(Some).ok_or(SideFileError::Unreadable { path }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(SideFileError::Unreadable { path })
+            }
+            Err(source) => Err(SideFileError::Io { path, source }),
+        }
+    }
+
+    /// Writes the note, durably and at once.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, backing: &Path) -> Result<(), SideFileError> {
+        let path = Self::path(backing);
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&new)?;
+            file.write_all(self.text().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        write().map_err(|source| SideFileError::Io { path: path.clone(), source })
+    }
+
+    /// Whether a backing store with this note may be served: with the flash of that cache and start,
+    /// or without any if there is none.
+    ///
+    /// # Errors
+    /// If a flash has newer bytes, and it is not this one.
+    pub fn check(note: Option<Self>, flash: Option<(Uuid, u64)>) -> Result<(), SideFileError> {
+        let Some(Self { cache, epoch, has_dirty }) = note else { return Ok(()) };
+        match flash {
+            Some((found, found_epoch)) if found == cache => {
+                if found_epoch < epoch {
+                    return Err(SideFileError::OldFlash { found_epoch, known_epoch: epoch });
+                }
+                Ok(())
+            }
+            _ if has_dirty => Err(SideFileError::Dirty { cache }),
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let state = if self.has_dirty { "dirty" } else { "clean" };
+        format!("thermocline 1\ncache {}\nepoch {}\n{state}\n", self.cache, self.epoch)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        (lines.next()? == "thermocline 1").then_some(())?;
+        let cache = lines.next()?.strip_prefix("cache ")?.parse().ok()?;
+        let epoch = lines.next()?.strip_prefix("epoch ")?.parse().ok()?;
+        let has_dirty = match lines.next()? {
+            "dirty" => true,
+            "clean" => false,
+            _ => return None,
+        };
+        lines.next().is_none().then_some(Self { cache, epoch, has_dirty })
+    }
+}

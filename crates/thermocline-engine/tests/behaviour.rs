@@ -1,0 +1,223 @@
+//! Single behaviours: memory, what costs no operation, back-pressure, write modes, extents, bypass,
+//! budget, policies that take over.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use thermocline_core::Tier;
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::{
+    Engine, Options, PolicyOptions, Request, RequestError, RequestKind, Shard, SubmitError,
+    WriteMode,
+};
+
+const PAGE: u64 = 4096;
+
+fn options(policy: &str) -> Options {
+    Options::new(256, 16, 64, PolicyOptions::named(policy).unwrap())
+}
+
+fn engine(options: Options) -> Engine<MemoryDriver> {
+    let bytes = usize::try_from(options.size_bytes()).unwrap();
+    let shard = Shard::new(options).unwrap();
+    let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), bytes);
+    Engine::new(shard, driver)
+}
+
+/// Does a request to its end, and gives the bytes that it read.
+fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> Vec<u8> {
+    engine.submit(request, payload).unwrap();
+    engine.wait_until_idle();
+    let reply = engine.next_reply().unwrap();
+    assert_eq!((reply.tag, reply.result), (request.tag, Ok(())));
+    let bytes = reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+    engine.release(reply);
+    bytes
+}
+
+#[test]
+fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
+    // Policies take 4 bytes per page of the disk and up to 40 per page of flash; the rest is ours.
+    let flash_pages = 1 << 18;
+    let options =
+        Options::new(1 << 19, 4096, flash_pages, PolicyOptions::named("lru-exclusive").unwrap());
+    let policy = options.policy.clone();
+    let setup = thermocline_core::Setup {
+        capacity_pages: vec![4096, flash_pages],
+        geometry: thermocline_core::Geometry::linear(1 << 19),
+        costs: policy.costs,
+        write_miss: policy.write_miss,
+        admission: policy.admission,
+        clients: thermocline_core::Clients::ONE,
+    };
+    let alone = policy.entry.build(&setup, &policy.values).unwrap().memory_bytes();
+    let shard = Shard::new(options).unwrap();
+    let per_page = |bytes: usize| bytes as f64 / f64::from(flash_pages);
+    let all = per_page(shard.memory_bytes());
+    let ours = all - per_page(alone);
+    assert!(ours < 28.0, "{ours:.1} bytes per flash page are the engine's");
+    assert!(all < 64.0, "{all:.1} bytes per flash page in all");
+}
+
+#[test]
+fn a_hit_in_ram_is_answered_at_once() {
+    let mut engine = engine(options("lru"));
+    ask(&mut engine, Request::write(1, 0, PAGE), &[7; 4096]);
+    engine.submit(Request::read(2, 512, 1024), &[]).unwrap();
+    let reply = engine.next_reply().expect("nothing was waited for");
+    assert_eq!((reply.result, reply.found), (Ok(()), Some(Tier::RAM)));
+    assert_eq!(engine.bytes(reply.segments[0]), [7; 1024]);
+    engine.release(reply);
+    assert!(!engine.poll(), "no device was asked");
+}
+
+#[test]
+fn without_frames_requests_are_not_taken_until_replies_are_released() {
+    let mut engine = engine(options("lru"));
+    let mut replies = vec![];
+    let mut taken = 0;
+    let refused = loop {
+        match engine.submit(Request::read(taken, taken % 256 * PAGE, PAGE), &[]) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+        engine.wait_until_idle();
+        replies.extend(engine.next_reply());
+    };
+    assert_eq!(refused, SubmitError::Full);
+    assert!(taken >= 256, "{taken} requests were taken");
+    for reply in replies {
+        engine.release(reply);
+    }
+    ask(&mut engine, Request::read(9999, 0, PAGE), &[]);
+}
+
+#[test]
+fn bad_requests_are_refused_and_change_nothing() {
+    let mut engine = engine(options("hat"));
+    let size_bytes = 256 * PAGE;
+    let beyond = engine.submit(Request::read(1, size_bytes - 1, 2), &[]);
+    assert_eq!(beyond, Err(SubmitError::OutOfRange { size_bytes }));
+    let wraps = engine.submit(Request::read(1, u64::MAX, 2), &[]);
+    assert_eq!(wraps, Err(SubmitError::OutOfRange { size_bytes }));
+    let wrong = engine.submit(Request::write(1, 0, 4), &[1; 3]);
+    assert_eq!(wrong, Err(SubmitError::WrongPayload { given_bytes: 3, wanted_bytes: 4 }));
+    assert_eq!(engine.shard().counters().accesses, [0, 0]);
+    assert!(engine.next_reply().is_none());
+}
+
+#[test]
+fn write_modes_do_what_they_say() {
+    let mut through = engine(Options { write_mode: WriteMode::Through, ..options("lru") });
+    ask(&mut through, Request::write(1, 0, PAGE), &[3; 4096]);
+    assert_eq!(through.shard().counters().backing.all_written_bytes(), PAGE);
+    assert_eq!(through.shard().tier_of(0), Tier::RAM);
+
+    let mut around = engine(Options { write_mode: WriteMode::Around, ..options("lru") });
+    ask(&mut around, Request::write(1, 0, PAGE), &[3; 4096]);
+    assert_eq!(around.shard().counters().bypasses, [0, 1]);
+    assert_eq!(around.shard().tier_of(0), Tier::DISK);
+
+    let mut read_only = engine(Options { write_mode: WriteMode::ReadOnly, ..options("lru") });
+    read_only.submit(Request::write(1, 0, PAGE), &[3; 4096]).unwrap();
+    let reply = read_only.next_reply().unwrap();
+    assert_eq!(reply.result, Err(RequestError::ReadOnly));
+    read_only.release(reply);
+    assert_eq!(ask(&mut read_only, Request::read(2, 0, PAGE), &[]), [0; 4096]);
+}
+
+#[test]
+fn extents_say_which_tier_serves() {
+    let mut engine = engine(options("lru-exclusive"));
+    for page in 0..40 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    let extents = engine.shard().extents(0..50);
+    assert_eq!(extents, [(24, Tier::FLASH), (16, Tier::RAM), (10, Tier::DISK)]);
+}
+
+#[test]
+fn a_long_stream_leaves_the_caches_alone() {
+    let mut engine = engine(Options { sequential_bypass_bytes: Some(8 * PAGE), ..options("lru") });
+    for page in 0..200 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    let counters = engine.shard().counters();
+    assert_eq!((counters.bypasses, counters.accesses), ([192, 0], [200, 0]));
+    assert!(counters.balance());
+    assert_eq!(engine.shard().extents(0..200), [(8, Tier::RAM), (192, Tier::DISK)]);
+}
+
+#[test]
+fn neighbours_are_read_and_written_together() {
+    let mut engine = engine(options("lru"));
+    ask(&mut engine, Request::read(1, 0, 12 * PAGE), &[]);
+    assert_eq!(engine.shard().counters().backing.reads, 1);
+    ask(&mut engine, Request::write(2, 0, 12 * PAGE), &vec![1; 12 * 4096]);
+    engine.shard_mut().drain();
+    engine.wait_until_idle();
+    assert_eq!(engine.shard().counters().backing.writes, 1);
+    assert_eq!(engine.shard().dirty_pages(), 0);
+}
+
+#[test]
+fn a_flush_logs_to_flash_and_does_not_touch_the_disk() {
+    let mut engine = engine(options("hat"));
+    for page in 0..10 {
+        ask(&mut engine, Request::write(page, page * PAGE, PAGE), &[1; 4096]);
+    }
+    ask(&mut engine, Request::flush(99), &[]);
+    let counters = engine.shard().counters();
+    assert_eq!(counters.backing.all_written_bytes(), 0);
+    assert_eq!((counters.flash.written_bytes[1], counters.commits), (10 * PAGE, 1));
+    // There is nothing more to log.
+    ask(&mut engine, Request::flush(100), &[]);
+    assert_eq!(engine.shard().counters().flash.written_bytes[1], 10 * PAGE);
+}
+
+#[test]
+fn an_empty_budget_keeps_clean_pages_off_the_flash() {
+    let mut engine = engine(Options {
+        // A burst of an hour's share: ten pages.
+        flash_write_budget_gib_per_day: Some(24.0 * 10.0 * 4096.0 / f64::from(1 << 30)),
+        ..options("lru-exclusive")
+    });
+    for page in 0..100 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    let counters = engine.shard().counters();
+    assert_eq!(counters.flash.written_bytes[0], 10 * PAGE);
+    assert_eq!(counters.budget_refusals, 100 - 16 - 10);
+    assert_eq!(ask(&mut engine, Request::read(1, 60 * PAGE, PAGE), &[]), [0; 4096]);
+    assert_eq!(engine.shard().counters().flash_absent, 1);
+}
+
+#[test]
+fn another_policy_takes_over_what_is_cached() {
+    let mut engine = engine(options("lru-exclusive"));
+    for page in 0..60_u8 {
+        let request = Request::write(u64::from(page), u64::from(page) * PAGE, PAGE);
+        ask(&mut engine, request, &[page + 1; 4096]);
+    }
+    engine.shard_mut().set_policy(PolicyOptions::named("face").unwrap()).unwrap();
+    engine.wait_until_idle();
+    engine.shard().assert_invariants();
+    let before = engine.shard().counters().backing.reads;
+    for page in (0..60_u8).rev() {
+        let request = Request::read(1, u64::from(page) * PAGE, PAGE);
+        assert_eq!(ask(&mut engine, request, &[]), [page + 1; 4096], "page {page}");
+    }
+    assert_eq!(engine.shard().counters().backing.reads, before, "all of it was cached");
+}
+
+#[test]
+fn zeroes_and_prefetches_are_accesses() {
+    let mut engine = engine(options("lru"));
+    ask(&mut engine, Request::write(1, 0, 2 * PAGE), &[5; 8192]);
+    let zeroes = Request { kind: RequestKind::WriteZeroes, ..Request::write(2, 100, 4000) };
+    ask(&mut engine, zeroes, &[]);
+    let bytes = ask(&mut engine, Request::read(3, 0, 2 * PAGE), &[]);
+    assert!(bytes[..100].iter().chain(&bytes[4100..]).all(|&byte| byte == 5));
+    assert!(bytes[100..4100].iter().all(|&byte| byte == 0));
+    let prefetch = Request { kind: RequestKind::Cache, ..Request::read(4, 50 * PAGE, PAGE) };
+    ask(&mut engine, prefetch, &[]);
+    assert_eq!(engine.shard().tier_of(50), Tier::RAM);
+}

@@ -1,0 +1,139 @@
+//! Work on a cache at rest, and what must be refused.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::threads::ThreadDriver;
+use thermocline_engine::{
+    Engine, Flash, FlashError, Layout, Options, PolicyOptions, Request, Shard, SideFile,
+    SideFileError, Uuid,
+};
+
+const PAGES: u32 = 64;
+const PAGE: usize = 4096;
+const CACHE: Uuid = Uuid::from_u128(0x1234);
+
+fn options() -> Options {
+    Options::new(PAGES, 8, 24, PolicyOptions::named("lru-exclusive").unwrap())
+}
+
+fn open(folder: &Path, name: &str) -> DeviceFile {
+    DeviceFile::open(&folder.join(name), Caching::Buffered).unwrap()
+}
+
+/// A cache that was stopped after a flush, with 20 dirty pages; page `n` has bytes of `n + 1`.
+fn stopped(folder: &Path) -> Layout {
+    let layout = Layout::new(options().slots(), PAGE as u32);
+    File::create(folder.join("disk")).unwrap().set_len(u64::from(PAGES) * PAGE as u64).unwrap();
+    File::create(folder.join("flash")).unwrap().set_len(layout.flash_bytes()).unwrap();
+    let bytes = options().size_bytes();
+    let flash = Flash::initialise(&mut open(folder, "flash"), CACHE, layout, bytes).unwrap();
+    let shard = Shard::open(options(), &flash).unwrap();
+    let [flash, disk] = ["flash", "disk"].map(|name| open(folder, name));
+    let driver = ThreadDriver::new(shard.frames(), Some(flash), disk, 1).unwrap();
+    let mut engine = Engine::new(shard, driver);
+    for page in 0..20_u8 {
+        let request = Request::write(1, u64::from(page) * PAGE as u64, PAGE as u64);
+        engine.submit(request, &[page + 1; PAGE]).unwrap();
+    }
+    engine.shard_mut().stop();
+    engine.wait_until_idle();
+    layout
+}
+
+/// Where the bytes of a page lie in the file of the flash.
+fn place(folder: &Path, page: u8) -> usize {
+    let bytes = fs::read(folder.join("flash")).unwrap();
+    let places = bytes.chunks(PAGE).position(|slot| slot == [page + 1; PAGE]).unwrap();
+    places * PAGE
+}
+
+fn spoil(folder: &Path, place: usize) {
+    let mut bytes = fs::read(folder.join("flash")).unwrap();
+    bytes[place] ^= 1;
+    fs::write(folder.join("flash"), bytes).unwrap();
+}
+
+#[test]
+fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    stopped(folder.path());
+    let [mut flash, mut disk] = ["flash", "disk"].map(|name| open(folder.path(), name));
+    let read = Flash::read(&mut flash).unwrap();
+    let contents = read.contents();
+    assert_eq!((contents.superblock.cache, contents.held_pages), (CACHE, 20));
+    assert_eq!(contents.dirty_pages, 20);
+    assert_eq!(read.check(&mut flash).unwrap().intact_pages, 20);
+
+    spoil(folder.path(), place(folder.path(), 7));
+    let check = read.check(&mut flash).unwrap();
+    assert_eq!((check.intact_pages, check.lost_pages), (19, vec![7]));
+
+    let mut recovered = Flash::recover(&mut flash).unwrap();
+    let drained = recovered.drain(&mut flash, &mut disk).unwrap();
+    assert_eq!((drained.written_pages, drained.lost_pages), (19, vec![7]));
+    let bytes = fs::read(folder.path().join("disk")).unwrap();
+    for (page, bytes) in bytes.chunks(PAGE).enumerate() {
+        let expected = if page < 20 && page != 7 { page as u8 + 1 } else { 0 };
+        assert!(bytes == [expected; PAGE], "page {page}");
+    }
+    // What was said survives: only the lost page is dirty still.
+    let mut again = Flash::recover(&mut flash).unwrap();
+    assert_eq!((again.contents().held_pages, again.contents().dirty_pages), (20, 1));
+    again.forget(&mut flash).unwrap();
+    assert_eq!(Flash::recover(&mut flash).unwrap().contents().held_pages, 0);
+}
+
+#[test]
+fn what_is_no_flash_of_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = stopped(folder.path());
+    let path = folder.path().join("flash");
+    let good = fs::read(&path).unwrap();
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        Flash::recover(&mut open(folder.path(), "flash")).unwrap_err()
+    };
+    assert!(matches!(refused(&|bytes| bytes.fill(0)), FlashError::Empty));
+    assert!(matches!(refused(&|bytes| bytes[..8192].fill(9)), FlashError::Foreign));
+    assert!(matches!(refused(&|bytes| bytes[4096 + 100] ^= 1), FlashError::Damaged));
+    assert!(matches!(refused(&|bytes| bytes.truncate(65536)), FlashError::TooSmall { .. }));
+    fs::write(&path, &good).unwrap();
+    let flash = Flash::read(&mut open(folder.path(), "flash")).unwrap();
+    let fewer = Options { backing_pages: PAGES - 1, ..options() };
+    let error = Shard::open(fewer, &flash).unwrap_err().to_string();
+    assert!(error.contains("backing store of 262144 bytes"), "{error}");
+    let more = Options { flash_pages: layout.slots, ..options() };
+    let error = Shard::open(more, &flash).unwrap_err().to_string();
+    assert!(error.contains("slots"), "{error}");
+}
+
+#[test]
+fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let backing = folder.path().join("disk");
+    assert_eq!(SideFile::read(&backing).unwrap(), None);
+    let note = SideFile { cache: CACHE, epoch: 3, has_dirty: true };
+    note.write(&backing).unwrap();
+    let read = SideFile::read(&backing).unwrap();
+    assert_eq!(read, Some(note));
+    SideFile::check(None, None).unwrap();
+    SideFile::check(read, Some((CACHE, 3))).unwrap();
+    let other = Uuid::from_u128(9);
+    for flash in [None, Some((other, 8))] {
+        let error = SideFile::check(read, flash).unwrap_err();
+        assert!(matches!(error, SideFileError::Dirty { cache: CACHE }), "{error}");
+    }
+    let error = SideFile::check(read, Some((CACHE, 2))).unwrap_err();
+    assert!(matches!(error, SideFileError::OldFlash { .. }), "{error}");
+    let clean = SideFile { has_dirty: false, ..note };
+    SideFile::check(Some(clean), None).unwrap();
+    SideFile::check(Some(clean), Some((other, 1))).unwrap();
+    fs::write(SideFile::path(&backing), "something else").unwrap();
+    assert!(matches!(SideFile::read(&backing), Err(SideFileError::Unreadable { .. })));
+}
