@@ -35,12 +35,12 @@ impl Shard {
         let in_slot = self.current_slot(id).is_some();
         let on_disk = entry.disk_written == entry.newest;
         assert!(
-            entry.frame.is_some() || in_slot || on_disk || entry.is_lost,
+            entry.frame.is_some() || in_slot || on_disk || entry.is_lost || entry.fetch.is_some(),
             "the newest bytes of page {} are somewhere",
             entry.page
         );
         assert!(entry.frame.is_none() || entry.fetch.is_none(), "what is there is not fetched");
-        let is_durable_somewhere = in_slot || on_disk || entry.is_lost;
+        let is_durable_somewhere = in_slot || on_disk || entry.frame.is_none();
         assert!(
             is_durable_somewhere || entry.undurable != 0,
             "what only RAM has is known as undurable"

@@ -1,0 +1,41 @@
+//! How long a hit in RAM takes, the copy included: `cargo run --release --example hits`.
+#![expect(clippy::print_stdout, reason = "an example talks")]
+
+use std::time::Instant;
+
+use thermocline_core::random::SplitMix64;
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pages = 8192;
+    for name in ["lru", "hat", "arc", "lru-exclusive"] {
+        let shard = Shard::new(Options::new(pages, pages, 1024, PolicyOptions::named(name)?))?;
+        let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), pages as usize * 4096);
+        let mut engine = Engine::new(shard, driver);
+        let mut target = vec![0; 4096];
+        let mut random = SplitMix64::new(1);
+        let mut times = vec![];
+        for round in 0..9 {
+            let start = Instant::now();
+            for tag in 0..200_000 {
+                let page = random.bits() % u64::from(pages);
+                engine.submit(Request::read(tag, page * 4096, 4096), &[])?;
+                let reply = loop {
+                    match engine.next_reply() {
+                        Some(reply) => break reply,
+                        None => engine.wait(),
+                    }
+                };
+                target.copy_from_slice(engine.bytes(reply.segments[0]));
+                engine.release(reply);
+            }
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() / 200_000);
+            }
+        }
+        times.sort_unstable();
+        println!("{name}: {} ns per 4 KiB read hit", times[times.len() / 2]);
+    }
+    Ok(())
+}

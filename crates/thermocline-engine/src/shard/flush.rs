@@ -1,0 +1,314 @@
+//! Flushes, durable writes, and the syncs of the disk.
+//!
+//! A flush is answered in three stages: every page that only RAM has is written, to a slot or to
+//! disk; the disk is synced if it was written since; the records of all slots written are committed.
+
+use std::ops::Range;
+
+use super::durability::sync;
+use super::{InFlight, Shard};
+use crate::entry::EntryId;
+use crate::format::journal::RecordKind;
+use crate::operation::{Device, DeviceError};
+use crate::request::{Request, RequestError};
+
+/// Pages written to disk before it is synced for the sake of their slots.
+const UNSYNCED_PAGES_MAX: usize = 1024;
+
+/// A request that waits for versions to be durable.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub(super) request: usize,
+    pub(super) version: u64,
+    /// Which pages; all if there is none.
+    pub(super) pages: Option<Range<u32>>,
+    pub(super) stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Versions are being written.
+    Data,
+    /// That many syncs of the disk must be done.
+    Sync(u64),
+    /// That many records must be durable.
+    Commit(u64),
+}
+
+impl Shard {
+    /// A flush: every version so far is to be durable.
+    pub(super) fn submit_flush(&mut self, request: Request) {
+        let version = self.version;
+        let key = self.insert_waiting(request);
+        self.log.flush_target = version;
+        self.log.waiters.push(Waiter { request: key, version, pages: None, stage: Stage::Data });
+        self.log_all_pages();
+        self.is_stirred = true;
+    }
+
+    fn log_all_pages(&mut self) {
+        let mut next = self.entries.oldest_undurable();
+        let mut pages = vec![];
+        while let Some(id) = next {
+            pages.push(self.entries[id].page);
+            next = self.entries.next_undurable(id);
+        }
+        for page in pages {
+            self.log_page(page);
+        }
+    }
+
+    /// A request waits until the pages are durable up to a version.
+    pub(super) fn wait_until_durable(&mut self, request: usize, pages: Range<u64>, version: u64) {
+        let page = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
+        let pages = page(pages.start)..page(pages.end);
+        for page in pages.clone() {
+            self.log_page(page);
+        }
+        self.log.waiters.push(Waiter { request, version, pages: Some(pages), stage: Stage::Data });
+        self.is_stirred = true;
+    }
+
+    /// Writes the page to a slot if only RAM has its newest bytes.
+    pub(super) fn log_page(&mut self, page: u32) {
+        if let Some(id) = self.entry(page)
+            && self.entries[id].undurable != 0
+        {
+            self.entries[id].wants.log = true;
+            self.settle(id);
+        }
+    }
+
+    /// After a write to a device: the page was written again since, and a waiter wants that version.
+    pub(super) fn relog(&mut self, id: EntryId) {
+        let entry = &self.entries[id];
+        let (page, undurable) = (entry.page, entry.undurable);
+        if undurable == 0 {
+            return;
+        }
+        let is_wanted = |waiter: &Waiter| {
+            waiter.stage == Stage::Data
+                && undurable <= waiter.version
+                && waiter.pages.as_ref().is_none_or(|pages| pages.contains(&page))
+        };
+        if undurable <= self.log.flush_target || self.log.waiters.iter().any(is_wanted) {
+            self.entries[id].wants.log = true;
+        }
+    }
+
+    /// After a failed write: whoever waits for the page's versions has it written elsewhere.
+    pub(super) fn relog_page(&mut self, page: u32) {
+        if let Some(id) = self.entry(page) {
+            self.relog(id);
+            self.settle(id);
+        }
+    }
+
+    /// Logs the page that has been newer in RAM for longest, if there are too many of them.
+    pub(super) fn bound_undurable(&mut self) {
+        if self.entries.undurable_pages() > self.options.undurable_pages_max as usize
+            && let Some(oldest) = self.entries.oldest_undurable()
+        {
+            let page = self.entries[oldest].page;
+            self.entries[oldest].wants.log = true;
+            self.enqueue(oldest);
+            debug_assert!(self.entry(page).is_some(), "an undurable page has an entry");
+            self.is_stirred = true;
+        }
+    }
+
+    /// Moves waiters on, and starts commits and syncs that are wanted.
+    pub(super) fn advance_waiters(&mut self) {
+        let mut waiters = std::mem::take(&mut self.log.waiters);
+        let mut answered = vec![];
+        waiters.retain_mut(|waiter| {
+            let is_done = self.advance(waiter);
+            if is_done {
+                answered.push(waiter.request);
+            }
+            !is_done
+        });
+        debug_assert!(self.log.waiters.is_empty(), "advancing makes no waiters");
+        self.log.waiters = waiters;
+        for request in answered {
+            self.counters.flushes += 1;
+            self.page_done_durably(request, Ok(()));
+        }
+        self.advance_drain();
+        self.start_backing_sync();
+        self.start_commit();
+        self.advance_checkpoint();
+    }
+
+    /// Whether the waiter waits no longer.
+    fn advance(&mut self, waiter: &mut Waiter) -> bool {
+        if waiter.stage == Stage::Data {
+            if !self.is_written(waiter) {
+                return false;
+            }
+            if !self.log.unsynced.is_empty() {
+                self.log.is_sync_wanted = true;
+                waiter.stage = Stage::Sync(self.log.syncs_started + 1);
+            } else if self.log.is_syncing {
+                waiter.stage = Stage::Sync(self.log.syncs_started);
+            } else {
+                waiter.stage = Stage::Commit(self.log.appended);
+            }
+        }
+        if let Stage::Sync(syncs) = waiter.stage {
+            if self.log.syncs_done < syncs {
+                return false;
+            }
+            waiter.stage = Stage::Commit(self.log.appended);
+        }
+        let Stage::Commit(records) = waiter.stage else { return false };
+        self.log.is_commit_wanted |= self.log.durable < records;
+        self.log.durable >= records
+    }
+
+    /// Whether every version that the waiter waits for is in a slot or on disk.
+    fn is_written(&self, waiter: &Waiter) -> bool {
+        let is_newer = |id: EntryId| {
+            let undurable = self.entries[id].undurable;
+            undurable == 0 || undurable > waiter.version
+        };
+        match &waiter.pages {
+            None => self.entries.oldest_undurable().is_none_or(is_newer),
+            Some(pages) => pages.clone().all(|page| self.entry(page).is_none_or(is_newer)),
+        }
+    }
+
+    /// Prepares for the end without writing anything home: what only RAM has goes to flash, and the
+    /// journal says that all of it is there. When the shard is idle again, it is done.
+    pub fn stop(&mut self) {
+        self.log_all_pages();
+        self.want_sync_and_commit();
+    }
+
+    /// Once nothing else is wanted, the disk is synced and all records are committed.
+    pub(super) const fn want_sync_and_commit(&mut self) {
+        self.log.is_draining = true;
+        self.is_stirred = true;
+    }
+
+    /// Syncs and commits what a drain left behind, when all pages are written.
+    fn advance_drain(&mut self) {
+        let is_busy = self.write_backs.is_busy()
+            || self.write_backs.waiting_pages() > 0
+            || !self.queue.is_empty()
+            || !self.outbox.is_empty()
+            || self.in_flight.iter().any(|(_, flying)| matches!(flying, InFlight::Run(_)));
+        if !self.log.is_draining || is_busy {
+            return;
+        }
+        if self.log.has_unsynced() {
+            self.log.is_sync_wanted |= !self.log.unsynced.is_empty();
+        } else if self.log.durable < self.log.appended {
+            self.log.is_commit_wanted = true;
+        } else if self.has_flash && self.log.sealed < self.log.appended {
+            self.log.is_seal_wanted = true;
+            self.log.is_commit_wanted = true;
+        } else {
+            self.log.is_draining = false;
+        }
+    }
+
+    /// A version is on disk, and not yet synced.
+    pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
+        self.log.unsynced.push((page, version));
+        self.log.is_sync_wanted |= self.log.unsynced.len() >= UNSYNCED_PAGES_MAX;
+    }
+
+    /// Syncs the disk if somebody wants that.
+    fn start_backing_sync(&mut self) {
+        if !self.log.is_sync_wanted || self.log.is_syncing {
+            return;
+        }
+        self.log.is_sync_wanted = false;
+        self.log.is_syncing = true;
+        self.log.syncs_started += 1;
+        std::mem::swap(&mut self.log.unsynced, &mut self.log.syncing);
+        self.counters.backing.syncs += 1;
+        self.log.operations.push_back((InFlight::BackingSync, sync(Device::Backing)));
+    }
+
+    pub(super) fn backing_synced(&mut self, result: Result<(), DeviceError>) {
+        self.log.is_syncing = false;
+        self.log.syncs_done += 1;
+        let mut synced = std::mem::take(&mut self.log.syncing);
+        if result.is_err() {
+            self.count_error(Device::Backing);
+            self.backing_sync_failed(&synced);
+        } else {
+            for &(page, version) in &synced {
+                self.page_synced(page, version);
+            }
+        }
+        synced.clear();
+        self.log.syncing = synced;
+    }
+
+    /// The disk has a version durably: slots with it are clean, slots with older ones not needed.
+    fn page_synced(&mut self, page: u32, version: u64) {
+        let Some(id) = self.entry(page) else { return };
+        let entry = &mut self.entries[id];
+        entry.disk_synced = entry.disk_synced.max(version);
+        let entry = &self.entries[id];
+        if let Some(slot) = entry.slot {
+            let held = self.slots.slot(slot);
+            // Unless a newer version is on its way to disk: until then the slot stays in force.
+            let is_current =
+                held.version() == entry.disk_synced && held.version() == entry.disk_started;
+            if held.version() < entry.disk_synced || (is_current && !entry.on_flash) {
+                self.give_up_slot(id);
+            } else if is_current && held.is_dirty() {
+                self.append(RecordKind::Clean, slot, None);
+                self.slots.set_clean(slot);
+            }
+        }
+        self.settle(id);
+    }
+
+    /// The disk may have lost what was written since the last sync: what RAM or flash still has is
+    /// dirty again, and whoever waits is told.
+    fn backing_sync_failed(&mut self, unsynced: &[(u32, u64)]) {
+        for &(page, version) in unsynced {
+            let Some(id) = self.entry(page) else { continue };
+            let entry = &self.entries[id];
+            if entry.disk_written != version {
+                // A newer version was written since, and is in the list itself.
+                continue;
+            }
+            let in_slot = self.current_slot(id).is_some();
+            if !in_slot && entry.frame.is_none() {
+                self.log.unsynced.push((page, version));
+                continue;
+            }
+            let entry = &mut self.entries[id];
+            entry.disk_written = entry.disk_synced;
+            let undurable = entry.undurable;
+            if !in_slot && (undurable == 0 || undurable > version) {
+                self.entries.set_undurable(id, version);
+            }
+            self.relog(id);
+            self.rest_backing(page);
+            self.settle(id);
+        }
+        let syncs = self.log.syncs_done;
+        let mut failed = vec![];
+        self.log.waiters.retain(|waiter| {
+            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
+            if is_failed {
+                failed.push(waiter.request);
+            }
+            !is_failed
+        });
+        // The others were told that these pages are on disk.
+        for waiter in &mut self.log.waiters {
+            waiter.stage = Stage::Data;
+        }
+        for request in failed {
+            self.page_done_durably(request, Err(RequestError::Io));
+        }
+    }
+}
