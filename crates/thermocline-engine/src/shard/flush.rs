@@ -272,6 +272,19 @@ impl Shard {
     /// The disk may have lost what was written since the last sync: what RAM or flash still has is
     /// dirty again, and whoever waits is told.
     fn backing_sync_failed(&mut self, unsynced: &[(u32, u64)]) {
+        let syncs = self.log.syncs_done;
+        let mut failed = vec![];
+        self.log.waiters.retain(|waiter| {
+            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
+            if is_failed {
+                failed.push(waiter.request);
+            }
+            !is_failed
+        });
+        // The others were told that these pages are on disk.
+        for waiter in &mut self.log.waiters {
+            waiter.stage = Stage::Data;
+        }
         for &(page, version) in unsynced {
             let Some(id) = self.entry(page) else { continue };
             let entry = &self.entries[id];
@@ -293,19 +306,6 @@ impl Shard {
             self.relog(id);
             self.rest_backing(page);
             self.settle(id);
-        }
-        let syncs = self.log.syncs_done;
-        let mut failed = vec![];
-        self.log.waiters.retain(|waiter| {
-            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
-            if is_failed {
-                failed.push(waiter.request);
-            }
-            !is_failed
-        });
-        // The others were told that these pages are on disk.
-        for waiter in &mut self.log.waiters {
-            waiter.stage = Stage::Data;
         }
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));

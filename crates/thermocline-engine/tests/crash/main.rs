@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::{Plan, World};
 
 /// How many seeds are run unless the environment says otherwise.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 600;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
