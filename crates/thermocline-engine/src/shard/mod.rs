@@ -90,7 +90,7 @@ pub enum Event<'a> {
     },
 }
 
-/// The state machine; see the [module](self).
+/// The state machine of an engine: requests and completions in, operations and replies out.
 pub struct Shard {
     options: Options,
     pool: Pool,
