@@ -2,11 +2,12 @@
 //!
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- identifiers` the hot-data
 //! identifiers, `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on
-//! three tiers. None is a timed test.
+//! three tiers, `cargo xtask bench -- nbd` NBD servers. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod identifiers;
 mod measure;
+mod nbd;
 mod replay;
 mod ssd;
 mod tiers;
@@ -31,6 +32,11 @@ enum Benchmark {
     Ssd(ssd::Arguments),
     /// D-HFA and DEMOTE on three tiers, beside LRU on one
     Tiers(tiers::Arguments),
+    /// NBD servers: ours, nbdkit, qemu-nbd, and any other, under fio
+    Nbd(nbd::Arguments),
+    /// Serve a shard whose pages are all in RAM: what `nbd` measures as `ours`
+    #[command(hide = true)]
+    Serve(nbd::Serve),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -42,6 +48,8 @@ fn main() -> Result<()> {
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
+        Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
+        Benchmark::Serve(arguments) => nbd::serve(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

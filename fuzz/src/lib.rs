@@ -1,4 +1,6 @@
-//! What all fuzz targets of trace formats do.
+//! What all fuzz targets of trace formats do; [`nbd`] is what those of the protocol do.
+
+pub mod nbd;
 
 use std::io::Cursor;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ enum Task {
         /// Passed on to the benchmark
         arguments: Vec<String>,
     },
-    /// Fuzz every trace format for some seconds each; needs nightly Rust and cargo-fuzz
+    /// Fuzz every trace format and the NBD protocol for some seconds each; needs nightly Rust and cargo-fuzz
     Fuzz {
         /// Seconds per target
         #[arg(long, default_value_t = 60)]

@@ -19,7 +19,7 @@ const DEPENDENCIES: [(&str, &[&str]); 7] = [
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),
-    ("bench", &["core", "device", "trace", "lab"]),
+    ("bench", &["core", "device", "trace", "lab", "engine", "nbd"]),
 ];
 
 /// Checks every file that git tracks, or would.

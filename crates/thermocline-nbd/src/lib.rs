@@ -1,0 +1,15 @@
+//! Network block devices: the protocol without sockets, and a server that batches.
+//!
+//! * [`protocol`]: the numbers and words of NBD.
+//! * [`codec`]: both sides of the conversation, as state machines over bytes.
+//! * [`service`]: what is served.
+//! * [`cached`]: a cache engine, served.
+//! * [`uri`]: where exports are found.
+//! * [`server`]: sockets, and the loop that drives a service in the same thread.
+
+pub mod cached;
+pub mod codec;
+pub mod protocol;
+pub mod server;
+pub mod service;
+pub mod uri;

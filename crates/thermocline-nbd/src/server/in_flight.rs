@@ -1,0 +1,203 @@
+//! Requests that were handed to a service and not answered yet, cut into pieces.
+
+use crate::codec::server::{Request, piece_bytes};
+use crate::protocol::{Command, ErrorCode};
+use crate::service::{Piece, Tag};
+
+/// A range without payload is handed over in parts of this many bytes, one after the other.
+const RANGE_PIECE_BYTES: u32 = 1 << 20;
+
+/// Which connection, request and piece a tag means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) connection: usize,
+    pub(super) request: usize,
+    /// Where the piece begins, counted from the beginning of the request.
+    pub(super) done_bytes: u32,
+}
+
+const CONNECTION_BITS: u32 = 12;
+const REQUEST_BITS: u32 = 20;
+
+/// More clients than this cannot be told apart.
+pub(super) const CONNECTIONS_MAX: usize = 1 << CONNECTION_BITS;
+/// More requests of one client than this cannot be told apart.
+pub(super) const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
+
+impl Place {
+    pub(super) fn to_tag(self) -> Tag {
+        debug_assert!(self.connection < CONNECTIONS_MAX && self.request < REQUESTS_MAX);
+        let high = (self.connection as u64) << REQUEST_BITS | self.request as u64;
+        Tag(high << 32 | u64::from(self.done_bytes))
+    }
+
+    pub(super) fn from_tag(Tag(tag): Tag) -> Self {
+        let part = |shift: u32, bits: u32| (tag >> shift) & ((1 << bits) - 1);
+        let index = |part: u64| usize::try_from(part).expect("at most 20 bits");
+        Self {
+            connection: index(part(32 + REQUEST_BITS, CONNECTION_BITS)),
+            request: index(part(32, REQUEST_BITS)),
+            done_bytes: u32::try_from(part(0, 32)).expect("32 bits"),
+        }
+    }
+}
+
+/// A request that a service works on.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) request: Request,
+    /// What it may hold in memory, in bytes.
+    pub(super) held_bytes: usize,
+    /// How much of the request was handed over, in bytes.
+    submitted_bytes: u32,
+    /// Pieces that were handed over and not answered.
+    outstanding: u32,
+    /// The first error of a piece.
+    pub(super) error: Option<ErrorCode>,
+    /// The bytes of a read of several pieces, which come in any order.
+    pub(super) data: Option<Box<[u8]>>,
+}
+
+impl InFlight {
+    pub(super) fn new(request: Request) -> Self {
+        let is_split = request.command == Command::Read
+            && request.length_bytes > piece_bytes(request.offset_bytes);
+        Self {
+            request,
+            held_bytes: held_bytes(&request),
+            submitted_bytes: 0,
+            outstanding: 0,
+            error: None,
+            data: is_split.then(|| vec![0; request.length_bytes as usize].into_boxed_slice()),
+        }
+    }
+
+    /// The next piece to hand over, and where it begins in the request: all pieces of a read at
+    /// once, those of a longer range one by one. The pieces of a write come with their payload.
+    pub(super) fn next_piece(&mut self) -> Option<(u32, Piece)> {
+        let Request { command, offset_bytes, length_bytes, .. } = self.request;
+        let done_bytes = self.submitted_bytes;
+        let is_first = self.outstanding == 0 && done_bytes == 0;
+        if done_bytes == length_bytes && !(is_first && length_bytes == 0) {
+            return None;
+        }
+        let limit_bytes = if command == Command::Read {
+            piece_bytes(offset_bytes + u64::from(done_bytes))
+        } else if command == Command::Write || self.outstanding > 0 || self.error.is_some() {
+            return None;
+        } else {
+            RANGE_PIECE_BYTES
+        };
+        Some(self.piece((length_bytes - done_bytes).min(limit_bytes)))
+    }
+
+    /// The next piece, of a length that is known.
+    pub(super) fn piece(&mut self, length_bytes: u32) -> (u32, Piece) {
+        let Request { command, flags, offset_bytes, .. } = self.request;
+        let done_bytes = self.submitted_bytes;
+        self.submitted_bytes += length_bytes;
+        self.outstanding += 1;
+        let offset_bytes = offset_bytes + u64::from(done_bytes);
+        (done_bytes, Piece { command, flags, offset_bytes, length_bytes })
+    }
+
+    /// A piece was answered.
+    pub(super) fn answered(&mut self, outcome: Result<(), ErrorCode>) {
+        self.outstanding -= 1;
+        self.error = self.error.or(outcome.err());
+    }
+
+    /// Whether everything was handed over and answered, or an error ends it early.
+    pub(super) fn is_done(&self) -> bool {
+        let is_write = self.request.command == Command::Write;
+        let is_through = self.submitted_bytes == self.request.length_bytes;
+        self.outstanding == 0 && (is_through || (self.error.is_some() && !is_write))
+    }
+
+    /// What was not handed over will never come.
+    pub(super) fn cut_short(&mut self) {
+        self.request.length_bytes = self.submitted_bytes;
+    }
+}
+
+/// What a request may hold in memory, in bytes: at least a little, so that the number of requests is
+/// bounded with their bytes.
+fn held_bytes(request: &Request) -> usize {
+    match request.command {
+        Command::Read | Command::Write => HELD_BYTES_MIN.max(request.length_bytes as usize),
+        Command::Disconnect
+        | Command::Flush
+        | Command::Trim
+        | Command::Cache
+        | Command::WriteZeroes
+        | Command::BlockStatus => HELD_BYTES_MIN,
+    }
+}
+
+const HELD_BYTES_MIN: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_flight(command: Command, offset_bytes: u64, length_bytes: u32) -> InFlight {
+        InFlight::new(Request { cookie: 0, command, flags: 0, offset_bytes, length_bytes })
+    }
+
+    #[test]
+    fn tags_keep_places_apart() {
+        for place in [
+            Place { connection: 0, request: 0, done_bytes: 0 },
+            Place { connection: CONNECTIONS_MAX - 1, request: 0, done_bytes: u32::MAX },
+            Place { connection: 1, request: REQUESTS_MAX - 1, done_bytes: 1 },
+        ] {
+            assert_eq!(Place::from_tag(place.to_tag()), place);
+        }
+    }
+
+    #[test]
+    fn a_read_is_cut_at_multiples_of_a_piece() {
+        let mut read = in_flight(Command::Read, (256 << 10) - 1, (256 << 10) + 2);
+        let mut lengths = vec![];
+        while let Some((done_bytes, piece)) = read.next_piece() {
+            assert_eq!(piece.offset_bytes, (256 << 10) - 1 + u64::from(done_bytes));
+            lengths.push(piece.length_bytes);
+        }
+        assert_eq!(lengths, [1, 256 << 10, 1]);
+        for outcome in [Ok(()), Err(ErrorCode::Io), Ok(())] {
+            assert!(!read.is_done());
+            read.answered(outcome);
+        }
+        assert!(read.is_done());
+        assert_eq!(read.error, Some(ErrorCode::Io));
+    }
+
+    #[test]
+    fn a_range_is_handed_over_piece_by_piece() {
+        let mut trim = in_flight(Command::Trim, 0, RANGE_PIECE_BYTES + 1);
+        assert_eq!(trim.next_piece().map(|(_, piece)| piece.length_bytes), Some(RANGE_PIECE_BYTES));
+        assert_eq!(trim.next_piece(), None);
+        trim.answered(Ok(()));
+        assert!(!trim.is_done());
+        assert_eq!(trim.next_piece().map(|(_, piece)| piece.length_bytes), Some(1));
+        trim.answered(Ok(()));
+        assert!(trim.is_done());
+    }
+
+    #[test]
+    fn an_error_ends_a_range_early() {
+        let mut zeroes = in_flight(Command::WriteZeroes, 0, u32::MAX);
+        assert!(zeroes.next_piece().is_some());
+        zeroes.answered(Err(ErrorCode::NoSpace));
+        assert!(zeroes.is_done());
+    }
+
+    #[test]
+    fn a_flush_is_one_piece_of_nothing() {
+        let mut flush = in_flight(Command::Flush, 0, 0);
+        assert_eq!(flush.next_piece().map(|(_, piece)| piece.length_bytes), Some(0));
+        assert_eq!(flush.next_piece(), None);
+        flush.answered(Ok(()));
+        assert!(flush.is_done());
+    }
+}

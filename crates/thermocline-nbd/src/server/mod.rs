@@ -1,0 +1,582 @@
+//! A server: one thread that owns the sockets and drives what it serves.
+//!
+//! Each turn of the loop reads whatever the clients have sent, hands it to the services, lets them
+//! work, and sends each client all its answers in one call. Between turns the server waits for the
+//! sockets and the services' descriptors together; before it sleeps it looks for work a little longer
+//! ([`Settings::spin`]), which spares a switch of threads when the client runs on another core.
+//!
+//! Frames are copied into the client's output, not sent from where they lie: a client that does not
+//! take its replies holds memory of its own, never a frame of the cache.
+
+mod connection;
+mod in_flight;
+mod listen;
+mod spin;
+pub mod tls;
+mod transport;
+mod work;
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustls::ServerConfig;
+use slab::Slab;
+
+use self::connection::{Connection, Fault, Room, Shared};
+use self::in_flight::{CONNECTIONS_MAX, Place};
+pub use self::listen::Listen;
+use self::listen::Listener;
+use self::spin::Spin;
+use self::transport::Socket;
+use crate::codec::server::TlsMode;
+use crate::protocol::{ExportInfo, STRING_BYTES_MAX};
+use crate::service::Service;
+
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 256;
+
+/// Clients that are looked at while spinning; more are left to the system.
+const SPUN_CLIENTS_MAX: usize = 4;
+
+/// While there is work, the system is asked for more of it only every so many turns.
+const TURNS_PER_POLL: u32 = 16;
+
+/// How often connections are looked over for negotiations that take too long.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The wakers' and services' tokens lie behind those of the connections and listeners.
+const WAKER: Token = Token(usize::MAX);
+const SERVICE: Token = Token(usize::MAX - 1);
+const LISTENERS_FROM: usize = CONNECTIONS_MAX;
+
+/// How a server treats its clients.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// More clients at once are turned away; at most 4096.
+    pub clients_max: usize,
+    /// The bytes of requests and replies that one client may have in memory before it must wait; one
+    /// request is always taken.
+    pub client_bytes_max: usize,
+    /// The same for all clients together.
+    pub bytes_max: usize,
+    /// How long to look for work before sleeping, as long as that finds any; zero sleeps at once.
+    pub spin: Duration,
+    /// A client that has not chosen its export after this time is turned away.
+    pub negotiation_limit: Duration,
+    /// Whether to listen at TCP addresses that other machines reach.
+    pub allow_remote: bool,
+    /// Certificates, and whether TCP clients must use them; on a Unix socket they may.
+    pub tls: Option<(Arc<ServerConfig>, TlsMode)>,
+}
+
+impl Default for Settings {
+    /// 128 clients of 32 MiB, 256 MiB together, looking for 50 us before sleeping, ten seconds to
+    /// negotiate, no TLS, loopback only.
+    fn default() -> Self {
+        Self {
+            clients_max: 128,
+            client_bytes_max: 32 << 20,
+            bytes_max: 256 << 20,
+            spin: Duration::from_micros(50),
+            negotiation_limit: Duration::from_secs(10),
+            allow_remote: false,
+            tls: None,
+        }
+    }
+}
+
+/// An export and what serves it.
+#[derive(Debug)]
+pub struct Export<S> {
+    /// What clients are told.
+    pub info: ExportInfo,
+    /// What holds its bytes.
+    pub service: S,
+}
+
+/// Why a server cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// A place to listen at cannot be had.
+    #[error("cannot listen at {place}")]
+    Listen {
+        /// The place.
+        place: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// An address that other machines reach, without leave.
+    #[error("{address} can be reached from other machines; that must be allowed explicitly")]
+    Remote {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// An export that cannot be offered.
+    #[error("export `{name}`: {reason}")]
+    Export {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The system refuses to wait for events.
+    #[error("cannot {action}")]
+    Events {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Certificates that cannot be used.
+    #[error("{0}")]
+    Tls(#[from] tls::TlsError),
+}
+
+/// Reaches a server from another thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    is_stopping: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+impl Handle {
+    /// Asks the server to answer what it has begun, and end.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Makes the server call the function that was given to [`Server::run`].
+    pub fn wake(&self) {
+        // A server that cannot be woken has ended.
+        drop(self.waker.wake());
+    }
+}
+
+/// Serves exports to clients.
+#[derive(Debug)]
+pub struct Server<S> {
+    settings: Settings,
+    infos: Vec<ExportInfo>,
+    services: Vec<S>,
+    listeners: Vec<Listener>,
+    connections: Slab<Connection>,
+    /// Connections that something may be done for in this turn.
+    active: Vec<usize>,
+    /// What all connections hold, in bytes.
+    held_bytes: usize,
+    /// Clients may wait to be accepted.
+    may_accept: bool,
+    was_woken: bool,
+    turns_since_poll: u32,
+    spin: Spin,
+    last_sweep: Instant,
+    poll: Poll,
+    events: Events,
+    handle: Handle,
+}
+
+impl<S: Service> Server<S> {
+    /// A server that does not listen yet.
+    ///
+    /// # Errors
+    /// If an export has no proper name, or the name of another, or the system refuses.
+    pub fn new(settings: Settings, exports: Vec<Export<S>>) -> Result<Self, ServerError> {
+        let failed = |action| move |source| ServerError::Events { action, source };
+        let poll = Poll::new().map_err(failed("wait for events"))?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(failed("make a waker"))?;
+        let (infos, services): (Vec<_>, Vec<_>) =
+            exports.into_iter().map(|export| (export.info, export.service)).unzip();
+        check_names(&infos)?;
+        for descriptor in services.iter().filter_map(Service::descriptor) {
+            poll.registry()
+                .register(&mut SourceFd(&descriptor), SERVICE, Interest::READABLE)
+                .map_err(failed("wait for a service"))?;
+        }
+        let clients_max = settings.clients_max.min(CONNECTIONS_MAX);
+        Ok(Self {
+            spin: Spin::new(settings.spin),
+            settings: Settings { clients_max, ..settings },
+            infos,
+            services,
+            listeners: vec![],
+            connections: Slab::new(),
+            active: vec![],
+            held_bytes: 0,
+            may_accept: false,
+            was_woken: false,
+            turns_since_poll: 0,
+            last_sweep: Instant::now(),
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            handle: Handle { is_stopping: Arc::default(), waker: Arc::new(waker) },
+        })
+    }
+
+    /// Listens at one more place. Returns the address if it is TCP, which tells a port that the
+    /// system chose.
+    ///
+    /// # Errors
+    /// If the place is taken, or can be reached from other machines without leave.
+    pub fn listen(&mut self, place: Listen) -> Result<Option<SocketAddr>, ServerError> {
+        let mut listener = Listener::open(place, self.settings.allow_remote)?;
+        let token = Token(LISTENERS_FROM + self.listeners.len());
+        self.poll
+            .registry()
+            .register(listener.source(), token, Interest::READABLE)
+            .map_err(|source| ServerError::Events { action: "wait for clients", source })?;
+        let address = listener.tcp_address();
+        self.listeners.push(listener);
+        self.may_accept = true;
+        Ok(address)
+    }
+
+    /// What reaches this server from other threads.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Serves until it is stopped; calls `on_wake` with the services after each [`Handle::wake`].
+    ///
+    /// # Errors
+    /// If the system refuses to wait for events. No client can bring a server down.
+    pub fn run(&mut self, mut on_wake: impl FnMut(&mut [S])) -> Result<(), ServerError> {
+        while !self.handle.is_stopping.load(Ordering::Acquire) {
+            self.turn()?;
+            if std::mem::take(&mut self.was_woken) {
+                on_wake(&mut self.services);
+            }
+        }
+        self.listeners.clear();
+        for index in self.indices() {
+            let connection = &mut self.connections[index];
+            let is_gone = connection.is_negotiating();
+            connection.leave(is_gone);
+            self.activate(index);
+        }
+        let start = Instant::now();
+        while !self.connections.is_empty() && start.elapsed() < self.settings.negotiation_limit {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// What was served, once the server has ended.
+    pub fn into_services(self) -> Vec<S> {
+        self.services
+    }
+
+    /// One round: wait, read, work, write.
+    fn turn(&mut self) -> Result<(), ServerError> {
+        self.wait()?;
+        self.accept();
+        self.receive();
+        self.work();
+        self.send();
+        if self.last_sweep.elapsed() >= SWEEP {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    /// Waits until something may be done. Whoever is active is not kept waiting, but every few turns
+    /// the system is asked for others.
+    fn wait(&mut self) -> Result<(), ServerError> {
+        if !self.active.is_empty() || self.may_accept {
+            if self.turns_since_poll >= TURNS_PER_POLL {
+                return self.poll(Some(Duration::ZERO));
+            }
+            self.turns_since_poll += 1;
+            return Ok(());
+        }
+        if let Some(length) = self.spin.begin() {
+            if self.look(length)? {
+                self.spin.succeeded();
+                return Ok(());
+            }
+            self.spin.failed();
+        }
+        self.poll(self.wait_limit())
+    }
+
+    /// Looks for work until the time is over. Returns whether there is any.
+    fn look(&mut self, length: Duration) -> Result<bool, ServerError> {
+        let start = Instant::now();
+        let looks_at_clients = self.connections.len() <= SPUN_CLIENTS_MAX;
+        loop {
+            if self.turns_since_poll >= TURNS_PER_POLL || !looks_at_clients {
+                self.poll(Some(Duration::ZERO))?;
+            } else {
+                self.turns_since_poll += 1;
+                for index in 0..self.connections.capacity() {
+                    let Some(connection) = self.connections.get_mut(index) else { continue };
+                    connection.notice(false);
+                    self.receive_from(index);
+                }
+            }
+            self.work();
+            if !self.active.is_empty() || self.may_accept || self.was_woken {
+                return Ok(true);
+            }
+            if start.elapsed() >= length {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn poll(&mut self, limit: Option<Duration>) -> Result<(), ServerError> {
+        self.turns_since_poll = 0;
+        match self.poll.poll(&mut self.events, limit) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            Err(source) => return Err(ServerError::Events { action: "wait for events", source }),
+        }
+        for event in &self.events {
+            match event.token() {
+                WAKER => self.was_woken = true,
+                SERVICE => {}
+                Token(index) if index >= LISTENERS_FROM => self.may_accept = true,
+                Token(index) => {
+                    let Some(connection) = self.connections.get_mut(index) else { continue };
+                    connection.notice(event.is_read_closed() || event.is_error());
+                    activate(&mut self.active, connection, index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How long to sleep at most.
+    fn wait_limit(&self) -> Option<Duration> {
+        let services = self.services.iter().filter_map(Service::wait_limit);
+        let has_impatience =
+            self.connections.iter().any(|(_, it)| it.is_negotiating() || it.is_leaving());
+        services.chain(has_impatience.then_some(SWEEP)).min()
+    }
+
+    fn accept(&mut self) {
+        if !std::mem::take(&mut self.may_accept) {
+            return;
+        }
+        for index in 0..self.listeners.len() {
+            loop {
+                match self.listeners[index].accept() {
+                    Ok(Some(socket)) => self.welcome(socket),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "a client could not be accepted");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut socket: Socket) {
+        if self.connections.len() >= self.settings.clients_max {
+            tracing::warn!(clients = self.connections.len(), "a client too many was turned away");
+            return;
+        }
+        let entry = self.connections.vacant_entry();
+        let index = entry.key();
+        let registered =
+            self.poll.registry().register(socket.source(), Token(index), Interest::READABLE);
+        if let Err(error) = registered {
+            tracing::warn!(%error, "a client could not be accepted");
+            return;
+        }
+        let connection = entry.insert(Connection::new(socket, index, Instant::now()));
+        activate(&mut self.active, connection, index);
+        tracing::debug!(client = index, "a client has come");
+    }
+
+    /// Reads what the active clients have sent.
+    fn receive(&mut self) {
+        for place in 0..self.active.len() {
+            self.receive_from(self.active[place]);
+        }
+    }
+
+    fn receive_from(&mut self, index: usize) {
+        let mut room = self.room();
+        let connection = &mut self.connections[index];
+        let mut shared = Shared {
+            exports: &self.infos,
+            services: &mut self.services,
+            tls: self.settings.tls.as_ref(),
+            room: &mut room,
+        };
+        let result = if connection.has_backlog(shared.room) {
+            connection.digest(&mut shared).map(|()| true)
+        } else if connection.wants_input() {
+            connection.receive(&mut shared)
+        } else {
+            Ok(false)
+        };
+        count(&mut self.held_bytes, connection);
+        match result {
+            Ok(false) => {}
+            Ok(true) => self.activate(index),
+            Err(fault) => {
+                self.part(index, &fault);
+                self.activate(index);
+            }
+        }
+    }
+
+    /// Lets the services work, and takes their replies.
+    fn work(&mut self) {
+        for service in &mut self.services {
+            let mut is_going_on = true;
+            while is_going_on {
+                is_going_on = false;
+                service.drive();
+                while let Some(reply) = service.next_reply() {
+                    let place = Place::from_tag(reply.tag);
+                    let connection = &mut self.connections[place.connection];
+                    connection.answer(place, &reply, service);
+                    activate(&mut self.active, connection, place.connection);
+                    is_going_on = true;
+                }
+            }
+        }
+    }
+
+    /// Sends the active clients their answers, and forgets those that are done with.
+    fn send(&mut self) {
+        let was_crowded = self.room().spare_bytes == 0;
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|&index| {
+            self.connections[index].is_active = false;
+            if let Err(fault) = self.connections[index].send() {
+                self.part(index, &fault);
+            }
+            self.settle(index)
+        });
+        active.append(&mut self.active);
+        self.active = active;
+        let room = self.room();
+        if was_crowded && room.spare_bytes > 0 {
+            for (index, connection) in &mut self.connections {
+                if connection.has_backlog(&room) {
+                    activate(&mut self.active, connection, index);
+                }
+            }
+        }
+    }
+
+    /// After a client was sent what it takes: waits for room in its socket, or forgets it. Returns
+    /// whether there is more to do for it at once.
+    fn settle(&mut self, index: usize) -> bool {
+        if let Err(fault) = self.watch(index) {
+            self.part(index, &fault);
+        }
+        let connection = &mut self.connections[index];
+        count(&mut self.held_bytes, connection);
+        if connection.is_over() {
+            let mut connection = self.connections.remove(index);
+            // It is closed next.
+            drop(self.poll.registry().deregister(connection.transport.socket.source()));
+            connection.close();
+            tracing::debug!(client = index, "a client has gone");
+            return false;
+        }
+        let room = self.room();
+        let connection = &mut self.connections[index];
+        connection.is_active = connection.wants_input() || connection.has_backlog(&room);
+        connection.is_active
+    }
+
+    /// Asks the system to tell when the socket has room, if something waits for that.
+    fn watch(&mut self, index: usize) -> Result<(), Fault> {
+        let connection = &mut self.connections[index];
+        if connection.has_output() != connection.is_blocked {
+            connection.is_blocked = connection.has_output();
+            let interest = if connection.is_blocked {
+                Interest::READABLE | Interest::WRITABLE
+            } else {
+                Interest::READABLE
+            };
+            let source = connection.transport.socket.source();
+            self.poll.registry().reregister(source, Token(index), interest)?;
+        }
+        Ok(())
+    }
+
+    /// What clients may still take.
+    fn room(&self) -> Room {
+        Room {
+            connection_bytes_max: self.settings.client_bytes_max,
+            spare_bytes: self.settings.bytes_max.saturating_sub(self.held_bytes),
+        }
+    }
+
+    /// Ends a connection for cause.
+    fn part(&mut self, index: usize, fault: &Fault) {
+        tracing::info!(client = index, %fault, "a client was disconnected");
+        self.connections[index].leave(true);
+    }
+
+    /// Turns away those that negotiate, or linger, for too long.
+    fn sweep(&mut self) {
+        self.last_sweep = Instant::now();
+        for index in self.indices() {
+            let connection = &mut self.connections[index];
+            let is_impatient = connection.is_negotiating() || connection.is_leaving();
+            if is_impatient && connection.since.elapsed() > self.settings.negotiation_limit {
+                tracing::info!(client = index, "a client took too long");
+                connection.leave(true);
+                self.activate(index);
+            }
+        }
+    }
+
+    fn activate(&mut self, index: usize) {
+        activate(&mut self.active, &mut self.connections[index], index);
+    }
+
+    fn indices(&self) -> Vec<usize> {
+        self.connections.iter().map(|(index, _)| index).collect()
+    }
+}
+
+/// Counts what a connection holds by now.
+fn count(held_bytes: &mut usize, connection: &mut Connection) {
+    *held_bytes -= connection.counted_bytes;
+    connection.counted_bytes = connection.held_bytes();
+    *held_bytes += connection.counted_bytes;
+}
+
+fn activate(active: &mut Vec<usize>, connection: &mut Connection, index: usize) {
+    if !connection.is_active {
+        connection.is_active = true;
+        active.push(index);
+    }
+}
+
+fn check_names(infos: &[ExportInfo]) -> Result<(), ServerError> {
+    for (index, info) in infos.iter().enumerate() {
+        let failed = |reason| Err(ServerError::Export { name: info.name.clone(), reason });
+        if info.name.len() > STRING_BYTES_MAX || info.description.len() > STRING_BYTES_MAX {
+            return failed("name or description is longer than 4096 bytes");
+        }
+        if info.name.contains('\0') {
+            return failed("the name has a NUL character");
+        }
+        if infos[..index].iter().any(|other| other.name == info.name) {
+            return failed("there are two exports of this name");
+        }
+        if info.block_sizes.minimum_bytes.checked_next_power_of_two()
+            != Some(info.block_sizes.minimum_bytes)
+        {
+            return failed("the minimum block size is not a power of two");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! The requests of one client on their way through a service.
+
+use slab::Slab;
+
+use super::in_flight::{InFlight, Place, REQUESTS_MAX};
+use crate::codec::server::{Negotiated, Request, replies};
+use crate::protocol::{Command, Extent, command_flag};
+use crate::service::{ExtentRange, Reply, Service};
+
+/// Extents in one reply, at most.
+const EXTENTS_MAX: usize = 4096;
+
+/// A piece of a write as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived<'a> {
+    pub(super) request: Request,
+    /// The bytes of the request that came before.
+    pub(super) done_bytes: u32,
+    pub(super) payload: &'a [u8],
+}
+
+/// What one client has in flight.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The client's place among the server's connections.
+    connection: usize,
+    in_flight: Slab<InFlight>,
+    held_bytes: usize,
+    /// The request whose payload has not arrived completely.
+    arriving: Option<usize>,
+}
+
+impl Work {
+    pub(super) fn new(connection: usize) -> Self {
+        Self { connection, in_flight: Slab::new(), held_bytes: 0, arriving: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.in_flight.len() == REQUESTS_MAX
+    }
+
+    /// Whether a payload is on its way.
+    pub(super) fn is_arriving(&self) -> bool {
+        self.arriving.is_some()
+    }
+
+    /// What the requests may hold in memory, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Begins a request that has no payload.
+    pub(super) fn begin(
+        &mut self,
+        request: Request,
+        negotiated: &Negotiated,
+        service: &mut impl Service,
+        output: &mut Vec<u8>,
+    ) {
+        if request.command == Command::BlockStatus {
+            block_status(&request, negotiated, service, output);
+            return;
+        }
+        if request.length_bytes == 0 && request.command != Command::Flush {
+            finish(&InFlight::new(request), negotiated, output);
+            return;
+        }
+        let index = self.insert(request);
+        self.submit_pieces(index, service);
+    }
+
+    /// Hands over a piece of a write; it is not empty.
+    pub(super) fn write(&mut self, arrived: &Arrived<'_>, service: &mut impl Service) {
+        let Arrived { request, done_bytes, payload } = *arrived;
+        let index = match self.arriving.take() {
+            Some(index) if done_bytes > 0 => index,
+            Some(_) | None => self.insert(request),
+        };
+        let length_bytes = u32::try_from(payload.len()).expect("part of a request");
+        if done_bytes + length_bytes < request.length_bytes {
+            self.arriving = Some(index);
+        }
+        let (done_bytes, piece) = self.in_flight[index].piece(length_bytes);
+        service.submit(self.tag(index, done_bytes), &piece, payload);
+    }
+
+    /// The rest of a payload will never come.
+    pub(super) fn abandon_arriving(&mut self) {
+        if let Some(index) = self.arriving.take() {
+            self.in_flight[index].cut_short();
+            if self.in_flight[index].is_done() {
+                self.remove(index);
+            }
+        }
+    }
+
+    /// A piece was answered; if it was the last of its request, the request is, too. Without
+    /// `negotiated` nobody waits for the answer.
+    pub(super) fn answer(
+        &mut self,
+        place: Place,
+        reply: &Reply,
+        service: &mut impl Service,
+        negotiated: Option<&Negotiated>,
+        output: &mut Vec<u8>,
+    ) {
+        let index = place.request;
+        let in_flight = &mut self.in_flight[index];
+        let request = in_flight.request;
+        let is_whole = in_flight.data.is_none();
+        if request.command == Command::Read && reply.outcome.is_ok() {
+            if is_whole && let Some(negotiated) = negotiated {
+                let Request { cookie, offset_bytes, length_bytes, .. } = request;
+                replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
+            }
+            let start = output.len();
+            service.take_data(reply.tag, output);
+            if let Some(data) = &mut in_flight.data {
+                let bytes = &output[start..];
+                data[place.done_bytes as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            if !is_whole || negotiated.is_none() {
+                output.truncate(start);
+            }
+        }
+        in_flight.answered(reply.outcome);
+        if !in_flight.is_done() {
+            self.submit_pieces(index, service);
+            return;
+        }
+        let finished = self.remove(index);
+        if let Some(negotiated) = negotiated {
+            finish(&finished, negotiated, output);
+        }
+    }
+
+    fn submit_pieces(&mut self, index: usize, service: &mut impl Service) {
+        while let Some((done_bytes, piece)) = self.in_flight[index].next_piece() {
+            service.submit(self.tag(index, done_bytes), &piece, &[]);
+        }
+    }
+
+    fn tag(&self, request: usize, done_bytes: u32) -> crate::service::Tag {
+        Place { connection: self.connection, request, done_bytes }.to_tag()
+    }
+
+    fn insert(&mut self, request: Request) -> usize {
+        let in_flight = InFlight::new(request);
+        self.held_bytes += in_flight.held_bytes;
+        self.in_flight.insert(in_flight)
+    }
+
+    fn remove(&mut self, index: usize) -> InFlight {
+        let in_flight = self.in_flight.remove(index);
+        self.held_bytes -= in_flight.held_bytes;
+        in_flight
+    }
+}
+
+/// Answers a request whose last piece was answered; a read of one piece has its answer already.
+fn finish(finished: &InFlight, negotiated: &Negotiated, output: &mut Vec<u8>) {
+    let Request { cookie, command, offset_bytes, length_bytes, .. } = finished.request;
+    match (finished.error, &finished.data) {
+        (Some(error), _) => replies::failed(output, negotiated, cookie, command, error),
+        (None, Some(data)) => {
+            replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
+            output.extend_from_slice(data);
+        }
+        (None, None) if command == Command::Read && length_bytes == 0 => {
+            replies::read(output, negotiated, cookie, offset_bytes, 0);
+        }
+        (None, None) if command == Command::Read => {}
+        (None, None) => replies::done(output, cookie),
+    }
+}
+
+/// Answers a request for the status of extents, at once.
+fn block_status(
+    request: &Request,
+    negotiated: &Negotiated,
+    service: &mut impl Service,
+    output: &mut Vec<u8>,
+) {
+    let Request { cookie, offset_bytes, length_bytes, .. } = *request;
+    let count_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
+    let range = ExtentRange { offset_bytes, length_bytes, count_max };
+    let mut extents: Vec<Extent> = vec![];
+    let mut contexts = negotiated.contexts.iter().peekable();
+    while let Some(context) = contexts.next() {
+        extents.clear();
+        service.extents(context, &range, &mut extents);
+        replies::block_status(output, cookie, context, &extents, contexts.peek().is_none());
+    }
+}

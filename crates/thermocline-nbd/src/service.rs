@@ -1,0 +1,99 @@
+//! What is served: the interface between the server and whatever holds the bytes.
+//!
+//! The server drives a service in its own thread: it submits pieces of requests, lets the service
+//! work ([`Service::drive`]), and takes replies until there are none. A piece that can be answered at
+//! once (a page in RAM) is answered by the next [`Service::next_reply`], without allocation or wait;
+//! any other is answered after a later `drive`, in any order. A service never blocks; the file
+//! descriptor of [`Service::descriptor`] tells the server when driving it makes sense.
+//!
+//! Every piece that was submitted is answered exactly once, also when its client has gone.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::protocol::{Command, Context, ErrorCode, Extent, command_flag};
+
+/// Which piece of which request a reply belongs to; only the server reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tag(pub u64);
+
+/// A part of a request, short enough to be done in one go: the server cuts reads and writes at
+/// multiples of 256 KiB, and hands over a longer range in parts of 1 MiB, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// What to do: a read, a write, a flush, a trim, a prefetch or zeroes.
+    pub command: Command,
+    /// The command flags that matter to a service: FUA, `NO_HOLE`, `FAST_ZERO`.
+    pub flags: u16,
+    /// Where, in bytes; within the export.
+    pub offset_bytes: u64,
+    /// How much, in bytes; zero for a flush.
+    pub length_bytes: u32,
+}
+
+impl Piece {
+    /// Whether it must be durable before it is answered.
+    pub fn is_fua(&self) -> bool {
+        self.flags & command_flag::FUA != 0
+    }
+
+    /// Whether zeroes must stay allocated.
+    pub fn keeps_allocation(&self) -> bool {
+        self.flags & command_flag::NO_HOLE != 0
+    }
+
+    /// Whether zeroing must fail with [`ErrorCode::NotSupported`] if it is no faster than writing.
+    pub fn is_fast_only(&self) -> bool {
+        self.flags & command_flag::FAST_ZERO != 0
+    }
+}
+
+/// The answer to a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The piece.
+    pub tag: Tag,
+    /// Whether it was done.
+    pub outcome: Result<(), ErrorCode>,
+}
+
+/// Holds the bytes of one export.
+pub trait Service {
+    /// Takes a piece; `payload` is as long as the piece if it is a write, and empty otherwise.
+    fn submit(&mut self, tag: Tag, piece: &Piece, payload: &[u8]);
+
+    /// Starts what can be started and takes note of what has finished, without waiting.
+    fn drive(&mut self);
+
+    /// The next piece that was answered, if there is one.
+    fn next_reply(&mut self) -> Option<Reply>;
+
+    /// Appends the bytes of a read to `target`, exactly as many as were asked for. Called once, right
+    /// after [`Service::next_reply`] has said that the read succeeded.
+    fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>);
+
+    /// The status of the extents from `offset_bytes` on, in one context: at least one, at most
+    /// `count_max`, each no longer than what is left of `length_bytes`.
+    fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
+
+    /// A descriptor that becomes readable when [`Service::drive`] has something to take note of.
+    fn descriptor(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// The longest time until `drive` must be called even if nothing happens.
+    fn wait_limit(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Which extents are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentRange {
+    /// Where they begin, in bytes.
+    pub offset_bytes: u64,
+    /// How far they are wanted, in bytes; not zero.
+    pub length_bytes: u32,
+    /// How many at most; not zero.
+    pub count_max: usize,
+}

@@ -1,0 +1,6 @@
+//! Arbitrary bytes as what a client of the NBD server sends.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| thermocline_fuzz::nbd::serve(bytes));
