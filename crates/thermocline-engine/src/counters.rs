@@ -23,6 +23,10 @@ pub enum Purpose {
 /// How many purposes there are.
 pub const PURPOSES: usize = 6;
 
+/// What they are called, in their order.
+pub const PURPOSE_NAMES: [&str; PURPOSES] =
+    ["policy", "durability", "cleaning", "journal", "table", "bypass"];
+
 /// Transfers of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers {

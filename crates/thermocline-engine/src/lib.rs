@@ -47,6 +47,7 @@ mod options;
 mod outbox;
 mod recovery;
 mod request;
+pub mod shadow;
 mod shard;
 mod side_file;
 mod slots;

@@ -4,9 +4,11 @@
 //! replies were given back; the server bounds how much that can be.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
+use slab::Slab;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{
@@ -27,18 +29,34 @@ const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Pages that one request for extents looks at, at most; the client asks again for the rest.
 const EXTENT_PAGES_MAX: u64 = 1 << 16;
 
+/// Is told how long requests took.
+pub trait Meter: fmt::Debug + Send {
+    /// A request was answered; `found` is the slowest tier that one of its pages was found in.
+    fn answered(&mut self, kind: RequestKind, found: Option<Tier>, time: Duration);
+}
+
+/// A piece that the engine works on.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    tag: Tag,
+    since: Option<Instant>,
+}
+
 /// An engine and its clock.
 #[derive(Debug)]
 pub struct Cached<D> {
     engine: Engine<D>,
     /// Becomes readable when the driver has completions.
     descriptor: Option<RawFd>,
+    meter: Option<Box<dyn Meter>>,
+    /// What the engine calls by its number here.
+    pending: Slab<Pending>,
     /// Pieces that the engine had no frames for, with their payloads.
     waiting: VecDeque<(Request, Box<[u8]>)>,
     /// Pieces that the engine never takes.
     refused: VecDeque<(Tag, ErrorCode)>,
     /// The read that was announced and whose bytes were not taken.
-    announced: Option<Reply>,
+    announced: Option<(Tag, Reply)>,
     start: Instant,
     next_tick: Duration,
 }
@@ -51,12 +69,21 @@ impl<D: Driver> Cached<D> {
         Self {
             engine,
             descriptor,
+            meter: None,
+            pending: Slab::new(),
             waiting: VecDeque::new(),
             refused: VecDeque::new(),
             announced: None,
             start: Instant::now(),
             next_tick: Duration::ZERO,
         }
+    }
+
+    /// Tells `meter` of every answer from now on.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Box<dyn Meter>) -> Self {
+        self.meter = Some(meter);
+        self
     }
 
     /// What clients are told about it.
@@ -100,10 +127,16 @@ impl<D: Driver> Cached<D> {
             Ok(()) => true,
             Err(SubmitError::Full) => false,
             Err(_) => {
-                self.refused.push_back((Tag(request.tag), ErrorCode::Invalid));
+                if let Some(pending) = self.take_pending(request.tag) {
+                    self.refused.push_back((pending.tag, ErrorCode::Invalid));
+                }
                 true
             }
         }
+    }
+
+    fn take_pending(&mut self, number: u64) -> Option<Pending> {
+        usize::try_from(number).ok().and_then(|number| self.pending.try_remove(number))
     }
 
     fn offer_waiting(&mut self) {
@@ -137,8 +170,10 @@ impl<D: Driver> Service for Cached<D> {
             self.refused.push_back((tag, ErrorCode::Invalid));
             return;
         };
+        let since = self.meter.is_some().then(Instant::now);
+        let number = self.pending.insert(Pending { tag, since });
         let request = Request {
-            tag: tag.0,
+            tag: number as u64,
             kind,
             offset_bytes: piece.offset_bytes,
             length_bytes: piece.length_bytes.into(),
@@ -165,9 +200,14 @@ impl<D: Driver> Service for Cached<D> {
             return Some(service::Reply { tag, outcome: Err(error) });
         }
         let reply = self.engine.next_reply()?;
-        let (tag, outcome) = (Tag(reply.tag), reply.result.map_err(code));
+        let Pending { tag, since } =
+            self.take_pending(reply.tag).expect("the engine answers what it was asked");
+        if let (Some(meter), Some(since)) = (&mut self.meter, since) {
+            meter.answered(reply.kind, reply.found, since.elapsed());
+        }
+        let outcome = reply.result.map_err(code);
         if reply.kind == RequestKind::Read && outcome.is_ok() {
-            self.announced = Some(reply);
+            self.announced = Some((tag, reply));
         } else {
             self.engine.release(reply);
         }
@@ -175,8 +215,8 @@ impl<D: Driver> Service for Cached<D> {
     }
 
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>) {
-        let reply = self.announced.take().expect("a read was announced");
-        assert_eq!(reply.tag, tag.0, "the read that was announced is taken");
+        let (announced, reply) = self.announced.take().expect("a read was announced");
+        assert_eq!(announced, tag, "the read that was announced is taken");
         for segment in &reply.segments {
             target.extend_from_slice(self.engine.bytes(*segment));
         }

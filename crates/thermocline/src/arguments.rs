@@ -40,6 +40,12 @@ pub(crate) enum Command {
     Buffers(BuffersOptions),
     /// Run the experiments of a paper again: its figures beside ours
     Reproduce(ReproduceOptions),
+    /// Serve a cached block device over NBD
+    Serve(ServeOptions),
+    /// Look at, check, drain or forget a flash that no engine runs on
+    Cache(CacheOptions),
+    /// Show the figures of a running engine, live
+    Top(TopOptions),
 }
 
 #[derive(Args, Debug)]
@@ -485,4 +491,74 @@ pub(crate) enum Workload {
     Loop,
     /// A mix of hot pages, scans and an appended log
     Oltp,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeOptions {
+    /// The configuration, a TOML file
+    pub(crate) config: Option<PathBuf>,
+    /// Print a commented configuration with every key, and end
+    #[arg(long)]
+    pub(crate) example_config: bool,
+    /// Check the configuration, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Set up the flash anew, and give up what is on it
+    #[arg(long)]
+    pub(crate) force_init: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CacheOptions {
+    #[command(subcommand)]
+    pub(crate) command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say what a flash is and holds
+    Inspect {
+        /// The flash, a file or a block device
+        flash: PathBuf,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read every page of a flash and compare its checksum
+    Check {
+        /// The flash, a file or a block device
+        flash: PathBuf,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write every page that the backing store lacks to it
+    Drain {
+        /// The flash, a file or a block device
+        flash: PathBuf,
+        /// The backing store that it caches
+        #[arg(long)]
+        backing: PathBuf,
+    },
+    /// Give up what a flash holds
+    Forget {
+        /// The flash, a file or a block device
+        flash: PathBuf,
+        /// Even pages that the backing store lacks
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TopOptions {
+    /// Where the engine serves its metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9469")]
+    pub(crate) engine: String,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// Print the figures of one interval, and end
+    #[arg(long)]
+    pub(crate) once: bool,
 }

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
         Command::Buffer(options) => commands::buffer::run(options),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
+        Command::Serve(options) => commands::serve::run(options),
+        Command::Cache(options) => commands::cache::run(options),
+        Command::Top(options) => commands::top::run(options),
     };
     match result {
         Ok(text) => print(&text),

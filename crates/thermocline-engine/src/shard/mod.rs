@@ -11,6 +11,7 @@ mod cleaning;
 mod complete;
 mod durability;
 mod fault;
+mod figures;
 mod flush;
 mod invariants;
 mod request;

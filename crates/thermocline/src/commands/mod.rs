@@ -2,6 +2,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod buffers;
+pub(crate) mod cache;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod devices;
@@ -11,5 +12,7 @@ pub(crate) mod identifiers;
 mod listing;
 pub(crate) mod policies;
 pub(crate) mod reproduce;
+pub(crate) mod serve;
 pub(crate) mod simulate;
+pub(crate) mod top;
 pub(crate) mod trace;

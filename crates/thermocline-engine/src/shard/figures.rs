@@ -1,0 +1,47 @@
+//! What a shard says of itself while it runs; every figure is at hand.
+
+use thermocline_core::Tier;
+
+use super::{InFlight, Shard};
+use crate::operation::Device;
+use crate::options::Cleaning;
+
+impl Shard {
+    /// Tells `report` what the policy adapts; see [`Policy::gauges`](thermocline_core::Policy::gauges).
+    pub fn policy_gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
+        self.policy.gauges(report);
+    }
+
+    /// Slots of the flash whose page the disk may not have.
+    pub fn dirty_slots(&self) -> u32 {
+        let [_, dirty] = self.slots.live_and_dirty();
+        dirty
+    }
+
+    /// Pages that are newer in RAM than on any device.
+    pub fn undurable_pages(&self) -> usize {
+        self.entries.undurable_pages()
+    }
+
+    /// Operations that a device was given and has not completed.
+    pub fn operations_in_flight(&self, device: Device) -> usize {
+        let device_of = |operation: &InFlight| match operation {
+            InFlight::Run(run) => run[0].device,
+            InFlight::Journal { .. } | InFlight::Table { .. } | InFlight::FlashSync => {
+                Device::Flash
+            }
+            InFlight::BackingSync => Device::Backing,
+        };
+        self.in_flight.iter().filter(|(_, operation)| device_of(operation) == device).count()
+    }
+
+    /// Bytes written to the flash since it was set up, as far as is known.
+    pub fn flash_lifetime_written_bytes(&self) -> u64 {
+        self.log.superblock.written_bytes + self.counters.flash.all_written_bytes()
+    }
+
+    /// Cleans otherwise from now on.
+    pub fn set_cleaning(&mut self, cleaning: Cleaning) {
+        self.options.cleaning = cleaning;
+    }
+}

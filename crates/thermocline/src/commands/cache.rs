@@ -1,0 +1,168 @@
+//! `thermocline cache`: a flash at rest, while no engine runs on it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Serialize;
+use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::{Flash, SideFile};
+
+use crate::arguments::{CacheCommand, CacheOptions};
+use crate::output;
+
+/// Pages of a list that are shown to people; `--json` gives them all.
+const SHOWN_PAGES: usize = 20;
+
+/// Runs the command.
+pub(crate) fn run(options: &CacheOptions) -> Result<String> {
+    match &options.command {
+        CacheCommand::Inspect { flash, json } => inspect(flash, *json),
+        CacheCommand::Check { flash, json } => check(flash, *json),
+        CacheCommand::Drain { flash, backing } => drain(flash, backing),
+        CacheCommand::Forget { flash, yes } => forget(flash, *yes),
+    }
+}
+
+/// What a flash is and holds.
+#[derive(Serialize)]
+struct Inspected {
+    cache: String,
+    starts: u64,
+    page_bytes: u32,
+    backing_bytes: u64,
+    slots: u32,
+    held_pages: u64,
+    dirty_pages: u64,
+    lifetime_written_bytes: u64,
+}
+
+fn inspect(path: &Path, as_json: bool) -> Result<String> {
+    let (_, flash) = open(path)?;
+    let contents = flash.contents();
+    let superblock = contents.superblock;
+    let found = Inspected {
+        cache: superblock.cache.to_string(),
+        starts: superblock.epoch,
+        page_bytes: superblock.layout.page_bytes,
+        backing_bytes: superblock.backing_bytes,
+        slots: superblock.layout.slots,
+        held_pages: contents.held_pages,
+        dirty_pages: contents.dirty_pages,
+        lifetime_written_bytes: superblock.written_bytes,
+    };
+    if as_json {
+        return output::json(&found);
+    }
+    let rows: Vec<Vec<String>> = [
+        ("cache", found.cache),
+        ("starts", found.starts.to_string()),
+        ("bytes per page", found.page_bytes.to_string()),
+        ("bytes of the backing store", found.backing_bytes.to_string()),
+        ("slots", found.slots.to_string()),
+        ("pages held", found.held_pages.to_string()),
+        ("pages that the backing store lacks", found.dirty_pages.to_string()),
+        ("bytes written to it before the last start", found.lifetime_written_bytes.to_string()),
+    ]
+    .map(|(name, value)| vec![name.to_owned(), value])
+    .to_vec();
+    Ok(output::table(&["", ""], &rows, 1))
+}
+
+/// What a check found.
+#[expect(clippy::struct_field_names, reason = "names of the JSON say their unit")]
+#[derive(Serialize)]
+struct Checked {
+    intact_pages: u64,
+    damaged_clean_pages: Vec<u32>,
+    lost_pages: Vec<u32>,
+}
+
+fn check(path: &Path, as_json: bool) -> Result<String> {
+    let (mut file, flash) = open(path)?;
+    let found = flash.check(&mut file).with_context(|| in_flash(path))?;
+    let found = Checked {
+        intact_pages: found.intact_pages,
+        damaged_clean_pages: found.damaged_clean_pages,
+        lost_pages: found.lost_pages,
+    };
+    if as_json {
+        return output::json(&found);
+    }
+    let text = format!(
+        "{} pages are intact\n{} damaged pages that the backing store has too{}\n{} damaged pages that it lacks: they are lost{}\n",
+        found.intact_pages,
+        found.damaged_clean_pages.len(),
+        listed(&found.damaged_clean_pages),
+        found.lost_pages.len(),
+        listed(&found.lost_pages)
+    );
+    ensure!(
+        found.damaged_clean_pages.is_empty() && found.lost_pages.is_empty(),
+        "{text}`{}` is damaged",
+        path.display()
+    );
+    Ok(text)
+}
+
+fn drain(path: &Path, backing: &Path) -> Result<String> {
+    let (mut file, mut flash) = open(path)?;
+    let superblock = flash.contents().superblock;
+    let (cache, epoch) = (superblock.cache, superblock.epoch);
+    SideFile::check(SideFile::read(backing)?, Some((cache, epoch)))?;
+    let in_backing = || format!("`{}`", backing.display());
+    let mut store = DeviceFile::open(backing, Caching::Direct).with_context(in_backing)?;
+    let found_bytes = store.size_bytes().with_context(in_backing)?;
+    ensure!(
+        found_bytes / u64::from(superblock.layout.page_bytes)
+            == superblock.backing_bytes / u64::from(superblock.layout.page_bytes),
+        "`{}` caches a backing store of {} bytes, `{}` has {found_bytes}",
+        path.display(),
+        superblock.backing_bytes,
+        backing.display()
+    );
+    let drained = flash.drain(&mut file, &mut store).with_context(|| in_flash(path))?;
+    let has_dirty = !drained.lost_pages.is_empty();
+    SideFile { cache, epoch, has_dirty }.write(backing)?;
+    let written =
+        format!("{} pages were written to `{}`\n", drained.written_pages, backing.display());
+    ensure!(
+        !has_dirty,
+        "{written}{} pages are lost: their only bytes are damaged{}; `thermocline cache forget` gives them up",
+        drained.lost_pages.len(),
+        listed(&drained.lost_pages)
+    );
+    Ok(written)
+}
+
+fn forget(path: &Path, is_sure: bool) -> Result<String> {
+    let (mut file, mut flash) = open(path)?;
+    let dirty_pages = flash.contents().dirty_pages;
+    ensure!(
+        dirty_pages == 0 || is_sure,
+        "`{}` holds {dirty_pages} pages that the backing store lacks: drain it, or give them up with --yes",
+        path.display()
+    );
+    flash.forget(&mut file).with_context(|| in_flash(path))?;
+    Ok(format!("`{}` holds nothing any more\n", path.display()))
+}
+
+fn open(path: &Path) -> Result<(DeviceFile, Flash)> {
+    let context = || in_flash(path);
+    let mut file = DeviceFile::open(path, Caching::Direct).with_context(context)?;
+    let flash = Flash::read(&mut file).with_context(context)?;
+    Ok((file, flash))
+}
+
+fn in_flash(path: &Path) -> String {
+    format!("`{}`", path.display())
+}
+
+/// The first pages of a list, in brackets.
+fn listed(pages: &[u32]) -> String {
+    if pages.is_empty() {
+        return String::new();
+    }
+    let shown: Vec<String> = pages.iter().take(SHOWN_PAGES).map(ToString::to_string).collect();
+    let more = if pages.len() > SHOWN_PAGES { ", ..." } else { "" };
+    format!(" (pages {}{more})", shown.join(", "))
+}

@@ -1,0 +1,504 @@
+//! The configuration of an engine, as its file says it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use thermocline_core::WriteMiss;
+use thermocline_core::registry::{Depth, Entry};
+use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
+use thermocline_lab::TierSize;
+
+use crate::hierarchy::find_policy;
+
+/// A commented configuration with every key.
+pub(crate) const EXAMPLE: &str = include_str!("example.toml");
+
+/// An engine's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    #[serde(default = "default_page_size")]
+    pub(crate) page_size: Bytes,
+    #[serde(default)]
+    pub(crate) write_mode: Mode,
+    #[serde(default)]
+    pub(crate) shadow: Vec<String>,
+    #[serde(default = "default_shadow_sample")]
+    pub(crate) shadow_sample: f64,
+    pub(crate) backing: Backing,
+    pub(crate) flash: Option<Flash>,
+    pub(crate) ram: Ram,
+    pub(crate) policy: Policy,
+    #[serde(default)]
+    pub(crate) cleaning: CleaningSection,
+    #[serde(default)]
+    pub(crate) limits: Limits,
+    pub(crate) nbd: Nbd,
+    #[serde(default)]
+    pub(crate) io: Io,
+    pub(crate) metrics: Option<Metrics>,
+    #[serde(default)]
+    pub(crate) log: Log,
+}
+
+/// What is cached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Backing {
+    pub(crate) path: PathBuf,
+}
+
+/// Where it is cached.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flash {
+    pub(crate) path: PathBuf,
+    pub(crate) size: Bytes,
+    pub(crate) write_budget_gib_per_day: Option<f64>,
+}
+
+/// The memory for pages.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ram {
+    pub(crate) size: Bytes,
+}
+
+/// Which policy decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) write_miss: Miss,
+    #[serde(default)]
+    pub(crate) parameters: BTreeMap<String, toml::Value>,
+}
+
+/// Cleaning besides the policy's.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CleaningSection {
+    dirty_ratio: Option<f64>,
+    pages_per_second: Option<u32>,
+    pages_in_flight: Option<u32>,
+}
+
+/// What is bounded.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) undurable: Option<Bytes>,
+    pub(crate) sequential_bypass: Option<Bytes>,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nbd {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) listen: Option<SocketAddr>,
+    #[serde(default)]
+    pub(crate) export: String,
+    #[serde(default)]
+    pub(crate) remote: bool,
+    pub(crate) clients: Option<usize>,
+    pub(crate) client_in_flight: Option<Bytes>,
+    pub(crate) in_flight: Option<Bytes>,
+    pub(crate) spin_us: Option<u64>,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) client_roots: Option<PathBuf>,
+}
+
+/// How devices are driven.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Io {
+    #[serde(default)]
+    pub(crate) engine: IoEngine,
+    #[serde(default = "default_direct")]
+    pub(crate) direct: bool,
+}
+
+/// Which interface of the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum IoEngine {
+    #[default]
+    Auto,
+    IoUring,
+    Threads,
+}
+
+/// Metrics over HTTP.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Metrics {
+    pub(crate) listen: SocketAddr,
+}
+
+/// Logs.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    #[serde(default)]
+    pub(crate) level: Level,
+    #[serde(default)]
+    pub(crate) format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// What happens to writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    #[default]
+    Back,
+    Through,
+    Around,
+    ReadOnly,
+}
+
+/// What a write miss does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Miss {
+    #[default]
+    Fetch,
+    Allocate,
+}
+
+/// A number of bytes: a number, or text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+const fn default_page_size() -> Bytes {
+    Bytes(4096)
+}
+
+const fn default_shadow_sample() -> f64 {
+    0.01
+}
+
+const fn default_direct() -> bool {
+    true
+}
+
+impl Default for Io {
+    fn default() -> Self {
+        Self { engine: IoEngine::Auto, direct: default_direct() }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BytesVisitor;
+
+        impl Visitor<'_> for BytesVisitor {
+            type Value = Bytes;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number of bytes, as in 4096 or \"64MiB\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Bytes, E> {
+                u64::try_from(value)
+                    .map(Bytes)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
+                match text.parse() {
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "sizes are not negative, and far below 2^64"
+                    )]
+                    Ok(TierSize::Bytes(bytes)) if bytes < 1e18 => Ok(Bytes(bytes as u64)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(BytesVisitor)
+    }
+}
+
+impl Config {
+    /// Reads a configuration, and refuses what cannot work. Paths in it are relative to its file.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let context = || format!("in `{}`", path.display());
+        let text = std::fs::read_to_string(path).with_context(context)?;
+        let mut config = Self::parse(&text).with_context(context)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for path in config.paths() {
+            *path = folder.join(&*path);
+        }
+        Ok(config)
+    }
+
+    /// The same, from its text; paths stay as they are.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let config: Self = toml::from_str(text)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let tls = self.nbd.tls.as_mut().into_iter().flat_map(|tls| {
+            [Some(&mut tls.certificate), Some(&mut tls.key), tls.client_roots.as_mut()]
+        });
+        let others = [
+            Some(&mut self.backing.path),
+            self.flash.as_mut().map(|flash| &mut flash.path),
+            self.nbd.socket.as_mut(),
+        ];
+        others.into_iter().chain(tls).flatten()
+    }
+
+    fn check(&self) -> Result<()> {
+        let page = self.page_size.0;
+        ensure!(
+            page > 0 && page.is_multiple_of(4096) && page <= 1 << 20,
+            "`page_size` is {page} bytes: it must be a multiple of 4KiB, up to 1MiB"
+        );
+        self.pages("ram.size", self.ram.size)?;
+        if let Some(flash) = &self.flash {
+            self.pages("flash.size", flash.size)?;
+            if let Some(gib) = flash.write_budget_gib_per_day {
+                ensure!(
+                    gib > 0.0,
+                    "`flash.write_budget_gib_per_day` is {gib}: it must be above 0; leave it out for no limit"
+                );
+            }
+        }
+        let sample = self.shadow_sample;
+        ensure!(
+            sample > 0.0 && sample <= 1.0,
+            "`shadow_sample` is {sample}: it must be above 0 and at most 1"
+        );
+        ensure!(
+            self.nbd.socket.is_some() || self.nbd.listen.is_some(),
+            "[nbd] takes a `socket`, a `listen` address, or both"
+        );
+        ensure!(
+            self.nbd.tls.is_none() || self.nbd.listen.is_some(),
+            "[nbd.tls] is for TCP: it needs `nbd.listen`"
+        );
+        if let Some(ratio) = self.cleaning.dirty_ratio {
+            ensure!(
+                (0.0..=1.0).contains(&ratio),
+                "`cleaning.dirty_ratio` is {ratio}: it must be from 0 to 1"
+            );
+        }
+        let entry = find_policy(&self.policy.name).context("`policy.name`")?;
+        check_depth(entry, self.flash.is_some())?;
+        self.policy_options()?;
+        Ok(())
+    }
+
+    /// A size in whole pages, at least one.
+    pub(crate) fn pages(&self, key: &str, size: Bytes) -> Result<u32> {
+        let pages = u32::try_from(size.0 / self.page_size.0).ok();
+        let pages = pages.filter(|&pages| pages < thermocline_core::registry::CAPACITY_PAGES_MAX);
+        let pages = pages.with_context(|| format!("`{key}` is more pages than a tier can hold"))?;
+        ensure!(pages > 0, "`{key}` is {} bytes: it must be at least a page", size.0);
+        Ok(pages)
+    }
+
+    /// The policy with its parameters.
+    pub(crate) fn policy_options(&self) -> Result<PolicyOptions> {
+        let entry = find_policy(&self.policy.name)?;
+        let given: Vec<(String, String)> = self
+            .policy
+            .parameters
+            .iter()
+            .map(|(name, value)| {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                (name.clone(), text)
+            })
+            .collect();
+        let named = PolicyOptions::named(entry.name)?;
+        Ok(PolicyOptions {
+            values: entry.values(&given).context("`policy.parameters`")?,
+            write_miss: self.policy.write_miss.into_core(),
+            ..named
+        })
+    }
+
+    /// What the engine cleans on its own.
+    pub(crate) fn cleaning(&self) -> Cleaning {
+        let section = self.cleaning;
+        let default = Cleaning::default();
+        Cleaning {
+            dirty_ratio_target: section.dirty_ratio.unwrap_or(default.dirty_ratio_target),
+            pages_per_second_max: section.pages_per_second.unwrap_or(default.pages_per_second_max),
+            pages_in_flight_max: section.pages_in_flight.unwrap_or(default.pages_in_flight_max),
+        }
+    }
+}
+
+/// Whether a policy runs with the tiers that there are.
+pub(crate) fn check_depth(entry: &Entry, has_flash: bool) -> Result<()> {
+    match entry.depth {
+        Depth::Ram => Ok(()),
+        Depth::RamFlash | Depth::Tiers if has_flash => Ok(()),
+        Depth::RamFlash | Depth::Tiers => {
+            bail!("`policy.name`: `{}` takes a [flash] section", entry.name)
+        }
+        Depth::Buffer => bail!("`policy.name`: `{}` is a write buffer inside an SSD", entry.name),
+    }
+}
+
+impl Miss {
+    const fn into_core(self) -> WriteMiss {
+        match self {
+            Self::Fetch => WriteMiss::Fetch,
+            Self::Allocate => WriteMiss::Allocate,
+        }
+    }
+}
+
+impl Mode {
+    pub(crate) const fn into_engine(self) -> WriteMode {
+        match self {
+            Self::Back => WriteMode::Back,
+            Self::Through => WriteMode::Through,
+            Self::Around => WriteMode::Around,
+            Self::ReadOnly => WriteMode::ReadOnly,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALLEST: &str = r#"
+        [backing]
+        path = "disk.img"
+        [flash]
+        path = "flash.img"
+        size = "256MiB"
+        [ram]
+        size = "64MiB"
+        [policy]
+        name = "hat"
+        [nbd]
+        socket = "thermocline.sock"
+        [metrics]
+        listen = "127.0.0.1:9469"
+    "#;
+
+    /// The example with each line that shows a default in force.
+    fn uncommented() -> String {
+        let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
+        EXAMPLE
+            .lines()
+            .map(|line| if is_key(line) { &line[1..] } else { line })
+            .filter(|line| !line.starts_with("parameters ="))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    #[test]
+    fn the_smallest_configuration_is_a_contract() {
+        let config = Config::parse(SMALLEST).unwrap();
+        assert_eq!(config.ram.size, Bytes(64 << 20));
+        assert_eq!(config.flash.as_ref().unwrap().size, Bytes(256 << 20));
+        assert_eq!(config.pages("ram.size", config.ram.size).unwrap(), 16_384);
+        assert_eq!(config.cleaning(), Cleaning::default());
+    }
+
+    #[test]
+    fn the_example_shows_every_key_and_its_default() {
+        let plain = Config::parse(EXAMPLE).unwrap();
+        let full = Config::parse(&uncommented()).unwrap();
+        assert_eq!(full.page_size, plain.page_size);
+        assert_eq!(full.write_mode, plain.write_mode);
+        assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
+        assert_eq!(full.cleaning(), plain.cleaning());
+        assert_eq!(full.io.engine, plain.io.engine);
+        assert_eq!(full.io.direct, plain.io.direct);
+        assert_eq!(full.log.level, plain.log.level);
+        assert_eq!(full.log.format, plain.log.format);
+        assert!(full.nbd.tls.is_some());
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache.toml");
+        std::fs::write(&path, SMALLEST).unwrap();
+        let config = Config::read(&path).unwrap();
+        assert_eq!(config.backing.path, folder.path().join("disk.img"));
+        assert_eq!(config.nbd.socket.unwrap(), folder.path().join("thermocline.sock"));
+    }
+
+    #[track_caller]
+    fn refuse(from: &str, to: &str, words: &str) {
+        let text = SMALLEST.replace(from, to);
+        assert_ne!(text, SMALLEST, "the replacement matches");
+        let error = format!("{:#}", Config::parse(&text).unwrap_err());
+        assert!(error.contains(words), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_place() {
+        refuse("64MiB", "64 parsecs", "a number of bytes");
+        refuse("64MiB", "1KiB", "`ram.size` is 1024 bytes");
+        refuse("64MiB", "5x", "a number of bytes");
+        refuse("name = \"hat\"", "name = \"cap\"", "hat");
+        refuse("name = \"hat\"", "name = \"hat\"\nparameters = { zz = 1 }", "`policy.parameters`");
+        refuse("socket = \"thermocline.sock\"", "", "[nbd] takes a `socket`");
+        refuse("path = \"disk.img\"", "", "missing field `path`");
+        refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
+        refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
+        refuse(
+            "size = \"256MiB\"",
+            "size = \"256MiB\"\nwrite_budget_gib_per_day = 0.0",
+            "must be above 0",
+        );
+        refuse(
+            "[flash]\n        path = \"flash.img\"\n        size = \"256MiB\"",
+            "",
+            "[flash] section",
+        );
+    }
+}

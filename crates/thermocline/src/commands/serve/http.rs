@@ -1,0 +1,106 @@
+//! Metrics over HTTP: `/metrics` for Prometheus, `/status` and `/shadows` as JSON.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::metrics;
+use super::status::Status;
+
+/// What Prometheus is told that the text is.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The newest snapshot, for whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Board(Arc<Mutex<Arc<Status>>>);
+
+impl Board {
+    /// Puts a newer snapshot up.
+    pub(crate) fn post(&self, status: Status) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
+    }
+
+    /// The newest one.
+    pub(crate) fn read(&self) -> Arc<Status> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Answers requests in a thread of its own until the program ends; returns the address, which tells a
+/// port that the system chose.
+///
+/// # Errors
+/// If the address cannot be had.
+pub(crate) fn start(listen: SocketAddr, board: Board) -> Result<SocketAddr> {
+    let context = || format!("`metrics.listen`: cannot listen at {listen}");
+    let listener = TcpListener::bind(listen).with_context(context)?;
+    listener.set_nonblocking(true).with_context(context)?;
+    let address = listener.local_addr().with_context(context)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start the metrics' event loop")?;
+    let serve = move || {
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            axum::serve(listener, router(board)).await
+        })
+    };
+    let work = move || {
+        let result: std::io::Result<()> = serve();
+        if let Err(error) = result {
+            tracing::error!(%error, "metrics are no longer served");
+        }
+    };
+    thread::Builder::new()
+        .name("metrics".into())
+        .spawn(work)
+        .context("cannot start the metrics' thread")?;
+    Ok(address)
+}
+
+fn router(board: Board) -> Router {
+    Router::new()
+        .route("/metrics", get(prometheus))
+        .route("/status", get(status))
+        .route("/shadows", get(shadows))
+        .with_state(board)
+}
+
+async fn prometheus(State(board): State<Board>) -> Response {
+    match metrics::render(&board.read()) {
+        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn status(State(board): State<Board>) -> Response {
+    json(&*board.read())
+}
+
+/// What other policies would do, and which of them best.
+async fn shadows(State(board): State<Board>) -> Response {
+    let status = board.read();
+    let best = status.best_shadow().map(|shadow| shadow.name.clone());
+    json(&serde_json::json!({
+        "policy": status.policy,
+        "sample": status.shadow_sample,
+        "best_by_io_time": best,
+        "shadows": status.shadows,
+    }))
+}
+
+fn json(value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,251 @@
+//! `thermocline serve`: the engine over NBD.
+
+pub(crate) mod config;
+mod devices;
+mod http;
+mod metrics;
+mod shadows;
+pub(crate) mod status;
+mod watch;
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sd_notify::NotifyState;
+use thermocline_engine::{Engine, Request};
+use thermocline_nbd::cached::Cached;
+use thermocline_nbd::codec::server::TlsMode;
+use thermocline_nbd::server::tls::Certificates;
+use thermocline_nbd::server::{Export, Handle, Listen, Server, Settings};
+use tracing::{error, info, warn};
+
+use self::config::{Config, LogFormat};
+use self::devices::{AnyDriver, Note};
+use self::http::Board;
+use self::watch::Watch;
+use crate::arguments::ServeOptions;
+
+/// How often the figures that metrics show are renewed.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+
+type Service = Cached<AnyDriver>;
+
+/// Runs the command: until it is asked to end, or only checks or prints a configuration.
+pub(crate) fn run(options: &ServeOptions) -> Result<String> {
+    if options.example_config {
+        return Ok(config::EXAMPLE.to_owned());
+    }
+    let path = options
+        .config
+        .as_ref()
+        .context("give the file of a configuration; --example-config prints one")?;
+    let config = Config::read(path)?;
+    let shadow_options = shadows::options(&config)?;
+    if options.check {
+        return Ok(format!("`{}` can be served\n", path.display()));
+    }
+    start_log(&config);
+    let opened = devices::open(&config, options.force_init)?;
+    let mut engine = opened.engine;
+    let watch = Watch::new(&config, shadow_options, engine.shard_mut())?;
+    let service = Cached::new(engine).with_meter(watch.meter());
+    let server = listen(&config, service)?;
+    let board = Board::default();
+    if let Some(metrics) = config.metrics {
+        let address = http::start(metrics.listen, board.clone())?;
+        info!(%address, "metrics are served");
+    }
+    serve(server, watch, &board, options, config, opened.note)?;
+    Ok(String::new())
+}
+
+/// Opens all places to listen at.
+fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
+    let nbd = &config.nbd;
+    let defaults = Settings::default();
+    let bytes = |size: Option<config::Bytes>, default: usize| {
+        size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
+    };
+    let tls = nbd.tls.as_ref().map(|tls| {
+        let certificates = Certificates {
+            certificate: tls.certificate.clone(),
+            key: tls.key.clone(),
+            client_roots: tls.client_roots.clone(),
+        };
+        certificates.load().map(|config| (config, TlsMode::Required))
+    });
+    let settings = Settings {
+        clients_max: nbd.clients.unwrap_or(defaults.clients_max),
+        client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
+        bytes_max: bytes(nbd.in_flight, defaults.bytes_max),
+        spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
+        allow_remote: nbd.remote,
+        tls: tls.transpose().context("[nbd.tls]")?,
+        ..defaults
+    };
+    let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
+    let mut server = Server::new(settings, vec![Export { info, service }])?;
+    // A service manager may hold the socket, and hand it over.
+    let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
+    let handed_over = handed_over.context("the socket handed over is no Unix socket")?;
+    let unix = nbd.socket.as_ref().map(|path| match handed_over {
+        Some(socket) => Listen::UnixSocket(socket),
+        None => Listen::Unix(path.clone()),
+    });
+    for place in unix.into_iter().chain(nbd.listen.map(Listen::Tcp)) {
+        let name = format!("{place:?}");
+        let address = server.listen(place)?;
+        info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
+    }
+    Ok(server)
+}
+
+/// Serves until a signal ends it, and leaves the devices in order.
+fn serve(
+    mut server: Server<Service>,
+    mut watch: Watch,
+    board: &Board,
+    options: &ServeOptions,
+    mut config: Config,
+    note: Option<Note>,
+) -> Result<()> {
+    let wants_reload = Arc::new(AtomicBool::new(false));
+    watch_signals(&server.handle(), &wants_reload)?;
+    let handle = server.handle();
+    std::thread::Builder::new()
+        .name("clock".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(SNAPSHOT_INTERVAL);
+                handle.wake();
+            }
+        })
+        .context("cannot start the clock's thread")?;
+    tell_service_manager(NotifyState::Ready);
+    info!(policy = config.policy.name, "serving");
+    server.run(|services| {
+        let [service] = services else { return };
+        if wants_reload.swap(false, Ordering::AcqRel) {
+            match reload(options, service, &mut watch) {
+                Ok(reloaded) => config = reloaded,
+                Err(error) => {
+                    error!(error = format!("{error:#}"), "the configuration stays as it is");
+                }
+            }
+        }
+        board.post(watch.status(&config, service.engine_mut()));
+    })?;
+    tell_service_manager(NotifyState::Stopping);
+    info!("leaving");
+    let mut is_clean = true;
+    for service in server.into_services() {
+        is_clean &= leave(service.into_engine());
+    }
+    if let Some(note) = note.filter(|_| is_clean) {
+        note.release()?;
+    }
+    Ok(())
+}
+
+/// Takes over what can change while clients are served.
+fn reload(options: &ServeOptions, service: &mut Service, watch: &mut Watch) -> Result<Config> {
+    let path = options.config.as_ref().context("there is no configuration")?;
+    let config = Config::read(path)?;
+    let shadow_options = shadows::options(&config)?;
+    let shard = service.engine_mut().shard_mut();
+    let policy = config.policy_options()?;
+    let given: Vec<_> =
+        policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
+    let current = &shard.options().policy;
+    let now: Vec<_> =
+        current.values.iter().map(|(name, value)| (name, value.to_string())).collect();
+    if current.entry.name != policy.entry.name || given != now {
+        info!(policy = policy.entry.name, "another policy takes over");
+        shard.set_policy(policy)?;
+    }
+    shard.set_write_mode(config.write_mode.into_engine());
+    shard.set_cleaning(config.cleaning());
+    shard.set_flash_write_budget(
+        config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
+    );
+    watch.set_shadows(&config, shadow_options, shard.options())?;
+    info!("the configuration was read again; sizes, devices and addresses change with a restart");
+    Ok(config)
+}
+
+/// Makes everything durable; says whether the disk has it all.
+fn leave(mut engine: Engine<AnyDriver>) -> bool {
+    engine.shard_mut().stop();
+    let is_taken = engine.submit(Request::flush(0), &[]).is_ok();
+    engine.wait_until_idle();
+    match engine.next_reply() {
+        Some(reply) => {
+            if let Err(error) = reply.result {
+                error!(%error, "not everything could be made durable");
+            }
+            engine.release(reply);
+        }
+        None if is_taken => {}
+        None => error!("not everything could be made durable: the engine is full"),
+    }
+    let lost = engine.shard().lost_pages();
+    if !lost.is_empty() {
+        warn!(pages = lost.len(), "pages whose newest bytes are lost");
+    }
+    let dirty_pages = engine.shard().dirty_slots();
+    info!(dirty_pages, "left in order");
+    dirty_pages == 0 && engine.shard().undurable_pages() == 0
+}
+
+/// Tells systemd, if it started this.
+fn tell_service_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        warn!(%error, "the service manager cannot be told");
+    }
+}
+
+fn start_log(config: &Config) {
+    let level = match config.log.level {
+        config::Level::Error => tracing::Level::ERROR,
+        config::Level::Warn => tracing::Level::WARN,
+        config::Level::Info => tracing::Level::INFO,
+        config::Level::Debug => tracing::Level::DEBUG,
+        config::Level::Trace => tracing::Level::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    // Tests may have started one already.
+    drop(match config.log.format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().try_init(),
+    });
+}
+
+/// Stops on SIGTERM and SIGINT, reads the configuration again on SIGHUP.
+fn watch_signals(handle: &Handle, wants_reload: &Arc<AtomicBool>) -> Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .context("cannot listen to signals")?;
+    let (handle, wants_reload) = (handle.clone(), Arc::clone(wants_reload));
+    let work = move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                wants_reload.store(true, Ordering::Release);
+                handle.wake();
+            } else {
+                handle.stop();
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(work)
+        .context("cannot start the signals' thread")?;
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! What an engine says of itself while it runs: one snapshot, for metrics, JSON and `top`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thermocline_engine::shadow::Estimate;
+
+/// Upper bounds of the latency classes are powers of two of this many nanoseconds.
+const LATENCY_BASE_NS: u64 = 1_000;
+/// Latency classes: up to 1 us, 2 us, 4 us and so on to 8 s; longer ones are only in the count.
+pub(crate) const LATENCY_CLASSES: usize = 24;
+
+/// Everything that is shown of a running engine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// The program's version.
+    pub(crate) version: String,
+    /// The policy's name.
+    pub(crate) policy: String,
+    /// What happens to writes.
+    pub(crate) write_mode: String,
+    /// Seconds since the start.
+    pub(crate) uptime_s: f64,
+    /// Bytes of a page.
+    pub(crate) page_bytes: u64,
+    /// Bytes of the export.
+    pub(crate) size_bytes: u64,
+    /// Capacity of RAM and flash in pages.
+    pub(crate) capacity_pages: [u64; 2],
+    /// Whether a flash is in use.
+    pub(crate) has_flash: bool,
+    /// Page accesses by operation.
+    pub(crate) accesses: PerOp<Found>,
+    /// Time from a request to its answer, by operation and the slowest tier that it needed.
+    pub(crate) latency: PerOp<PerTier<Latency>>,
+    /// Flushes and durable writes answered.
+    pub(crate) flushes: u64,
+    /// Time from a flush to its answer.
+    pub(crate) flush_latency: Latency,
+    /// Pages that are newer than the disk's.
+    pub(crate) dirty_pages: u64,
+    /// Pages whose newest bytes no device has.
+    pub(crate) undurable_pages: u64,
+    /// Pages whose newest bytes are lost.
+    pub(crate) lost_pages: u64,
+    /// Pages whose checksum did not match.
+    pub(crate) checksum_errors: u64,
+    /// Bytes moved by the flash.
+    pub(crate) flash: DeviceStatus,
+    /// Bytes moved by the backing store.
+    pub(crate) backing: DeviceStatus,
+    /// Bytes that may be written to flash now, if there is a budget.
+    pub(crate) write_budget_left_bytes: Option<f64>,
+    /// Copies to flash that the budget did not allow.
+    pub(crate) budget_refusals: u64,
+    /// Bytes written to flash in its life.
+    pub(crate) flash_lifetime_written_bytes: u64,
+    /// Commits of the journal.
+    pub(crate) commits: u64,
+    /// Requests taken and not answered.
+    pub(crate) requests_in_flight: u64,
+    /// Clients connected.
+    pub(crate) clients: u64,
+    /// Memory for what is known of pages, the pages themselves not.
+    pub(crate) metadata_bytes: u64,
+    /// What the policy adapts.
+    pub(crate) gauges: Vec<GaugeStatus>,
+    /// The share of pages that shadows see.
+    pub(crate) shadow_sample: f64,
+    /// What other policies would do.
+    pub(crate) shadows: Vec<ShadowStatus>,
+}
+
+/// A figure for reads and for writes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PerOp<T> {
+    pub(crate) read: T,
+    pub(crate) write: T,
+}
+
+/// A figure per tier.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PerTier<T> {
+    pub(crate) ram: T,
+    pub(crate) flash: T,
+    pub(crate) disk: T,
+}
+
+/// Where pages were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    pub(crate) ram: u64,
+    pub(crate) flash: u64,
+    pub(crate) disk: u64,
+    pub(crate) bypass: u64,
+}
+
+/// What a device did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct DeviceStatus {
+    /// Bytes read, by purpose.
+    pub(crate) read_bytes: Vec<(String, u64)>,
+    /// Bytes written, by purpose.
+    pub(crate) written_bytes: Vec<(String, u64)>,
+    /// Operations in flight.
+    pub(crate) queue_depth: u64,
+    /// Operations that failed.
+    pub(crate) errors: u64,
+}
+
+/// What a policy adapts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GaugeStatus {
+    pub(crate) name: String,
+    pub(crate) tier: String,
+    pub(crate) value: f64,
+}
+
+/// What another policy would do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ShadowStatus {
+    pub(crate) name: String,
+    pub(crate) accesses: u64,
+    pub(crate) sampled_accesses: u64,
+    pub(crate) ram_hit_ratio: f64,
+    pub(crate) flash_hit_ratio: f64,
+    pub(crate) flash_writes_per_access: f64,
+    pub(crate) disk_transfers_per_access: f64,
+    pub(crate) io_ms_per_access: f64,
+}
+
+/// A distribution of times, in classes of powers of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) classes: [u64; LATENCY_CLASSES],
+    pub(crate) count: u64,
+    pub(crate) sum_ns: u64,
+}
+
+impl Latency {
+    /// One more time.
+    #[inline]
+    pub(crate) fn record(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let class = ns.div_ceil(LATENCY_BASE_NS).max(1).next_power_of_two().trailing_zeros();
+        if let Some(class) = self.classes.get_mut(class as usize) {
+            *class += 1;
+        }
+        self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
+
+    /// The upper bound of a class, in seconds.
+    pub(crate) fn bound_s(class: usize) -> f64 {
+        (LATENCY_BASE_NS << class) as f64 / 1e9
+    }
+
+    /// The bound of the class that this share of all times reaches, in seconds; none if there were
+    /// none, or if it lies beyond all classes.
+    pub(crate) fn quantile_s(&self, share: f64) -> Option<f64> {
+        let wanted = share * self.count as f64;
+        let mut seen = 0;
+        let reached = self.classes.iter().position(|&class| {
+            seen += class;
+            seen as f64 >= wanted && seen > 0
+        });
+        reached.map(Self::bound_s)
+    }
+
+    /// What came since an earlier snapshot.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut classes = self.classes;
+        for (class, before) in classes.iter_mut().zip(earlier.classes) {
+            *class = class.saturating_sub(before);
+        }
+        Self {
+            classes,
+            count: self.count.saturating_sub(earlier.count),
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+        }
+    }
+}
+
+impl Found {
+    /// All page accesses.
+    pub(crate) const fn total(&self) -> u64 {
+        self.ram + self.flash + self.disk + self.bypass
+    }
+}
+
+impl From<Estimate> for ShadowStatus {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            name: estimate.label,
+            accesses: estimate.accesses,
+            sampled_accesses: estimate.sampled_accesses,
+            ram_hit_ratio: estimate.ram_hit_ratio,
+            flash_hit_ratio: estimate.flash_hit_ratio,
+            flash_writes_per_access: estimate.flash_writes_per_access,
+            disk_transfers_per_access: estimate.disk_transfers_per_access,
+            io_ms_per_access: estimate.io_ms_per_access,
+        }
+    }
+}
+
+impl Status {
+    /// The shadow with the least time of transfers, if one was seen.
+    pub(crate) fn best_shadow(&self) -> Option<&ShadowStatus> {
+        let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
+        seen.min_by(|one, other| one.io_ms_per_access.total_cmp(&other.io_ms_per_access))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_powers_of_two() {
+        let mut latency = Latency::default();
+        for ns in [0, 1, 1_000, 1_001, 2_000, 2_001, 4_000_000_000, 60_000_000_000] {
+            latency.record(Duration::from_nanos(ns));
+        }
+        assert_eq!(latency.classes[..3], [3, 2, 1]);
+        assert_eq!(latency.classes[22], 1);
+        assert_eq!(latency.count, 8);
+        assert_eq!(latency.classes.iter().sum::<u64>(), 7);
+        assert_eq!(latency.quantile_s(0.5), Some(2e-6));
+        assert_eq!(latency.quantile_s(1.0), None);
+        assert_eq!(Latency::default().quantile_s(0.5), None);
+    }
+
+    #[test]
+    fn a_difference_holds_what_came_since() {
+        let mut latency = Latency::default();
+        latency.record(Duration::from_micros(3));
+        let before = latency;
+        latency.record(Duration::from_micros(100));
+        let since = latency.since(&before);
+        assert_eq!((since.count, since.sum_ns), (1, 100_000));
+        assert_eq!(since.quantile_s(0.99), Some(128e-6));
+    }
+}

@@ -1,0 +1,212 @@
+//! What an engine does, seen from beside: latencies, shadows, a recording, and a snapshot of it all.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use thermocline_core::{Op, Tier};
+use thermocline_engine::counters::{PURPOSE_NAMES, Transfers};
+use thermocline_engine::shadow::{ShadowOptions, Shadows};
+use thermocline_engine::{Counters, Engine, Event, Options, RequestKind, Shard, WriteMode};
+use thermocline_nbd::cached::Meter;
+
+use super::config::Config;
+use super::devices::AnyDriver;
+use super::status::{
+    DeviceStatus, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
+};
+
+/// What is kept of a running engine.
+pub(crate) struct Watch {
+    latencies: Shared<Latencies>,
+    observed: Shared<Observed>,
+    start: Instant,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+/// Times of requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latencies {
+    read: PerTier<Latency>,
+    write: PerTier<Latency>,
+    flush: Latency,
+}
+
+/// What sees every access.
+#[derive(Debug, Default)]
+struct Observed {
+    shadows: Option<Shadows>,
+}
+
+/// Keeps the times of requests.
+#[derive(Debug)]
+struct LatencyMeter(Shared<Latencies>);
+
+impl Meter for LatencyMeter {
+    fn answered(&mut self, kind: RequestKind, found: Option<Tier>, time: Duration) {
+        let mut latencies = lock(&self.0);
+        let tiers = match kind {
+            RequestKind::Read => &mut latencies.read,
+            RequestKind::Write => &mut latencies.write,
+            RequestKind::Flush => return latencies.flush.record(time),
+            RequestKind::Trim | RequestKind::WriteZeroes | RequestKind::Cache => return,
+        };
+        match found {
+            Some(Tier::RAM) | None => tiers.ram.record(time),
+            Some(Tier::FLASH) => tiers.flash.record(time),
+            Some(_) => tiers.disk.record(time),
+        }
+    }
+}
+
+impl Watch {
+    /// Watches a shard from now on.
+    ///
+    /// # Errors
+    /// A shadow that cannot be.
+    pub(crate) fn new(
+        config: &Config,
+        shadows: Vec<ShadowOptions>,
+        shard: &mut Shard,
+    ) -> Result<Self> {
+        let watch = Self {
+            latencies: Shared::default(),
+            observed: Shared::default(),
+            start: Instant::now(),
+        };
+        watch.set_shadows(config, shadows, shard.options())?;
+        let observed = Arc::clone(&watch.observed);
+        shard.observe(Box::new(move |event| lock(&observed).see(event)));
+        Ok(watch)
+    }
+
+    /// Who is told how long requests took.
+    pub(crate) fn meter(&self) -> Box<dyn Meter> {
+        Box::new(LatencyMeter(Arc::clone(&self.latencies)))
+    }
+
+    /// Begins with other shadows.
+    ///
+    /// # Errors
+    /// A shadow that cannot be; those before stay.
+    pub(crate) fn set_shadows(
+        &self,
+        config: &Config,
+        shadows: Vec<ShadowOptions>,
+        options: &Options,
+    ) -> Result<()> {
+        let costs =
+            options.policy.costs.as_slice().try_into().context("three tiers have a cost")?;
+        let shadows = if shadows.is_empty() {
+            None
+        } else {
+            let sample = config.shadow_sample;
+            Some(Shadows::new(shadows, options.backing_pages, sample, costs)?)
+        };
+        lock(&self.observed).shadows = shadows;
+        Ok(())
+    }
+
+    /// Everything as it stands.
+    pub(crate) fn status(&self, config: &Config, engine: &mut Engine<AnyDriver>) -> Status {
+        let shard = engine.shard();
+        let (counters, options) = (shard.counters(), shard.options());
+        let latencies = *lock(&self.latencies);
+        let observed = lock(&self.observed);
+        let shadows = observed.shadows.as_ref();
+        let mut gauges = vec![];
+        shard.policy_gauges(&mut |name, tier, value| {
+            let tier = ["ram", "flash", "disk"][tier.index().min(2)].to_owned();
+            gauges.push(GaugeStatus { name: name.to_owned(), tier, value });
+        });
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            policy: options.policy.entry.name.into(),
+            write_mode: mode(options.write_mode).into(),
+            uptime_s: self.start.elapsed().as_secs_f64(),
+            page_bytes: options.page_bytes.into(),
+            size_bytes: options.size_bytes(),
+            capacity_pages: [options.ram_pages.into(), options.flash_pages.into()],
+            has_flash: config.flash.is_some() && shard.has_flash(),
+            accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
+            latency: PerOp { read: latencies.read, write: latencies.write },
+            flushes: counters.flushes,
+            flush_latency: latencies.flush,
+            dirty_pages: shard.dirty_slots().into(),
+            undurable_pages: shard.undurable_pages() as u64,
+            lost_pages: shard.lost_pages().len() as u64,
+            checksum_errors: counters.checksum_errors,
+            flash: device(
+                &counters.flash,
+                shard.operations_in_flight(thermocline_engine::Device::Flash),
+            ),
+            backing: device(
+                &counters.backing,
+                shard.operations_in_flight(thermocline_engine::Device::Backing),
+            ),
+            write_budget_left_bytes: shard.flash_budget_bytes(),
+            budget_refusals: counters.budget_refusals,
+            flash_lifetime_written_bytes: shard.flash_lifetime_written_bytes(),
+            commits: counters.commits,
+            requests_in_flight: shard.requests_in_flight() as u64,
+            clients: 0,
+            metadata_bytes: shard.memory_bytes() as u64,
+            gauges,
+            shadow_sample: shadows.map_or(0.0, Shadows::rate),
+            shadows: shadows.map_or_else(Vec::new, |shadows| {
+                shadows.estimates().into_iter().map(ShadowStatus::from).collect()
+            }),
+        }
+    }
+}
+
+impl Observed {
+    fn see(&mut self, event: &Event<'_>) {
+        let (Event::Access { now, access, .. } | Event::Bypass { now, access }) = *event else {
+            return;
+        };
+        if let Some(shadows) = &mut self.shadows {
+            shadows.access(access.page.0, access.op, now);
+        }
+    }
+}
+
+fn lock<T>(shared: &Shared<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const fn mode(mode: WriteMode) -> &'static str {
+    match mode {
+        WriteMode::Back => "back",
+        WriteMode::Through => "through",
+        WriteMode::Around => "around",
+        WriteMode::ReadOnly => "read-only",
+    }
+}
+
+fn found(counters: &Counters, op: Op) -> Found {
+    let hits = |tier| match op {
+        Op::Read => counters.policy.read_hits(tier),
+        Op::Write => counters.policy.write_hits(tier),
+    };
+    Found {
+        ram: hits(Tier::RAM),
+        flash: hits(Tier::FLASH),
+        disk: hits(Tier::DISK),
+        bypass: counters.bypasses[op as usize],
+    }
+}
+
+fn device(transfers: &Transfers, queue_depth: usize) -> DeviceStatus {
+    let by_purpose = |bytes: &[u64]| {
+        let names = PURPOSE_NAMES.iter().map(|&name| name.to_owned());
+        names.zip(bytes.iter().copied()).collect()
+    };
+    DeviceStatus {
+        read_bytes: by_purpose(&transfers.read_bytes),
+        written_bytes: by_purpose(&transfers.written_bytes),
+        queue_depth: queue_depth as u64,
+        errors: transfers.errors,
+    }
+}
