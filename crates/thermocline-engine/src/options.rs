@@ -109,6 +109,14 @@ pub enum OptionsError {
         /// What was given.
         gib: f64,
     },
+    /// Memory cannot hold the pages, and what is known of them.
+    #[error(
+        "there is no memory for {bytes} bytes of pages and of what is known of them: use less RAM or flash"
+    )]
+    Memory {
+        /// What is needed, roughly.
+        bytes: u64,
+    },
     /// The policy could not be built.
     #[error("the policy: {0}")]
     Policy(ConfigError),
@@ -197,15 +205,29 @@ impl Options {
         if !(0.0..=1.0).contains(&ratio) {
             return Err(OptionsError::DirtyRatio { ratio });
         }
-        match self.flash_write_budget_gib_per_day {
-            Some(gib) if gib.is_nan() || gib <= 0.0 => Err(OptionsError::Budget { gib }),
-            _ => Ok(()),
+        if let Some(gib) = self.flash_write_budget_gib_per_day
+            && (gib.is_nan() || gib <= 0.0)
+        {
+            return Err(OptionsError::Budget { gib });
         }
+        self.check_memory()
+    }
+
+    /// Refuses sizes that the system has no memory for, before an allocation ends the program.
+    fn check_memory(&self) -> Result<(), OptionsError> {
+        let frames_bytes = u64::from(self.frames()) * u64::from(self.page_bytes);
+        let known_bytes = u64::from(self.slots()) * SLOT_MEMORY_BYTES;
+        let bytes = frames_bytes + known_bytes;
+        let has_room = usize::try_from(bytes)
+            .is_ok_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
+        if has_room { Ok(()) } else { Err(OptionsError::Memory { bytes }) }
     }
 }
 
 /// Frames that requests leave to background work.
 pub(crate) const RESERVED_FRAMES: u32 = 32;
+/// Memory for what is known of a slot and of the page in it, roughly.
+const SLOT_MEMORY_BYTES: u64 = 64;
 /// Frames for the engine's own blocks.
 pub(crate) const META_FRAMES: u32 = 16;
 

@@ -18,6 +18,10 @@ use crate::format::{BLOCK_BYTES, Layout};
 use crate::shard::checksum;
 use crate::storage::Storage;
 
+/// A device whose first and last bytes, so many of them, are zero is taken to be unused.
+const BLANK_HEAD_BYTES: u64 = 16 << 20;
+const BLANK_TAIL_BYTES: u64 = 1 << 20;
+
 /// A flash that can be used: what it is, and what it holds.
 #[derive(Clone, Debug)]
 pub struct Flash {
@@ -37,7 +41,7 @@ pub enum FlashError {
     /// The device fails.
     #[error("the flash cannot be used: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing on it yet.
+    /// There is nothing on it yet, neither at its beginning nor at its end.
     #[error("the flash is empty: it has to be initialised")]
     Empty,
     /// It holds something else.
@@ -385,7 +389,7 @@ impl Journal {
 fn read_superblock(storage: &mut dyn Storage) -> Result<Superblock, FlashError> {
     let mut bytes = vec![0; 2 * BLOCK_BYTES];
     if storage.size_bytes()? < bytes.len() as u64 {
-        return Err(FlashError::Empty);
+        return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
     }
     storage.read_at(0, &mut bytes)?;
     let found: Vec<_> = bytes.chunks(BLOCK_BYTES).map(Superblock::decode).collect();
@@ -401,8 +405,32 @@ fn read_superblock(storage: &mut dyn Storage) -> Result<Superblock, FlashError> 
         Some(found) => FlashError::Format { found },
         None if faults.contains(&Unreadable::Torn) => FlashError::Damaged,
         None if faults.contains(&Unreadable::Foreign) => FlashError::Foreign,
-        None => FlashError::Empty,
+        None if is_blank(storage)? => FlashError::Empty,
+        None => FlashError::Foreign,
     })
+}
+
+/// Whether a device without a superblock was never used, as far as its head and its tail tell: file
+/// systems and volume managers leave the first bytes alone, and some keep their labels at the end.
+fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
+    let size_bytes = storage.size_bytes()?;
+    let whole_blocks = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    let tail = whole_blocks.saturating_sub(BLANK_TAIL_BYTES).max(BLANK_HEAD_BYTES);
+    let mut bytes = vec![0; 16 * BLOCK_BYTES];
+    for range in [0..whole_blocks.min(BLANK_HEAD_BYTES), tail..whole_blocks] {
+        let mut at = range.start;
+        while at < range.end {
+            let length =
+                usize::try_from(range.end - at).map_or(bytes.len(), |rest| rest.min(bytes.len()));
+            storage.read_at(at, &mut bytes[..length])?;
+            if bytes[..length].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += length as u64;
+        }
+    }
+    // What ends within a block was never made for a cache.
+    Ok(whole_blocks == size_bytes)
 }
 
 /// Writes a superblock to the place of its epoch, durably.

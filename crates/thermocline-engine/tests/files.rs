@@ -91,9 +91,12 @@ fn check<D: Driver>(
     let layout = Layout::new(options(policy).slots(), PAGE as u32);
     File::create(folder.path().join("disk")).unwrap().set_len((PAGES * PAGE) as u64).unwrap();
     File::create(folder.path().join("flash")).unwrap().set_len(layout.flash_bytes()).unwrap();
-    let mut storage = open(folder.path(), "flash", caching);
     let bytes = (PAGES * PAGE) as u64;
-    let mut flash = Flash::initialise(&mut storage, Uuid::from_u128(7), layout, bytes).unwrap();
+    let mut flash = {
+        // Closed again: a device is open once at a time.
+        let mut storage = open(folder.path(), "flash", caching);
+        Flash::initialise(&mut storage, Uuid::from_u128(7), layout, bytes).unwrap()
+    };
     let mut model = vec![0; PAGES * PAGE];
     for round in 0..3 {
         let shard = Shard::open(options(policy), &flash).unwrap();

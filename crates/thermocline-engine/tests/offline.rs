@@ -100,6 +100,16 @@ fn what_is_no_flash_of_ours_is_refused() {
         Flash::recover(&mut open(folder.path(), "flash")).unwrap_err()
     };
     assert!(matches!(refused(&|bytes| bytes.fill(0)), FlashError::Empty));
+    // A file system may leave its first blocks alone: what lies behind them is somebody's too.
+    let behind = |place: usize| {
+        move |bytes: &mut Vec<u8>| {
+            bytes.fill(0);
+            bytes[place] = 1;
+        }
+    };
+    assert!(matches!(refused(&behind(64 << 10)), FlashError::Foreign));
+    assert!(matches!(refused(&|bytes| behind(bytes.len() - 1)(bytes)), FlashError::Foreign));
+    assert!(matches!(refused(&|bytes| *bytes = b"short".to_vec()), FlashError::Foreign));
     assert!(matches!(refused(&|bytes| bytes[..8192].fill(9)), FlashError::Foreign));
     assert!(matches!(refused(&|bytes| bytes[4096 + 100] ^= 1), FlashError::Damaged));
     assert!(matches!(refused(&|bytes| bytes.truncate(65536)), FlashError::TooSmall { .. }));
@@ -136,4 +146,22 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     SideFile::check(Some(clean), Some((other, 1))).unwrap();
     fs::write(SideFile::path(&backing), "something else").unwrap();
     assert!(matches!(SideFile::read(&backing), Err(SideFileError::Unreadable { .. })));
+}
+
+#[test]
+fn a_device_in_use_is_not_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    stopped(folder.path());
+    let first = open(folder.path(), "flash");
+    let error = DeviceFile::open(&folder.path().join("flash"), Caching::Buffered).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+    drop(first);
+    open(folder.path(), "flash");
+}
+
+#[test]
+fn sizes_beyond_memory_are_refused() {
+    let huge = Options { ram_pages: 1 << 30, ..options() };
+    let error = Shard::new(huge).unwrap_err().to_string();
+    assert!(error.contains("no memory for"), "{error}");
 }

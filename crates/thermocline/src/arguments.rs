@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thermocline_core::Clients;
@@ -550,14 +551,23 @@ pub(crate) enum CacheCommand {
     },
 }
 
+/// Seconds between two looks, from a tenth to an hour.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.1..=3600.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "it takes a number of seconds from 0.1 to 3600".into())
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct TopOptions {
     /// Where the engine serves its metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9469")]
     pub(crate) engine: String,
     /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub(crate) interval: Duration,
     /// Print the figures of one interval, and end
     #[arg(long)]
     pub(crate) once: bool,

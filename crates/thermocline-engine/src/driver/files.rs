@@ -1,7 +1,7 @@
 //! What both drivers of real devices share: opening, and transfers with positioned calls.
 #![expect(unsafe_code, reason = "frames are memory that the kernel fills")]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
 
@@ -30,11 +30,28 @@ pub enum Caching {
 }
 
 impl DeviceFile {
-    /// Opens a file or block device for reading and writing.
+    /// Opens a file or block device for reading and writing, and locks it as long as it is open: two
+    /// caches on one device would destroy each other's pages.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; [`io::ErrorKind::ResourceBusy`] if it is locked already.
     pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
+        let opened = Self::open_unlocked(path, caching)?;
+        match opened.file.try_lock() {
+            Ok(()) => Ok(opened),
+            // A file system without locks: nobody can hold one.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Ok(opened)
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+            Err(TryLockError::WouldBlock) => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "it is in use: an engine runs on it, or it was given twice",
+            )),
+        }
+    }
+
+    fn open_unlocked(path: &Path, caching: Caching) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if caching == Caching::Direct {
             use std::os::unix::fs::OpenOptionsExt as _;

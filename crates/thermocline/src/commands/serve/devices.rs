@@ -171,8 +171,9 @@ fn open_flash(
         file.file().set_len(layout.flash_bytes())?;
     }
     let initialise = |file: &mut DeviceFile| {
+        let flash = Flash::initialise(file, Uuid::new_v4(), layout, options.size_bytes())?;
         info!(bytes = layout.flash_bytes(), "the flash is set up");
-        Flash::initialise(file, Uuid::new_v4(), layout, options.size_bytes())
+        Ok(flash)
     };
     let identity = |flash: &Flash| {
         let superblock = flash.contents().superblock;

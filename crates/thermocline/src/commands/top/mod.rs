@@ -14,14 +14,13 @@ use crate::commands::serve::status::Status;
 /// Runs the command until a key ends it; on anything but a terminal, or with `--once`, prints the
 /// figures of one interval.
 pub(crate) fn run(options: &TopOptions) -> Result<String> {
-    let interval = Duration::from_secs_f64(options.interval.clamp(0.1, 3600.0));
     if options.once || !std::io::stdout().is_terminal() {
         let before = fetch(&options.engine)?;
-        std::thread::sleep(interval);
+        std::thread::sleep(options.interval);
         return Ok(view::text(&before, &fetch(&options.engine)?));
     }
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
-    let result = watch(&mut terminal, &options.engine, interval);
+    let result = watch(&mut terminal, &options.engine, options.interval);
     ratatui::restore();
     result.map(|()| String::new())
 }
