@@ -34,9 +34,6 @@ enum Benchmark {
     Tiers(tiers::Arguments),
     /// NBD servers: ours, nbdkit, qemu-nbd, and any other, under fio
     Nbd(nbd::Arguments),
-    /// Serve a shard whose pages are all in RAM: what `nbd` measures as `ours`
-    #[command(hide = true)]
-    Serve(nbd::Serve),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -49,7 +46,6 @@ fn main() -> Result<()> {
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
-        Benchmark::Serve(arguments) => nbd::serve(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

@@ -1,0 +1,95 @@
+//! fio as the client, and what it reports.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::groups::Case;
+use super::server::{Place, Running};
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    pub(super) iops: f64,
+    pub(super) p50_us: f64,
+    pub(super) p99_us: f64,
+    /// The longest flush.
+    pub(super) sync_us: f64,
+    pub(super) server_us_per_request: f64,
+    pub(super) client_us_per_request: f64,
+}
+
+fn command(place: &Place<'_>, server: &Running, depth: u32) -> Command {
+    let mut command = Command::new("fio");
+    command
+        .args(["--name=case", "--ioengine=nbd", "--output-format=json", "--bs=4k", "--norandommap"])
+        .arg(format!("--cpus_allowed={}", place.cpus))
+        .arg(format!("--uri={}", server.uri()))
+        .arg(format!("--size={}M", place.mib))
+        .arg(format!("--iodepth={depth}"));
+    command
+}
+
+/// Gives a server a case: for so many seconds after one of ramp, or once through.
+pub(super) fn run(
+    place: &Place<'_>,
+    server: &Running,
+    case: &Case,
+    seconds: Option<u32>,
+) -> Result<Figures> {
+    let mut foreground = command(place, server, case.depth);
+    foreground.args(case.fio);
+    let times = seconds.filter(|_| !case.is_flush).map(|seconds| {
+        ["--time_based".to_owned(), "--ramp_time=1".to_owned(), format!("--runtime={seconds}")]
+    });
+    foreground.args(times.iter().flatten());
+    let background = case
+        .beside
+        .map(|fio| {
+            command(place, server, 1)
+                .args(fio)
+                .args(["--time_based", "--runtime=600"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        })
+        .transpose()
+        .context("cannot start fio")?;
+    let before_us = server.cpu_us()?;
+    let output = foreground.output().context("cannot start fio");
+    let after_us = server.cpu_us()?;
+    if let Some(mut background) = background {
+        ensure!(background.try_wait()?.is_none(), "the client beside it has ended too early");
+        background.kill()?;
+        background.wait()?;
+    }
+    let output = output?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "fio failed:\n{said}\n{:?}", output.stderr);
+    // Warnings come before the report.
+    let report = said.find('{').map(|start| &said[start..]).context("fio reports nothing")?;
+    let report: Value = serde_json::from_str(report)?;
+    let ramp_seconds = if times.is_some() { 1.0 } else { 0.0 };
+    figures(&report["jobs"][0], after_us - before_us, ramp_seconds)
+}
+
+fn figures(job: &Value, server_us: f64, ramp_seconds: f64) -> Result<Figures> {
+    let number = |path: &str| job.pointer(path).and_then(Value::as_f64);
+    let both = |path: &str| ["/read", "/write"].map(|op| number(&format!("{op}{path}")));
+    let iops: f64 = both("/iops").iter().flatten().sum();
+    let worst = |path: &str| both(path).into_iter().flatten().fold(0.0, f64::max) / 1000.0;
+    let seconds = number("/job_runtime").context("fio reports no time")? / 1000.0;
+    let client_share: f64 =
+        [number("/usr_cpu"), number("/sys_cpu")].iter().flatten().sum::<f64>() / 100.0;
+    // The ramp is part of what the server did; its rate was the same.
+    let requests = iops * (seconds + ramp_seconds);
+    Ok(Figures {
+        iops,
+        p50_us: worst("/clat_ns/percentile/50.000000"),
+        p99_us: worst("/clat_ns/percentile/99.000000"),
+        sync_us: number("/sync/lat_ns/max").unwrap_or(0.0) / 1000.0,
+        server_us_per_request: server_us / requests,
+        client_us_per_request: client_share * 1e6 / iops,
+    })
+}

@@ -1,0 +1,232 @@
+//! What is compared where.
+
+/// Servers that are compared at one place.
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Size of the export, in MiB.
+    pub(super) mib: u32,
+    /// A disk that all servers share, and that outlives them.
+    pub(super) disk: Option<&'static str>,
+    pub(super) peers: &'static [Peer<'static>],
+    /// What each server is given before anything is measured.
+    pub(super) fill: &'static [Case],
+    pub(super) cases: &'static [Case],
+}
+
+/// A server: its command, with `{socket}`, `{file}` (one of its own), `{size}`, `{mib}`, `{disk}`,
+/// `{config}` and `{thermocline}` filled in, and the configuration that `{config}` is the path of.
+#[derive(Clone, Copy)]
+pub(super) struct Peer<'a> {
+    pub(super) name: &'a str,
+    pub(super) command: &'a str,
+    pub(super) config: Option<&'a str>,
+}
+
+/// What a client does.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) fio: &'static [&'static str],
+    /// Requests in flight.
+    pub(super) depth: u32,
+    /// What another client does at the same time.
+    pub(super) beside: Option<&'static [&'static str]>,
+    /// Whether the time of a flush is what counts.
+    pub(super) is_flush: bool,
+}
+
+impl Case {
+    const fn new(name: &'static str, fio: &'static [&'static str], depth: u32) -> Self {
+        Self { name, fio, depth, beside: None, is_flush: false }
+    }
+
+    const fn beside(self, fio: &'static [&'static str]) -> Self {
+        Self { beside: Some(fio), ..self }
+    }
+
+    const fn flush(self) -> Self {
+        Self { is_flush: true, ..self }
+    }
+}
+
+const NBDKIT_MEMORY: Peer<'static> =
+    Peer { name: "nbdkit-memory", command: "nbdkit -f -U {socket} memory {size}", config: None };
+const NBDKIT_FILE: Peer<'static> =
+    Peer { name: "nbdkit-file", command: "nbdkit -f -U {socket} file {file}", config: None };
+const NBDKIT_CACHE: Peer<'static> = Peer {
+    name: "nbdkit-cache",
+    command: "nbdkit -f -U {socket} --filter=cache file {file}",
+    config: None,
+};
+const QEMU: Peer<'static> =
+    Peer { name: "qemu-nbd", command: "qemu-nbd -t -f raw -k {socket} -e 64 {file}", config: None };
+const QEMU_NONE: Peer<'static> = Peer {
+    name: "qemu-none-uring",
+    command: "qemu-nbd -t -f raw --cache=none --aio=io_uring -k {socket} -e 64 {file}",
+    config: None,
+};
+/// A disk of 8 ms for each request, 16 at a time.
+const SLOW_DISK: &str =
+    "nbdkit -f -U {disk} -t 16 --filter=delay memory {size} rdelay=8ms wdelay=8ms";
+const NO_CACHE: Peer<'static> = Peer {
+    name: "no-cache",
+    command: "nbdkit -f -U {socket} -t 16 --filter=delay memory {size} rdelay=8ms wdelay=8ms",
+    config: None,
+};
+const CACHE_OF_SLOW: Peer<'static> = Peer {
+    name: "nbdkit-cache",
+    command: "nbdkit -f -U {socket} -t 16 --filter=cache --filter=delay memory {size} rdelay=8ms wdelay=8ms",
+    config: None,
+};
+const SERVE: &str = "{thermocline} serve {config}";
+
+const fn ours<'a>(name: &'a str, config: &'a str) -> Peer<'a> {
+    Peer { name, command: SERVE, config: Some(config) }
+}
+
+/// All of the export in RAM; bytes need not be durable before a flush, as in nbdkit's memory.
+const IN_RAM: &str = r#"
+backing.path = "{file}"
+ram.size = "{mib}MiB"
+policy.name = "lru"
+limits.undurable = "{mib}MiB"
+nbd.socket = "{socket}"
+"#;
+
+/// All of the export on flash, next to nothing in RAM: a hit changes no page's place.
+const ON_FLASH: &str = r#"
+backing.path = "{file}"
+flash = { path = "{folder}/flash", size = "{mib}MiB" }
+ram.size = "4MiB"
+policy.name = "lru-inclusive"
+nbd.socket = "{socket}"
+"#;
+
+/// The same under HAT.
+const HAT: &str = r#"
+backing.path = "{file}"
+flash = { path = "{folder}/flash-hat", size = "{mib}MiB" }
+ram.size = "16MiB"
+policy.name = "hat"
+nbd.socket = "{socket}"
+"#;
+
+/// A sixteenth of the disk in RAM, a quarter on flash.
+const OVER_SLOW: &str = r#"
+backing = { nbd = "nbd+unix:///?socket={disk}", note = "{folder}/note" }
+flash = { path = "{folder}/flash", size = "256MiB" }
+ram.size = "64MiB"
+policy.name = "hat"
+nbd.socket = "{socket}"
+"#;
+
+/// The same with the flash of the default size under two-level LRU.
+const OVER_SLOW_LRU: &str = r#"
+backing = { nbd = "nbd+unix:///?socket={disk}", note = "{folder}/note-lru" }
+flash = { path = "{folder}/flash-lru", size = "256MiB" }
+ram.size = "64MiB"
+policy.name = "lru-inclusive"
+nbd.socket = "{socket}"
+"#;
+
+const FILL: Case = Case::new("fill", &["--rw=write", "--bs=256k"], 8);
+
+pub(super) const GROUPS: &[Group] = &[
+    Group {
+        name: "ram",
+        about: "everything in RAM",
+        mib: 256,
+        disk: None,
+        peers: &[NBDKIT_MEMORY, ours("ours", IN_RAM), NBDKIT_FILE, NBDKIT_CACHE, QEMU],
+        fill: &[FILL],
+        cases: &[
+            Case::new("hit read d1", &["--rw=randread"], 1),
+            Case::new("hit read d32", &["--rw=randread"], 32),
+            Case::new("hit write d1", &["--rw=randwrite"], 1),
+            Case::new("hit write d32", &["--rw=randwrite"], 32),
+            Case::new("hit 70/30 d1", &["--rw=randrw", "--rwmixread=70"], 1),
+            Case::new("hit 70/30 d32", &["--rw=randrw", "--rwmixread=70"], 32),
+            Case::new("sequential read d8", &["--rw=read", "--bs=256k"], 8),
+        ],
+    },
+    Group {
+        name: "flash",
+        about: "everything in a file past the page cache",
+        mib: 256,
+        disk: None,
+        peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT)],
+        fill: &[FILL, Case::new("fill", &["--rw=randread", "--size=256M"], 32)],
+        cases: &[
+            Case::new("flash hit read d1", &["--rw=randread"], 1),
+            Case::new("flash hit read d32", &["--rw=randread"], 32),
+        ],
+    },
+    Group {
+        name: "durable",
+        about: "a flush after each write",
+        mib: 256,
+        disk: None,
+        peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT), QEMU, NBDKIT_FILE],
+        fill: &[FILL],
+        cases: &[
+            Case::new("durable write d1", &["--rw=randwrite", "--fsync=1"], 1),
+            Case::new("durable write d32", &["--rw=randwrite", "--fsync=1"], 32),
+            Case::new(
+                "durable write, 32 clients",
+                &["--rw=randwrite", "--fsync=1", "--numjobs=32", "--group_reporting"],
+                1,
+            ),
+        ],
+    },
+    Group {
+        name: "slow",
+        about: "a disk of 8 ms, 16 requests at a time; a sixteenth in RAM, a quarter on flash",
+        mib: 1024,
+        disk: Some(SLOW_DISK),
+        peers: &[NO_CACHE, ours("ours", OVER_SLOW), ours("ours-lru", OVER_SLOW_LRU), CACHE_OF_SLOW],
+        fill: &[Case::new(
+            "fill",
+            &["--rw=randread", "--random_distribution=zipf:1.1", "--time_based", "--runtime=20"],
+            32,
+        )],
+        cases: &[
+            Case::new(
+                "zipf 1.1 read d32",
+                &["--rw=randread", "--random_distribution=zipf:1.1"],
+                32,
+            ),
+            Case::new("hot hit d1", &["--rw=randread", "--size=4M"], 1),
+            Case::new("hot hit d1, misses beside", &["--rw=randread", "--size=4M"], 1).beside(&[
+                "--rw=randread",
+                "--offset=512M",
+                "--size=512M",
+                "--iodepth=16",
+            ]),
+            Case::new("hot hit d1, destaging beside", &["--rw=randread", "--size=4M"], 1)
+                .beside(&["--rw=randwrite", "--offset=512M", "--size=512M", "--iodepth=16"]),
+        ],
+    },
+    Group {
+        name: "working-set",
+        about: "a disk of 8 ms, 16 requests at a time; all that is read fits flash, an eighth RAM",
+        mib: 256,
+        disk: Some(SLOW_DISK),
+        peers: &[NO_CACHE, ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW)],
+        fill: &[Case::new("fill", &["--rw=read", "--bs=64k"], 16)],
+        cases: &[Case::new("random read d32", &["--rw=randread"], 32)],
+    },
+    Group {
+        name: "flush",
+        about: "64k pages were written to a cache over a disk of 8 ms",
+        mib: 256,
+        disk: Some(SLOW_DISK),
+        peers: &[ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW), CACHE_OF_SLOW],
+        fill: &[],
+        cases: &[Case::new(
+            "64k pages, then a flush",
+            &["--rw=write", "--bs=4k", "--fsync=65536"],
+            32,
+        )
+        .flush()],
+    },
+];

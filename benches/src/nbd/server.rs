@@ -1,0 +1,125 @@
+//! Servers that are started, and killed when they are no longer needed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::text;
+
+/// Where servers run.
+pub(super) struct Place<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) cpus: &'a str,
+    pub(super) mib: u32,
+    pub(super) thermocline: &'a Path,
+}
+
+impl Place<'_> {
+    /// Fills the names in, for the server that listens at a socket.
+    fn expand(&self, text_with_names: &str, socket: &Path) -> String {
+        text_with_names
+            .replace("{socket}", &socket.display().to_string())
+            .replace("{config}", &socket.with_extension("toml").display().to_string())
+            .replace("{disk}", &text(self.folder, "disk.sock"))
+            .replace("{folder}", &self.folder.display().to_string())
+            .replace("{file}", &socket.with_extension("disk").display().to_string())
+            .replace("{size}", &format!("{}M", self.mib))
+            .replace("{mib}", &self.mib.to_string())
+            .replace("{thermocline}", &self.thermocline.display().to_string())
+    }
+}
+
+/// A server that runs until it is dropped.
+pub(super) struct Running {
+    process: Child,
+    socket: PathBuf,
+}
+
+impl Running {
+    pub(super) fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.socket.display())
+    }
+
+    /// The processor time that it has had, its ended threads included, in microseconds.
+    pub(super) fn cpu_us(&self) -> Result<f64> {
+        /// The processors' clock ticks in `/proc`, per second: a constant of Linux's interface.
+        const TICKS_PER_SECOND: f64 = 100.0;
+        let process = self.process.id();
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))
+            .context("the server has ended")?;
+        // The name, in parentheses, may hold blanks; user and system time are fields 14 and 15.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let times = fields.split_whitespace().skip(11).take(2);
+        let ticks: f64 = times.filter_map(|time| time.parse::<f64>().ok()).sum();
+        Ok(ticks * 1e6 / TICKS_PER_SECOND)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Builds the program that users run, as they would.
+pub(super) fn build_thermocline() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--release", "--quiet", "--package", "thermocline"])
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "thermocline cannot be built");
+    let this = std::env::current_exe().context("cannot find this program")?;
+    Ok(this.with_file_name("thermocline"))
+}
+
+/// Whether the program of a command can be started.
+pub(super) fn is_installed(place: &Place<'_>, command: &str) -> bool {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    Command::new(place.expand(program, Path::new("")))
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
+}
+
+/// Starts a server, and waits until it listens.
+pub(super) fn start(
+    place: &Place<'_>,
+    name: &str,
+    command: &str,
+    config: Option<&str>,
+) -> Result<Running> {
+    let socket = place.folder.join(format!("{name}.sock"));
+    // Each has a file of its own.
+    File::create(socket.with_extension("disk"))?.set_len(u64::from(place.mib) << 20)?;
+    if let Some(config) = config {
+        std::fs::write(socket.with_extension("toml"), place.expand(config, &socket))?;
+    }
+    let log = socket.with_extension("log");
+    let process = Command::new("taskset")
+        .args(["-c", place.cpus])
+        .args(command.split_whitespace().map(|word| place.expand(word, &socket)))
+        .stdout(Stdio::null())
+        .stderr(File::create(&log)?)
+        .spawn()
+        .with_context(|| format!("cannot start `{command}`"))?;
+    let mut running = Running { process, socket };
+    let start = Instant::now();
+    while !running.socket.exists() {
+        let has_ended = running.process.try_wait()?.is_some();
+        let is_late = start.elapsed() > Duration::from_secs(20);
+        if has_ended || is_late {
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            anyhow::bail!("`{name}` does not listen; it said:\n{said}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(running)
+}
