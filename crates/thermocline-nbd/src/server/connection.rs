@@ -22,6 +22,10 @@ const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
 /// A negotiation that has this many bytes of answers waiting gets no more.
 const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 1 << 20;
 
+/// So many bytes of replies are sent before the next request is looked at, while they are in the
+/// processor's cache, and so that the client has something to do.
+const OUTPUT_BYTES: usize = 128 << 10;
+
 /// Why a connection ended, other than by the client's leave.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
@@ -223,6 +227,9 @@ impl Connection {
                 }
                 Phase::Leaving(_) => false,
             };
+            if !self.is_blocked && self.output.waiting().len() >= OUTPUT_BYTES {
+                self.transport.send(&mut self.output)?;
+            }
             if !is_more {
                 return Ok(());
             }

@@ -220,8 +220,9 @@ pub(super) struct Output {
     sent: usize,
 }
 
-/// An output buffer longer than this many bytes is given back when it is empty.
-const OUTPUT_KEPT_BYTES: usize = 1 << 20;
+/// What an output buffer has beyond this many bytes is given back when it is empty. Less, and a
+/// client that reads much at a time has the system map and clear its buffer anew each time.
+const OUTPUT_KEPT_BYTES: usize = 4 << 20;
 
 impl Output {
     pub(super) fn waiting(&self) -> &[u8] {
