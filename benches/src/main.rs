@@ -5,6 +5,7 @@
 //! three tiers, `cargo xtask bench -- nbd` NBD servers. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
+mod hca;
 mod identifiers;
 mod measure;
 mod nbd;
@@ -34,6 +35,8 @@ enum Benchmark {
     Tiers(tiers::Arguments),
     /// NBD servers: ours, nbdkit, qemu-nbd, and any other, under fio
     Nbd(nbd::Arguments),
+    /// The HCA paper's real system on the engine, scaled down, as tables
+    Hca(hca::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -46,6 +49,7 @@ fn main() -> Result<()> {
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
+        Benchmark::Hca(arguments) => hca::run_all(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

@@ -7,7 +7,7 @@
 
 mod fio;
 mod groups;
-mod server;
+pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     /// Processors that servers and clients are pinned to, together; one placement after the other
     #[arg(long = "cpus", default_values = ["0", "0,1"])]
     placements: Vec<String>,
-    /// Where the files are: a disk that takes O_DIRECT, not a file system in memory
+    /// Where the files are: a disk that can be read past the page cache, not a file system in memory
     #[arg(long)]
     folder: Option<PathBuf>,
 }

@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::text;
 
 /// Where servers run.
-pub(super) struct Place<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) cpus: &'a str,
-    pub(super) mib: u32,
-    pub(super) thermocline: &'a Path,
+pub(crate) struct Place<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) cpus: &'a str,
+    pub(crate) mib: u32,
+    pub(crate) thermocline: &'a Path,
 }
 
 impl Place<'_> {
@@ -33,18 +33,18 @@ impl Place<'_> {
 }
 
 /// A server that runs until it is dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     process: Child,
     socket: PathBuf,
 }
 
 impl Running {
-    pub(super) fn uri(&self) -> String {
+    pub(crate) fn uri(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
     /// The processor time that it has had, its ended threads included, in microseconds.
-    pub(super) fn cpu_us(&self) -> Result<f64> {
+    pub(crate) fn cpu_us(&self) -> Result<f64> {
         /// The processors' clock ticks in `/proc`, per second: a constant of Linux's interface.
         const TICKS_PER_SECOND: f64 = 100.0;
         let process = self.process.id();
@@ -67,7 +67,7 @@ impl Drop for Running {
 }
 
 /// Builds the program that users run, as they would.
-pub(super) fn build_thermocline() -> Result<PathBuf> {
+pub(crate) fn build_thermocline() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--quiet", "--package", "thermocline"])
@@ -79,7 +79,7 @@ pub(super) fn build_thermocline() -> Result<PathBuf> {
 }
 
 /// Whether the program of a command can be started.
-pub(super) fn is_installed(place: &Place<'_>, command: &str) -> bool {
+pub(crate) fn is_installed(place: &Place<'_>, command: &str) -> bool {
     let program = command.split_whitespace().next().unwrap_or_default();
     Command::new(place.expand(program, Path::new("")))
         .arg("--version")
@@ -90,7 +90,7 @@ pub(super) fn is_installed(place: &Place<'_>, command: &str) -> bool {
 }
 
 /// Starts a server, and waits until it listens.
-pub(super) fn start(
+pub(crate) fn start(
     place: &Place<'_>,
     name: &str,
     command: &str,
