@@ -77,12 +77,12 @@ impl Flash {
         storage: &mut dyn Storage,
         backing: &mut dyn Storage,
     ) -> Result<Drained, FlashError> {
-        let given_bytes = backing.size_bytes()?;
-        if given_bytes != self.superblock.backing_bytes {
-            let found_bytes = self.superblock.backing_bytes;
+        let page_bytes = u64::from(self.superblock.layout.page_bytes);
+        let (found_bytes, given_bytes) = (self.superblock.backing_bytes, backing.size_bytes()?);
+        // The end of a backing store that is no whole page is not cached.
+        if given_bytes / page_bytes * page_bytes != found_bytes {
             return Err(FlashError::OtherBacking { found_bytes, given_bytes });
         }
-        let page_bytes = u64::from(self.superblock.layout.page_bytes);
         let mut drained = Drained::default();
         let mut cleaned = vec![];
         for (page, slot) in self.pages() {

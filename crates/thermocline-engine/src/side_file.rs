@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::offline::Contents;
+
 /// What the note says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SideFile {
@@ -46,22 +48,30 @@ pub enum SideFileError {
     /// Another cache has newer bytes, or none was given.
     #[error(
         "cache {cache} has newer bytes of this backing store: serve it with its flash, drain that, or \
-         give it up with `thermocline cache forget`"
+         give it up with `thermocline cache forget --backing`"
     )]
     Dirty {
         /// The cache.
         cache: Uuid,
     },
-    /// The flash is older than the note: it was copied or restored.
+    /// The flash has pages, and nothing says that they are of this backing store.
     #[error(
-        "the flash is of start {found_epoch}, the backing store was last served at start \
-         {known_epoch}: this is an old copy of the flash, and its bytes are not the newest"
+        "the flash holds pages of another backing store: the note beside this one does not name \
+         cache {cache}, or was removed; if they belong together, drain it with \
+         `thermocline cache drain --without-note`"
+    )]
+    OtherBacking {
+        /// The cache.
+        cache: Uuid,
+    },
+    /// The flash is older than the note: it was copied or restored, or was not there once.
+    #[error(
+        "this is an old copy of the flash, of start {found_epoch}, or the backing store was served \
+         without it since: its bytes are not the newest; --force-init gives up what it holds"
     )]
     OldFlash {
         /// What the flash says.
         found_epoch: u64,
-        /// What the note says.
-        known_epoch: u64,
     },
 }
 
@@ -108,21 +118,31 @@ impl SideFile {
         write().map_err(|source| SideFileError::Io { path: path.clone(), source })
     }
 
-    /// Whether a backing store with this note may be served: with the flash of that cache and start,
-    /// or without any if there is none.
+    /// What the note says when the backing store was served without the flash: whatever that holds
+    /// is too old from then on.
+    #[must_use]
+    pub const fn without_flash(self) -> Self {
+        Self { epoch: u64::MAX, has_dirty: false, ..self }
+    }
+
+    /// Whether a backing store with this note may be served: with a flash of these contents, or
+    /// without any if there are none.
     ///
     /// # Errors
-    /// If a flash has newer bytes, and it is not this one.
-    pub fn check(note: Option<Self>, flash: Option<(Uuid, u64)>) -> Result<(), SideFileError> {
-        let Some(Self { cache, epoch, has_dirty }) = note else { return Ok(()) };
-        match flash {
-            Some((found, found_epoch)) if found == cache => {
-                if found_epoch < epoch {
-                    return Err(SideFileError::OldFlash { found_epoch, known_epoch: epoch });
+    /// If a flash has newer bytes, and it is not this one; if this one has pages of another backing
+    /// store, or old ones.
+    pub fn check(note: Option<Self>, flash: Option<&Contents>) -> Result<(), SideFileError> {
+        let found = flash.map(|flash| (flash.superblock.cache, flash.superblock.epoch));
+        let holds_pages = flash.is_some_and(|flash| flash.held_pages > 0);
+        match (note, found) {
+            (Some(note), Some((cache, found_epoch))) if note.cache == cache => {
+                if found_epoch < note.epoch && (holds_pages || note.has_dirty) {
+                    return Err(SideFileError::OldFlash { found_epoch });
                 }
                 Ok(())
             }
-            _ if has_dirty => Err(SideFileError::Dirty { cache }),
+            (Some(Self { cache, has_dirty: true, .. }), _) => Err(SideFileError::Dirty { cache }),
+            (_, Some((cache, _))) if holds_pages => Err(SideFileError::OtherBacking { cache }),
             _ => Ok(()),
         }
     }

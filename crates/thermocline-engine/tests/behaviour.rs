@@ -2,11 +2,12 @@
 //! budget, policies that take over.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use thermocline_core::Tier;
+use thermocline_core::random::SplitMix64;
+use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{
-    Engine, Options, PolicyOptions, Request, RequestError, RequestKind, Shard, SubmitError,
-    WriteMode,
+    Cleaning, Engine, Options, PolicyOptions, Request, RequestError, RequestKind, Shard,
+    SubmitError, WriteMode,
 };
 
 const PAGE: u64 = 4096;
@@ -188,6 +189,80 @@ fn an_empty_budget_keeps_clean_pages_off_the_flash() {
     assert_eq!(counters.budget_refusals, 100 - 16 - 10);
     assert_eq!(ask(&mut engine, Request::read(1, 60 * PAGE, PAGE), &[]), [0; 4096]);
     assert_eq!(engine.shard().counters().flash_absent, 1);
+}
+
+#[test]
+fn a_budget_counts_from_when_it_is_given() {
+    let pages = |count: u32| 24.0 * f64::from(count) * 4096.0 / f64::from(1 << 30);
+    let left =
+        |engine: &Engine<MemoryDriver>| engine.shard().flash_budget_bytes().unwrap() / 4096.0;
+    let mut engine = engine(options("lru-exclusive"));
+    assert_eq!(engine.shard().flash_budget_bytes(), None);
+    for page in 0..60 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    // What was written without a budget is no debt, and an hour's share is there at once.
+    engine.shard_mut().set_flash_write_budget(Some(pages(10)));
+    assert!((left(&engine) - 10.0).abs() < 1e-9);
+    for page in 60..100 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    assert!(left(&engine).abs() < 1e-9, "{}", left(&engine));
+    // A larger one is no gift either: it is earned with time.
+    engine.shard_mut().set_flash_write_budget(Some(pages(20)));
+    assert!(left(&engine).abs() < 1e-9, "{}", left(&engine));
+    engine.shard_mut().tick(Nanos(1_800_000_000_000));
+    assert!((left(&engine) - 10.0).abs() < 1e-9, "{}", left(&engine));
+    engine.shard_mut().tick(Nanos(90_000_000_000_000));
+    assert!((left(&engine) - 20.0).abs() < 1e-9, "{}", left(&engine));
+}
+
+#[test]
+fn what_was_cleaned_is_clean_without_a_flush() {
+    let mut engine = engine(Options {
+        cleaning: Cleaning { dirty_ratio_target: 0.0, ..Cleaning::default() },
+        ..options("lru-inclusive")
+    });
+    for page in 0..60 {
+        ask(&mut engine, Request::write(page, page * PAGE, PAGE), &[1; 4096]);
+    }
+    assert!(engine.shard().dirty_slots() > 20);
+    for interval in 1..10 {
+        engine.shard_mut().tick(Nanos(interval * 100_000_000));
+        engine.wait_until_idle();
+    }
+    assert_eq!(engine.shard().dirty_slots(), 0);
+}
+
+#[test]
+fn an_orderly_end_comes_whatever_waits() {
+    // The driver is asked now and then only, so that pages wait for slots and frames in great numbers.
+    for seed in 0..60 {
+        let mut random = SplitMix64::new(seed);
+        let mut below = |limit: u64| random.bits() % limit;
+        let names = ["lru-inclusive", "hca", "face-gsc", "hat"];
+        let policy = PolicyOptions::named(names[usize::try_from(below(4)).unwrap()]).unwrap();
+        let pages = 300 + below(1500);
+        let mut engine = engine(Options::new(2048, 256, 1024, policy));
+        for number in 0..4000 {
+            let page = if seed % 2 == 0 { below(pages) } else { number % pages };
+            let request = Request::write(number, page * PAGE, PAGE);
+            while engine.submit(request, &[1; 4096]).is_err() {
+                engine.wait();
+            }
+            if below(1 + seed * 8) == 0 {
+                engine.poll();
+            }
+            while let Some(reply) = engine.next_reply() {
+                engine.release(reply);
+            }
+        }
+        engine.shard_mut().stop();
+        for _ in 0..1000 {
+            engine.wait();
+        }
+        assert!(engine.shard().is_idle(), "seed {seed}: {:?}", engine.shard());
+    }
 }
 
 #[test]

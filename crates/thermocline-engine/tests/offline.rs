@@ -8,8 +8,8 @@ use std::path::Path;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::{
-    Engine, Flash, FlashError, Layout, Options, PolicyOptions, Request, Shard, SideFile,
-    SideFileError, Uuid,
+    Contents, Engine, Flash, FlashError, Layout, Options, PolicyOptions, Request, Shard, SideFile,
+    SideFileError, Superblock, Uuid,
 };
 
 const PAGES: u32 = 64;
@@ -73,7 +73,10 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     assert_eq!((check.intact_pages, check.lost_pages), (19, vec![7]));
 
     let mut recovered = Flash::recover(&mut flash).unwrap();
+    // What is no whole page at the end of the backing store is not cached, and does not matter.
+    disk.file().set_len(u64::from(PAGES) * PAGE as u64 + 512).unwrap();
     let drained = recovered.drain(&mut flash, &mut disk).unwrap();
+    disk.file().set_len(u64::from(PAGES) * PAGE as u64).unwrap();
     assert_eq!((drained.written_pages, drained.lost_pages), (19, vec![7]));
     let bytes = fs::read(folder.path().join("disk")).unwrap();
     for (page, bytes) in bytes.chunks(PAGE).enumerate() {
@@ -132,18 +135,44 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     note.write(&backing).unwrap();
     let read = SideFile::read(&backing).unwrap();
     assert_eq!(read, Some(note));
-    SideFile::check(None, None).unwrap();
-    SideFile::check(read, Some((CACHE, 3))).unwrap();
     let other = Uuid::from_u128(9);
-    for flash in [None, Some((other, 8))] {
-        let error = SideFile::check(read, flash).unwrap_err();
+    let of = |cache, epoch, held_pages| {
+        let layout = Layout::new(64, 4096);
+        let superblock = Superblock {
+            cache,
+            epoch,
+            layout,
+            backing_bytes: 1 << 18,
+            first_sequence: 1,
+            written_bytes: 0,
+        };
+        Contents { superblock, held_pages, dirty_pages: 0 }
+    };
+    let check = |note, flash: Option<Contents>| SideFile::check(note, flash.as_ref());
+    check(None, None).unwrap();
+    check(read, Some(of(CACHE, 3, 1))).unwrap();
+    for flash in [None, Some(of(other, 8, 1)), Some(of(other, 8, 0))] {
+        let error = check(read, flash).unwrap_err();
         assert!(matches!(error, SideFileError::Dirty { cache: CACHE }), "{error}");
     }
-    let error = SideFile::check(read, Some((CACHE, 2))).unwrap_err();
+    let error = check(read, Some(of(CACHE, 2, 0))).unwrap_err();
     assert!(matches!(error, SideFileError::OldFlash { .. }), "{error}");
     let clean = SideFile { has_dirty: false, ..note };
-    SideFile::check(Some(clean), None).unwrap();
-    SideFile::check(Some(clean), Some((other, 1))).unwrap();
+    check(Some(clean), None).unwrap();
+    // Pages of another store, or of nobody knows which.
+    for note in [Some(clean), None] {
+        check(note, Some(of(other, 1, 0))).unwrap();
+        let error = check(note, Some(of(other, 1, 1))).unwrap_err();
+        assert!(
+            matches!(error, SideFileError::OtherBacking { cache } if cache == other),
+            "{error}"
+        );
+    }
+    // Served without its flash once: what that holds is old; if it holds nothing, that is no harm.
+    let alone = clean.without_flash();
+    let error = check(Some(alone), Some(of(CACHE, 3, 1))).unwrap_err();
+    assert!(matches!(error, SideFileError::OldFlash { .. }), "{error}");
+    check(Some(alone), Some(of(CACHE, 3, 0))).unwrap();
     fs::write(SideFile::path(&backing), "something else").unwrap();
     assert!(matches!(SideFile::read(&backing), Err(SideFileError::Unreadable { .. })));
 }

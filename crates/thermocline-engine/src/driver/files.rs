@@ -4,6 +4,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::{preadv, pwritev};
@@ -11,6 +13,10 @@ use rustix::io::{preadv, pwritev};
 use crate::memory::Frames;
 use crate::operation::{Operation, OperationKind};
 use crate::storage::Storage;
+
+/// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
+/// for a moment longer.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A file or block device, opened past the page cache if its file system allows that.
 #[derive(Debug)]
@@ -37,17 +43,25 @@ impl DeviceFile {
     /// What the system says; [`io::ErrorKind::ResourceBusy`] if it is locked already.
     pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
         let opened = Self::open_unlocked(path, caching)?;
-        match opened.file.try_lock() {
-            Ok(()) => Ok(opened),
-            // A file system without locks: nobody can hold one.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                Ok(opened)
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match opened.file.try_lock() {
+                Ok(()) => return Ok(opened),
+                // A file system without locks: nobody can hold one.
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Ok(opened);
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    thread::sleep(LOCK_PATIENCE / 100);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::ResourceBusy,
+                        "it is in use: an engine runs on it, or it was given twice",
+                    ));
+                }
             }
-            Err(TryLockError::Error(error)) => Err(error),
-            Err(TryLockError::WouldBlock) => Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "it is in use: an engine runs on it, or it was given twice",
-            )),
         }
     }
 

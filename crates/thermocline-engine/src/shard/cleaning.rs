@@ -34,8 +34,9 @@ pub(super) struct WriteBacks {
     /// When the cleaner looked last, and at which slot it goes on.
     looked_at: Nanos,
     next_slot: u32,
-    /// Bytes that may be written to flash, and when that was reckoned.
-    budget_bytes: f64,
+    /// Bytes that could be written to flash when that was reckoned last, all that may be if it never
+    /// was, and the bytes written until then.
+    budget_bytes: Option<f64>,
     reckoned_at: Nanos,
     charged_bytes: u64,
 }
@@ -200,6 +201,8 @@ impl Shard {
         let allowed = (rate * (elapsed_ns.min(1_000_000_000) as f64) / 1e9).ceil();
         let excess = f64::from(dirty) - target;
         let waiting = self.write_backs.waiting_pages() as f64;
+        // A slot is clean when the disk was synced, and nobody else may ask for that.
+        self.log.is_sync_wanted |= self.log.has_unsynced() && !self.write_backs.is_busy();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -236,23 +239,40 @@ impl Shard {
     /// Whether the write budget allows one more page on flash. A dirty page, which would have to go
     /// to disk at once, may always be written.
     pub(super) fn may_write_flash(&mut self, is_clean: bool) -> bool {
-        let Some(gib) = self.options.flash_write_budget_gib_per_day else { return true };
-        let bytes_per_ns = gib * (1_u64 << 30) as f64 / DAY_NS;
-        let cap = gib * (1_u64 << 30) as f64 * BUDGET_BURST_DAYS;
-        let state = &mut self.write_backs;
-        let written = self.counters.flash.all_written_bytes();
-        if state.reckoned_at == Nanos(0) && state.charged_bytes == 0 {
-            state.budget_bytes = cap;
-        }
-        let earned = (self.now.0 - state.reckoned_at.0) as f64 * bytes_per_ns;
-        let spent = (written - state.charged_bytes) as f64;
-        state.budget_bytes = (state.budget_bytes + earned - spent).min(cap);
-        (state.reckoned_at, state.charged_bytes) = (self.now, written);
-        !is_clean || state.budget_bytes >= f64::from(self.options.page_bytes)
+        let Some(bytes) = self.flash_budget_bytes() else { return true };
+        self.reckon_budget(bytes);
+        !is_clean || bytes >= f64::from(self.options.page_bytes)
     }
 
     /// Bytes that the write budget allows now, if there is one; below zero if it is overdrawn.
     pub fn flash_budget_bytes(&self) -> Option<f64> {
-        self.options.flash_write_budget_gib_per_day.map(|_| self.write_backs.budget_bytes)
+        let gib = self.options.flash_write_budget_gib_per_day?;
+        let bytes_per_day = gib * (1_u64 << 30) as f64;
+        let state = &self.write_backs;
+        let earned = (self.now.0 - state.reckoned_at.0) as f64 / DAY_NS * bytes_per_day;
+        let spent = (self.counters.flash.all_written_bytes() - state.charged_bytes) as f64;
+        let most = bytes_per_day * BUDGET_BURST_DAYS;
+        Some((state.budget_bytes.unwrap_or(most) + earned - spent).min(most))
+    }
+
+    /// Changes the write budget from now on: what was earned and spent under the former one counts, and
+    /// nothing that was written without any.
+    pub fn set_flash_write_budget(&mut self, gib_per_day: Option<f64>) {
+        let former = self.flash_budget_bytes();
+        self.options.flash_write_budget_gib_per_day = gib_per_day;
+        if let Some(bytes) = former {
+            self.reckon_budget(bytes);
+        } else {
+            self.write_backs.budget_bytes = None;
+            self.write_backs.reckoned_at = self.now;
+            self.write_backs.charged_bytes = self.counters.flash.all_written_bytes();
+        }
+    }
+
+    fn reckon_budget(&mut self, bytes: f64) {
+        let state = &mut self.write_backs;
+        state.budget_bytes = Some(bytes);
+        state.reckoned_at = self.now;
+        state.charged_bytes = self.counters.flash.all_written_bytes();
     }
 }

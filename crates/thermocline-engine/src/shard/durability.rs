@@ -143,6 +143,11 @@ impl Log {
             && !self.checkpoints.is_under_way()
     }
 
+    /// Whether no operation of the log's own waits to be started.
+    pub(super) fn has_no_operations(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// Whether the disk was written since it was last synced.
     pub(super) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty() || self.is_syncing

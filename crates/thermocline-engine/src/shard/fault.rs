@@ -18,6 +18,10 @@ impl Shard {
 
     /// The pages whose newest bytes are lost, in order.
     pub fn lost_pages(&self) -> Vec<u32> {
+        // Figures are asked for often, and hardly ever is a page lost.
+        if self.counters.lost_pages == 0 {
+            return vec![];
+        }
         let mut lost: Vec<u32> = self
             .entry_ids()
             .filter(|&id| self.entries[id].is_lost)
@@ -30,11 +34,6 @@ impl Shard {
     /// Changes what happens to writes from now on.
     pub fn set_write_mode(&mut self, mode: WriteMode) {
         self.options.write_mode = mode;
-    }
-
-    /// Changes the write budget from now on.
-    pub fn set_flash_write_budget(&mut self, gib_per_day: Option<f64>) {
-        self.options.flash_write_budget_gib_per_day = gib_per_day;
     }
 
     /// Lets another policy decide from now on. What RAM and flash hold stays, as far as the new
@@ -64,6 +63,10 @@ impl Shard {
             return;
         }
         self.has_flash = false;
+        let now = self.now;
+        if let Some(observer) = &mut self.observer {
+            observer(&super::Event::FlashFailed { now });
+        }
         self.forget_journal();
         self.options.flash_pages = 0;
         let dirty: Vec<(SlotId, u32, u64)> = self

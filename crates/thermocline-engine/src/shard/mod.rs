@@ -82,6 +82,12 @@ pub enum Event<'a> {
         /// The access.
         access: thermocline_core::Access,
     },
+    /// The flash failed. What is acknowledged as durable from now on is on the backing store, and
+    /// the flash, should it come back, is too old to be used.
+    FlashFailed {
+        /// The time last told to the shard.
+        now: Nanos,
+    },
     /// The policy worked on its own.
     Background {
         /// The time last told to the shard.
@@ -209,6 +215,17 @@ impl Shard {
     /// # Errors
     /// Options that cannot work, or not with this flash.
     pub fn open(options: Options, flash: &Flash) -> Result<Self, OpenError> {
+        Self::check_open(&options, flash)?;
+        let mut shard = Self::build(options, flash)?;
+        shard.restore(flash);
+        Ok(shard)
+    }
+
+    /// Whether options can work, and with that flash; nothing is changed or begun.
+    ///
+    /// # Errors
+    /// Options that cannot work, or not with this flash.
+    pub fn check_open(options: &Options, flash: &Flash) -> Result<(), OpenError> {
         options.check()?;
         let (superblock, layout) = (&flash.superblock, &flash.superblock.layout);
         let (found_bytes, given_bytes) = (layout.page_bytes, options.page_bytes);
@@ -224,9 +241,7 @@ impl Shard {
             let found_slots = layout.slots;
             return Err(FlashError::TooFewSlots { found_slots, wanted_slots }.into());
         }
-        let mut shard = Self::build(options, flash)?;
-        shard.restore(flash);
-        Ok(shard)
+        Ok(())
     }
 
     fn build(options: Options, flash: &Flash) -> Result<Self, OptionsError> {
@@ -515,15 +530,28 @@ impl Shard {
         self.advance_waiters();
     }
 
-    /// Looks again at pages that waited for a frame or a slot.
+    /// Looks again at pages that waited for a frame or a slot: some of them if something is in flight
+    /// whose completion comes back here, else until none of them can move.
     fn retry_queued(&mut self) {
-        for _ in 0..self.queue.len().min(RETRIES_MAX) {
+        let mut in_vain = 0;
+        let mut looked_at = 0;
+        while in_vain < self.queue.len() && (looked_at < RETRIES_MAX || self.is_at_rest()) {
             let Some(page) = self.queue.pop_front() else { break };
+            looked_at += 1;
+            in_vain += 1;
             if let Some(id) = self.entry(page) {
                 self.entries[id].is_queued = false;
                 self.settle(id);
+                if self.entry(page).is_none_or(|id| !self.entries[id].is_queued) {
+                    in_vain = 0;
+                }
             }
         }
+    }
+
+    /// Whether no operation is in flight, nor about to be.
+    fn is_at_rest(&self) -> bool {
+        self.in_flight.is_empty() && self.outbox.is_empty() && self.log.has_no_operations()
     }
 
     fn enqueue(&mut self, id: EntryId) {
