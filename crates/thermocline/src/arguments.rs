@@ -540,11 +540,18 @@ pub(crate) enum CacheCommand {
         /// The backing store that it caches
         #[arg(long)]
         backing: PathBuf,
+        /// Although no note beside the backing store says that they belong together
+        #[arg(long)]
+        without_note: bool,
     },
-    /// Give up what a flash holds
+    /// Give up what a flash holds, or what a flash that is gone held
     Forget {
-        /// The flash, a file or a block device
-        flash: PathBuf,
+        /// The flash, a file or a block device, if it is there
+        #[arg(required_unless_present = "backing")]
+        flash: Option<PathBuf>,
+        /// The backing store, which may be served without the flash from then on
+        #[arg(long)]
+        backing: Option<PathBuf>,
         /// Even pages that the backing store lacks
         #[arg(long)]
         yes: bool,

@@ -18,8 +18,12 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     match &options.command {
         CacheCommand::Inspect { flash, json } => inspect(flash, *json),
         CacheCommand::Check { flash, json } => check(flash, *json),
-        CacheCommand::Drain { flash, backing } => drain(flash, backing),
-        CacheCommand::Forget { flash, yes } => forget(flash, *yes),
+        CacheCommand::Drain { flash, backing, without_note } => {
+            drain(flash, backing, *without_note)
+        }
+        CacheCommand::Forget { flash, backing, yes } => {
+            forget(flash.as_deref(), backing.as_deref(), *yes)
+        }
     }
 }
 
@@ -104,11 +108,13 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-fn drain(path: &Path, backing: &Path) -> Result<String> {
+fn drain(path: &Path, backing: &Path, without_note: bool) -> Result<String> {
     let (mut file, mut flash) = open(path)?;
-    let superblock = flash.contents().superblock;
-    let (cache, epoch) = (superblock.cache, superblock.epoch);
-    SideFile::check(SideFile::read(backing)?, Some((cache, epoch)))?;
+    let superblock = *flash.superblock();
+    let note = SideFile::read(backing)?;
+    if note.is_some() || !without_note {
+        check_note(backing, note, &flash)?;
+    }
     let in_backing = || format!("`{}`", backing.display());
     let mut store = DeviceFile::open(backing, Caching::Direct).with_context(in_backing)?;
     let found_bytes = store.size_bytes().with_context(in_backing)?;
@@ -122,7 +128,9 @@ fn drain(path: &Path, backing: &Path) -> Result<String> {
     );
     let drained = flash.drain(&mut file, &mut store).with_context(|| in_flash(path))?;
     let has_dirty = !drained.lost_pages.is_empty();
-    SideFile { cache, epoch, has_dirty }.write(backing)?;
+    // Draining begins an epoch.
+    let epoch = flash.superblock().epoch;
+    SideFile { cache: superblock.cache, epoch, has_dirty }.write(backing)?;
     let written =
         format!("{} pages were written to `{}`\n", drained.written_pages, backing.display());
     ensure!(
@@ -134,16 +142,46 @@ fn drain(path: &Path, backing: &Path) -> Result<String> {
     Ok(written)
 }
 
-fn forget(path: &Path, is_sure: bool) -> Result<String> {
-    let (mut file, mut flash) = open(path)?;
-    let dirty_pages = flash.contents().dirty_pages;
-    ensure!(
-        dirty_pages == 0 || is_sure,
-        "`{}` holds {dirty_pages} pages that the backing store lacks: drain it, or give them up with --yes",
-        path.display()
-    );
-    flash.forget(&mut file).with_context(|| in_flash(path))?;
-    Ok(format!("`{}` holds nothing any more\n", path.display()))
+fn forget(flash: Option<&Path>, backing: Option<&Path>, is_sure: bool) -> Result<String> {
+    let note = backing.map(SideFile::read).transpose()?.flatten();
+    let mut said = String::new();
+    if let Some(path) = flash {
+        let (mut file, mut flash) = open(path)?;
+        if let Some(backing) = backing {
+            check_note(backing, note, &flash)?;
+        }
+        let dirty_pages = flash.contents().dirty_pages;
+        ensure!(
+            dirty_pages == 0 || is_sure,
+            "`{}` holds {dirty_pages} pages that the backing store lacks: drain it, or give them up with --yes",
+            path.display()
+        );
+        flash.forget(&mut file).with_context(|| in_flash(path))?;
+        said += &format!("`{}` holds nothing any more\n", path.display());
+    }
+    if let Some(backing) = backing {
+        let has_dirty = flash.is_none() && note.is_some_and(|note| note.has_dirty);
+        ensure!(
+            !has_dirty || is_sure,
+            "a cache has newer bytes of `{}`: serve it with its flash, or give them up with --yes",
+            backing.display()
+        );
+        // Locked, so that no engine has it, or learns of this too late.
+        DeviceFile::open(backing, Caching::Direct).with_context(|| in_flash(backing))?;
+        if let Some(note) = note {
+            note.without_flash().write(backing)?;
+        }
+        said += &format!("`{}` can be served without a flash\n", backing.display());
+    }
+    Ok(said)
+}
+
+/// Whether a flash belongs to a backing store.
+fn check_note(backing: &Path, note: Option<SideFile>, flash: &Flash) -> Result<()> {
+    SideFile::check(note, Some(&flash.contents())).with_context(|| {
+        let path = SideFile::path(backing);
+        format!("`{}` is the note beside the backing store", path.display())
+    })
 }
 
 fn open(path: &Path) -> Result<(DeviceFile, Flash)> {

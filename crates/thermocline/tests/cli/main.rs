@@ -3,46 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod buffer;
+mod command;
 mod over_time;
 mod tiers;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
+use self::command::{fails, json, text};
+
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/pgbench/pgbench.csv.zst");
-
-fn thermocline(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_thermocline")).args(words).output().unwrap()
-}
-
-/// Standard output of a command that succeeds.
-#[track_caller]
-fn text(words: &[&str]) -> String {
-    let output = thermocline(words);
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{words:?}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-#[track_caller]
-fn json(words: &[&str]) -> Value {
-    serde_json::from_str(&text(words)).unwrap()
-}
-
-/// A command fails, prints nothing, and says all of `parts`.
-#[track_caller]
-fn fails(words: &[&str], parts: &[&str]) {
-    let output = thermocline(words);
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success(), "{words:?} succeeded");
-    assert!(output.stdout.is_empty(), "{words:?} printed a result");
-    assert!(!errors.contains("panicked"), "{errors}");
-    for part in parts {
-        assert!(errors.contains(part), "{words:?}: {part:?} is not in: {errors}");
-    }
-}
 
 const SIZES: [&str; 6] = ["--page-size", "8KiB", "--tier", "ram=2%", "--tier", "flash=4x"];
 

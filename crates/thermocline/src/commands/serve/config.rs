@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use thermocline_core::WriteMiss;
 use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::{Clients, Geometry, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::TierSize;
 
@@ -317,6 +317,13 @@ impl Config {
             self.nbd.socket.is_some() || self.nbd.listen.is_some(),
             "[nbd] takes a `socket`, a `listen` address, or both"
         );
+        if let Some(address) = self.nbd.listen {
+            ensure!(
+                self.nbd.remote || address.ip().is_loopback(),
+                "`nbd.listen`: {address} can be reached from other machines; `nbd.remote = true` \
+                 allows that"
+            );
+        }
         ensure!(
             self.nbd.tls.is_none() || self.nbd.listen.is_some(),
             "[nbd.tls] is for TCP: it needs `nbd.listen`"
@@ -360,6 +367,28 @@ impl Config {
             write_miss: self.policy.write_miss.into_core(),
             ..named
         })
+    }
+
+    /// Builds the policy once, as the start would: some parameters only fit some sizes.
+    ///
+    /// # Errors
+    /// Why it cannot be built.
+    pub(crate) fn try_policy(&self) -> Result<()> {
+        let PolicyOptions { entry, values, write_miss, admission, costs } =
+            self.policy_options()?;
+        let flash = self.flash.as_ref();
+        let flash_pages = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
+        let ram_pages = self.pages("ram.size", self.ram.size)?;
+        let setup = Setup {
+            capacity_pages: vec![ram_pages, flash_pages.unwrap_or(0)],
+            geometry: Geometry::linear(ram_pages),
+            costs,
+            write_miss,
+            admission,
+            clients: Clients::ONE,
+        };
+        entry.build(&setup, &values).context("`policy`")?;
+        Ok(())
     }
 
     /// What the engine cleans on its own.

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
@@ -13,7 +14,7 @@ use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
     Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid,
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::config::{Config, IoEngine};
 
@@ -24,7 +25,7 @@ const THREADS: usize = 32;
 pub(crate) struct Opened {
     pub(crate) engine: Engine<AnyDriver>,
     /// The note beside the backing store, as long as a flash may be newer.
-    pub(crate) note: Option<Note>,
+    pub(crate) note: Option<Arc<Note>>,
 }
 
 /// The note beside a backing store.
@@ -32,6 +33,7 @@ pub(crate) struct Opened {
 pub(crate) struct Note {
     backing: PathBuf,
     side_file: SideFile,
+    is_flash_disowned: AtomicBool,
 }
 
 impl Note {
@@ -39,8 +41,26 @@ impl Note {
     ///
     /// # Errors
     /// If the note cannot be written.
-    pub(crate) fn release(self) -> Result<()> {
-        Ok(SideFile { has_dirty: false, ..self.side_file }.write(&self.backing)?)
+    pub(crate) fn release(&self) -> Result<()> {
+        Ok(SideFile { has_dirty: false, ..self.side_file() }.write(&self.backing)?)
+    }
+
+    /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
+    /// is not there.
+    pub(crate) fn disown_flash(&self) {
+        self.is_flash_disowned.store(true, Ordering::Release);
+        error!("the flash failed: pages are served from RAM and the backing store");
+        if let Err(error) = self.side_file().write(&self.backing) {
+            error!(%error, "the note beside the backing store cannot be written: do not use the flash again");
+        }
+    }
+
+    fn side_file(&self) -> SideFile {
+        if self.is_flash_disowned.load(Ordering::Acquire) {
+            SideFile { has_dirty: true, ..self.side_file.without_flash() }
+        } else {
+            self.side_file
+        }
     }
 }
 
@@ -92,6 +112,7 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         DeviceFile::open(path, caching)
             .with_context(|| format!("`backing.path`: cannot open `{}`", path.display()))
     };
+    let in_backing = || format!("`backing.path`: `{}`", path.display());
     let options = options(config, open_backing()?.size_bytes()?)?;
     let flash_path = config.flash.as_ref().map(|flash| flash.path.as_path());
     let in_flash = || format!("`flash.path`: `{}`", flash_path.unwrap_or(Path::new("")).display());
@@ -106,11 +127,17 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
             // From now on the flash may have what the backing store lacks.
             let side_file = SideFile { cache, epoch, has_dirty: true };
             side_file.write(path)?;
-            (shard, Some(Note { backing: path.clone(), side_file }))
+            let is_flash_disowned = AtomicBool::new(false);
+            let note = Note { backing: path.clone(), side_file, is_flash_disowned };
+            (shard, Some(Arc::new(note)))
         }
         None => {
-            SideFile::check(known, None)?;
-            (Shard::new(options)?, None)
+            SideFile::check(known, None).with_context(in_backing)?;
+            let shard = Shard::new(options)?;
+            if let Some(known) = known {
+                known.without_flash().write(path)?;
+            }
+            (shard, None)
         }
     };
     let dirty_pages = shard.dirty_slots();
@@ -163,6 +190,9 @@ fn open_flash(
     let layout = Layout::new(options.slots(), options.page_bytes);
     let is_new = !path.exists();
     if is_new {
+        if !force_init {
+            SideFile::check(known, None)?;
+        }
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         file.set_len(layout.flash_bytes())?;
     }
@@ -175,10 +205,6 @@ fn open_flash(
         info!(bytes = layout.flash_bytes(), "the flash is set up");
         Ok(flash)
     };
-    let identity = |flash: &Flash| {
-        let superblock = flash.contents().superblock;
-        (superblock.cache, superblock.epoch)
-    };
     let flash = if force_init {
         initialise(&mut file)
     } else {
@@ -189,7 +215,8 @@ fn open_flash(
                 initialise(&mut file)
             }
             Ok(found) => {
-                SideFile::check(known, Some(identity(&found)))?;
+                SideFile::check(known, Some(&found.contents()))?;
+                Shard::check_open(options, &found)?;
                 Flash::recover(&mut file)
             }
             Err(error) => Err(error),

@@ -7,15 +7,18 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::metrics;
 use super::status::Status;
 
-/// What Prometheus is told that the text is.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The format for those who ask for it, as Prometheus does.
+const OPENMETRICS: &str = "application/openmetrics-text";
+const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The format for everybody else.
+const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The newest snapshot, for whoever asks.
 #[derive(Clone, Debug, Default)]
@@ -33,16 +36,24 @@ impl Board {
     }
 }
 
+/// Takes an address.
+///
+/// # Errors
+/// If it cannot be had.
+pub(crate) fn bind(listen: SocketAddr) -> Result<TcpListener> {
+    let context = || format!("`metrics.listen`: cannot listen at {listen}");
+    let listener = TcpListener::bind(listen).with_context(context)?;
+    listener.set_nonblocking(true).with_context(context)?;
+    Ok(listener)
+}
+
 /// Answers requests in a thread of its own until the program ends; returns the address, which tells a
 /// port that the system chose.
 ///
 /// # Errors
-/// If the address cannot be had.
-pub(crate) fn start(listen: SocketAddr, board: Board) -> Result<SocketAddr> {
-    let context = || format!("`metrics.listen`: cannot listen at {listen}");
-    let listener = TcpListener::bind(listen).with_context(context)?;
-    listener.set_nonblocking(true).with_context(context)?;
-    let address = listener.local_addr().with_context(context)?;
+/// If there can be no thread.
+pub(crate) fn start(listener: TcpListener, board: Board) -> Result<SocketAddr> {
+    let address = listener.local_addr().context("`metrics.listen`")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -75,10 +86,15 @@ fn router(board: Board) -> Router {
         .with_state(board)
 }
 
-async fn prometheus(State(board): State<Board>) -> Response {
-    match metrics::render(&board.read()) {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+async fn prometheus(State(board): State<Board>, headers: HeaderMap) -> Response {
+    let Ok(text) = metrics::render(&board.read()) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    if accepted.is_some_and(|accepted| accepted.contains(OPENMETRICS)) {
+        ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], text).into_response()
+    } else {
+        ([(header::CONTENT_TYPE, PLAIN_TYPE)], metrics::plain(&text)).into_response()
     }
 }
 

@@ -21,6 +21,36 @@ pub(crate) fn render(status: &Status) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
+/// The same in the older text format, in which a family has the name of its samples, and an info is a
+/// gauge.
+pub(crate) fn plain(openmetrics: &str) -> String {
+    let lines: Vec<&str> = openmetrics.lines().collect();
+    let kind_of = |name: &str| {
+        let kind = lines.iter().find_map(|line| line.strip_prefix("# TYPE ")?.strip_prefix(name));
+        kind.map_or("", str::trim)
+    };
+    let mut text = String::new();
+    for line in &lines {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let (suffix, kind) = match words[..] {
+            ["#", "HELP" | "TYPE", name, _] => match kind_of(name) {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                kind => ("", kind),
+            },
+            ["#", ..] => continue,
+            _ => {
+                text += line;
+                text.push('\n');
+                continue;
+            }
+        };
+        let rest = if words[1] == "TYPE" { kind } else { words[3] };
+        text += &format!("# {} {}{suffix} {rest}\n", words[1], words[2]);
+    }
+    text
+}
+
 #[derive(Debug)]
 struct Snapshot(Status);
 
@@ -253,9 +283,9 @@ fn shadows(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
             |shadow| shadow.disk_transfers_per_access,
         ),
         (
-            "thermocline_shadow_io_milliseconds_per_access",
+            "thermocline_shadow_io_seconds_per_access",
             "Time of all transfers of a shadow by the cost model, per access",
-            |shadow| shadow.io_ms_per_access,
+            |shadow| shadow.io_ms_per_access / 1e3,
         ),
     ];
     for (name, help, figure) in figures {

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sd_notify::NotifyState;
-use thermocline_engine::{Engine, Request};
+use thermocline_core::registry::Depth;
+use thermocline_engine::{Engine, Request, Shard};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::server::tls::Certificates;
@@ -45,20 +46,35 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let config = Config::read(path)?;
     let shadow_options = shadows::options(&config)?;
     if options.check {
+        config.try_policy()?;
         return Ok(format!("`{}` can be served\n", path.display()));
     }
     start_log(&config);
-    let opened = devices::open(&config, options.force_init)?;
-    let mut engine = opened.engine;
-    let watch = Watch::new(&config, shadow_options, engine.shard_mut())?;
-    let service = Cached::new(engine).with_meter(watch.meter());
-    let server = listen(&config, service)?;
+    let metrics = config.metrics.map(|metrics| http::bind(metrics.listen)).transpose()?;
+    let mut opened = devices::open(&config, options.force_init)?;
+    let note = opened.note.clone();
+    let is_clean = is_clean(opened.engine.shard());
+    let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut());
+    let started = watch.and_then(|watch| {
+        let service = Cached::new(opened.engine).with_meter(watch.meter());
+        Ok((listen(&config, service)?, watch))
+    });
+    let (server, watch) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            // Nothing was written yet: the backing store need not be refused without its flash.
+            if let Some(note) = note.filter(|_| is_clean) {
+                note.release()?;
+            }
+            return Err(error);
+        }
+    };
     let board = Board::default();
-    if let Some(metrics) = config.metrics {
-        let address = http::start(metrics.listen, board.clone())?;
+    if let Some(listener) = metrics {
+        let address = http::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
-    serve(server, watch, &board, options, config, opened.note)?;
+    serve(server, &watch, &board, options, &config, note.as_deref())?;
     Ok(String::new())
 }
 
@@ -106,11 +122,11 @@ fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
 /// Serves until a signal ends it, and leaves the devices in order.
 fn serve(
     mut server: Server<Service>,
-    mut watch: Watch,
+    watch: &Watch,
     board: &Board,
     options: &ServeOptions,
-    mut config: Config,
-    note: Option<Note>,
+    config: &Config,
+    note: Option<&Note>,
 ) -> Result<()> {
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(&server.handle(), &wants_reload)?;
@@ -128,15 +144,12 @@ fn serve(
     info!(policy = config.policy.name, "serving");
     server.run(|services| {
         let [service] = services else { return };
-        if wants_reload.swap(false, Ordering::AcqRel) {
-            match reload(options, service, &mut watch) {
-                Ok(reloaded) => config = reloaded,
-                Err(error) => {
-                    error!(error = format!("{error:#}"), "the configuration stays as it is");
-                }
-            }
+        if wants_reload.swap(false, Ordering::AcqRel)
+            && let Err(error) = reload(options, service, watch)
+        {
+            error!(error = format!("{error:#}"), "the configuration stays as it is");
         }
-        board.post(watch.status(&config, service.engine_mut()));
+        board.post(watch.status(service.engine_mut()));
     })?;
     tell_service_manager(NotifyState::Stopping);
     info!("leaving");
@@ -150,30 +163,37 @@ fn serve(
     Ok(())
 }
 
-/// Takes over what can change while clients are served.
-fn reload(options: &ServeOptions, service: &mut Service, watch: &mut Watch) -> Result<Config> {
+/// Takes over what can change while clients are served; all of it, or nothing.
+fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Result<()> {
     let path = options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
     let shadow_options = shadows::options(&config)?;
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
+    let shadows = watch::build_shadows(&config, shadow_options, shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;
     let now: Vec<_> =
         current.values.iter().map(|(name, value)| (name, value.to_string())).collect();
-    if current.entry.name != policy.entry.name || given != now {
+    let needs_flash = policy.entry.depth != Depth::Ram;
+    if !shard.has_flash() && needs_flash {
+        warn!(policy = policy.entry.name, "there is no flash: the policy stays until a restart");
+    } else if current.entry.name != policy.entry.name
+        || given != now
+        || current.write_miss != policy.write_miss
+    {
         info!(policy = policy.entry.name, "another policy takes over");
-        shard.set_policy(policy)?;
+        shard.set_policy(policy).context("`policy`")?;
     }
     shard.set_write_mode(config.write_mode.into_engine());
     shard.set_cleaning(config.cleaning());
     shard.set_flash_write_budget(
         config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
     );
-    watch.set_shadows(&config, shadow_options, shard.options())?;
+    watch.set_shadows(shadows);
     info!("the configuration was read again; sizes, devices and addresses change with a restart");
-    Ok(config)
+    Ok(())
 }
 
 /// Makes everything durable; says whether the disk has it all.
@@ -195,9 +215,13 @@ fn leave(mut engine: Engine<AnyDriver>) -> bool {
     if !lost.is_empty() {
         warn!(pages = lost.len(), "pages whose newest bytes are lost");
     }
-    let dirty_pages = engine.shard().dirty_slots();
-    info!(dirty_pages, "left in order");
-    dirty_pages == 0 && engine.shard().undurable_pages() == 0
+    info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
+    is_clean(engine.shard())
+}
+
+/// Whether the backing store has the newest bytes of every page.
+fn is_clean(shard: &Shard) -> bool {
+    shard.dirty_slots() == 0 && shard.undurable_pages() == 0 && shard.lost_pages().is_empty()
 }
 
 /// Tells systemd, if it started this.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_core::WriteMiss;
+use thermocline_core::registry::Depth;
 use thermocline_engine::shadow::ShadowOptions;
 use thermocline_lab::TierSize;
 
@@ -21,6 +22,11 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
     let context = || format!("`shadow`: \"{text}\"");
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let entry = find_policy(name).with_context(context)?;
+    ensure!(
+        matches!(entry.depth, Depth::Ram | Depth::RamFlash),
+        "{}: this policy does not run on RAM and flash",
+        context()
+    );
     let mut ram_pages = config.pages("ram.size", config.ram.size)?;
     let flash = config.flash.as_ref();
     let flash_pages = flash.map(|flash| config.pages("flash.size", flash.size)).transpose()?;
@@ -84,6 +90,7 @@ mod tests {
             ("hat:ram=5%", "footprint"),
             ("hat:ram=0x", "at least a page"),
             ("hat:zz=1", "zz"),
+            ("demote", "RAM and flash"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(words) && error.contains(text), "{error}");

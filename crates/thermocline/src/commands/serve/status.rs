@@ -43,6 +43,8 @@ pub(crate) struct Status {
     pub(crate) undurable_pages: u64,
     /// Pages whose newest bytes are lost.
     pub(crate) lost_pages: u64,
+    /// Where these are.
+    pub(crate) lost: Vec<Extent>,
     /// Pages whose checksum did not match.
     pub(crate) checksum_errors: u64,
     /// Bytes moved by the flash.
@@ -69,6 +71,26 @@ pub(crate) struct Status {
     pub(crate) shadow_sample: f64,
     /// What other policies would do.
     pub(crate) shadows: Vec<ShadowStatus>,
+}
+
+/// A range of the export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Extent {
+    pub(crate) offset_bytes: u64,
+    pub(crate) length_bytes: u64,
+}
+
+impl Extent {
+    /// The ranges of pages, which are in order.
+    pub(crate) fn of_pages(pages: &[u32], page_bytes: u32) -> Vec<Self> {
+        let runs = pages.chunk_by(|one, next| one + 1 == *next);
+        let bytes = |pages: u64| pages * u64::from(page_bytes);
+        runs.map(|run| Self {
+            offset_bytes: bytes(run[0].into()),
+            length_bytes: bytes(run.len() as u64),
+        })
+        .collect()
+    }
 }
 
 /// A figure for reads and for writes.
@@ -228,6 +250,17 @@ mod tests {
         assert_eq!(latency.quantile_s(0.5), Some(2e-6));
         assert_eq!(latency.quantile_s(1.0), None);
         assert_eq!(Latency::default().quantile_s(0.5), None);
+    }
+
+    #[test]
+    fn neighbours_are_one_range() {
+        let extents = Extent::of_pages(&[0, 1, 5, 7, 8, 9], 4096);
+        let pages: Vec<[u64; 2]> = extents
+            .iter()
+            .map(|one| [one.offset_bytes, one.length_bytes].map(|b| b / 4096))
+            .collect();
+        assert_eq!(pages, [[0, 2], [5, 1], [7, 3]]);
+        assert_eq!(Extent::of_pages(&[], 4096), []);
     }
 
     #[test]

@@ -11,9 +11,9 @@ use thermocline_engine::{Counters, Engine, Event, Options, RequestKind, Shard, W
 use thermocline_nbd::cached::Meter;
 
 use super::config::Config;
-use super::devices::AnyDriver;
+use super::devices::{AnyDriver, Note};
 use super::status::{
-    DeviceStatus, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
+    DeviceStatus, Extent, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
 };
 
 /// What is kept of a running engine.
@@ -37,6 +37,7 @@ struct Latencies {
 #[derive(Debug, Default)]
 struct Observed {
     shadows: Option<Shadows>,
+    note: Option<Arc<Note>>,
 }
 
 /// Keeps the times of requests.
@@ -61,22 +62,23 @@ impl Meter for LatencyMeter {
 }
 
 impl Watch {
-    /// Watches a shard from now on.
+    /// Watches a shard from now on; if its flash fails, the note is told.
     ///
     /// # Errors
     /// A shadow that cannot be.
     pub(crate) fn new(
         config: &Config,
         shadows: Vec<ShadowOptions>,
+        note: Option<Arc<Note>>,
         shard: &mut Shard,
     ) -> Result<Self> {
+        let shadows = build_shadows(config, shadows, shard.options())?;
+        let observed = Shared::new(Mutex::new(Observed { shadows, note }));
         let watch = Self {
             latencies: Shared::default(),
-            observed: Shared::default(),
+            observed: Arc::clone(&observed),
             start: Instant::now(),
         };
-        watch.set_shadows(config, shadows, shard.options())?;
-        let observed = Arc::clone(&watch.observed);
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
         Ok(watch)
     }
@@ -87,34 +89,18 @@ impl Watch {
     }
 
     /// Begins with other shadows.
-    ///
-    /// # Errors
-    /// A shadow that cannot be; those before stay.
-    pub(crate) fn set_shadows(
-        &self,
-        config: &Config,
-        shadows: Vec<ShadowOptions>,
-        options: &Options,
-    ) -> Result<()> {
-        let costs =
-            options.policy.costs.as_slice().try_into().context("three tiers have a cost")?;
-        let shadows = if shadows.is_empty() {
-            None
-        } else {
-            let sample = config.shadow_sample;
-            Some(Shadows::new(shadows, options.backing_pages, sample, costs)?)
-        };
+    pub(crate) fn set_shadows(&self, shadows: Option<Shadows>) {
         lock(&self.observed).shadows = shadows;
-        Ok(())
     }
 
     /// Everything as it stands.
-    pub(crate) fn status(&self, config: &Config, engine: &mut Engine<AnyDriver>) -> Status {
+    pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>) -> Status {
         let shard = engine.shard();
         let (counters, options) = (shard.counters(), shard.options());
         let latencies = *lock(&self.latencies);
         let observed = lock(&self.observed);
         let shadows = observed.shadows.as_ref();
+        let lost = shard.lost_pages();
         let mut gauges = vec![];
         shard.policy_gauges(&mut |name, tier, value| {
             let tier = ["ram", "flash", "disk"][tier.index().min(2)].to_owned();
@@ -128,14 +114,15 @@ impl Watch {
             page_bytes: options.page_bytes.into(),
             size_bytes: options.size_bytes(),
             capacity_pages: [options.ram_pages.into(), options.flash_pages.into()],
-            has_flash: config.flash.is_some() && shard.has_flash(),
+            has_flash: shard.has_flash(),
             accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
             latency: PerOp { read: latencies.read, write: latencies.write },
             flushes: counters.flushes,
             flush_latency: latencies.flush,
             dirty_pages: shard.dirty_slots().into(),
             undurable_pages: shard.undurable_pages() as u64,
-            lost_pages: shard.lost_pages().len() as u64,
+            lost_pages: lost.len() as u64,
+            lost: Extent::of_pages(&lost, options.page_bytes),
             checksum_errors: counters.checksum_errors,
             flash: device(
                 &counters.flash,
@@ -161,8 +148,28 @@ impl Watch {
     }
 }
 
+/// Shadows that have seen nothing yet.
+///
+/// # Errors
+/// A shadow that cannot be.
+pub(crate) fn build_shadows(
+    config: &Config,
+    shadows: Vec<ShadowOptions>,
+    options: &Options,
+) -> Result<Option<Shadows>> {
+    let costs = options.policy.costs.as_slice().try_into().context("three tiers have a cost")?;
+    if shadows.is_empty() {
+        return Ok(None);
+    }
+    let sample = config.shadow_sample;
+    Ok(Some(Shadows::new(shadows, options.backing_pages, sample, costs).context("`shadow`")?))
+}
+
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
+        if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
+            note.disown_flash();
+        }
         let (Event::Access { now, access, .. } | Event::Bypass { now, access }) = *event else {
             return;
         };

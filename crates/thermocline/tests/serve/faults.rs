@@ -1,0 +1,151 @@
+//! A flash that vanishes or fills up, and a backing store that fails, while clients are served.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use thermocline_nbd::protocol::ErrorCode;
+
+use super::{Cache, Client};
+
+const PAGE: u64 = 4096;
+
+fn read(client: &mut Client, page: u64) -> Result<Vec<u8>, ErrorCode> {
+    client.read(page * PAGE, 4096)
+}
+
+/// The pages that a status lists as lost.
+fn lost(status: &Value) -> Vec<u64> {
+    let extents = status["lost"].as_array().unwrap().iter();
+    extents
+        .flat_map(|extent| {
+            let first = extent["offset_bytes"].as_u64().unwrap() / PAGE;
+            first..first + extent["length_bytes"].as_u64().unwrap() / PAGE
+        })
+        .collect()
+}
+
+#[test]
+fn a_flash_that_vanishes_takes_only_what_it_alone_had() {
+    let mut cache = Cache::new(16);
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    let engine = cache.start();
+    let mut client = engine.client();
+    for page in 0..500 {
+        client.write(page * PAGE, &[7; 4096]).unwrap();
+    }
+    super::flush(&mut client);
+    assert!(engine.reload(cache.set("write_mode", "through")));
+    for page in 500..1000 {
+        client.write(page * PAGE, &[8; 4096]).unwrap();
+    }
+    // Others take their place in RAM.
+    for page in 1000..1400 {
+        read(&mut client, page).unwrap();
+    }
+    File::options().write(true).open(cache.path("flash.img")).unwrap().set_len(0).unwrap();
+    let on_disk = cache.bytes("disk.img");
+    let mut failed = vec![];
+    for page in 0..1400 {
+        let place = usize::try_from(page * PAGE).unwrap();
+        match read(&mut client, page) {
+            Ok(bytes) if page < 500 => assert!(bytes.iter().all(|&byte| byte == 7), "page {page}"),
+            Ok(bytes) => assert!(bytes == on_disk[place..place + 4096], "page {page}"),
+            Err(_) => failed.push(page),
+        }
+    }
+    assert!(!failed.is_empty(), "some pages were on flash alone");
+    assert!(failed.iter().all(|&page| on_disk[usize::try_from(page * PAGE).unwrap()] == 0));
+    let status = engine.status();
+    assert_eq!(lost(&status), failed);
+    assert_eq!(status["lost_pages"], failed.len());
+    for &page in &failed {
+        read(&mut client, page).unwrap_err();
+        client.write(page * PAGE, &[9; 4096]).unwrap();
+        assert_eq!(read(&mut client, page).unwrap(), [9; 4096]);
+    }
+    assert_eq!(engine.status()["lost"], json!([]));
+    super::flush(&mut client);
+    assert!(engine.terminate().code().is_some(), "it ends, and is not killed");
+}
+
+#[test]
+fn a_backing_store_that_fails_costs_only_what_needs_it() {
+    let mut cache = Cache::new(16);
+    let engine = cache.set("policy.name", "lru-inclusive").start();
+    let mut client = engine.client();
+    for page in 0..200 {
+        client.write(page * PAGE, &[7; 4096]).unwrap();
+    }
+    let disk = File::options().write(true).open(cache.path("disk.img")).unwrap();
+    disk.set_len(0).unwrap();
+    assert_eq!(read(&mut client, 5).unwrap(), [7; 4096], "RAM has it");
+    read(&mut client, 3000).unwrap_err();
+    client.write(10 * PAGE, &[8; 4096]).unwrap();
+    super::flush(&mut client);
+    let status = engine.status();
+    assert!(status["backing"]["errors"].as_u64().unwrap() > 0, "{status}");
+    disk.set_len(16 << 20).unwrap();
+    assert_eq!(read(&mut client, 3000).unwrap(), [0; 4096], "it is asked again");
+    engine.stop();
+    let engine = cache.start();
+    assert_eq!(read(&mut engine.client(), 10).unwrap(), [8; 4096]);
+}
+
+/// A file system that is full sooner than the files in it believe.
+struct Full<'a>(&'a Cache);
+
+impl<'a> Full<'a> {
+    /// Nothing, and says so, without the right to mount.
+    fn mount(cache: &'a Cache, bytes: u32) -> Option<Self> {
+        std::fs::create_dir(cache.path("full")).unwrap();
+        let options = format!("size={bytes}");
+        let words = ["-t", "tmpfs", "-o", &options, "none", &cache.file("full")];
+        let mounted = Command::new("mount").args(words).stderr(Stdio::null()).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(cache));
+        }
+        eprintln!("skipped: only root can mount");
+        None
+    }
+}
+
+impl Drop for Full<'_> {
+    fn drop(&mut self) {
+        drop(Command::new("umount").args(["-l", &self.0.file("full")]).status());
+    }
+}
+
+#[test]
+fn a_flash_that_failed_is_not_used_again() {
+    let mut cache = Cache::new(16);
+    let full_cache = Cache::new(1);
+    let Some(_full) = Full::mount(&full_cache, 2 << 20) else { return };
+    let flash = full_cache.file("full/flash.img");
+    cache.set("policy.name", "lru-inclusive").set("write_mode", "through");
+    let engine = cache.set("flash.path", flash.as_str()).start();
+    let mut client = engine.client();
+    for page in 0..1000 {
+        client.write(page * PAGE, &[1; 4096]).unwrap();
+    }
+    let status = engine.status();
+    assert_eq!(status["has_flash"], false, "{status}");
+    assert_eq!(status["policy"], "lru");
+    assert_eq!(status["lost"], json!([]));
+    assert!(engine.log().contains("the flash failed"));
+    // What is written now is nowhere but on disk, and durable there.
+    for page in 0..1000 {
+        client.write(page * PAGE, &[2; 4096]).unwrap();
+        assert_eq!(read(&mut client, page).unwrap(), [2; 4096]);
+    }
+    super::flush(&mut client);
+    assert!(engine.reload(cache.set("policy.name", "hat")), "and no policy of flash takes over");
+    assert_eq!(engine.status()["policy"], "lru");
+    engine.kill();
+    cache.refused(&[], &["flash.path", "not the newest", "--force-init"]);
+    cache.set("flash.path", "flash.img").set("write_mode", "back");
+    cache.refused(&[], &["newer bytes", "cache forget --backing"]);
+    super::text(&["cache", "forget", "--backing", &cache.file("disk.img"), "--yes"]);
+    let engine = cache.start();
+    assert_eq!(read(&mut engine.client(), 10).unwrap(), [2; 4096]);
+}

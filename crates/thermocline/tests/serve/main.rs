@@ -1,0 +1,47 @@
+//! `thermocline serve`, `cache` and `top` as processes, with clients that nobody here wrote, and with
+//! one that knows what it was promised.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::print_stderr, reason = "a test says what it skips")]
+
+mod at_rest;
+#[path = "../../../thermocline-nbd/tests/server/client.rs"]
+mod client;
+#[path = "../cli/command.rs"]
+mod command;
+mod crashes;
+mod engine;
+mod faults;
+mod foreign_clients;
+mod live;
+mod metrics;
+mod model;
+mod start;
+mod top;
+
+use std::process::Command;
+
+use thermocline_nbd::protocol::Command as NbdCommand;
+
+use self::client::Client;
+use self::command::{fails, json, text, thermocline};
+use self::engine::{Cache, Engine};
+
+/// Runs a program and returns what it printed; nothing if it is not installed, which is said.
+fn run(program: &str, package: &str, words: &[&str]) -> Option<String> {
+    let output = match Command::new(program).args(words).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: `{program}` is not installed (Debian package {package})");
+            return None;
+        }
+        output => output.unwrap(),
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {words:?}:\n{said}\n{complained}");
+    Some(said + &complained)
+}
+
+/// What was acknowledged is durable now.
+fn flush(client: &mut Client) {
+    client.call(NbdCommand::Flush, 0, 0, &[]).unwrap();
+}

@@ -1,0 +1,264 @@
+//! Starting: what is served, what is refused, and that a refusal changes nothing.
+
+use super::{Cache, fails, flush, text};
+
+/// The smallest configuration, a contract; but for the port, which tests share with others.
+const SMALLEST: &str = r#"
+[backing]
+path = "disk.img"        # file or block device; or nbd = "nbd+unix:///?socket=disk.sock"
+[flash]
+path = "flash.img"
+size = "256MiB"
+[ram]
+size = "64MiB"
+[policy]
+name = "hat"
+[nbd]
+socket = "thermocline.sock"   # or listen = "127.0.0.1:10809"
+[metrics]
+listen = "127.0.0.1:9469"
+"#;
+
+/// A page of that byte.
+fn page(byte: u8) -> Vec<u8> {
+    vec![byte; 4096]
+}
+
+/// A cache with that text as its configuration, on a port that is free.
+fn configured(text: &str) -> Cache {
+    let mut cache = Cache::new(8);
+    cache.replace(text).set("metrics.listen", "127.0.0.1:0");
+    cache
+}
+
+/// A cache that was killed when its flash had newer bytes of the first pages than the disk.
+pub(crate) fn dirty(pages: u8) -> Cache {
+    let cache = Cache::new(8);
+    let engine = cache.start();
+    let mut client = engine.client();
+    for number in 0..pages {
+        client.write(u64::from(number) * 4096, &page(number + 1)).unwrap();
+    }
+    flush(&mut client);
+    engine.kill();
+    cache
+}
+
+/// The bytes of all that a start may write to.
+fn devices(cache: &Cache) -> Vec<Option<Vec<u8>>> {
+    ["disk.img", "flash.img", "disk.img.thermocline"]
+        .map(|name| std::fs::read(cache.path(name)).ok())
+        .to_vec()
+}
+
+/// The server is not started, says why, and leaves all devices as they were.
+#[track_caller]
+fn refused(cache: &Cache, parts: &[&str]) {
+    let before = devices(cache);
+    cache.refused(&[], parts);
+    assert!(devices(cache) == before, "a refusal changed a device");
+}
+
+#[test]
+fn the_smallest_configuration_is_served() {
+    let cache = configured(SMALLEST);
+    cache.write_config();
+    assert!(text(&["serve", "--check", &cache.file("cache.toml")]).contains("can be served"));
+    assert!(!cache.path("flash.img").exists(), "a check sets nothing up");
+    let engine = cache.start();
+    let mut client = engine.client();
+    assert_eq!(client.agreed.size_bytes, 8 << 20);
+    client.write(4096, &page(7)).unwrap();
+    assert_eq!(client.read(4096, 4096).unwrap(), page(7));
+    let status = engine.status();
+    assert_eq!(status["policy"], "hat");
+    assert_eq!(status["capacity_pages"], serde_json::json!([16_384, 65_536]));
+    engine.stop();
+    assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(7));
+}
+
+#[test]
+fn the_example_is_a_configuration() {
+    let example = text(&["serve", "--example-config"]);
+    let cache = configured(&example);
+    cache.write_config();
+    text(&["serve", "--check", &cache.file("cache.toml")]);
+    let engine = cache.start();
+    engine.client().write(0, &page(1)).unwrap();
+    engine.stop();
+    fails(&["serve"], &["--example-config"]);
+    fails(&["serve", "nowhere.toml"], &["nowhere.toml"]);
+}
+
+#[test]
+fn a_bad_configuration_is_refused_by_its_key() {
+    type Change = fn(&mut Cache) -> &mut Cache;
+    let cases: [(Change, &[&str]); 16] = [
+        (|cache| cache.set("flash.sise", 1), &["unknown field `sise`", "size"]),
+        (|cache| cache.set("mode", "back"), &["unknown field `mode`"]),
+        (|cache| cache.unset("backing"), &["missing field `backing`"]),
+        (|cache| cache.set("ram.size", "1 XB"), &["1 XB", "64MiB"]),
+        (|cache| cache.set("ram.size", 100), &["ram.size", "at least a page"]),
+        (|cache| cache.set("page_size", "5KiB"), &["page_size", "multiple of 4KiB"]),
+        (|cache| cache.set("write_mode", "sideways"), &["sideways", "read-only"]),
+        (|cache| cache.set("policy.name", "hatt"), &["policy.name", "hat"]),
+        (
+            |cache| cache.set("policy.parameters", toml::toml! { zz = 3 }),
+            &["policy.parameters", "zz"],
+        ),
+        (|cache| cache.unset("flash"), &["policy.name", "[flash]"]),
+        (|cache| cache.set("backing.path", "nothing.img"), &["backing.path", "nothing.img"]),
+        (|cache| cache.set("flash.write_budget_gib_per_day", 0), &["write_budget", "above 0"]),
+        (|cache| cache.unset("nbd.socket"), &["[nbd]", "socket", "listen"]),
+        (|cache| cache.set("nbd.listen", "0.0.0.0:0"), &["nbd.listen", "remote"]),
+        (|cache| cache.set("shadow", vec!["hat:ram=0x"]), &["shadow", "hat:ram=0x"]),
+        (|cache| cache.set("metrics.listen", "127.0.0.1:1"), &["metrics.listen", "127.0.0.1:1"]),
+    ];
+    for (change, parts) in cases {
+        let mut cache = Cache::new(1);
+        change(&mut cache);
+        // The last is no fault of the configuration, but of who may listen there.
+        if parts[0] == "metrics.listen" {
+            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = taken.local_addr().unwrap().to_string();
+            cache.set("metrics.listen", address.as_str());
+            refused(&cache, &["metrics.listen", &address]);
+            continue;
+        }
+        refused(&cache, parts);
+        assert!(!cache.path("flash.img").exists(), "{parts:?}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_listened_at_leaves_the_backing_store_free() {
+    let mut cache = Cache::new(1);
+    cache.set("nbd.socket", "no/folder/thermocline.sock");
+    cache.refused(&[], &["no/folder/thermocline.sock"]);
+    cache.set("nbd.socket", "thermocline.sock").unset("flash").set("policy.name", "lru");
+    cache.start().stop();
+}
+
+#[test]
+fn devices_have_one_server() {
+    let cache = Cache::new(8);
+    let engine = cache.start();
+    engine.client().write(0, &page(3)).unwrap();
+    flush(&mut engine.client());
+    refused(&cache, &["backing.path", "disk.img", "in use"]);
+    let mut other = Cache::new(8);
+    other.set("flash.path", cache.file("flash.img"));
+    refused(&other, &["flash.path", "flash.img", "in use"]);
+    for command in [vec!["inspect"], vec!["check"], vec!["forget", "--yes"]] {
+        let flash = cache.file("flash.img");
+        let words: Vec<&str> = [vec!["cache"], command, vec![&flash]].concat();
+        fails(&words, &["flash.img", "in use"]);
+    }
+    assert_eq!(engine.client().read(0, 4096).unwrap(), page(3));
+}
+
+#[test]
+fn a_foreign_flash_is_not_overwritten() {
+    let cache = Cache::new(8);
+    // Something whose first blocks are empty, as those of some file systems are.
+    let mut foreign = vec![0; 8 << 20];
+    foreign[1 << 20..2 << 20].fill(0x5a);
+    std::fs::write(cache.path("flash.img"), &foreign).unwrap();
+    refused(&cache, &["flash.path", "flash.img", "no cache of thermocline", "--force-init"]);
+    for command in ["inspect", "check", "forget"] {
+        fails(
+            &["cache", command, &cache.file("flash.img")],
+            &["flash.img", "no cache of thermocline"],
+        );
+    }
+    assert!(cache.bytes("flash.img") == foreign);
+    let engine = cache.start_with(&["--force-init"]);
+    engine.client().write(0, &page(1)).unwrap();
+    engine.stop();
+    cache.start().stop();
+}
+
+#[test]
+fn a_flash_belongs_to_one_backing_store() {
+    let cache = dirty(3);
+    let note = cache.bytes("disk.img.thermocline");
+    // Another store of the same size, which never had a cache.
+    let mut other = Cache::new(8);
+    other.set("flash.path", cache.file("flash.img"));
+    refused(&other, &["flash.path", "another backing store"]);
+    let (flash, disk) = (cache.file("flash.img"), other.file("disk.img"));
+    fails(
+        &["cache", "drain", &flash, "--backing", &disk],
+        &["another backing store", "disk.img.thermocline"],
+    );
+    assert!(other.bytes("disk.img").iter().all(|&byte| byte == 0));
+    // One that has a cache of its own, which is clean.
+    let mut third = Cache::new(8);
+    third.set("write_mode", "through");
+    third.start().stop();
+    third.set("flash.path", cache.file("flash.img"));
+    refused(&third, &["flash.path", "another backing store"]);
+    // One of another size.
+    let mut longer = Cache::new(9);
+    longer.set("flash.path", cache.file("flash.img"));
+    std::fs::write(longer.path("disk.img.thermocline"), note).unwrap();
+    refused(&longer, &["flash.path", "8388608", "9437184"]);
+    // Its own is served.
+    assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(2));
+}
+
+#[test]
+fn a_shorter_flash_is_refused() {
+    let cache = dirty(1);
+    let flash = std::fs::File::options().write(true).open(cache.path("flash.img")).unwrap();
+    let length = flash.metadata().unwrap().len();
+    flash.set_len(length - 4096).unwrap();
+    let (found, wanted) = ((length - 4096).to_string(), length.to_string());
+    refused(&cache, &["flash.path", "flash.img", &found, &wanted]);
+    // A flash that was given more pages than it has slots.
+    let mut cache = dirty(1);
+    cache.set("flash.size", "64MiB");
+    refused(&cache, &["flash.path", "slots"]);
+}
+
+#[test]
+fn a_backing_store_is_not_served_without_what_is_newer() {
+    let mut cache = dirty(2);
+    cache.unset("flash").set("policy.name", "lru");
+    refused(&cache, &["backing.path", "newer bytes", "thermocline cache forget"]);
+    cache.set("flash.path", "other.img").set("flash.size", "4MiB");
+    refused(&cache, &["newer bytes"]);
+    assert!(!cache.path("other.img").exists(), "no flash is set up that cannot be served");
+    let (flash, disk) = (cache.file("flash.img"), cache.file("disk.img"));
+    text(&["cache", "drain", &flash, "--backing", &disk]);
+    cache.unset("flash");
+    let engine = cache.start();
+    assert_eq!(engine.client().read(4096, 4096).unwrap(), page(2));
+    engine.client().write(4096, &page(9)).unwrap();
+    engine.stop();
+    // What the flash still has of the page is older than what was written without it.
+    cache.set("flash.path", "flash.img").set("flash.size", "4MiB");
+    refused(&cache, &["flash.path", "served without it", "--force-init"]);
+    let engine = cache.start_with(&["--force-init"]);
+    assert_eq!(engine.client().read(4096, 4096).unwrap(), page(9));
+}
+
+#[test]
+fn force_gives_up_what_the_flash_has() {
+    let cache = dirty(2);
+    let engine = cache.start_with(&["--force-init"]);
+    assert_eq!(engine.client().read(4096, 4096).unwrap(), page(0));
+    assert_eq!(engine.status()["dirty_pages"], 0);
+    engine.stop();
+}
+
+#[test]
+fn an_old_copy_of_the_flash_is_refused() {
+    let cache = dirty(2);
+    std::fs::copy(cache.path("flash.img"), cache.path("old.img")).unwrap();
+    let engine = cache.start();
+    engine.client().write(0, &page(8)).unwrap();
+    engine.stop();
+    std::fs::rename(cache.path("old.img"), cache.path("flash.img")).unwrap();
+    refused(&cache, &["flash.path", "old copy"]);
+}
