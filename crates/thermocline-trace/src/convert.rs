@@ -100,11 +100,11 @@ pub fn convert<R: Requests + ?Sized>(
 }
 
 /// A request with its place in bytes.
-struct Placed<'a> {
-    request: &'a Request,
-    volume_name: &'a str,
-    offset: u64,
-    length: u64,
+pub(crate) struct Placed<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) volume_name: &'a str,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
 }
 
 /// Calls `write` for every request.
@@ -155,7 +155,8 @@ fn write_lines<R: Requests + ?Sized>(
     Ok(written)
 }
 
-fn csv_line(placed: &Placed<'_>, buffer: &mut Vec<u8>) -> Result<(), String> {
+/// Appends a request as a line of our CSV.
+pub(crate) fn csv_line(placed: &Placed<'_>, buffer: &mut Vec<u8>) -> Result<(), String> {
     let name = placed.volume_name;
     if name.contains([',', '\n', '\r']) {
         return Err(format!("the volume name {name:?} cannot be written as CSV"));

@@ -32,6 +32,11 @@ pub(crate) enum Line {
 pub(crate) trait TextFormat: Send {
     /// Understands a line, which comes without its end and is neither blank nor a comment.
     fn line(&mut self, line: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
+
+    /// Page accesses that are missing in the trace as a comment says.
+    fn missing_accesses(&self, _comment: &[u8]) -> u64 {
+        0
+    }
 }
 
 /// The meaning of one record of a binary format.
@@ -55,6 +60,8 @@ pub struct ReadCounts {
     pub header_lines: u64,
     /// Lines that begin with `#`.
     pub comment_lines: u64,
+    /// Page accesses that the trace says it lacks; their lines count as comments too.
+    pub missing_accesses: u64,
     /// Lines with nothing but blanks.
     pub blank_lines: u64,
     /// Lines of a summary, as at the end of `blkparse` text.
@@ -157,7 +164,10 @@ impl<F: TextFormat> Lines<F> {
         state.number += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match line.first() {
-            Some(b'#') => state.counts.comment_lines += 1,
+            Some(b'#') => {
+                state.counts.comment_lines += 1;
+                state.counts.missing_accesses += self.0.missing_accesses(line);
+            }
             None => state.counts.blank_lines += 1,
             Some(b' ' | b'\t') if text::is_blank_line(line) => state.counts.blank_lines += 1,
             Some(_) => state.counts.add(self.0.line(line, &mut state.volumes)?, batch),

@@ -210,6 +210,12 @@ impl WithProgress {
                 "note: {requests} requests of `{name}` have length 0 and touch no page"
             ));
         }
+        if counts.missing_accesses > 0 {
+            let accesses = output::count(counts.missing_accesses);
+            output::note(&format!(
+                "note: `{name}` says that {accesses} page accesses are missing in it; figures of a replay are not those of what was recorded"
+            ));
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! * Units: `timestamp_us` in microseconds, fractional if need be; `offset` and `length` in bytes.
 //! * Op: `R` or `W`.
 //! * Volume: any text without commas.
+//! * A comment `# gap: N page accesses are missing here` says that a recording lost some.
 
 use thermocline_core::Nanos;
 
@@ -15,6 +16,9 @@ use crate::volumes::Volumes;
 
 /// The first line.
 pub(crate) const HEADER: &[u8] = b"timestamp_us,op,volume,offset,length";
+
+/// What stands before and behind the number of a gap's accesses.
+pub(crate) const GAP: [&str; 2] = ["# gap: ", " page accesses are missing here"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Csv {
@@ -42,12 +46,20 @@ impl TextFormat for Csv {
         let extent = bytes(offset, length)?;
         Ok(Line::Request(Request { at, op, volume: volumes.number(volume), extent }))
     }
+
+    fn missing_accesses(&self, comment: &[u8]) -> u64 {
+        let [before, behind] = GAP;
+        let digits = comment
+            .strip_prefix(before.as_bytes())
+            .and_then(|rest| rest.trim_ascii_end().strip_suffix(behind.as_bytes()));
+        digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::FormatName::Csv;
-    use crate::format::test_support::{bytes, check, check_error, read, volume_names};
+    use crate::format::test_support::{bytes, check, check_error, counts, read, volume_names};
     use thermocline_core::Op::Write;
 
     #[test]
@@ -56,6 +68,17 @@ mod tests {
             2,w,,0,0\n";
         check(Csv, lines, &[read(1500, 0, bytes(4096, 512)), bytes(0, 0).at(2000, Write, 1)]);
         assert_eq!(volume_names(Csv, lines), ["a b", ""]);
+    }
+
+    #[test]
+    fn gaps_are_counted_and_are_comments() {
+        let lines = "timestamp_us,op,volume,offset,length\n1,R,a,0,512\n\
+            # gap: 12 page accesses are missing here\n2,R,a,0,512\n\
+            # gap: 5 page accesses are missing here\r\n\
+            # gap: many page accesses are missing here\n";
+        let counts = counts(Csv, lines);
+        assert_eq!((counts.requests, counts.comment_lines), (2, 3));
+        assert_eq!(counts.missing_accesses, 17);
     }
 
     #[test]
