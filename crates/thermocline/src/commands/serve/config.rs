@@ -42,6 +42,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) io: Io,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) record: Option<Record>,
     #[serde(default)]
     pub(crate) log: Log,
 }
@@ -150,6 +151,17 @@ pub(crate) struct Metrics {
     pub(crate) listen: SocketAddr,
 }
 
+/// Where accesses are recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    pub(crate) path: PathBuf,
+    #[serde(default = "default_record_size")]
+    pub(crate) size: Bytes,
+    #[serde(default = "default_record_files")]
+    pub(crate) files: u32,
+}
+
 /// Logs.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,6 +219,14 @@ pub(crate) struct Bytes(pub(crate) u64);
 
 const fn default_page_size() -> Bytes {
     Bytes(4096)
+}
+
+const fn default_record_size() -> Bytes {
+    Bytes(1 << 30)
+}
+
+const fn default_record_files() -> u32 {
+    4
 }
 
 const fn default_shadow_sample() -> f64 {
@@ -288,6 +308,7 @@ impl Config {
             Some(&mut self.backing.path),
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
+            self.record.as_mut().map(|record| &mut record.path),
         ];
         others.into_iter().chain(tls).flatten()
     }
@@ -313,6 +334,12 @@ impl Config {
             sample > 0.0 && sample <= 1.0,
             "`shadow_sample` is {sample}: it must be above 0 and at most 1"
         );
+        if let Some(record) = &self.record {
+            ensure!(
+                record.size.0 > 0 && record.files > 0,
+                "[record]: `size` and `files` must be at least 1; leave the section out to record nothing"
+            );
+        }
         ensure!(
             self.nbd.socket.is_some() || self.nbd.listen.is_some(),
             "[nbd] takes a `socket`, a `listen` address, or both"
@@ -488,6 +515,9 @@ mod tests {
         assert_eq!(full.log.level, plain.log.level);
         assert_eq!(full.log.format, plain.log.format);
         assert!(full.nbd.tls.is_some());
+        let path = full.record.as_ref().unwrap().path.clone();
+        let text = format!("{SMALLEST}\n[record]\npath = {path:?}");
+        assert_eq!(full.record, Config::parse(&text).unwrap().record);
     }
 
     #[test]
@@ -518,6 +548,8 @@ mod tests {
         refuse("socket = \"thermocline.sock\"", "", "[nbd] takes a `socket`");
         refuse("path = \"disk.img\"", "", "missing field `path`");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
+        refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
+        refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
         refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
         refuse(
             "size = \"256MiB\"",

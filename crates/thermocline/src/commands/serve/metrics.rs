@@ -65,6 +65,7 @@ impl Collector for Snapshot {
         pages(encoder, status)?;
         devices(encoder, status)?;
         about(encoder, status)?;
+        recording(encoder, status)?;
         shadows(encoder, status)
     }
 }
@@ -257,6 +258,32 @@ fn about(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
         ConstGauge::new(one.value).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+fn recording(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
+    let Some(recording) = &status.recording else { return Ok(()) };
+    let bytes = Some(&Unit::Bytes);
+    for (name, help, unit, value) in [
+        ("thermocline_recorded_accesses", "Page accesses to be recorded", None, recording.accesses),
+        (
+            "thermocline_recording_missing_accesses",
+            "Page accesses that could not be recorded",
+            None,
+            recording.missing_accesses,
+        ),
+        ("thermocline_recording_written", "Bytes of the recording", bytes, recording.written_bytes),
+    ] {
+        let metric = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)?;
+    }
+    let failed = f64::from(u8::from(recording.has_failed));
+    gauge(
+        encoder,
+        "thermocline_recording_failed",
+        "Whether the file cannot be written",
+        None,
+        failed,
+    )
 }
 
 fn shadows(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod devices;
 mod http;
 mod metrics;
+mod record;
 mod shadows;
 pub(crate) mod status;
 mod watch;
@@ -153,6 +154,7 @@ fn serve(
     })?;
     tell_service_manager(NotifyState::Stopping);
     info!("leaving");
+    watch.end_recording();
     let mut is_clean = true;
     for service in server.into_services() {
         is_clean &= leave(service.into_engine());
@@ -171,6 +173,7 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
     let shadows = watch::build_shadows(&config, shadow_options, shard.options())?;
+    watch.set_recording(config.record.as_ref(), shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;

@@ -1,5 +1,6 @@
 //! What an engine says of itself while it runs: one snapshot, for metrics, JSON and `top`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,8 @@ pub(crate) struct Status {
     pub(crate) shadow_sample: f64,
     /// What other policies would do.
     pub(crate) shadows: Vec<ShadowStatus>,
+    /// How the recording goes, if there is one.
+    pub(crate) recording: Option<RecordingStatus>,
 }
 
 /// A range of the export.
@@ -149,6 +152,23 @@ pub(crate) struct ShadowStatus {
     pub(crate) flash_writes_per_access: f64,
     pub(crate) disk_transfers_per_access: f64,
     pub(crate) io_ms_per_access: f64,
+}
+
+/// What is shown of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordingStatus {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// Page accesses seen, of which all but the missing ones are in the files or on their way there.
+    pub(crate) accesses: u64,
+    /// Page accesses that could not be recorded.
+    pub(crate) missing_accesses: u64,
+    /// Page accesses that no policy was asked about; they are not recorded.
+    pub(crate) bypasses: u64,
+    /// Bytes written to all files.
+    pub(crate) written_bytes: u64,
+    /// Whether the file could not be written, so that nothing more is.
+    pub(crate) has_failed: bool,
 }
 
 /// A distribution of times, in classes of powers of two.

@@ -10,8 +10,9 @@ use thermocline_engine::shadow::{ShadowOptions, Shadows};
 use thermocline_engine::{Counters, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
 
-use super::config::Config;
+use super::config::{Config, Record};
 use super::devices::{AnyDriver, Note};
+use super::record::Recording;
 use super::status::{
     DeviceStatus, Extent, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
 };
@@ -37,6 +38,7 @@ struct Latencies {
 #[derive(Debug, Default)]
 struct Observed {
     shadows: Option<Shadows>,
+    recording: Option<Recording>,
     note: Option<Arc<Note>>,
 }
 
@@ -65,7 +67,7 @@ impl Watch {
     /// Watches a shard from now on; if its flash fails, the note is told.
     ///
     /// # Errors
-    /// A shadow that cannot be.
+    /// A shadow that cannot be, or a file that cannot be written.
     pub(crate) fn new(
         config: &Config,
         shadows: Vec<ShadowOptions>,
@@ -73,12 +75,13 @@ impl Watch {
         shard: &mut Shard,
     ) -> Result<Self> {
         let shadows = build_shadows(config, shadows, shard.options())?;
-        let observed = Shared::new(Mutex::new(Observed { shadows, note }));
+        let observed = Shared::new(Mutex::new(Observed { shadows, recording: None, note }));
         let watch = Self {
             latencies: Shared::default(),
             observed: Arc::clone(&observed),
             start: Instant::now(),
         };
+        watch.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
         Ok(watch)
     }
@@ -93,12 +96,41 @@ impl Watch {
         lock(&self.observed).shadows = shadows;
     }
 
+    /// Records from now on, elsewhere, or no longer; a recording that stays the same goes on.
+    ///
+    /// # Errors
+    /// A file that cannot be written; then nothing is recorded.
+    pub(crate) fn set_recording(&self, section: Option<&Record>, options: &Options) -> Result<()> {
+        let mut observed = lock(&self.observed);
+        let is_same = match (&observed.recording, section) {
+            (Some(recording), Some(section)) => {
+                recording.section() == section && !recording.status().has_failed
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            observed.recording = None;
+            observed.recording =
+                section.map(|section| Recording::start(section, options)).transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was recorded, and records no longer.
+    pub(crate) fn end_recording(&self) {
+        lock(&self.observed).recording = None;
+    }
+
     /// Everything as it stands.
     pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>) -> Status {
         let shard = engine.shard();
         let (counters, options) = (shard.counters(), shard.options());
         let latencies = *lock(&self.latencies);
-        let observed = lock(&self.observed);
+        let mut observed = lock(&self.observed);
+        if let Some(recording) = &mut observed.recording {
+            recording.hand_over();
+        }
         let shadows = observed.shadows.as_ref();
         let lost = shard.lost_pages();
         let mut gauges = vec![];
@@ -144,6 +176,7 @@ impl Watch {
             shadows: shadows.map_or_else(Vec::new, |shadows| {
                 shadows.estimates().into_iter().map(ShadowStatus::from).collect()
             }),
+            recording: observed.recording.as_ref().map(Recording::status),
         }
     }
 }
@@ -167,11 +200,32 @@ pub(crate) fn build_shadows(
 
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
-        if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
-            note.disown_flash();
-        }
-        let (Event::Access { now, access, .. } | Event::Bypass { now, access }) = *event else {
-            return;
+        let (now, access) = match *event {
+            Event::Request { .. } => {
+                if let Some(recording) = &mut self.recording {
+                    recording.request();
+                }
+                return;
+            }
+            Event::Background { .. } => return,
+            Event::FlashFailed { .. } => {
+                if let Some(note) = &self.note {
+                    note.disown_flash();
+                }
+                return;
+            }
+            Event::Access { now, access, .. } => {
+                if let Some(recording) = &mut self.recording {
+                    recording.access(access);
+                }
+                (now, access)
+            }
+            Event::Bypass { now, access } => {
+                if let Some(recording) = &mut self.recording {
+                    recording.bypass();
+                }
+                (now, access)
+            }
         };
         if let Some(shadows) = &mut self.shadows {
             shadows.access(access.page.0, access.op, now);

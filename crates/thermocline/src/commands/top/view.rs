@@ -6,7 +6,7 @@ use ratatui::style::{Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 
-use crate::commands::serve::status::{DeviceStatus, Found, Latency, Status};
+use crate::commands::serve::status::{DeviceStatus, Found, Latency, RecordingStatus, Status};
 use crate::output;
 
 /// A table of text: a title, a header and rows.
@@ -65,6 +65,7 @@ fn figures(before: &Status, now: &Status) -> Vec<Figures> {
     if !now.shadows.is_empty() {
         figures.push(shadows(now));
     }
+    figures.extend(now.recording.as_ref().map(recording));
     figures
 }
 
@@ -178,6 +179,20 @@ fn shadows(now: &Status) -> Figures {
         title: format!("Shadows, of {:.1} % of the pages", now.shadow_sample * 100.0),
         header: vec!["", "hits in RAM", "on flash", "flash writes per access", "I/O ms per access"],
         rows: rows.collect(),
+    }
+}
+
+fn recording(now: &RecordingStatus) -> Figures {
+    let state = if now.has_failed { "failed" } else { "goes on" };
+    Figures {
+        title: format!("Recording to {}: {state}", now.path.display()),
+        header: vec!["accesses", "missing", "passed the policy by", "written"],
+        rows: vec![vec![
+            now.accesses.to_string(),
+            now.missing_accesses.to_string(),
+            now.bypasses.to_string(),
+            bytes(now.written_bytes as f64),
+        ]],
     }
 }
 
