@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- identifiers` the hot-data
 //! identifiers, `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on
-//! three tiers, `cargo xtask bench -- nbd` NBD servers. None is a timed test.
+//! three tiers, `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
+//! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod hca;
@@ -10,6 +11,7 @@ mod identifiers;
 mod measure;
 mod nbd;
 mod replay;
+mod shadow;
 mod ssd;
 mod tiers;
 
@@ -37,6 +39,8 @@ enum Benchmark {
     Nbd(nbd::Arguments),
     /// The HCA paper's real system on the engine, scaled down, as tables
     Hca(hca::Arguments),
+    /// Shadow policies: their estimates beside full replays, and what they cost
+    Shadow(shadow::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -50,6 +54,7 @@ fn main() -> Result<()> {
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
         Benchmark::Hca(arguments) => hca::run_all(&arguments),
+        Benchmark::Shadow(arguments) => shadow::run_all(&arguments),
         Benchmark::Record(arguments) => identifiers::record(&arguments),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use thermocline_core::hotness;
 use thermocline_core::policy::multi::hfa::HintLog;
+use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
     Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Heat, Ledger,
@@ -410,5 +411,36 @@ fn policies_with_an_admission_of_their_own_take_no_other() {
                 assert!(error.to_string().contains("lru-inclusive"), "{error}");
             }
         }
+    }
+}
+
+/// What a policy does with runs of pages whose numbers on disk are these.
+fn actions_on(entry: &Entry, geometry: Geometry) -> Vec<Action> {
+    let setup = Setup { geometry, ..setup(entry, 24, 96) };
+    let hints: HintLog = (0..256).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
+    let values = entry.values(&[]).unwrap().with_hints(Arc::new(hints));
+    let mut policy = entry.build(&setup, &values).unwrap();
+    let mut random = SplitMix64::new(5);
+    let mut below = |bound: u64| u32::try_from(random.bits() % bound).unwrap();
+    let (mut log, mut actions) = (vec![], Actions::new());
+    for _ in 0..1500 {
+        let (first, pages, is_write) = (below(252), 1 + below(4), below(3) == 0);
+        for page in first..first + pages {
+            actions.clear();
+            let access = if is_write { Access::write(page) } else { Access::read(page) };
+            policy.access(access, &mut actions);
+            log.extend_from_slice(actions.as_slice());
+        }
+    }
+    log
+}
+
+#[test]
+fn policies_that_look_at_neighbours_say_so_and_the_others_do_not_look() {
+    let scattered: Arc<[u64]> = (0..256).map(|page| page * 97 % 256 * 3).collect();
+    for entry in registry::entries() {
+        let near = actions_on(entry, Geometry::linear(256));
+        let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)));
+        assert_eq!(near != far, entry.looks_at_neighbours(), "{}", entry.name);
     }
 }

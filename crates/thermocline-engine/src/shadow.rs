@@ -1,7 +1,7 @@
 //! Shadow policies: what other policies, and other sizes, would do with the accesses of an engine.
 //!
 //! A shadow is a policy whose actions are only counted. It sees the accesses to a sample of the
-//! pages, chosen by a hash of their numbers, and its tiers are scaled down by the same rate, so that
+//! pages, chosen by their numbers, one at random out of each so many neighbours, and its tiers are scaled down by the same rate, so that
 //! it costs a fraction of what it stands for and misses as often (SHARDS: Waldspurger, Park,
 //! Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015; scaled-down simulation:
 //! Waldspurger, Saemundsson, Ahmad, Park, *Cache Modeling and Optimization using Miniature
@@ -9,8 +9,9 @@
 //! accesses it gets; as in `SHARDS_adj`, misses are therefore divided by the accesses that were to be
 //! expected, not by those that came.
 //!
-//! Sampled pages are renumbered as they come, so policies that look at neighbours on disk (TAC, LC,
-//! HCA) are estimated less well than the others.
+//! A sample of pages has no neighbours. Policies that look at neighbours on disk (TAC, LC, HCA) see a
+//! sample of extents instead, whose pages keep their order; as the pages of an extent are alike, such
+//! a sample must be larger to say as much.
 
 use std::collections::HashMap;
 
@@ -22,8 +23,19 @@ use thermocline_core::{
 };
 use thiserror::Error;
 
-/// Pages that the smallest scaled tier should have, or else the sample is made larger.
-const TIER_PAGES_MIN: f64 = 512.0;
+/// What a sample is drawn of.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// The pages of a unit are two to the power of this many.
+    shift: u32,
+    /// Pages that the smallest scaled tier should have, or else the sample is made larger.
+    tier_pages_min: f64,
+}
+
+/// Pages, each on its own.
+const PAGE: Unit = Unit { shift: 0, tier_pages_min: 512.0 };
+/// Extents of 64 pages: two of TAC's, one block of HCA's.
+const EXTENT: Unit = Unit { shift: 6, tier_pages_min: 4096.0 };
 
 /// What a shadow stands for.
 #[derive(Clone, Debug)]
@@ -49,6 +61,8 @@ pub struct Estimate {
     pub label: String,
     /// Page accesses of the engine since the shadow runs.
     pub accesses: u64,
+    /// The share of pages that the shadow sees.
+    pub rate: f64,
     /// Page accesses that the shadow saw.
     pub sampled_accesses: u64,
     /// Hits in RAM, as a share of all accesses.
@@ -89,23 +103,30 @@ pub enum ShadowError {
     },
 }
 
-/// Shadows that share a sample.
+/// Shadows of one engine.
 #[derive(Debug)]
 pub struct Shadows {
-    /// A page is in the sample if its hash is below.
-    threshold: u64,
-    rate: f64,
-    /// The sampled pages' ids, in order of first appearance.
-    ids: HashMap<u32, PageId, rapidhash::fast::RandomState>,
-    /// Ids that the policies have room for.
-    ids_max: usize,
+    /// One for each unit that a shadow asks for.
+    samples: Vec<Sample>,
     accesses: [u64; 2],
-    all: Vec<Shadow>,
     actions: Actions,
+}
+
+/// Shadows that share a sample.
+#[derive(Debug)]
+struct Sample {
+    unit: Unit,
+    /// Which units are in it.
+    strata: Strata,
+    /// The sampled units, numbered in order of first appearance.
+    numbers: HashMap<u32, u32, rapidhash::fast::RandomState>,
+    shadows: Vec<Shadow>,
 }
 
 #[derive(Debug)]
 struct Shadow {
+    /// Its place among all shadows as they were given.
+    place: usize,
     options: ShadowOptions,
     policy: BoxedPolicy,
     counts: Counts,
@@ -115,8 +136,8 @@ struct Shadow {
 impl Shadows {
     /// Shadows of an engine over so many pages of disk, with a page's cost at RAM, flash and disk.
     ///
-    /// The sample is the share `rate` of all pages, or more if a tier would else have too few of them
-    /// to be estimated.
+    /// A sample is the share `rate` of all pages, or more if a tier would else have too few of them to
+    /// be estimated.
     ///
     /// # Errors
     /// A rate that is no share, or a policy that does not run on RAM and flash.
@@ -129,70 +150,145 @@ impl Shadows {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(ShadowError::Rate { rate });
         }
-        let sizes = options.iter().flat_map(|one| [one.ram_pages, one.flash_pages]);
-        let smallest = sizes.filter(|&pages| pages > 0).min().unwrap_or(u32::MAX);
-        let rate = rate.max(TIER_PAGES_MIN / f64::from(smallest)).min(1.0);
-        // The size of a sample has a standard deviation of at most the root of its mean.
-        let expected = f64::from(backing_pages) * rate;
-        let ids_max = (expected + 8.0 * expected.sqrt() + 64.0).min(f64::from(backing_pages));
-        let shadows = options.into_iter().map(|options| Shadow::new(options, rate, ids_max, costs));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "shares of 2^64 and of a number of pages"
-        )]
+        let looks = |(_, one): &(usize, ShadowOptions)| one.entry.looks_at_neighbours();
+        let (of_extents, of_pages): (Vec<_>, Vec<_>) =
+            options.into_iter().enumerate().partition(looks);
+        let samples = [(PAGE, of_pages), (EXTENT, of_extents)].into_iter();
+        let samples = samples
+            .filter(|(_, options)| !options.is_empty())
+            .map(|(unit, options)| Sample::new(unit, options, backing_pages, rate, costs));
         Ok(Self {
-            threshold: if rate >= 1.0 { u64::MAX } else { (rate * u64::MAX as f64) as u64 },
-            rate,
-            ids: HashMap::default(),
-            ids_max: ids_max as usize,
+            samples: samples.collect::<Result<_, _>>()?,
             accesses: [0; 2],
-            all: shadows.collect::<Result<Vec<_>, _>>()?,
             actions: Actions::new(),
         })
     }
 
-    /// The share of pages that is sampled.
-    pub const fn rate(&self) -> f64 {
-        self.rate
+    /// The greatest share of pages that a shadow sees; 0 without any.
+    pub fn rate(&self) -> f64 {
+        self.samples.iter().map(|sample| sample.strata.rate()).fold(0.0, f64::max)
     }
 
     /// One page access of the engine.
     #[inline]
     pub fn access(&mut self, page: u32, op: Op, now: Nanos) {
         self.accesses[op as usize] += 1;
-        if hash(page) <= self.threshold {
-            self.sampled(page, op, now);
-        }
-    }
-
-    fn sampled(&mut self, page: u32, op: Op, now: Nanos) {
-        let next = PageId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX));
-        let id = match self.ids.get(&page) {
-            Some(&id) => id,
-            None if self.ids.len() < self.ids_max => {
-                self.ids.insert(page, next);
-                next
+        for sample in &mut self.samples {
+            if sample.strata.contains(page >> sample.unit.shift) {
+                sample.access(page, op, now, &mut self.actions);
             }
-            None => return,
-        };
-        for shadow in &mut self.all {
-            shadow.access(Access { page: id, op, client: 0 }, now, &mut self.actions);
         }
     }
 
     /// What each shadow found so far, in the order in which they were given.
     pub fn estimates(&self) -> Vec<Estimate> {
         let accesses = self.accesses.iter().sum();
-        self.all.iter().map(|shadow| shadow.estimate(accesses, self.rate)).collect()
+        let mut estimates: Vec<(usize, Estimate)> = self
+            .samples
+            .iter()
+            .flat_map(|sample| {
+                let shadows = sample.shadows.iter();
+                shadows
+                    .map(|shadow| (shadow.place, shadow.estimate(accesses, sample.strata.rate())))
+            })
+            .collect();
+        estimates.sort_by_key(|&(place, _)| place);
+        estimates.into_iter().map(|(_, estimate)| estimate).collect()
+    }
+}
+
+impl Sample {
+    fn new(
+        unit: Unit,
+        options: Vec<(usize, ShadowOptions)>,
+        backing_pages: u32,
+        rate: f64,
+        costs: &[PageCost; 3],
+    ) -> Result<Self, ShadowError> {
+        let sizes = options.iter().flat_map(|(_, one)| [one.ram_pages, one.flash_pages]);
+        let smallest = sizes.filter(|&pages| pages > 0).min().unwrap_or(u32::MAX);
+        let rate = rate.max(unit.tier_pages_min / f64::from(smallest)).min(1.0);
+        let strata = Strata::new(rate);
+        let units_max = strata.units_max(backing_pages.div_ceil(1 << unit.shift));
+        let pages_max = units_max.saturating_mul(1 << unit.shift);
+        let shadows = options
+            .into_iter()
+            .map(|(place, options)| Shadow::new(place, options, strata.rate(), pages_max, costs))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { unit, strata, numbers: HashMap::default(), shadows })
+    }
+
+    fn access(&mut self, page: u32, op: Op, now: Nanos, actions: &mut Actions) {
+        let page = self.renumber(page);
+        for shadow in &mut self.shadows {
+            shadow.access(Access { page, op, client: 0 }, now, actions);
+        }
+    }
+
+    /// The id that a page of the sample has for the policies.
+    fn renumber(&mut self, page: u32) -> PageId {
+        let shift = self.unit.shift;
+        let next = u32::try_from(self.numbers.len()).expect("units are numbered with 32 bits");
+        let number = *self.numbers.entry(page >> shift).or_insert(next);
+        PageId(number << shift | page & ((1 << shift) - 1))
+    }
+}
+
+/// A sample of one unit, at random, out of each stratum: out of so many neighbours.
+///
+/// Whichever part of the disk is in use, close to the same share of it is sampled. Were each unit
+/// sampled on its own, the share would vary, and with it the misses.
+#[derive(Clone, Copy, Debug)]
+struct Strata {
+    /// Units of a stratum.
+    units: u32,
+    /// The reciprocal of `units`, as a share of 2^64 rounded up: its product with a number of 32 bits
+    /// gives the quotient exactly (Lemire, Kaser, Kurz, *Faster Remainder by Direct Computation*,
+    /// Software: Practice and Experience 49(6), 2019). 0 for a stratum of one unit.
+    reciprocal: u64,
+}
+
+impl Strata {
+    /// A sample of at least the share `rate`, above 0 and at most 1.
+    fn new(rate: f64) -> Self {
+        // The reciprocal of a hundredth may be a little less than 100.
+        let units = (1.0 / rate + 1e-9).floor();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a quotient of at least 1; what is beyond 32 bits becomes the greatest number"
+        )]
+        let units = units as u32;
+        Self { units, reciprocal: (u64::MAX / u64::from(units)).wrapping_add(1) }
+    }
+
+    /// The share of units that is sampled.
+    fn rate(self) -> f64 {
+        1.0 / f64::from(self.units)
+    }
+
+    #[inline]
+    const fn contains(self, unit: u32) -> bool {
+        if self.units == 1 {
+            return true;
+        }
+        let stratum = ((self.reciprocal as u128 * unit as u128) >> 64) as u64;
+        let place = unit as u64 - stratum * self.units as u64;
+        place == ((hash(stratum) >> 32) * self.units as u64) >> 32
+    }
+
+    /// Units in the sample at most, of this many.
+    const fn units_max(self, units: u32) -> u32 {
+        units.div_ceil(self.units)
     }
 }
 
 impl Shadow {
     fn new(
+        place: usize,
         options: ShadowOptions,
         rate: f64,
-        ids_max: f64,
+        pages_max: u32,
         [ram, flash, disk]: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
         let label = || options.label.clone();
@@ -215,7 +311,7 @@ impl Shadow {
         costs.push(*disk);
         let setup = Setup {
             capacity_pages,
-            geometry: Geometry::linear(scaled(ids_max / rate)),
+            geometry: Geometry::linear(pages_max),
             costs: costs.clone(),
             write_miss: options.write_miss,
             admission: Admission::ALL,
@@ -223,7 +319,7 @@ impl Shadow {
         };
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
-        Ok(Self { options, policy, counts: Counts::new(), costs })
+        Ok(Self { place, options, policy, counts: Counts::new(), costs })
     }
 
     fn access(&mut self, access: Access, now: Nanos, actions: &mut Actions) {
@@ -258,6 +354,7 @@ impl Shadow {
         Estimate {
             label: self.options.label.clone(),
             accesses,
+            rate,
             sampled_accesses,
             ram_hit_ratio: if accesses == 0 { 0.0 } else { 1.0 - misses - flash_hit_ratio },
             flash_hit_ratio,
@@ -272,9 +369,9 @@ impl Shadow {
     }
 }
 
-/// A hash of a page number whose bits are all alike random: the finaliser of splitmix64.
-const fn hash(page: u32) -> u64 {
-    let mut bits = (page as u64).wrapping_add(0x9E37_79B9_7F4A_7C15);
+/// A hash whose bits are all alike random: the finaliser of splitmix64.
+const fn hash(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)
@@ -367,9 +464,56 @@ mod tests {
         let of = |ram_pages, rate| {
             Shadows::new(vec![options("lru", ram_pages, 0)], 1 << 20, rate, &COSTS).unwrap().rate()
         };
-        assert!((of(1 << 19, 0.01) - 0.01).abs() < 1e-12);
-        assert!((of(5_120, 0.01) - 0.1).abs() < 1e-12);
+        assert!((of(1 << 19, 0.01) - 0.01).abs() < 1e-9);
+        assert!((of(5_120, 0.01) - 0.1).abs() < 1e-9);
         assert!((of(10, 0.01) - 1.0).abs() < 1e-12);
+        let tac = vec![options("tac", 40_960, 1 << 17)];
+        let tac = Shadows::new(tac, 1 << 20, 0.01, &COSTS).unwrap().rate();
+        assert!((tac - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_part_of_the_disk_is_sampled_alike() {
+        for (rate, one_of) in [(1.0, 1), (0.7, 1), (0.5, 2), (0.031, 32), (0.01, 100), (1e-3, 1000)]
+        {
+            let strata = Strata::new(rate);
+            let sampled =
+                |units: std::ops::Range<u32>| units.filter(|&unit| strata.contains(unit)).count();
+            for first in [0, one_of, one_of * 777, u32::MAX / one_of * one_of - one_of] {
+                assert_eq!(sampled(first..first + one_of), 1, "one of {one_of} from {first}");
+            }
+            let some = u32::try_from(sampled(0..200_001)).unwrap();
+            assert!(some <= strata.units_max(200_001) && some + 1 >= strata.units_max(200_001));
+            // Where in its stratum a unit lies says nothing.
+            for place in 0..one_of.min(32) {
+                let here = (0..20_000).filter(|stratum| strata.contains(stratum * one_of + place));
+                let expected = 20_000.0 / f64::from(one_of);
+                let difference = here.count() as f64 - expected;
+                assert!(
+                    difference.abs() <= 5.0 * expected.sqrt(),
+                    "{one_of}, {place}: {difference}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_are_sampled_together() {
+        let mix = vec![options("tac", 1 << 19, 1 << 20), options("lru", 1 << 19, 0)];
+        let mut shadows = Shadows::new(mix, 1 << 26, 0.01, &COSTS).unwrap();
+        for extent in 0..2_000 {
+            for within in [0, 63, 17] {
+                shadows.access(extent * 64 + within, Op::Read, Nanos(0));
+            }
+        }
+        let [tac, lru] = shadows.estimates().try_into().unwrap();
+        assert_eq!([tac.label.as_str(), lru.label.as_str()], ["tac", "lru"], "in their order");
+        assert_eq!(tac.sampled_accesses, 60, "one extent of a hundred, three accesses each");
+        assert!((30..90).contains(&lru.sampled_accesses), "pages on their own: {lru:?}");
+        let extents = &mut shadows.samples[1];
+        let known = *extents.numbers.keys().min().unwrap();
+        let ids = [0, 1, 63].map(|within| extents.renumber(known * 64 + within).0);
+        assert_eq!([ids[1] - ids[0], ids[2] - ids[0], ids[0] % 64], [1, 63, 0]);
     }
 
     #[test]

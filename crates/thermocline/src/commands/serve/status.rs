@@ -146,6 +146,9 @@ pub(crate) struct GaugeStatus {
 pub(crate) struct ShadowStatus {
     pub(crate) name: String,
     pub(crate) accesses: u64,
+    /// The share of pages that it sees.
+    #[serde(default)]
+    pub(crate) sample: f64,
     pub(crate) sampled_accesses: u64,
     pub(crate) ram_hit_ratio: f64,
     pub(crate) flash_hit_ratio: f64,
@@ -235,6 +238,7 @@ impl From<Estimate> for ShadowStatus {
         Self {
             name: estimate.label,
             accesses: estimate.accesses,
+            sample: estimate.rate,
             sampled_accesses: estimate.sampled_accesses,
             ram_hit_ratio: estimate.ram_hit_ratio,
             flash_hit_ratio: estimate.flash_hit_ratio,
