@@ -2,6 +2,8 @@
 
 use thermocline_core::{Counts, Op, Tier};
 
+use crate::operation::OperationKind;
+
 /// Why pages or blocks move between RAM and a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -38,6 +40,10 @@ pub struct Transfers {
     pub reads: u64,
     /// Write operations.
     pub writes: u64,
+    /// Bytes that became zero without being written.
+    pub zeroed_bytes: u64,
+    /// Bytes that were said to be no longer needed.
+    pub discarded_bytes: u64,
     /// Syncs.
     pub syncs: u64,
     /// Operations that failed.
@@ -97,6 +103,39 @@ impl Counters {
 }
 
 impl Transfers {
+    /// Counts an operation with its pages, each for a purpose and of so many bytes.
+    pub(crate) fn count(
+        &mut self,
+        kind: OperationKind,
+        pages: impl Iterator<Item = (Purpose, u64)>,
+    ) {
+        let by_purpose = match kind {
+            OperationKind::Read => {
+                self.reads += 1;
+                &mut self.read_bytes
+            }
+            OperationKind::Write => {
+                self.writes += 1;
+                &mut self.written_bytes
+            }
+            OperationKind::Zero => {
+                self.zeroed_bytes += pages.map(|(_, bytes)| bytes).sum::<u64>();
+                return;
+            }
+            OperationKind::Discard => {
+                self.discarded_bytes += pages.map(|(_, bytes)| bytes).sum::<u64>();
+                return;
+            }
+            OperationKind::Sync => {
+                self.syncs += 1;
+                return;
+            }
+        };
+        for (purpose, bytes) in pages {
+            by_purpose[purpose as usize] += bytes;
+        }
+    }
+
     /// Bytes written for any purpose.
     pub fn all_written_bytes(&self) -> u64 {
         self.written_bytes.iter().sum()

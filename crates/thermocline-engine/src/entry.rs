@@ -55,6 +55,11 @@ pub(crate) struct Entry {
     pub(crate) is_lost: bool,
     /// The version of the newest bytes; 0 if the disk has held them since before the start.
     pub(crate) newest: u64,
+    /// The version that is all zeroes; 0 if none is known to be.
+    pub(crate) zeroed: u64,
+    /// Whether `zeroed` is the newest version, and the disk need not have zeroes: a discard of the page
+    /// is wanted or under way.
+    pub(crate) is_discarded: bool,
     /// The bytes of `newest`.
     pub(crate) frame: Option<FrameId>,
     /// The live slot.
@@ -94,6 +99,8 @@ impl Entry {
             is_queued: false,
             is_lost: false,
             newest: 0,
+            zeroed: 0,
+            is_discarded: false,
             frame: None,
             slot: None,
             slot_write: None,

@@ -1,10 +1,11 @@
 //! What the engine asks of its devices.
 
 use std::io;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::memory::FrameId;
+use crate::memory::{FrameId, Frames};
 
 /// An operation by its number; numbers are used again after completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,9 +30,10 @@ pub enum OperationKind {
     Write,
     /// Every write completed before this operation was started survives a power loss.
     Sync,
-    /// The range's bytes are no longer needed; a device that cannot do it succeeds.
+    /// The range's bytes are no longer needed: each sector reads as before or as zeroes until it is
+    /// written again. A device that cannot do it succeeds.
     Discard,
-    /// The range's bytes become zero.
+    /// The range's bytes become zero, and stay allocated.
     Zero,
 }
 
@@ -49,8 +51,55 @@ pub struct Operation {
     pub offset_bytes: u64,
     /// How many bytes, a multiple of 4096; 0 for a sync.
     pub length_bytes: u64,
-    /// The frames of a read or write, in order; each but the last is used whole.
+    /// The frames of a read or write, in order; each but the last is used whole. Those of a zero hold
+    /// zeroes, for devices that can only write; those of a discard mean nothing.
     pub frames: SmallVec<[FrameId; 2]>,
+}
+
+impl Operation {
+    /// Appends a part of the bytes of a write, or of a zero, to `target`; `range` counts from the
+    /// beginning of the operation.
+    ///
+    /// # Panics
+    /// If the operation is not that long.
+    pub fn gather(&self, frames: &Frames, range: Range<u64>, target: &mut Vec<u8>) {
+        self.visit(frames, range, |frame, part| {
+            target.extend_from_slice(&frames.bytes(frame)[part]);
+        });
+    }
+
+    /// Puts bytes that a device gave into the frames of a read; `start_bytes` counts from the beginning
+    /// of the operation.
+    ///
+    /// # Panics
+    /// If the operation is not that long.
+    pub fn scatter(&self, frames: &Frames, start_bytes: u64, mut bytes: &[u8]) {
+        let range = start_bytes..start_bytes + bytes.len() as u64;
+        self.visit(frames, range, |frame, part| {
+            let (first, rest) = bytes.split_at(part.len());
+            frames.bytes_mut(frame)[part].copy_from_slice(first);
+            bytes = rest;
+        });
+    }
+
+    /// Shows which part of which frame a range lies in, in order.
+    fn visit(
+        &self,
+        frames: &Frames,
+        range: Range<u64>,
+        mut see: impl FnMut(FrameId, Range<usize>),
+    ) {
+        assert!(range.end <= self.length_bytes, "the range lies within the operation");
+        let place = |bytes: u64| usize::try_from(bytes).expect("operations fit memory");
+        let (mut start, end) = (place(range.start), place(range.end));
+        let frame_bytes = frames.frame_bytes();
+        while start < end {
+            let (index, within) = (start / frame_bytes, start % frame_bytes);
+            let length = (frame_bytes - within).min(end - start);
+            see(self.frames[index], within..within + length);
+            start += length;
+        }
+    }
 }
 
 /// Why a device operation failed.

@@ -12,7 +12,7 @@ use crate::operation::{Device, OperationKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     pub(crate) device: Device,
-    /// Read or write.
+    /// Anything but a sync; zeroes and discards are of the backing store only.
     pub(crate) kind: OperationKind,
     /// The page of the backing store, or the slot of the flash.
     pub(crate) position: u32,
@@ -38,8 +38,10 @@ pub(crate) enum Task {
 /// Transfers of neighbouring pages.
 pub(crate) type Run = SmallVec<[Transfer; 1]>;
 
-/// The longest operation, in pages.
+/// The longest operation that moves bytes, in pages.
 const RUN_PAGES_MAX: usize = 64;
+/// The longest operation that moves none, in pages.
+const BLANK_RUN_PAGES_MAX: usize = 1024;
 
 /// Transfers not yet given to the driver.
 #[derive(Debug, Default)]
@@ -63,14 +65,17 @@ impl Outbox {
     pub(crate) fn next_run(&mut self) -> Option<Run> {
         if self.sorted.is_empty() {
             std::mem::swap(&mut self.fresh, &mut self.sorted);
-            let key = |transfer: &Transfer| {
-                (transfer.device, transfer.kind == OperationKind::Write, transfer.position)
-            };
+            let key =
+                |transfer: &Transfer| (transfer.device, transfer.kind as u8, transfer.position);
             self.sorted.sort_by_key(|transfer| Reverse(key(transfer)));
         }
         let first = self.sorted.pop()?;
+        let pages_max = match first.kind {
+            OperationKind::Discard | OperationKind::Zero => BLANK_RUN_PAGES_MAX,
+            OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
+        };
         let mut run = Run::from_slice(&[first]);
-        while run.len() < RUN_PAGES_MAX
+        while run.len() < pages_max
             && let (Some(last), Some(next)) = (run.last(), self.sorted.last())
             && (next.device, next.kind) == (last.device, last.kind)
             && next.position == last.position + 1

@@ -6,8 +6,8 @@ use thermocline_core::random::SplitMix64;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{
-    Cleaning, Engine, Options, PolicyOptions, Request, RequestError, RequestKind, Shard,
-    SubmitError, WriteMode,
+    Cleaning, Device, DeviceError, Engine, Operation, OperationKind, Options, PolicyOptions, Reply,
+    Request, RequestError, RequestKind, Shard, SubmitError, WriteMode,
 };
 
 const PAGE: u64 = 4096;
@@ -295,4 +295,139 @@ fn zeroes_and_prefetches_are_accesses() {
     let prefetch = Request { kind: RequestKind::Cache, ..Request::read(4, 50 * PAGE, PAGE) };
     ask(&mut engine, prefetch, &[]);
     assert_eq!(engine.shard().tier_of(50), Tier::RAM);
+}
+
+fn trim(tag: u64, offset_bytes: u64, length_bytes: u64) -> Request {
+    Request { kind: RequestKind::Trim, ..Request::write(tag, offset_bytes, length_bytes) }
+}
+
+fn zeroes(tag: u64, offset_bytes: u64, length_bytes: u64) -> Request {
+    Request { kind: RequestKind::WriteZeroes, ..Request::write(tag, offset_bytes, length_bytes) }
+}
+
+#[test]
+fn uncached_pages_are_discarded_and_zeroed_by_the_disk() {
+    for policy in ["lru", "hat", "lru-inclusive"] {
+        let mut engine = engine(options(policy));
+        engine.driver().bytes(Device::Backing).fill(9);
+        ask(&mut engine, trim(1, 10 * PAGE - 5, 20 * PAGE + 9), &[]);
+        ask(&mut engine, zeroes(2, 100 * PAGE, 70 * PAGE), &[]);
+        let backing = engine.shard().counters().backing;
+        // Parts of pages are not worth a read and a write; whole ones move no bytes.
+        assert_eq!((backing.all_read_bytes(), backing.all_written_bytes()), (0, 0), "{policy}");
+        assert_eq!((backing.discarded_bytes, backing.zeroed_bytes), (20 * PAGE, 70 * PAGE));
+        assert_eq!(engine.shard().counters().bypasses, [0, 22 + 70]);
+        assert_eq!(engine.shard().extents(0..256), [(256, Tier::DISK)]);
+        ask(&mut engine, Request::flush(3), &[]);
+        let counters = engine.shard().counters();
+        assert_eq!((counters.backing.syncs, counters.flash.all_written_bytes()), (1, 0));
+        // This disk discards nothing.
+        assert_eq!(ask(&mut engine, Request::read(4, 12 * PAGE, PAGE), &[]), [9; 4096]);
+        assert_eq!(ask(&mut engine, Request::read(5, 169 * PAGE, PAGE), &[]), [0; 4096]);
+        assert_eq!(ask(&mut engine, Request::read(6, 170 * PAGE, PAGE), &[]), [9; 4096]);
+        engine.shard().assert_invariants();
+    }
+}
+
+#[test]
+fn cached_pages_that_are_trimmed_read_as_zeroes_and_reach_the_disk_as_such() {
+    let mut engine = engine(options("lru"));
+    ask(&mut engine, Request::write(1, 0, 4 * PAGE), &[5; 4 * 4096]);
+    ask(&mut engine, trim(2, PAGE, PAGE), &[]);
+    ask(&mut engine, zeroes(3, 2 * PAGE, PAGE), &[]);
+    ask(&mut engine, trim(4, 3 * PAGE + 8, 8), &[]);
+    let bytes = ask(&mut engine, Request::read(5, 0, 4 * PAGE), &[]);
+    let is_zero = |place: u64| (PAGE..3 * PAGE).contains(&place) || (place & !7) == 3 * PAGE + 8;
+    assert!((0..).zip(&bytes).all(|(place, &byte)| byte == if is_zero(place) { 0 } else { 5 }));
+    engine.shard_mut().drain();
+    engine.wait_until_idle();
+    let backing = engine.shard().counters().backing;
+    assert_eq!((backing.all_written_bytes(), backing.zeroed_bytes), (2 * PAGE, 2 * PAGE));
+    assert_eq!(engine.driver().bytes(Device::Backing)[..4 * 4096], bytes);
+}
+
+/// What the shard asks of its devices now.
+fn operations(shard: &mut Shard) -> Vec<Operation> {
+    std::iter::from_fn(|| shard.next_operation()).collect()
+}
+
+fn reply(shard: &mut Shard) -> Reply {
+    shard.next_reply().expect("the request is answered")
+}
+
+#[test]
+fn who_reads_a_page_while_it_is_discarded_keeps_what_was_read() {
+    let mut shard = Shard::new(options("lru")).unwrap();
+    shard.submit(trim(1, 0, PAGE), &[]).unwrap();
+    let discard = operations(&mut shard).pop().unwrap();
+    assert_eq!((discard.kind, discard.device), (OperationKind::Discard, Device::Backing));
+    shard.submit(Request::read(2, 0, PAGE), &[]).unwrap();
+    let read = reply(&mut shard);
+    assert_eq!(shard.bytes(read.segments[0]), [0; 4096]);
+    shard.release(read);
+    // Done or not, the disk need not have zeroes now: the cache does, and is newer.
+    shard.complete(discard.id, Ok(()));
+    let trimmed = reply(&mut shard);
+    assert_eq!((trimmed.tag, trimmed.result), (1, Ok(())));
+    shard.release(trimmed);
+    assert!(operations(&mut shard).is_empty());
+    assert_eq!((shard.tier_of(0), shard.dirty_pages()), (Tier::RAM, 1));
+    shard.drain();
+    let zero = operations(&mut shard).pop().unwrap();
+    assert_eq!((zero.kind, zero.length_bytes), (OperationKind::Zero, PAGE));
+}
+
+#[test]
+fn a_write_waits_for_the_discard_before_it() {
+    let mut shard =
+        Shard::new(Options { write_mode: WriteMode::Through, ..options("lru") }).unwrap();
+    shard.submit(trim(1, 0, PAGE), &[]).unwrap();
+    let discard = operations(&mut shard).pop().unwrap();
+    shard.submit(Request::write(2, 0, PAGE), &[8; 4096]).unwrap();
+    assert!(operations(&mut shard).is_empty(), "one write of a page at a time");
+    shard.complete(discard.id, Err(DeviceError(std::io::ErrorKind::Other)));
+    let trimmed = reply(&mut shard);
+    assert_eq!((trimmed.tag, trimmed.result), (1, Err(RequestError::Io)));
+    shard.release(trimmed);
+    // The page rests after a failure, and goes on.
+    shard.tick(thermocline_core::Nanos(2_000_000_000));
+    let write = operations(&mut shard);
+    assert!(write.iter().any(|it| (it.kind, it.device) == (OperationKind::Write, Device::Backing)));
+}
+
+#[test]
+fn what_a_failed_sync_may_have_cost_is_told_to_the_next_flush() {
+    let around = Options { write_mode: WriteMode::Around, ..options("lru") };
+    let mut shard = Shard::new(Options { flash_pages: 0, ..around }).unwrap();
+    let mut sync_fails = true;
+    let mut results = vec![];
+    let mut work = |shard: &mut Shard| {
+        loop {
+            let started = operations(shard);
+            let is_idle = started.is_empty();
+            for operation in started {
+                let is_failed = operation.kind == OperationKind::Sync && sync_fails;
+                sync_fails &= !is_failed;
+                let error = DeviceError(std::io::ErrorKind::Other);
+                shard.complete(operation.id, if is_failed { Err(error) } else { Ok(()) });
+            }
+            while let Some(reply) = shard.next_reply() {
+                results.push((reply.tag, reply.result));
+                shard.release(reply);
+            }
+            if is_idle {
+                break;
+            }
+        }
+    };
+    shard.submit(Request::write(1, 0, PAGE), &[1; 4096]).unwrap();
+    work(&mut shard);
+    // Nobody waits for this sync, which fails.
+    shard.stop();
+    work(&mut shard);
+    for flush in 2..4 {
+        shard.submit(Request::flush(flush), &[]).unwrap();
+        work(&mut shard);
+    }
+    assert_eq!(results, [(1, Ok(())), (2, Err(RequestError::Io)), (3, Ok(()))]);
 }

@@ -116,7 +116,8 @@ impl DeviceFile {
             }
             OperationKind::Zero => {
                 let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-                Ok(rustix::fs::fallocate(&self.file, flags, offset, length)?)
+                rustix::fs::fallocate(&self.file, flags, offset, length)
+                    .or_else(|_| write(&self.file, frames, operation).map(drop))
             }
         }
     }

@@ -150,8 +150,19 @@ impl UringDriver {
                 self.push(number);
                 return None;
             }
-            // A device that cannot discard keeps the bytes.
-            return Some(if kind == OperationKind::Discard { Ok(()) } else { Err(error.into()) });
+            return match kind {
+                // A device that cannot discard keeps the bytes.
+                OperationKind::Discard => Some(Ok(())),
+                // One that cannot zero is written zeroes.
+                OperationKind::Zero => {
+                    flying.operation.kind = OperationKind::Write;
+                    self.push(number);
+                    None
+                }
+                OperationKind::Read | OperationKind::Write | OperationKind::Sync => {
+                    Some(Err(error.into()))
+                }
+            };
         };
         if !matches!(kind, OperationKind::Read | OperationKind::Write) {
             return Some(Ok(()));

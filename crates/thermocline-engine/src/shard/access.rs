@@ -1,7 +1,7 @@
 //! One page access: what the policy says, and the bytes.
 
 use smallvec::SmallVec;
-use thermocline_core::{Access, Action, Op, Tier};
+use thermocline_core::{Action, Op, Tier};
 
 use super::request::{Building, Content, Piece};
 use super::{Event, Place, Shard, Waiter};
@@ -18,7 +18,7 @@ impl Shard {
     pub(super) fn access_piece(&mut self, piece: &Piece<'_>, building: &mut Building) {
         let access = piece.access();
         self.counters.accesses[access.op as usize] += 1;
-        if self.bypasses(access, building) {
+        if self.bypasses(piece, building) {
             self.access_around(piece, building);
             return;
         }
@@ -90,13 +90,24 @@ impl Shard {
         self.settle_pages(&touched);
     }
 
-    /// Whether the policy is not asked about an access.
-    fn bypasses(&self, access: Access, building: &Building) -> bool {
-        let is_around = self.options.write_mode == WriteMode::Around && access.op == Op::Write;
-        (is_around || building.is_sequential) && self.place(access.page.0).is_none()
+    /// Whether the policy is not asked about an access. Pages that become blank are nothing to cache.
+    fn bypasses(&self, piece: &Piece<'_>, building: &Building) -> bool {
+        let op = piece.content.op();
+        let is_around = self.options.write_mode == WriteMode::Around && op == Op::Write;
+        let is_blank = match piece.content {
+            Content::Zeroes => self.is_whole(piece),
+            Content::Trimmed => true,
+            Content::Read | Content::Prefetch | Content::Write(_) => false,
+        };
+        (is_around || is_blank || building.is_sequential) && self.place(piece.page).is_none()
     }
 
-    /// Serves a page that no tier holds from disk, and leaves it there.
+    fn is_whole(&self, piece: &Piece<'_>) -> bool {
+        piece.range.len() == self.options.page_bytes as usize
+    }
+
+    /// Serves a page that no tier holds from disk, and leaves it there. A part of a page is not worth
+    /// discarding.
     fn access_around(&mut self, piece: &Piece<'_>, building: &mut Building) {
         let access = piece.access();
         self.counters.bypasses[access.op as usize] += 1;
@@ -104,8 +115,13 @@ impl Shard {
             observer(&Event::Bypass { now: self.now, access });
         }
         building.found_in(Tier::DISK);
+        let is_trimmed = matches!(piece.content, Content::Trimmed);
+        if is_trimmed && !self.is_whole(piece) {
+            return;
+        }
         let id = self.ensure_entry(piece.page);
         self.serve(id, piece, Tier::DISK, building);
+        self.entries[id].is_discarded = is_trimmed;
         self.settle_page(piece.page);
     }
 
@@ -170,7 +186,9 @@ impl Shard {
         match piece.content {
             Content::Prefetch => {}
             Content::Read => self.serve_read(id, piece, building),
-            Content::Write(_) | Content::Zeroes => self.serve_write(id, piece, tier, building),
+            Content::Write(_) | Content::Zeroes | Content::Trimmed => {
+                self.serve_write(id, piece, tier, building);
+            }
         }
     }
 
@@ -193,7 +211,7 @@ impl Shard {
     fn serve_write(&mut self, id: EntryId, piece: &Piece<'_>, tier: Tier, building: &mut Building) {
         let is_to_disk = tier == Tier::DISK
             || matches!(self.options.write_mode, WriteMode::Through | WriteMode::Around);
-        let is_whole = piece.range.len() == self.options.page_bytes as usize;
+        let is_whole = self.is_whole(piece);
         if !is_whole && self.entries[id].frame.is_none() {
             if self.entries[id].is_lost {
                 building.error.get_or_insert(RequestError::Lost);
@@ -213,13 +231,14 @@ impl Shard {
         }
         self.counters.fetches_saved += u64::from(is_whole && self.entries[id].frame.is_none());
         self.write_frame(id, piece, is_whole);
+        let version = self.note_write(id);
+        if is_whole && matches!(piece.content, Content::Zeroes | Content::Trimmed) {
+            self.entries[id].zeroed = version;
+        }
         if is_to_disk {
-            let version = self.note_write(id);
             self.entries[id].wants.disk = true;
             self.disk_waiters.entry(piece.page).or_default().push((version, building.key));
             building.waiting += 1;
-        } else {
-            self.note_write(id);
         }
     }
 
@@ -252,6 +271,7 @@ impl Shard {
         let version = self.next_version();
         let entry = &mut self.entries[id];
         entry.newest = version;
+        entry.is_discarded = false;
         if let Some((_, capture)) = &mut entry.slot_write
             && capture.next == 0
         {
@@ -273,7 +293,7 @@ impl Shard {
         let bytes = &mut self.pool.bytes_mut(frame)[piece.range.clone()];
         match piece.content {
             Content::Write(payload) => bytes.copy_from_slice(payload),
-            Content::Zeroes => bytes.fill(0),
+            Content::Zeroes | Content::Trimmed => bytes.fill(0),
             Content::Read | Content::Prefetch => {}
         }
     }

@@ -3,9 +3,9 @@
 use super::settle::checksum;
 use super::{Fetch, InFlight, Shard, Waiter};
 use crate::counters::Purpose;
-use crate::entry::EntryId;
+use crate::entry::{Capture, EntryId};
 use crate::memory::FrameId;
-use crate::operation::{Device, DeviceError, OperationId};
+use crate::operation::{Device, DeviceError, OperationId, OperationKind};
 use crate::outbox::{Run, Task, Transfer};
 use crate::request::RequestError;
 use crate::slots::SlotId;
@@ -42,7 +42,7 @@ impl Shard {
             match transfer.task {
                 Task::Fetch(fetch) => self.fetch_done(fetch, result),
                 Task::SlotWrite { page } => self.slot_written(page, transfer, result),
-                Task::DiskWrite { page } => self.disk_written(page, transfer.frame, result),
+                Task::DiskWrite { page } => self.disk_written(page, transfer, result),
             }
         }
     }
@@ -234,14 +234,26 @@ impl Shard {
         self.settle(id);
     }
 
-    fn disk_written(&mut self, page: u32, frame: FrameId, result: Result<(), DeviceError>) {
-        self.pool.release(frame);
+    fn disk_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
+        self.pool.release(transfer.frame);
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
         if result.is_err() {
             self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
             self.disk_write_failed(id);
             return;
+        }
+        if transfer.kind == OperationKind::Discard {
+            self.entries[id].is_discarded = false;
+            if self.was_seen(id, capture) {
+                // The disk may still have the old bytes, and somebody holds zeroes: those count.
+                self.disk_waiters_done(page, capture.version, Ok(()));
+                self.relog(id);
+                self.settle(id);
+                return;
+            }
+            // What will be read of the page is what the disk has.
+            self.entries[id].zeroed = 0;
         }
         self.entries[id].disk_written = capture.version;
         self.note_unsynced(page, capture.version);
@@ -250,8 +262,19 @@ impl Shard {
         self.settle(id);
     }
 
+    /// Whether a page that was being discarded came to be cached meanwhile, as zeroes.
+    fn was_seen(&self, id: EntryId, capture: Capture) -> bool {
+        let entry = &self.entries[id];
+        entry.newest == capture.version
+            && (entry.in_ram
+                || entry.on_flash
+                || entry.wants.flash
+                || entry.slot.is_some()
+                || entry.slot_write.is_some())
+    }
+
     /// A version is in a recorded slot or on disk: a flush need not write it.
-    fn written(&mut self, id: EntryId, capture: crate::entry::Capture) {
+    fn written(&mut self, id: EntryId, capture: Capture) {
         let undurable = self.entries[id].undurable;
         if undurable != 0 && undurable <= capture.version {
             self.entries.set_undurable(id, capture.next);
@@ -282,6 +305,7 @@ impl Shard {
     fn disk_write_failed(&mut self, id: EntryId) {
         let page = self.entries[id].page;
         self.rest_backing(page);
+        self.entries[id].is_discarded = false;
         self.entries[id].wants.disk = true;
         if self.current_slot(id).is_none() && self.has_flash {
             self.entries[id].wants.log = true;

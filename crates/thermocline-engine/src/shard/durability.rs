@@ -82,6 +82,9 @@ pub(super) struct Log {
     pub(super) syncs_started: u64,
     pub(super) syncs_done: u64,
     pub(super) waiters: Vec<Waiter>,
+    /// Whether a failed sync of the disk may have cost versions that nothing else has, and no flush was
+    /// told so.
+    pub(super) is_doubtful: bool,
     /// Every version up to this one is to be written, for flushes that wait.
     pub(super) flush_target: u64,
     /// Whether everything is to be on disk.
@@ -119,6 +122,7 @@ impl Log {
             syncs_started: 0,
             syncs_done: 0,
             waiters: vec![],
+            is_doubtful: false,
             flush_target: 0,
             is_draining: false,
             is_seal_wanted: false,

@@ -124,15 +124,19 @@ impl Shard {
         waiters.retain_mut(|waiter| {
             let is_done = self.advance(waiter);
             if is_done {
-                answered.push(waiter.request);
+                answered.push((waiter.request, waiter.pages.is_none()));
             }
             !is_done
         });
         debug_assert!(self.log.waiters.is_empty(), "advancing makes no waiters");
         self.log.waiters = waiters;
-        for request in answered {
+        for (request, is_flush) in answered {
             self.counters.flushes += 1;
-            self.page_done_durably(request, Ok(()));
+            let is_in_vain = is_flush && std::mem::take(&mut self.log.is_doubtful);
+            self.page_done_durably(
+                request,
+                if is_in_vain { Err(RequestError::Io) } else { Ok(()) },
+            );
         }
         self.advance_drain();
         self.start_backing_sync();
@@ -270,14 +274,16 @@ impl Shard {
     }
 
     /// The disk may have lost what was written since the last sync: what RAM or flash still has is
-    /// dirty again, and whoever waits is told.
+    /// dirty again, and whoever waits is told; if something was only there, and no flush waits, the next
+    /// one is.
     fn backing_sync_failed(&mut self, unsynced: &[(u32, u64)]) {
         let syncs = self.log.syncs_done;
-        let mut failed = vec![];
+        let (mut failed, mut is_told, mut is_gone) = (vec![], false, false);
         self.log.waiters.retain(|waiter| {
             let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
             if is_failed {
                 failed.push(waiter.request);
+                is_told |= waiter.pages.is_none();
             }
             !is_failed
         });
@@ -294,6 +300,7 @@ impl Shard {
             }
             let in_slot = self.current_slot(id).is_some();
             if !in_slot && entry.frame.is_none() {
+                is_gone = true;
                 self.log.unsynced.push((page, version));
                 continue;
             }
@@ -307,6 +314,7 @@ impl Shard {
             self.rest_backing(page);
             self.settle(id);
         }
+        self.log.is_doubtful |= is_gone && !is_told;
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));
         }

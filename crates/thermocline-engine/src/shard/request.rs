@@ -55,13 +55,15 @@ pub(super) enum Content<'a> {
     Write(&'a [u8]),
     /// Its bytes become zero.
     Zeroes,
+    /// Its bytes are no longer needed: they may become zero, or stay.
+    Trimmed,
 }
 
 impl Content<'_> {
     pub(super) const fn op(self) -> Op {
         match self {
             Self::Read | Self::Prefetch => Op::Read,
-            Self::Write(_) | Self::Zeroes => Op::Write,
+            Self::Write(_) | Self::Zeroes | Self::Trimmed => Op::Write,
         }
     }
 }
@@ -276,7 +278,8 @@ fn piece<'a>(
     let content = match request.kind {
         RequestKind::Read => Content::Read,
         RequestKind::Write => Content::Write(&payload[given]),
-        RequestKind::Trim | RequestKind::WriteZeroes => Content::Zeroes,
+        RequestKind::WriteZeroes => Content::Zeroes,
+        RequestKind::Trim => Content::Trimmed,
         RequestKind::Cache | RequestKind::Flush => Content::Prefetch,
     };
     Piece {

@@ -186,7 +186,8 @@ impl Shard {
             return;
         }
         if let Some(capture) = entry.disk_write {
-            self.entries[id].wants.disk = capture.version != version;
+            // A discard may turn out not to have written anything.
+            self.entries[id].wants.disk = capture.version != version || entry.is_discarded;
             return;
         }
         if entry.disk_reads > 0 || self.is_backing_resting(page) {
@@ -202,6 +203,11 @@ impl Shard {
             self.want_commit();
             return;
         }
+        let kind = match entry.zeroed == version {
+            true if entry.is_discarded => OperationKind::Discard,
+            true => OperationKind::Zero,
+            false => OperationKind::Write,
+        };
         let frame = entry.frame.expect("the caller checked");
         let frame = self.pool.retain(frame);
         let entry = &mut self.entries[id];
@@ -210,7 +216,7 @@ impl Shard {
         entry.disk_write = Some(Capture { version, next: 0 });
         self.outbox.push(Transfer {
             device: Device::Backing,
-            kind: OperationKind::Write,
+            kind,
             position: page,
             frame,
             purpose: Purpose::Policy,
@@ -309,15 +315,7 @@ impl Shard {
             Device::Flash => &mut self.counters.flash,
             Device::Backing => &mut self.counters.backing,
         };
-        let (bytes, operations) = if first.kind == OperationKind::Write {
-            (&mut transfers.written_bytes, &mut transfers.writes)
-        } else {
-            (&mut transfers.read_bytes, &mut transfers.reads)
-        };
-        *operations += 1;
-        for transfer in &run {
-            bytes[transfer.purpose as usize] += page_bytes;
-        }
+        transfers.count(first.kind, run.iter().map(|transfer| (transfer.purpose, page_bytes)));
         let offset_bytes = match first.device {
             Device::Flash => self.log.data_offset_bytes(),
             Device::Backing => 0,

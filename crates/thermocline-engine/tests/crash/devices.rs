@@ -114,9 +114,8 @@ impl Devices {
     pub(crate) fn start(&mut self, frames: &Frames, operation: Operation) {
         self.time += 1;
         let mut bytes = vec![];
-        if operation.kind == OperationKind::Write {
-            bytes = vec![0; operation.length_bytes as usize];
-            transfer(frames, &operation, &mut bytes);
+        if matches!(operation.kind, OperationKind::Write | OperationKind::Zero) {
+            operation.gather(frames, 0..operation.length_bytes, &mut bytes);
         }
         self.in_flight.push(Flying { operation, started: self.time, bytes });
     }
@@ -153,12 +152,15 @@ impl Devices {
         let disk = self.disk(operation.device);
         match operation.kind {
             OperationKind::Write => {
-                let mut again = vec![0; bytes.len()];
-                transfer(frames, &operation, &mut again);
+                let mut again = vec![];
+                operation.gather(frames, 0..operation.length_bytes, &mut again);
                 assert!(again == bytes, "the bytes of a write in flight do not change");
                 disk.write(time, start, &bytes);
             }
-            OperationKind::Zero => disk.write(time, start, &vec![0; end - start]),
+            OperationKind::Zero => {
+                assert!(bytes.iter().all(|&byte| byte == 0), "a zero's frames hold zeroes");
+                disk.write(time, start, &bytes);
+            }
             OperationKind::Sync => disk.sync(started),
             OperationKind::Read if spoil => {
                 let mut wrong = disk.now[start..end].to_vec();
@@ -166,9 +168,20 @@ impl Devices {
                 transfer(frames, &operation, &mut wrong);
             }
             OperationKind::Read => transfer(frames, &operation, &mut disk.now[start..end]),
-            OperationKind::Discard => {}
+            OperationKind::Discard => self.discard(start..end),
         }
         Some((operation.id, Ok(())))
+    }
+
+    /// Of what nobody needs, some sectors become zero: all, none, or any of them.
+    fn discard(&mut self, range: std::ops::Range<usize>) {
+        let share = [0, 50, 100][(self.random.bits() % 3) as usize];
+        let atom = self.backing.atom;
+        for start in range.step_by(atom) {
+            if self.random.bits() % 100 < share {
+                self.backing.write(self.time, start, &vec![0; atom]);
+            }
+        }
     }
 
     fn fails(&mut self, operation: &Operation) -> bool {
@@ -186,7 +199,11 @@ impl Devices {
         for flying in std::mem::take(&mut self.in_flight) {
             let start = flying.operation.offset_bytes as usize;
             let time = self.time;
-            if flying.operation.kind == OperationKind::Write {
+            if flying.operation.kind == OperationKind::Discard {
+                let end = start + flying.operation.length_bytes as usize;
+                self.discard(start..end);
+            }
+            if matches!(flying.operation.kind, OperationKind::Write | OperationKind::Zero) {
                 let disk = self.disk(flying.operation.device);
                 disk.unsynced.push((time, start, flying.bytes));
             }

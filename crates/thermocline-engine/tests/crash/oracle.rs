@@ -5,6 +5,8 @@
 //! first so many of these left behind, the number being at least that of the last write that must be
 //! seen.
 
+use std::ops::Range;
+
 /// Bytes of a sector.
 pub(crate) const SECTOR: usize = 512;
 /// Sectors of a page.
@@ -20,8 +22,9 @@ struct Write {
     /// Which sectors, `first..end`.
     first: usize,
     end: usize,
-    /// Whether it failed: then it may have happened or not.
+    /// Whether it failed, or is a trim: then it may have happened or not, in each sector.
     is_failed: bool,
+    is_trim: bool,
 }
 
 /// All writes of one page since its bytes were last known for certain.
@@ -59,10 +62,19 @@ impl Oracle {
         Self { pages: vec![page; pages], is_disk_atomic, writes_fail }
     }
 
-    /// A write was submitted: its number, what it leaves behind, and where.
-    pub(crate) fn write(&mut self, page: usize, id: u64, stamp: u64, first: usize, end: usize) {
-        let is_failed = self.writes_fail;
-        self.pages[page].writes.push(Write { id, stamp, first, end, is_failed });
+    /// A write was submitted: its number, what it leaves behind (nothing certain if it is a trim), and
+    /// in which sectors.
+    pub(crate) fn write(
+        &mut self,
+        page: usize,
+        id: u64,
+        stamp: Option<u64>,
+        Range { start: first, end }: Range<usize>,
+    ) {
+        let is_trim = stamp.is_none();
+        let is_failed = self.writes_fail || is_trim;
+        let stamp = stamp.unwrap_or(0);
+        self.pages[page].writes.push(Write { id, stamp, first, end, is_failed, is_trim });
     }
 
     /// A write was answered, perhaps as durable.
@@ -71,7 +83,7 @@ impl Oracle {
         let Some(index) = history.writes.iter().position(|write| write.id == id) else {
             return;
         };
-        history.writes[index].is_failed = false;
+        history.writes[index].is_failed = history.writes[index].is_trim;
         history.seen = history.seen.max(index + 1);
         if is_durable {
             history.durable = history.durable.max(index + 1);

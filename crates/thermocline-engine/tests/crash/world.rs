@@ -249,11 +249,19 @@ impl World {
             0..=12 => RequestKind::Read,
             26..=27 => RequestKind::Flush,
             28 => RequestKind::WriteZeroes,
-            29 => RequestKind::Trim,
-            30 => RequestKind::Cache,
+            29..=30 => RequestKind::Trim,
+            31 => RequestKind::Cache,
             _ => RequestKind::Write,
         };
         let is_durable = self.below(10) == 0;
+        if matches!(kind, RequestKind::WriteZeroes | RequestKind::Trim) && self.below(2) == 0 {
+            // Whole pages, most of which no tier holds.
+            let offset_bytes = self.below(PAGES as u64) * PAGE as u64;
+            let length_bytes = (1 + self.below(4)) * PAGE as u64;
+            let length_bytes = length_bytes.min((PAGES * PAGE) as u64 - offset_bytes);
+            let tag = self.next_tag;
+            return self.submit(Request { tag, kind, offset_bytes, length_bytes, is_durable });
+        }
         let hot = [PAGES as u64, 12, 4][self.below(3) as usize];
         let first = match self.below(3) {
             0 => self.below(hot) * SECTORS as u64,
@@ -289,8 +297,9 @@ impl World {
             Err(error) => panic!("{request:?}: {error}"),
         }
         let stamp = match request.kind {
-            RequestKind::Write => Some(tag),
-            RequestKind::WriteZeroes | RequestKind::Trim => Some(0),
+            RequestKind::Write => Some(Some(tag)),
+            RequestKind::WriteZeroes => Some(Some(0)),
+            RequestKind::Trim => Some(None),
             RequestKind::Read | RequestKind::Flush | RequestKind::Cache => None,
         };
         let mut promises = vec![];
@@ -300,7 +309,7 @@ impl World {
         for (page, first, end) in pieces(&request) {
             promises.push((page, self.oracle.promise(page)));
             if let Some(stamp) = stamp {
-                self.oracle.write(page, tag, stamp, first, end);
+                self.oracle.write(page, tag, stamp, first..end);
             }
         }
         self.asked.insert(tag, Asked { request, promises });
