@@ -19,7 +19,7 @@ mod work;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -142,6 +142,7 @@ pub enum ServerError {
 #[derive(Clone, Debug)]
 pub struct Handle {
     is_stopping: Arc<AtomicBool>,
+    clients: Arc<AtomicUsize>,
     waker: Arc<Waker>,
 }
 
@@ -156,6 +157,11 @@ impl Handle {
     pub fn wake(&self) {
         // A server that cannot be woken has ended.
         drop(self.waker.wake());
+    }
+
+    /// Connections that are open now, those that still negotiate included.
+    pub fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
     }
 }
 
@@ -215,7 +221,11 @@ impl<S: Service> Server<S> {
             last_sweep: Instant::now(),
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            handle: Handle { is_stopping: Arc::default(), waker: Arc::new(waker) },
+            handle: Handle {
+                is_stopping: Arc::default(),
+                clients: Arc::default(),
+                waker: Arc::new(waker),
+            },
         })
     }
 
@@ -393,6 +403,7 @@ impl<S: Service> Server<S> {
         }
         let connection = entry.insert(Connection::new(socket, index, Instant::now()));
         activate(&mut self.active, connection, index);
+        self.handle.clients.store(self.connections.len(), Ordering::Relaxed);
         tracing::debug!(client = index, "a client has come");
     }
 
@@ -484,6 +495,7 @@ impl<S: Service> Server<S> {
             // It is closed next.
             drop(self.poll.registry().deregister(connection.transport.socket.source()));
             connection.close();
+            self.handle.clients.store(self.connections.len(), Ordering::Relaxed);
             tracing::debug!(client = index, "a client has gone");
             return false;
         }

@@ -77,12 +77,18 @@ fn a_client_too_many_is_turned_away() {
     let running = Running::start(Memory::new(4096), settings);
     let mut first = running.client();
     let second = running.client();
+    assert_eq!(running.handle.clients(), 2);
     assert!(Client::connect(&running.socket(), "").is_err());
+    assert_eq!(running.handle.clients(), 2);
     drop(second);
     assert_eq!(first.read(0, 1), Ok(vec![0]));
     // The place is free once the server has seen the second leave, which it is told in order.
     let third = (0..1000).find_map(|_| Client::connect(&running.socket(), "").ok());
     assert!(third.is_some());
+    drop((first, third));
+    while running.handle.clients() > 0 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

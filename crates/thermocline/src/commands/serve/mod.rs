@@ -132,6 +132,7 @@ fn serve(
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(&server.handle(), &wants_reload)?;
     let handle = server.handle();
+    let clients = server.handle();
     std::thread::Builder::new()
         .name("clock".into())
         .spawn(move || {
@@ -150,7 +151,7 @@ fn serve(
         {
             error!(error = format!("{error:#}"), "the configuration stays as it is");
         }
-        board.post(watch.status(service.engine_mut()));
+        board.post(watch.status(service.engine_mut(), clients.clients()));
     })?;
     tell_service_manager(NotifyState::Stopping);
     info!("leaving");

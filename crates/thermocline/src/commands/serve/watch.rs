@@ -122,8 +122,8 @@ impl Watch {
         lock(&self.observed).recording = None;
     }
 
-    /// Everything as it stands.
-    pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>) -> Status {
+    /// Everything as it stands, with so many clients.
+    pub(crate) fn status(&self, engine: &mut Engine<AnyDriver>, clients: usize) -> Status {
         let shard = engine.shard();
         let (counters, options) = (shard.counters(), shard.options());
         let latencies = *lock(&self.latencies);
@@ -169,7 +169,7 @@ impl Watch {
             flash_lifetime_written_bytes: shard.flash_lifetime_written_bytes(),
             commits: counters.commits,
             requests_in_flight: shard.requests_in_flight() as u64,
-            clients: 0,
+            clients: clients as u64,
             metadata_bytes: shard.memory_bytes() as u64,
             gauges,
             shadow_sample: shadows.map_or(0.0, Shadows::rate),
