@@ -5,6 +5,7 @@
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
     Cleaning, Device, DeviceError, Engine, Operation, OperationKind, Options, PolicyOptions, Reply,
     Request, RequestError, RequestKind, Shard, SubmitError, WriteMode,
@@ -430,4 +431,71 @@ fn what_a_failed_sync_may_have_cost_is_told_to_the_next_flush() {
         work(&mut shard);
     }
     assert_eq!(results, [(1, Ok(())), (2, Err(RequestError::Io)), (3, Ok(()))]);
+}
+
+/// Devices in memory, of which the backing store fails at once, or only its syncs do.
+#[derive(Debug)]
+struct Failing {
+    devices: MemoryDriver,
+    fails: fn(OperationKind) -> bool,
+    failed: Vec<Completion>,
+}
+
+impl Driver for Failing {
+    fn start(&mut self, operation: Operation) {
+        if operation.device == Device::Backing && (self.fails)(operation.kind) {
+            let error = DeviceError(std::io::ErrorKind::NotConnected);
+            self.failed.push((operation.id, Err(error)));
+        } else {
+            self.devices.start(operation);
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.failed);
+        self.devices.poll(done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        self.poll(done);
+    }
+}
+
+#[test]
+fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
+    let faults: [fn(OperationKind) -> bool; 2] =
+        [|kind| kind == OperationKind::Sync, |kind| kind != OperationKind::Read];
+    for fails in faults {
+        let shard = Shard::new(options("lru-exclusive")).unwrap();
+        let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+        let mut engine = Engine::new(shard, Failing { devices, fails, failed: vec![] });
+        // More dirty pages than RAM and flash have room for.
+        for page in 0..200 {
+            // Each poll ends.
+            engine.poll();
+            if engine.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).is_err() {
+                break;
+            }
+        }
+        engine.poll();
+        let errors = engine.shard().counters().backing.errors;
+        assert!((1..=400).contains(&errors), "{errors} errors");
+        // Time passes: it tries again, and again that ends.
+        engine.shard_mut().tick(thermocline_core::Nanos(2_000_000_000));
+        engine.poll();
+        let more = engine.shard().counters().backing.errors - errors;
+        assert!((1..=400).contains(&more), "{more} errors");
+        engine.driver().fails = |_| false;
+        for seconds in 2..9 {
+            engine.shard_mut().tick(thermocline_core::Nanos(seconds * 2_000_000_000));
+            engine.poll();
+            while let Some(reply) = engine.next_reply() {
+                engine.release(reply);
+            }
+        }
+        engine.shard_mut().drain();
+        engine.wait_until_idle();
+        assert_eq!(engine.shard().dirty_pages(), 0);
+        engine.shard().assert_invariants();
+    }
 }

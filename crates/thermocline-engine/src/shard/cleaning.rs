@@ -8,8 +8,8 @@ use super::Shard;
 use crate::counters::Purpose;
 use crate::slots::SlotState;
 
-/// How long a page rests after the backing store refused it.
-const REST: Nanos = Nanos(1_000_000_000);
+/// How long a page rests after the backing store refused it, and syncs after one failed.
+pub(super) const REST: Nanos = Nanos(1_000_000_000);
 /// How often the cleaner looks at the ratio of dirty pages.
 const CLEANING_INTERVAL: Nanos = Nanos(50_000_000);
 /// Slots that the cleaner looks at in one step.
@@ -181,7 +181,8 @@ impl Shard {
         let look = self
             .is_too_dirty()
             .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
-        retry.into_iter().chain(look).min()
+        let sync = self.log.sync_retry_at.filter(|_| !self.queue.is_empty());
+        retry.into_iter().chain(look).chain(sync).min()
     }
 
     fn is_too_dirty(&self) -> bool {

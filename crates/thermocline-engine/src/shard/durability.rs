@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use thermocline_core::Nanos;
+
 use super::checkpoint::Checkpoints;
 use super::flush::{Stage, Waiter};
 use super::{InFlight, Shard};
@@ -81,6 +83,8 @@ pub(super) struct Log {
     pub(super) is_sync_wanted: bool,
     pub(super) syncs_started: u64,
     pub(super) syncs_done: u64,
+    /// When the disk may be synced again for other reasons than a flush, after a sync that failed.
+    pub(super) sync_retry_at: Option<Nanos>,
     pub(super) waiters: Vec<Waiter>,
     /// Whether a failed sync of the disk may have cost versions that nothing else has, and no flush was
     /// told so.
@@ -121,6 +125,7 @@ impl Log {
             is_sync_wanted: false,
             syncs_started: 0,
             syncs_done: 0,
+            sync_retry_at: None,
             waiters: vec![],
             is_doubtful: false,
             flush_target: 0,
@@ -191,7 +196,7 @@ impl Shard {
         if self.slots.obsolete_slots() > 0 {
             self.want_commit();
         }
-        if !self.log.unsynced.is_empty() && !self.log.is_sync_wanted {
+        if !self.log.unsynced.is_empty() && !self.log.is_sync_wanted && !self.is_sync_resting() {
             self.log.is_sync_wanted = true;
             self.is_stirred = true;
         }

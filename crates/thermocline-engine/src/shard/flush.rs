@@ -5,6 +5,9 @@
 
 use std::ops::Range;
 
+use thermocline_core::Nanos;
+
+use super::cleaning::REST;
 use super::durability::sync;
 use super::{InFlight, Shard};
 use crate::entry::EntryId;
@@ -192,10 +195,12 @@ impl Shard {
     /// Once nothing else is wanted, the disk is synced and all records are committed.
     pub(super) const fn want_sync_and_commit(&mut self) {
         self.log.is_draining = true;
+        self.log.sync_retry_at = None;
         self.is_stirred = true;
     }
 
-    /// Syncs and commits what a drain left behind, when all pages are written.
+    /// Syncs and commits what a drain left behind, when all pages are written. If the disk cannot be
+    /// synced, it ends without: what the flash has stays dirty there.
     fn advance_drain(&mut self) {
         let is_busy = self.write_backs.is_busy()
             || self.write_backs.waiting_pages() > 0
@@ -205,7 +210,7 @@ impl Shard {
         if !self.log.is_draining || is_busy {
             return;
         }
-        if self.log.has_unsynced() {
+        if self.log.has_unsynced() && !self.is_sync_resting() {
             self.log.is_sync_wanted |= !self.log.unsynced.is_empty();
         } else if self.log.durable < self.log.appended {
             self.log.is_commit_wanted = true;
@@ -220,7 +225,13 @@ impl Shard {
     /// A version is on disk, and not yet synced.
     pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
         self.log.unsynced.push((page, version));
-        self.log.is_sync_wanted |= self.log.unsynced.len() >= UNSYNCED_PAGES_MAX;
+        self.log.is_sync_wanted |=
+            self.log.unsynced.len() >= UNSYNCED_PAGES_MAX && !self.is_sync_resting();
+    }
+
+    /// Whether a sync of the disk has failed just now: only flushes try it again at once.
+    pub(super) fn is_sync_resting(&self) -> bool {
+        self.log.sync_retry_at.is_some_and(|at| self.now < at)
     }
 
     /// Syncs the disk if somebody wants that.
@@ -242,8 +253,10 @@ impl Shard {
         let mut synced = std::mem::take(&mut self.log.syncing);
         if result.is_err() {
             self.count_error(Device::Backing);
+            self.log.sync_retry_at = Some(Nanos(self.now.0 + REST.0));
             self.backing_sync_failed(&synced);
         } else {
+            self.log.sync_retry_at = None;
             for &(page, version) in &synced {
                 self.page_synced(page, version);
             }
