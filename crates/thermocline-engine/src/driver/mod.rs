@@ -2,16 +2,30 @@
 
 pub mod files;
 pub mod memory;
+#[cfg(target_os = "linux")]
+pub mod split;
 pub mod threads;
 #[cfg(target_os = "linux")]
 pub mod uring;
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::operation::{DeviceError, Operation, OperationId};
 
 /// What an operation came to.
 pub type Completion = (OperationId, Result<(), DeviceError>);
+
+/// What is known of a piece of the backing store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its length, in bytes; not zero.
+    pub length_bytes: u64,
+    /// Whether the backing store holds nothing there.
+    pub is_hole: bool,
+    /// Whether it reads as zeroes.
+    pub is_zero: bool,
+}
 
 /// Performs operations, in any order, many at a time.
 pub trait Driver {
@@ -27,6 +41,20 @@ pub trait Driver {
     /// A descriptor that is readable when completions are there, for those who wait for other things
     /// as well.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Asks which parts of a range of the backing store, in bytes, are holes. Returns whether that can be
+    /// told; then [`next_allocation`](Self::next_allocation) gives the answer, with the same tag, when
+    /// it is there.
+    #[expect(unused_variables, reason = "a driver that cannot tell looks at nothing")]
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        false
+    }
+
+    /// The next answer: the pieces of the range that was asked about, from its beginning on, at least
+    /// one. They may end before the range does.
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
         None
     }
 }

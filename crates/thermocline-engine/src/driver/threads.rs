@@ -25,7 +25,7 @@ pub struct ThreadDriver {
 struct Shared {
     frames: Arc<Frames>,
     flash: Option<DeviceFile>,
-    backing: DeviceFile,
+    backing: Option<DeviceFile>,
     operations: Mutex<Receiver<Operation>>,
     wake: Arc<OwnedFd>,
 }
@@ -39,6 +39,27 @@ impl ThreadDriver {
         frames: &Arc<Frames>,
         flash: Option<DeviceFile>,
         backing: DeviceFile,
+        threads: usize,
+    ) -> std::io::Result<Self> {
+        Self::over(frames, flash, Some(backing), threads)
+    }
+
+    /// The same for the flash alone: another driver has the backing store.
+    ///
+    /// # Errors
+    /// If the system gives no more threads or file descriptors.
+    pub fn of_flash(
+        frames: &Arc<Frames>,
+        flash: DeviceFile,
+        threads: usize,
+    ) -> std::io::Result<Self> {
+        Self::over(frames, Some(flash), None, threads)
+    }
+
+    fn over(
+        frames: &Arc<Frames>,
+        flash: Option<DeviceFile>,
+        backing: Option<DeviceFile>,
         threads: usize,
     ) -> std::io::Result<Self> {
         let flags = rustix::event::EventfdFlags::NONBLOCK | rustix::event::EventfdFlags::CLOEXEC;
@@ -86,7 +107,7 @@ impl Shared {
     fn perform(&self, operation: &Operation) -> (OperationId, Result<(), DeviceError>) {
         let device = match operation.device {
             Device::Flash => self.flash.as_ref(),
-            Device::Backing => Some(&self.backing),
+            Device::Backing => self.backing.as_ref(),
         };
         let result = device
             .ok_or(DeviceError(std::io::ErrorKind::NotFound))

@@ -22,7 +22,7 @@ pub struct UringDriver {
     ring: IoUring,
     frames: Arc<Frames>,
     flash: Option<DeviceFile>,
-    backing: DeviceFile,
+    backing: Option<DeviceFile>,
     /// Operations that found the ring full.
     waiting: VecDeque<Operation>,
     /// Operations that the kernel has, by their number.
@@ -54,6 +54,22 @@ impl UringDriver {
         flash: Option<DeviceFile>,
         backing: DeviceFile,
     ) -> io::Result<Self> {
+        Self::over(frames, flash, Some(backing))
+    }
+
+    /// The same for the flash alone: another driver has the backing store.
+    ///
+    /// # Errors
+    /// If the kernel has no `io_uring`, or forbids it.
+    pub fn of_flash(frames: &Arc<Frames>, flash: DeviceFile) -> io::Result<Self> {
+        Self::over(frames, Some(flash), None)
+    }
+
+    fn over(
+        frames: &Arc<Frames>,
+        flash: Option<DeviceFile>,
+        backing: Option<DeviceFile>,
+    ) -> io::Result<Self> {
         Ok(Self {
             ring: IoUring::new(DEPTH)?,
             frames: Arc::clone(frames),
@@ -67,10 +83,11 @@ impl UringDriver {
     }
 
     fn file(&self, device: Device) -> Option<RawFd> {
-        match device {
-            Device::Flash => self.flash.as_ref().map(|flash| flash.file().as_raw_fd()),
-            Device::Backing => Some(self.backing.file().as_raw_fd()),
-        }
+        let file = match device {
+            Device::Flash => &self.flash,
+            Device::Backing => &self.backing,
+        };
+        file.as_ref().map(|file| file.file().as_raw_fd())
     }
 
     /// Hands waiting operations to the ring as far as it has room.

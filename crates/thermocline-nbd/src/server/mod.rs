@@ -13,7 +13,7 @@ mod in_flight;
 mod listen;
 mod spin;
 pub mod tls;
-mod transport;
+pub(crate) mod transport;
 mod work;
 
 use std::io::{self, ErrorKind};

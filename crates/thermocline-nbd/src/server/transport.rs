@@ -10,14 +10,14 @@ use rustls::{ServerConfig, ServerConnection};
 
 /// A connected socket that never blocks.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Socket {
     /// The socket, to register it.
-    pub(super) fn source(&mut self) -> &mut dyn Source {
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
@@ -49,7 +49,7 @@ impl Write for Socket {
 
 /// What a socket said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Received {
+pub(crate) enum Received {
     /// Bytes were read; the flag says whether the socket was emptied.
     Bytes { is_empty: bool },
     /// There is nothing now.
@@ -60,25 +60,25 @@ pub(super) enum Received {
 
 /// A socket and perhaps TLS on it.
 #[derive(Debug)]
-pub(super) struct Transport {
-    pub(super) socket: Socket,
+pub(crate) struct Transport {
+    pub(crate) socket: Socket,
     tls: Option<Box<ServerConnection>>,
 }
 
 impl Transport {
-    pub(super) fn new(socket: Socket) -> Self {
+    pub(crate) fn new(socket: Socket) -> Self {
         Self { socket, tls: None }
     }
 
     /// Everything from now on goes through TLS.
-    pub(super) fn start_tls(&mut self, configuration: &Arc<ServerConfig>) -> io::Result<()> {
+    pub(crate) fn start_tls(&mut self, configuration: &Arc<ServerConfig>) -> io::Result<()> {
         let tls = ServerConnection::new(Arc::clone(configuration)).map_err(io::Error::other)?;
         self.tls = Some(Box::new(tls));
         Ok(())
     }
 
     /// Reads once into the free part of `input`, which must not be empty.
-    pub(super) fn receive(&mut self, input: &mut Input) -> io::Result<Received> {
+    pub(crate) fn receive(&mut self, input: &mut Input) -> io::Result<Received> {
         let Some(tls) = &mut self.tls else {
             let free = input.free();
             let room_bytes = free.len();
@@ -120,7 +120,7 @@ impl Transport {
     }
 
     /// Sends as much of `output` as the socket takes.
-    pub(super) fn send(&mut self, output: &mut Output) -> io::Result<()> {
+    pub(crate) fn send(&mut self, output: &mut Output) -> io::Result<()> {
         while let Some(tls) = &mut self.tls {
             // rustls takes so many bytes before it wants to be rid of them.
             output.sent += tls.writer().write(output.waiting())?;
@@ -147,7 +147,7 @@ impl Transport {
     }
 
     /// Ends the connection at once; nothing that waits will be sent.
-    pub(super) fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         self.tls = None;
         // It may be closed already.
         drop(match &self.socket {
@@ -157,12 +157,12 @@ impl Transport {
     }
 
     /// Whether bytes wait in TLS for the socket to take them.
-    pub(super) fn holds_output(&self) -> bool {
+    pub(crate) fn holds_output(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
     /// Says farewell, as far as the socket takes it at once.
-    pub(super) fn close(&mut self, output: &mut Output) {
+    pub(crate) fn close(&mut self, output: &mut Output) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
         }
@@ -173,28 +173,28 @@ impl Transport {
 
 /// Bytes that arrived and were not consumed, in a buffer of fixed size.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(crate) struct Input {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
 }
 
 impl Input {
-    pub(super) fn new(capacity_bytes: usize) -> Self {
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self { bytes: vec![0; capacity_bytes].into_boxed_slice(), start: 0, end: 0 }
     }
 
-    pub(super) fn waiting(&self) -> &[u8] {
+    pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    pub(super) fn consume(&mut self, length: usize) {
+    pub(crate) fn consume(&mut self, length: usize) {
         self.start += length;
         assert!(self.start <= self.end, "a codec consumes no more than it was shown");
     }
 
     /// Room for more; empty only if the buffer is full of bytes that were not consumed.
-    fn free(&mut self) -> &mut [u8] {
+    pub(crate) fn free(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.start > self.bytes.len() / 2 || self.end == self.bytes.len() {
@@ -204,19 +204,19 @@ impl Input {
         &mut self.bytes[self.end..]
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.waiting().len() == self.bytes.len()
     }
 
-    fn add(&mut self, length: usize) {
+    pub(crate) fn add(&mut self, length: usize) {
         self.end += length;
     }
 }
 
 /// Bytes that were not sent yet.
 #[derive(Debug, Default)]
-pub(super) struct Output {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Output {
+    pub(crate) bytes: Vec<u8>,
     sent: usize,
 }
 
@@ -225,7 +225,7 @@ pub(super) struct Output {
 const OUTPUT_KEPT_BYTES: usize = 4 << 20;
 
 impl Output {
-    pub(super) fn waiting(&self) -> &[u8] {
+    pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 

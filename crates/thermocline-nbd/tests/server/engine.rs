@@ -78,6 +78,26 @@ fn sockets_and_a_ring_are_waited_for_together() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn fio_verifies_through_a_cache_of_another_server() {
+    use thermocline_engine::driver::split::SplitDriver;
+    use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
+
+    for delay_drives in [0, 3] {
+        let memory = super::memory::Memory::new(2048 << 12).delayed(delay_drives);
+        let backing = Running::start(memory, Settings::default());
+        let folder = tempfile::tempdir().unwrap();
+        let shard = shard("hat", |_| ());
+        let (flash, _) = files(folder.path(), &shard);
+        let flash = ThreadDriver::of_flash(shard.frames(), flash.unwrap(), 4).unwrap();
+        let uri = backing.uri().parse().unwrap();
+        let disk = NbdBacking::connect(uri, Access::ReadWrite).unwrap();
+        let disk = NbdDriver::new(disk, shard.frames()).unwrap();
+        verify(&serve(shard, SplitDriver::new(flash, disk).unwrap()));
+    }
+}
+
 #[test]
 fn fio_verifies_through_the_cache() {
     for policy in ["lru-inclusive", "hat", "face-gsc"] {

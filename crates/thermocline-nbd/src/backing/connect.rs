@@ -1,0 +1,315 @@
+//! Coming into contact with a server: connections, negotiation, and what is needed of an export.
+//!
+//! This blocks, each step for a bounded time; it is done before the engine runs, and in a thread of its
+//! own when a connection was lost.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+use super::BackingError;
+use crate::codec::client::{Agreed, Handshake, INPUT_BYTES_MAX, Step, Wanted};
+use crate::protocol::{Context, TRANSFER_BYTES_MAX, transmission_flag as flag};
+use crate::server::transport::{Input, Socket};
+use crate::uri::{NbdUri, ServerAddress};
+
+/// Connections to a server that allows several.
+const CONNECTIONS_MAX: usize = 4;
+/// How long a server may take to accept a connection, and for each step of the negotiation.
+const STEP_LIMIT: Duration = Duration::from_secs(5);
+/// How long a machine may leave sent bytes without confirmation.
+const CONFIRMATION_LIMIT_MS: u32 = 30_000;
+/// The first pause after an attempt to connect again; each next one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A socket's bytes are taken in turns of at most this many.
+const INPUT_BYTES: usize = 4 * INPUT_BYTES_MAX;
+
+/// What the cache wants to do with its backing store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everything: a server that only reads is refused.
+    ReadWrite,
+    /// Reading; writes fail if the server only reads.
+    ReadOnly,
+}
+
+/// What an export can do, as far as the driver needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) size_bytes: u64,
+    flags: u16,
+    /// Every request is a multiple of this, in bytes.
+    pub(super) minimum_bytes: u32,
+    /// The longest request, a multiple of `minimum_bytes`.
+    pub(super) maximum_bytes: u32,
+    /// The number of `base:allocation`, if the server has it.
+    pub(super) allocation: Option<u32>,
+}
+
+impl Terms {
+    fn new(agreed: &Agreed) -> Self {
+        let minimum_bytes = agreed.block_sizes.minimum_bytes;
+        let maximum_bytes = agreed.block_sizes.maximum_bytes.min(TRANSFER_BYTES_MAX);
+        let allocation = agreed
+            .contexts
+            .iter()
+            .find_map(|(id, name)| (name == Context::Allocation.name()).then_some(*id));
+        Self {
+            size_bytes: agreed.size_bytes,
+            flags: agreed.flags,
+            minimum_bytes,
+            maximum_bytes: (maximum_bytes - maximum_bytes % minimum_bytes).max(minimum_bytes),
+            allocation: allocation.filter(|_| agreed.is_structured),
+        }
+    }
+
+    pub(super) fn has(&self, wanted: u16) -> bool {
+        self.flags & wanted != 0
+    }
+
+    /// Whether writes must be durable one by one, since the server cannot flush.
+    pub(super) fn writes_durably(&self) -> bool {
+        !self.has(flag::SEND_FLUSH) && self.has(flag::SEND_FUA)
+    }
+}
+
+/// A connection past its negotiation.
+#[derive(Debug)]
+pub(super) struct Greeted {
+    pub(super) socket: Socket,
+    /// What has arrived already.
+    pub(super) input: Input,
+}
+
+/// Connections to one run of a server.
+#[derive(Debug)]
+pub(super) struct Contact {
+    pub(super) terms: Terms,
+    pub(super) connections: Vec<Greeted>,
+}
+
+impl Contact {
+    /// Connects, as often as the server likes.
+    pub(super) fn make(uri: &NbdUri, access: Access) -> Result<Self, BackingError> {
+        let (first, terms) = greet(uri)?;
+        if access == Access::ReadWrite && terms.has(flag::READ_ONLY) {
+            return Err(BackingError::ReadOnly { server: uri.server.to_string() });
+        }
+        let mut connections = vec![first];
+        let count = if terms.has(flag::CAN_MULTI_CONN) { CONNECTIONS_MAX } else { 1 };
+        while connections.len() < count {
+            match greet(uri) {
+                Ok((more, same)) if same == terms => connections.push(more),
+                // It serves so many and no more, or something else by now.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(Self { terms, connections })
+    }
+}
+
+/// One connection.
+fn greet(uri: &NbdUri) -> Result<(Greeted, Terms), BackingError> {
+    let at = |source| BackingError::Connect { server: uri.server.to_string(), source };
+    let stream = Stream::connect(&uri.server).map_err(at)?;
+    stream.limit(Some(STEP_LIMIT)).map_err(at)?;
+    let (input, terms) = negotiate(&stream, uri)?;
+    stream.limit(None).map_err(at)?;
+    let socket = stream.into_socket().map_err(at)?;
+    Ok((Greeted { socket, input }, terms))
+}
+
+fn negotiate(mut stream: &Stream, uri: &NbdUri) -> Result<(Input, Terms), BackingError> {
+    let server = || uri.server.to_string();
+    let contexts = vec![Context::Allocation.name().to_owned()];
+    let mut handshake = Handshake::new(Wanted { export: uri.export.clone(), contexts });
+    let (mut input, mut output) = (Input::new(INPUT_BYTES), vec![]);
+    loop {
+        let (consumed, step) = handshake
+            .step(input.waiting(), &mut output)
+            .map_err(|source| BackingError::Refused { server: server(), source })?;
+        input.consume(consumed);
+        let at = |source| BackingError::Connect { server: server(), source };
+        stream.write_all(&output).map_err(at)?;
+        output.clear();
+        match step {
+            Step::Taken => {}
+            Step::Done(agreed) => return Ok((input, Terms::new(&agreed))),
+            Step::More => match uninterrupted(|| stream.read(input.free())).map_err(at)? {
+                0 => return Err(at(io::ErrorKind::UnexpectedEof.into())),
+                length => input.add(length),
+            },
+        }
+    }
+}
+
+/// Calls again if a signal came between.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// A socket that blocks.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(server: &ServerAddress) -> io::Result<Self> {
+        let (host, port) = match server {
+            ServerAddress::Unix(path) => {
+                return uninterrupted(|| UnixStream::connect(path)).map(Self::Unix);
+            }
+            ServerAddress::Tcp { host, port } => (host.as_str(), *port),
+        };
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in (host, port).to_socket_addrs()? {
+            match uninterrupted(|| TcpStream::connect_timeout(&address, STEP_LIMIT)) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    sockopt::set_socket_keepalive(&stream, true)?;
+                    sockopt::set_tcp_user_timeout(&stream, CONFIRMATION_LIMIT_MS)?;
+                    return Ok(Self::Tcp(stream));
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// How long a call may block.
+    fn limit(&self, limit: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(limit)?;
+                stream.set_write_timeout(limit)
+            }
+            Self::Unix(stream) => {
+                stream.set_read_timeout(limit)?;
+                stream.set_write_timeout(limit)
+            }
+        }
+    }
+
+    /// The socket, which never blocks from now on.
+    fn into_socket(self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                Socket::Tcp(mio::net::TcpStream::from_std(stream))
+            }
+            Self::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                Socket::Unix(mio::net::UnixStream::from_std(stream))
+            }
+        })
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&*stream).read(buffer),
+            Stream::Unix(stream) => (&*stream).read(buffer),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&*stream).write(bytes),
+            Stream::Unix(stream) => (&*stream).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A thread that tries to connect again until it does, or nobody wants it any more.
+#[derive(Debug)]
+pub(super) struct Reconnecting {
+    contacts: Receiver<Contact>,
+    is_given_up: Arc<AtomicBool>,
+}
+
+impl Reconnecting {
+    /// Begins; `notify` is called when there is a contact whose terms fit.
+    pub(super) fn start(
+        uri: NbdUri,
+        access: Access,
+        fits: impl Fn(&Terms) -> Result<(), BackingError> + Send + 'static,
+        notify: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let is_given_up = Arc::new(AtomicBool::new(false));
+        // One contact ends the thread, so that sending it never waits.
+        let (found, contacts) = sync_channel(1);
+        let given_up = Arc::clone(&is_given_up);
+        let make = move || {
+            let contact = Contact::make(&uri, access)?;
+            fits(&contact.terms)?;
+            Ok(contact)
+        };
+        let work = move || {
+            if let Some(contact) = repeat(&given_up, make) {
+                // Without a receiver nobody wants it any more.
+                drop(found.send(contact));
+                notify();
+            }
+        };
+        std::thread::Builder::new().name("reconnect".into()).spawn(work)?;
+        Ok(Self { contacts, is_given_up })
+    }
+
+    /// The contact, once there is one.
+    pub(super) fn take(&self) -> Option<Contact> {
+        self.contacts.try_recv().ok()
+    }
+}
+
+impl Drop for Reconnecting {
+    /// The thread ends after its attempt; nobody waits for that.
+    fn drop(&mut self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+}
+
+/// Makes contact, with growing pauses between attempts.
+fn repeat(
+    is_given_up: &AtomicBool,
+    make: impl Fn() -> Result<Contact, BackingError>,
+) -> Option<Contact> {
+    let mut pause = PAUSE_MIN;
+    let mut said = String::new();
+    while !is_given_up.load(Ordering::Acquire) {
+        match make() {
+            Ok(contact) => return Some(contact),
+            Err(error) => {
+                let reason = error.to_string();
+                if reason != said {
+                    tracing::warn!(reason, "the backing store cannot be reached; trying again");
+                    said = reason;
+                }
+            }
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+    None
+}

@@ -1,0 +1,385 @@
+//! A backing store behind another NBD server: the driver is the server's client.
+//!
+//! The sockets never block, and are served in the engine's thread: what the engine wants at one time
+//! is sent in one call per connection, and what has come is read in one. A server that allows it is
+//! given a few connections.
+//!
+//! A server that goes away takes its requests with it: they fail, as does every operation until it is
+//! back; a thread connects again, with growing pauses. The engine keeps what it could not write, and
+//! tries again. What the server had acknowledged and not flushed it may have lost; so the next sync
+//! fails, and the engine knows that those writes are not durable. All connections are given up with
+//! the first that is lost: they lead to the same server, and none may vouch for what another lost.
+
+mod connect;
+mod link;
+mod orders;
+mod storage;
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use thermocline_engine::driver::{Allocation, Completion, Driver};
+use thermocline_engine::{Frames, Operation};
+
+pub use self::connect::Access;
+use self::connect::{Contact, Reconnecting, Terms};
+use self::link::{Fault, Link};
+use self::orders::Orders;
+pub use self::storage::NbdStorage;
+use crate::codec::ProtocolError;
+use crate::protocol::transmission_flag as flag;
+use crate::uri::NbdUri;
+
+/// The reconnecting thread's token; those of links are their places.
+const RECONNECTED: u64 = u64::MAX;
+/// Events taken from the system at once.
+const EVENTS_MAX: usize = 8;
+
+/// Why a server cannot be a backing store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackingError {
+    /// The server cannot be reached.
+    #[error("cannot connect to `{server}`: {source}")]
+    Connect {
+        /// Where it listens.
+        server: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The server does not agree.
+    #[error("`{server}`: {source}")]
+    Refused {
+        /// Where it listens.
+        server: String,
+        /// What it says, or does wrong.
+        source: ProtocolError,
+    },
+    /// The server does not write.
+    #[error("`{server}` serves the export read-only: use `write_mode = \"read-only\"`")]
+    ReadOnly {
+        /// Where it listens.
+        server: String,
+    },
+    /// Pages are no multiples of what the server takes.
+    #[error(
+        "`{server}` takes multiples of {minimum_bytes} bytes, pages have {page_bytes}: use a \
+         `page_size` of {minimum_bytes} bytes or a multiple of that"
+    )]
+    BlockSize {
+        /// Where it listens.
+        server: String,
+        /// What it takes, in bytes.
+        minimum_bytes: u32,
+        /// Bytes of a page.
+        page_bytes: usize,
+    },
+    /// After a lost connection the export has another size.
+    #[error("`{server}` has {found_bytes} bytes now, it had {known_bytes}")]
+    OtherSize {
+        /// Where it listens.
+        server: String,
+        /// The size now.
+        found_bytes: u64,
+        /// The size that the engine counts on.
+        known_bytes: u64,
+    },
+    /// The system refuses something to wait with.
+    #[error("cannot wait for `{server}`: {source}")]
+    Events {
+        /// Where it listens.
+        server: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A server that was reached, and is not driven yet.
+#[derive(Debug)]
+pub struct NbdBacking {
+    uri: NbdUri,
+    access: Access,
+    contact: Contact,
+}
+
+impl NbdBacking {
+    /// Connects. This blocks until the server answers, a few seconds at most.
+    ///
+    /// # Errors
+    /// A server that cannot be reached, does not know the export, or only reads.
+    pub fn connect(uri: NbdUri, access: Access) -> Result<Self, BackingError> {
+        let contact = Contact::make(&uri, access)?;
+        let terms = &contact.terms;
+        if !terms.has(flag::SEND_FLUSH | flag::SEND_FUA) && access == Access::ReadWrite {
+            tracing::warn!(
+                server = %uri.server,
+                "the server can neither flush nor write durably: what it acknowledges counts as durable"
+            );
+        }
+        Ok(Self { uri, access, contact })
+    }
+
+    /// The size of the export, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.contact.terms.size_bytes
+    }
+}
+
+/// What an export must be like.
+#[derive(Clone, Debug)]
+struct Needs {
+    server: String,
+    size_bytes: u64,
+    page_bytes: usize,
+}
+
+impl Needs {
+    fn check(&self, terms: &Terms) -> Result<(), BackingError> {
+        let Self { page_bytes, .. } = *self;
+        let (server, minimum_bytes) = (self.server.clone(), terms.minimum_bytes);
+        if !page_bytes.is_multiple_of(minimum_bytes as usize) {
+            return Err(BackingError::BlockSize { server, minimum_bytes, page_bytes });
+        }
+        let (found_bytes, known_bytes) = (terms.size_bytes, self.size_bytes);
+        if found_bytes != known_bytes {
+            return Err(BackingError::OtherSize { server, found_bytes, known_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// Connections to a server that is there.
+#[derive(Debug)]
+struct Session {
+    terms: Terms,
+    links: Vec<Link>,
+}
+
+/// Performs the operations of a backing store by asking an NBD server.
+#[derive(Debug)]
+pub struct NbdDriver {
+    uri: NbdUri,
+    access: Access,
+    needs: Needs,
+    orders: Orders,
+    session: Option<Session>,
+    reconnecting: Option<Reconnecting>,
+    /// Readable when a link or the reconnecting thread has something.
+    poller: OwnedFd,
+    reconnected: Arc<OwnedFd>,
+    /// Whose events were found last, by token.
+    found: Vec<u64>,
+}
+
+impl NbdDriver {
+    /// Drives a server for the shard that these frames belong to, a page each.
+    ///
+    /// # Errors
+    /// A server that takes only requests larger than pages.
+    pub fn new(backing: NbdBacking, frames: &Arc<Frames>) -> Result<Self, BackingError> {
+        let NbdBacking { uri, access, contact } = backing;
+        let needs = Needs {
+            server: uri.server.to_string(),
+            size_bytes: contact.terms.size_bytes,
+            page_bytes: frames.frame_bytes(),
+        };
+        needs.check(&contact.terms)?;
+        let at = |source: rustix::io::Errno| {
+            let server = needs.server.clone();
+            BackingError::Events { server, source: source.into() }
+        };
+        let poller = epoll::create(CreateFlags::CLOEXEC).map_err(at)?;
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let reconnected = Arc::new(eventfd(0, flags).map_err(at)?);
+        let token = EventData::new_u64(RECONNECTED);
+        epoll::add(&poller, &*reconnected, token, EventFlags::IN).map_err(at)?;
+        let session = Session::begin(contact, &poller).map_err(at)?;
+        Ok(Self {
+            uri,
+            access,
+            orders: Orders::new(frames),
+            needs,
+            session: Some(session),
+            reconnecting: None,
+            poller,
+            reconnected,
+            found: vec![],
+        })
+    }
+
+    /// What it was connected for.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Whether the server is there, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Sends and receives what can be, without waiting.
+    fn turn(&mut self) {
+        let is_told = self.look(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        if is_told {
+            self.meet();
+        }
+        if let Err(fault) = self.exchange() {
+            tracing::warn!(server = %self.uri.server, %fault, "the backing store is gone");
+            self.part();
+        }
+        if self.session.is_none() && self.reconnecting.is_none() {
+            self.reconnect();
+        }
+    }
+
+    /// Waits for events. Returns whether the reconnecting thread has one; those of the links stay.
+    fn look(&mut self, limit: Option<&Timespec>) -> bool {
+        self.found.clear();
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        // A signal is one more reason to look.
+        if let Ok((events, _)) = epoll::wait(&self.poller, &mut events[..], limit) {
+            self.found.extend(events.iter().map(|event| event.data.u64()));
+        }
+        self.found.contains(&RECONNECTED)
+    }
+
+    /// Receives from the links that events name, and sends what waits, until neither goes on.
+    fn exchange(&mut self) -> Result<(), Fault> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        for &token in &self.found {
+            let place = usize::try_from(token).unwrap_or(usize::MAX);
+            if let Some(link) = session.links.get_mut(place) {
+                link.receive(&mut self.orders)?;
+            }
+        }
+        session.send(&mut self.orders)?;
+        Ok(session.watch(&self.poller).map_err(io::Error::from)?)
+    }
+
+    /// Takes over the connections of a server that is there again.
+    fn meet(&mut self) {
+        let mut counter = [0; 8];
+        let _empty = rustix::io::read(&*self.reconnected, &mut counter);
+        let Some(contact) = self.reconnecting.as_ref().and_then(Reconnecting::take) else { return };
+        self.reconnecting = None;
+        match Session::begin(contact, &self.poller) {
+            Ok(session) => {
+                tracing::info!(server = %self.uri.server, "the backing store is back");
+                self.session = Some(session);
+            }
+            Err(error) => tracing::warn!(%error, "the backing store cannot be waited for"),
+        }
+    }
+
+    /// Gives the server up.
+    fn part(&mut self) {
+        self.session = None;
+        self.found.clear();
+        self.orders.abandon();
+    }
+
+    fn reconnect(&mut self) {
+        let (reconnected, needs) = (Arc::clone(&self.reconnected), self.needs.clone());
+        let notify = move || {
+            // A full counter is readable as well.
+            let _full = rustix::io::write(&*reconnected, &1_u64.to_ne_bytes());
+        };
+        let fits = move |terms: &Terms| needs.check(terms);
+        match Reconnecting::start(self.uri.clone(), self.access, fits, notify) {
+            Ok(reconnecting) => self.reconnecting = Some(reconnecting),
+            Err(error) => tracing::warn!(%error, "cannot start a thread to connect again"),
+        }
+    }
+}
+
+impl Session {
+    fn begin(contact: Contact, poller: &OwnedFd) -> rustix::io::Result<Self> {
+        let links: Vec<Link> = contact.connections.into_iter().map(Link::new).collect();
+        for (place, link) in (0..).zip(&links) {
+            epoll::add(poller, link, EventData::new_u64(place), EventFlags::IN)?;
+        }
+        Ok(Self { terms: contact.terms, links })
+    }
+
+    /// Hands requests to the links that have room, and sends.
+    fn send(&mut self, orders: &mut Orders) -> Result<(), Fault> {
+        loop {
+            while let Some(&part) = orders.waiting.front() {
+                let open = self.links.iter_mut().filter(|link| link.has_room());
+                let Some(link) = open.min_by_key(|link| link.crowds()) else { break };
+                orders.waiting.pop_front();
+                link.push(part, orders);
+            }
+            for link in self.links.iter_mut().filter(|link| link.is_blocked()) {
+                link.send()?;
+            }
+            if orders.waiting.is_empty() || !self.links.iter().any(Link::has_room) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks the system to tell when a socket has room again, for those that lack it.
+    fn watch(&mut self, poller: &OwnedFd) -> rustix::io::Result<()> {
+        for (place, link) in (0..).zip(&mut self.links) {
+            if link.is_blocked() != link.is_watched {
+                link.is_watched = link.is_blocked();
+                let room = if link.is_watched { EventFlags::OUT } else { EventFlags::empty() };
+                epoll::modify(poller, &*link, EventData::new_u64(place), EventFlags::IN | room)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Driver for NbdDriver {
+    fn start(&mut self, operation: Operation) {
+        let terms = self.session.as_ref().map(|session| &session.terms);
+        self.orders.take(operation, terms);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.turn();
+        done.append(&mut self.orders.done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        let before = done.len();
+        loop {
+            self.poll(done);
+            if done.len() > before || self.orders.is_idle() {
+                return;
+            }
+            self.look(None);
+        }
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        let terms = self.session.as_ref().map(|session| &session.terms);
+        self.orders.ask(tag, range, terms)
+    }
+
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
+        self.orders.answers.pop_front()
+    }
+}
+
+impl Drop for NbdDriver {
+    /// Says farewell, as far as the sockets take it at once.
+    fn drop(&mut self) {
+        for link in self.session.iter_mut().flat_map(|session| &mut session.links) {
+            link.push_disconnect();
+            // A server that is gone needs none.
+            drop(link.send());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Operations on their way: cut into requests that the server takes, complete when the last of these is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::Arc;
+
+use thermocline_engine::driver::{Allocation, Completion};
+use thermocline_engine::{Device, DeviceError, Frames, Operation, OperationId, OperationKind};
+
+use super::connect::Terms;
+use crate::protocol::{Command, ErrorCode, allocation, command_flag, transmission_flag as flag};
+
+/// A stretch of zeroes, to be copied from.
+const ZEROES: [u8; 4096] = [0; 4096];
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    owner: Owner,
+    pub(super) command: Command,
+    pub(super) flags: u16,
+    pub(super) offset_bytes: u64,
+    pub(super) length_bytes: u32,
+}
+
+/// What a request is a part of.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Operation(OperationId),
+    /// A question about allocation, by its tag.
+    Question(u64),
+}
+
+/// An operation whose requests are not all answered.
+#[derive(Debug)]
+struct Flying {
+    operation: Operation,
+    parts_left: u32,
+    error: Option<DeviceError>,
+}
+
+/// A question about allocation that is not answered.
+#[derive(Debug)]
+struct Question {
+    range: Range<u64>,
+    /// What the server told, from the beginning of the range on.
+    told: Vec<Allocation>,
+}
+
+/// All that the driver was asked for.
+#[derive(Debug)]
+pub(super) struct Orders {
+    frames: Arc<Frames>,
+    /// By the number of the operation.
+    operations: Vec<Option<Flying>>,
+    operations_left: usize,
+    questions: BTreeMap<u64, Question>,
+    /// Requests that were not sent.
+    pub(super) waiting: VecDeque<Part>,
+    pub(super) done: Vec<Completion>,
+    pub(super) answers: VecDeque<(u64, Vec<Allocation>)>,
+    /// Whether the server has acknowledged a change since a sync was started last.
+    has_unsynced: bool,
+    /// Whether such changes were acknowledged by a server that has gone since: it may have had them in
+    /// memory only, and the next sync must not say that they are durable.
+    is_doubtful: bool,
+}
+
+impl Orders {
+    pub(super) fn new(frames: &Arc<Frames>) -> Self {
+        Self {
+            frames: Arc::clone(frames),
+            operations: vec![],
+            operations_left: 0,
+            questions: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            done: vec![],
+            answers: VecDeque::new(),
+            has_unsynced: false,
+            is_doubtful: false,
+        }
+    }
+
+    /// Whether no operation is left to be completed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.operations_left == 0
+    }
+
+    /// Takes an operation; there are terms unless no server is there.
+    pub(super) fn take(&mut self, operation: Operation, terms: Option<&Terms>) {
+        let id = operation.id;
+        let request = match terms {
+            _ if operation.device == Device::Flash => Err(DeviceError(ErrorKind::NotFound)),
+            terms => self.request(operation.kind, terms),
+        };
+        let (terms, command, flags) = match request {
+            Ok(Some(request)) => request,
+            Ok(None) => return self.done.push((id, Ok(()))),
+            Err(error) => return self.done.push((id, Err(error))),
+        };
+        let owner = Owner::Operation(id);
+        let end_bytes = operation.offset_bytes + operation.length_bytes;
+        let (mut offset_bytes, mut parts_left) = (operation.offset_bytes, 0);
+        while offset_bytes < end_bytes || parts_left == 0 {
+            let length_bytes = length(terms, end_bytes - offset_bytes);
+            self.waiting.push_back(Part { owner, command, flags, offset_bytes, length_bytes });
+            offset_bytes += u64::from(length_bytes);
+            parts_left += 1;
+        }
+        let number = id.0 as usize;
+        if self.operations.len() <= number {
+            self.operations.resize_with(number + 1, || None);
+        }
+        self.operations[number] = Some(Flying { operation, parts_left, error: None });
+        self.operations_left += 1;
+    }
+
+    /// What the server is to be asked for; nothing if the operation is done without it.
+    fn request<'a>(
+        &mut self,
+        kind: OperationKind,
+        terms: Option<&'a Terms>,
+    ) -> Result<Option<(&'a Terms, Command, u16)>, DeviceError> {
+        if kind == OperationKind::Sync {
+            self.has_unsynced = false;
+            if std::mem::take(&mut self.is_doubtful) {
+                return Err(DeviceError(ErrorKind::ConnectionReset));
+            }
+        }
+        let terms = terms.ok_or(DeviceError(ErrorKind::NotConnected))?;
+        let fua = if terms.writes_durably() { command_flag::FUA } else { 0 };
+        let request = match kind {
+            OperationKind::Read => Some((Command::Read, 0)),
+            OperationKind::Sync => terms.has(flag::SEND_FLUSH).then_some((Command::Flush, 0)),
+            OperationKind::Discard => terms.has(flag::SEND_TRIM).then_some((Command::Trim, 0)),
+            OperationKind::Zero if terms.has(flag::SEND_WRITE_ZEROES) => {
+                Some((Command::WriteZeroes, fua | command_flag::NO_HOLE))
+            }
+            OperationKind::Write | OperationKind::Zero => Some((Command::Write, fua)),
+        };
+        Ok(request.map(|(command, flags)| (terms, command, flags)))
+    }
+
+    /// Asks which parts of a range are holes. Returns whether the server can tell.
+    pub(super) fn ask(&mut self, tag: u64, range: Range<u64>, terms: Option<&Terms>) -> bool {
+        let Some(terms) = terms.filter(|terms| terms.allocation.is_some()) else { return false };
+        let minimum = u64::from(terms.minimum_bytes);
+        let offset_bytes = range.start - range.start % minimum;
+        let wanted = range.end.next_multiple_of(minimum).min(terms.size_bytes) - offset_bytes;
+        let longest = u64::from(u32::MAX - terms.minimum_bytes + 1);
+        let length_bytes = u32::try_from(wanted.min(longest)).expect("as much as fits 32 bits");
+        let (owner, command) = (Owner::Question(tag), Command::BlockStatus);
+        self.waiting.push_back(Part { owner, command, flags: 0, offset_bytes, length_bytes });
+        self.questions.insert(tag, Question { range, told: vec![] });
+        true
+    }
+
+    /// Appends the bytes that a request sends.
+    pub(super) fn gather(&self, part: &Part, target: &mut Vec<u8>) {
+        let (operation, start) = self.place(part, part.offset_bytes);
+        operation.gather(&self.frames, start..start + u64::from(part.length_bytes), target);
+    }
+
+    /// Takes bytes that a request has brought.
+    pub(super) fn scatter(&self, part: &Part, offset_bytes: u64, bytes: &[u8]) {
+        let (operation, start) = self.place(part, offset_bytes);
+        operation.scatter(&self.frames, start, bytes);
+    }
+
+    /// The same for zeroes that were not sent.
+    pub(super) fn scatter_zeroes(&self, part: &Part, offset_bytes: u64, length_bytes: u64) {
+        let (operation, mut start) = self.place(part, offset_bytes);
+        let end = start + length_bytes;
+        while start < end {
+            let length = (end - start).min(ZEROES.len() as u64);
+            let zeroes = &ZEROES[..usize::try_from(length).expect("a page at most")];
+            operation.scatter(&self.frames, start, zeroes);
+            start += length;
+        }
+    }
+
+    /// The operation of a request that moves bytes, and where in it an offset lies.
+    fn place(&self, part: &Part, offset_bytes: u64) -> (&Operation, u64) {
+        let Owner::Operation(id) = part.owner else { unreachable!("a question moves no bytes") };
+        let flying = self.operations[id.0 as usize].as_ref().expect("its parts are in flight");
+        (&flying.operation, offset_bytes - flying.operation.offset_bytes)
+    }
+
+    /// Takes what a server tells of extents: pairs of length and status from the part's beginning on.
+    pub(super) fn take_extents(&mut self, part: &Part, descriptors: &[u8]) {
+        let Owner::Question(tag) = part.owner else { return };
+        let Some(question) = self.questions.get_mut(&tag) else { return };
+        let (mut offset, wanted) = (part.offset_bytes, question.range.clone());
+        question.told.clear();
+        for descriptor in descriptors.chunks_exact(8) {
+            let number = |place: usize| {
+                u32::from_be_bytes(descriptor[place..place + 4].try_into().expect("four bytes"))
+            };
+            let (end, status) = (offset + u64::from(number(0)), number(4));
+            let length_bytes = end.min(wanted.end).saturating_sub(offset.max(wanted.start));
+            if length_bytes > 0 {
+                question.told.push(Allocation {
+                    length_bytes,
+                    is_hole: status & allocation::HOLE != 0,
+                    is_zero: status & allocation::ZERO != 0,
+                });
+            }
+            offset = end;
+        }
+    }
+
+    /// A request was answered.
+    pub(super) fn part_done(&mut self, part: &Part, result: Result<(), ErrorCode>) {
+        let id = match part.owner {
+            Owner::Operation(id) => id,
+            Owner::Question(tag) => return self.answer(tag),
+        };
+        let is_volatile = part.command.is_write() && part.flags & command_flag::FUA == 0;
+        self.has_unsynced |= is_volatile && result.is_ok();
+        let place = &mut self.operations[id.0 as usize];
+        let flying = place.as_mut().expect("its parts are in flight");
+        flying.parts_left -= 1;
+        if let Err(error) = result {
+            flying.error.get_or_insert(DeviceError(kind(error)));
+        }
+        if flying.parts_left == 0 {
+            let result = flying.error.map_or(Ok(()), Err);
+            *place = None;
+            self.operations_left -= 1;
+            self.done.push((id, result));
+        }
+    }
+
+    /// The server has gone: nothing that it was asked will be answered.
+    pub(super) fn abandon(&mut self) {
+        self.is_doubtful |= std::mem::take(&mut self.has_unsynced);
+        self.waiting.clear();
+        for flying in self.operations.iter_mut().filter_map(Option::take) {
+            self.done.push((flying.operation.id, Err(DeviceError(ErrorKind::ConnectionReset))));
+        }
+        self.operations_left = 0;
+        while let Some(&tag) = self.questions.keys().next() {
+            self.answer(tag);
+        }
+    }
+
+    /// Answers a question; what was not told counts as allocated.
+    fn answer(&mut self, tag: u64) {
+        let Some(Question { range, mut told }) = self.questions.remove(&tag) else { return };
+        if told.is_empty() {
+            let length_bytes = range.end - range.start;
+            told.push(Allocation { length_bytes, is_hole: false, is_zero: false });
+        }
+        self.answers.push_back((tag, told));
+    }
+}
+
+/// How long the next request of so many bytes may be.
+fn length(terms: &Terms, bytes: u64) -> u32 {
+    u32::try_from(bytes).map_or(terms.maximum_bytes, |bytes| bytes.min(terms.maximum_bytes))
+}
+
+fn kind(error: ErrorCode) -> ErrorKind {
+    match error {
+        ErrorCode::NotPermitted => ErrorKind::PermissionDenied,
+        ErrorCode::NoMemory => ErrorKind::OutOfMemory,
+        ErrorCode::Invalid | ErrorCode::Overflow => ErrorKind::InvalidInput,
+        ErrorCode::NoSpace => ErrorKind::StorageFull,
+        ErrorCode::NotSupported => ErrorKind::Unsupported,
+        ErrorCode::ShuttingDown => ErrorKind::ConnectionAborted,
+        ErrorCode::Io => ErrorKind::Other,
+    }
+}

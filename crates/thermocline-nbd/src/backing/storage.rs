@@ -1,0 +1,86 @@
+//! The same one call at a time, for work on a cache at rest.
+
+use std::io;
+use std::sync::Arc;
+
+use thermocline_engine::driver::Driver as _;
+use thermocline_engine::{Device, FrameId, Frames, Operation, OperationId, OperationKind, Storage};
+
+use super::{BackingError, NbdBacking, NbdDriver};
+
+/// A server's export, read and written one call at a time.
+#[derive(Debug)]
+pub struct NbdStorage {
+    driver: NbdDriver,
+    /// One frame, which every call goes through.
+    frames: Arc<Frames>,
+    size_bytes: u64,
+}
+
+impl NbdStorage {
+    /// Reads and writes in pieces of so many bytes, a multiple of 4096; offsets are multiples of it.
+    ///
+    /// # Errors
+    /// A server that takes only larger pieces.
+    ///
+    /// # Panics
+    /// If `page_bytes` is no multiple of 4096.
+    pub fn new(backing: NbdBacking, page_bytes: usize) -> Result<Self, BackingError> {
+        let frames = Frames::new(1, page_bytes);
+        let size_bytes = backing.size_bytes();
+        Ok(Self { driver: NbdDriver::new(backing, &frames)?, frames, size_bytes })
+    }
+
+    fn perform(&mut self, operation: Operation) -> io::Result<()> {
+        self.driver.start(operation);
+        let mut done = vec![];
+        self.driver.wait(&mut done);
+        let (_, result) = done.pop().expect("an operation in flight is completed");
+        result.map_err(|error| io::Error::new(error.0, "the NBD server failed, or has gone"))
+    }
+}
+
+fn operation(kind: OperationKind, offset_bytes: u64, length: usize) -> Operation {
+    Operation {
+        id: OperationId(0),
+        device: Device::Backing,
+        kind,
+        offset_bytes,
+        length_bytes: length as u64,
+        frames: [FrameId(0)].into_iter().collect(),
+    }
+}
+
+impl Storage for NbdStorage {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        Ok(self.size_bytes)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let mut read = vec![];
+        let page_bytes = self.frames.frame_bytes();
+        for (start, piece) in (offset_bytes..).step_by(page_bytes).zip(bytes.chunks_mut(page_bytes))
+        {
+            let operation = operation(OperationKind::Read, start, piece.len());
+            self.perform(operation.clone())?;
+            read.clear();
+            operation.gather(&self.frames, 0..piece.len() as u64, &mut read);
+            piece.copy_from_slice(&read);
+        }
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let page_bytes = self.frames.frame_bytes();
+        for (start, piece) in (offset_bytes..).step_by(page_bytes).zip(bytes.chunks(page_bytes)) {
+            let operation = operation(OperationKind::Write, start, piece.len());
+            operation.scatter(&self.frames, 0, piece);
+            self.perform(operation)?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.perform(operation(OperationKind::Sync, 0, 0))
+    }
+}
