@@ -1,7 +1,8 @@
-//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `bench`, `tidy`.
+//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `bench`, `soak`, `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod readme;
+mod soak;
 mod tidy;
 
 use std::ffi::OsStr;
@@ -33,7 +34,13 @@ enum Task {
         /// Passed on to the benchmark
         arguments: Vec<String>,
     },
-    /// Fuzz every trace format and the NBD protocol for some seconds each; needs nightly Rust and cargo-fuzz
+    /// Serve verified load for long, with restarts, kills and faults, and judge memory; needs fio
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+    },
+    /// Fuzz every trace format, the NBD protocol and the flash format for some seconds each; needs nightly Rust and cargo-fuzz
     Fuzz {
         /// Seconds per target
         #[arg(long, default_value_t = 60)]
@@ -60,6 +67,7 @@ fn main() -> Result<()> {
             words.extend(arguments.iter().map(String::as_str));
             cargo(&root, &words, &[])
         }
+        Task::Soak { minutes } => soak::run(&root, minutes),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }
 }

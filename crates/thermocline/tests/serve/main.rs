@@ -11,6 +11,7 @@ mod command;
 mod crashes;
 mod engine;
 mod faults;
+mod file_systems;
 mod foreign_clients;
 mod live;
 mod metrics;
