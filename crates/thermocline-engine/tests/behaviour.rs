@@ -391,7 +391,7 @@ fn a_write_waits_for_the_discard_before_it() {
     assert_eq!((trimmed.tag, trimmed.result), (1, Err(RequestError::Io)));
     shard.release(trimmed);
     // The page rests after a failure, and goes on.
-    shard.tick(thermocline_core::Nanos(2_000_000_000));
+    shard.tick(Nanos(2_000_000_000));
     let write = operations(&mut shard);
     assert!(write.iter().any(|it| (it.kind, it.device) == (OperationKind::Write, Device::Backing)));
 }
@@ -481,13 +481,13 @@ fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
         let errors = engine.shard().counters().backing.errors;
         assert!((1..=400).contains(&errors), "{errors} errors");
         // Time passes: it tries again, and again that ends.
-        engine.shard_mut().tick(thermocline_core::Nanos(2_000_000_000));
+        engine.shard_mut().tick(Nanos(2_000_000_000));
         engine.poll();
         let more = engine.shard().counters().backing.errors - errors;
         assert!((1..=400).contains(&more), "{more} errors");
         engine.driver().fails = |_| false;
         for seconds in 2..9 {
-            engine.shard_mut().tick(thermocline_core::Nanos(seconds * 2_000_000_000));
+            engine.shard_mut().tick(Nanos(seconds * 2_000_000_000));
             engine.poll();
             while let Some(reply) = engine.next_reply() {
                 engine.release(reply);

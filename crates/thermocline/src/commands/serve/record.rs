@@ -449,7 +449,7 @@ mod tests {
                 Event::Request { .. } => recording.request(),
                 Event::Access { access, .. } => recording.access(access),
                 Event::Bypass { .. } => recording.bypass(),
-                Event::Background { .. } => {}
+                Event::Background { .. } | Event::FlashFailed { .. } => {}
             }
         }));
         let mut random = SplitMix64::new(3);
