@@ -1,5 +1,7 @@
-//! What all fuzz targets of trace formats do; [`nbd`] is what those of the protocol do.
+//! What all fuzz targets of trace formats do; [`nbd`] is what those of the protocol do, [`flash`] what
+//! those of the engine's format do.
 
+pub mod flash;
 pub mod nbd;
 
 use std::io::Cursor;

@@ -278,11 +278,12 @@ impl Flash {
             });
             pages.insert(record.page, slot);
         }
-        // That the disk has a version, or the slot a newer one, ends all older slots of the page.
+        // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
+        // page has one slot.
         let ends_older = is_there || record.kind != RecordKind::Dirty;
-        if let Some(other) = other
+        if let Some(other) = other.filter(|&other| other != slot)
             && ends_older
-            && other_version < record.version
+            && (other_version < record.version || (is_there && other_version == record.version))
         {
             self.rows[other] = None;
             if pages.get(&record.page) == Some(&other) {
@@ -440,4 +441,85 @@ fn write_superblock(storage: &mut dyn Storage, superblock: &Superblock) -> Resul
     storage.write_at(Layout::superblock_offset_bytes(superblock.epoch), &block)?;
     storage.sync()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Memory(Vec<u8>);
+
+    impl Memory {
+        fn part(&mut self, offset_bytes: u64, length: usize) -> &mut [u8] {
+            let start = usize::try_from(offset_bytes).unwrap();
+            &mut self.0[start..start + length]
+        }
+    }
+
+    impl Storage for Memory {
+        fn size_bytes(&mut self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+
+        fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+            bytes.copy_from_slice(self.part(offset_bytes, bytes.len()));
+            Ok(())
+        }
+
+        fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+            self.part(offset_bytes, bytes.len()).copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A flash whose first journal block says this.
+    fn flash(sequence: u64, records: &[Record]) -> Memory {
+        let layout = Layout::new(32, 4096);
+        let mut memory = Memory(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+        let cache = Uuid::from_u128(1);
+        Flash::initialise(&mut memory, cache, layout, 1 << 20).unwrap();
+        let header =
+            journal::Header { cache, epoch: 1, sequence, tail: 1, uncertain: 1, written_bytes: 0 };
+        let block = memory.part(layout.journal_offset_bytes(sequence), BLOCK_BYTES);
+        journal::encode(block, &header, records.iter());
+        memory
+    }
+
+    fn clean(slot: u32, version: u64) -> Record {
+        let checksum = checksum(3, version, &[0; 4096]);
+        Record { kind: RecordKind::Clean, page: 3, slot, version, checksum }
+    }
+
+    #[test]
+    fn a_page_has_one_slot() {
+        for versions in [[1, 1], [1, 2], [2, 1]] {
+            let mut memory = flash(1, &[clean(7, versions[0]), clean(9, versions[1])]);
+            let recovered = Flash::recover(&mut memory).unwrap().contents();
+            assert_eq!(recovered.held_pages, 1, "{versions:?}");
+            assert_eq!(Flash::read(&mut memory).unwrap().contents().held_pages, 1);
+        }
+    }
+
+    #[test]
+    fn numbers_do_not_run_over() {
+        let ring = u64::from(Layout::new(32, 4096).journal_blocks);
+        let last = u64::MAX - u64::MAX % ring + 1;
+        for (sequence, record) in [(last, clean(1, 1)), (1, clean(1, u64::MAX))] {
+            let mut memory = flash(sequence, &[record]);
+            assert_eq!(Flash::recover(&mut memory).unwrap().contents().held_pages, 0);
+        }
+        let mut memory = flash(1, &[]);
+        let header = table::Header { cache: Uuid::from_u128(1), generation: u64::MAX, block: 0 };
+        let layout = Layout::new(32, 4096);
+        let block = memory.part(layout.table_offset_bytes(0, 1), BLOCK_BYTES);
+        let row = Row { page: 1, checksum: 0, version: 1, is_dirty: true };
+        table::encode(block, &header, [Some(row)].into_iter());
+        let mut recovered = Flash::recover(&mut memory).unwrap();
+        assert_eq!(recovered.contents().held_pages, 0);
+        recovered.forget(&mut memory).unwrap();
+    }
 }

@@ -92,7 +92,10 @@ pub(crate) fn decode(block: &[u8]) -> Option<(Header, Vec<Record>)> {
     };
     let count = reader.u32() as usize;
     let _padding = reader.u32();
-    if count > RECORDS_PER_BLOCK {
+    let is_plausible = count <= RECORDS_PER_BLOCK
+        && header.sequence < super::SEQUENCE_LIMIT
+        && header.written_bytes < super::WRITTEN_BYTES_LIMIT;
+    if !is_plausible {
         return None;
     }
     let records = (0..count).map(|_| {
@@ -104,7 +107,7 @@ pub(crate) fn decode(block: &[u8]) -> Option<(Header, Vec<Record>)> {
             3 => RecordKind::Free,
             _ => return None,
         };
-        Some(Record { kind, page, slot, version, checksum })
+        (version < super::VERSION_LIMIT).then_some(Record { kind, page, slot, version, checksum })
     });
     Some((header, records.collect::<Option<Vec<_>>>()?))
 }

@@ -24,6 +24,13 @@ use crate::format::table::SLOTS_PER_BLOCK;
 /// Bytes of a superblock, journal block or table block.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// Blocks with greater numbers are nonsense, whatever their checksum says; what counts on from smaller
+/// ones does not run over.
+pub(crate) const VERSION_LIMIT: u64 = 1 << 55;
+pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 56;
+pub(crate) const GENERATION_LIMIT: u64 = 1 << 31;
+pub(crate) const WRITTEN_BYTES_LIMIT: u64 = 1 << 62;
+
 /// Where the parts of the flash begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {

@@ -99,6 +99,7 @@ impl Superblock {
             && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
             && u32::try_from(self.backing_bytes / u64::from(page_bytes)).is_ok()
             && self.epoch < 1 << 40
-            && self.first_sequence < 1 << 56
+            && self.first_sequence < super::SEQUENCE_LIMIT
+            && self.written_bytes < super::WRITTEN_BYTES_LIMIT
     }
 }

@@ -64,9 +64,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, Vec<Option<Row>>)> {
         block: reader.u32(),
     };
     let _padding: [u8; 12] = reader.array();
+    if header.generation >= super::GENERATION_LIMIT {
+        return None;
+    }
     let rows = (0..SLOTS_PER_BLOCK).map(|_| {
         let (page, checksum, version) = (reader.u32(), reader.u32(), reader.u64());
         match reader.u32() {
+            1.. if version >= super::VERSION_LIMIT => None,
             0 => Some(None),
             1 => Some(Some(Row { page, checksum, version, is_dirty: false })),
             2 => Some(Some(Row { page, checksum, version, is_dirty: true })),
