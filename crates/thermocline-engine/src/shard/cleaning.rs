@@ -203,7 +203,8 @@ impl Shard {
         let excess = f64::from(dirty) - target;
         let waiting = self.write_backs.waiting_pages() as f64;
         // A slot is clean when the disk was synced, and nobody else may ask for that.
-        self.log.is_sync_wanted |= self.log.has_unsynced() && !self.write_backs.is_busy();
+        self.log.is_sync_wanted |=
+            self.log.has_unsynced() && !self.write_backs.is_busy() && !self.is_sync_resting();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
