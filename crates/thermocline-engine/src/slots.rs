@@ -1,6 +1,6 @@
 //! The slots of the flash, as the engine knows them: 16 bytes each.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A slot by its position on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,15 +250,30 @@ impl Slots {
         self.free_slots += 1;
     }
 
-    /// The flash is gone, and with it what the slots held.
-    pub(crate) fn forget(&mut self) {
-        for slot in &mut self.table {
-            slot.set_state(SlotState::Free);
+    /// The flash failed: no slot is written again, and only these, which are live, are still read.
+    pub(crate) fn forget_but(&mut self, kept: &[SlotId]) {
+        let kept: BTreeSet<SlotId> = kept.iter().copied().collect();
+        for (number, slot) in (0..).zip(&mut self.table) {
+            if !kept.contains(&SlotId(number)) {
+                slot.set_state(SlotState::Free);
+            }
         }
         self.free.fill(0);
         self.free_slots = 0;
         self.obsolete.clear();
-        (self.live_slots, self.dirty_slots) = (0, 0);
+        let live = kept.iter().map(|&slot| self.slot(slot));
+        let dirty = live.filter(|slot| slot.is_dirty()).count();
+        let count = |slots: usize| u32::try_from(slots).expect("slots have 32-bit numbers");
+        (self.live_slots, self.dirty_slots) = (count(kept.len()), count(dirty));
+    }
+
+    /// Nobody needs a slot of a flash that failed.
+    pub(crate) fn abandon(&mut self, slot: SlotId) {
+        let state = &mut self.table[slot.0 as usize];
+        assert_eq!(state.state(), SlotState::Live, "only what was live is kept");
+        self.live_slots -= 1;
+        self.dirty_slots -= u32::from(state.is_dirty());
+        state.set_state(SlotState::Free);
     }
 
     /// Heap memory in bytes.

@@ -433,17 +433,17 @@ fn what_a_failed_sync_may_have_cost_is_told_to_the_next_flush() {
     assert_eq!(results, [(1, Ok(())), (2, Err(RequestError::Io)), (3, Ok(()))]);
 }
 
-/// Devices in memory, of which the backing store fails at once, or only its syncs do.
+/// Devices in memory, of which some operations fail at once.
 #[derive(Debug)]
 struct Failing {
     devices: MemoryDriver,
-    fails: fn(OperationKind) -> bool,
+    fails: fn(Device, OperationKind) -> bool,
     failed: Vec<Completion>,
 }
 
 impl Driver for Failing {
     fn start(&mut self, operation: Operation) {
-        if operation.device == Device::Backing && (self.fails)(operation.kind) {
+        if (self.fails)(operation.device, operation.kind) {
             let error = DeviceError(std::io::ErrorKind::NotConnected);
             self.failed.push((operation.id, Err(error)));
         } else {
@@ -463,8 +463,10 @@ impl Driver for Failing {
 
 #[test]
 fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
-    let faults: [fn(OperationKind) -> bool; 2] =
-        [|kind| kind == OperationKind::Sync, |kind| kind != OperationKind::Read];
+    let faults: [fn(Device, OperationKind) -> bool; 2] = [
+        |device, kind| device == Device::Backing && kind == OperationKind::Sync,
+        |device, kind| device == Device::Backing && kind != OperationKind::Read,
+    ];
     for fails in faults {
         let shard = Shard::new(options("lru-exclusive")).unwrap();
         let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
@@ -485,7 +487,7 @@ fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
         engine.poll();
         let more = engine.shard().counters().backing.errors - errors;
         assert!((1..=400).contains(&more), "{more} errors");
-        engine.driver().fails = |_| false;
+        engine.driver().fails = |_, _| false;
         for seconds in 2..9 {
             engine.shard_mut().tick(Nanos(seconds * 2_000_000_000));
             engine.poll();
@@ -497,5 +499,60 @@ fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
         engine.wait_until_idle();
         assert_eq!(engine.shard().dirty_pages(), 0);
         engine.shard().assert_invariants();
+    }
+}
+
+#[test]
+fn what_a_failing_flash_still_gives_goes_home() {
+    // A flash that takes no writes any more, as worn ones do, and one that is gone.
+    let faults: [fn(Device, OperationKind) -> bool; 2] = [
+        |device, kind| device == Device::Flash && kind != OperationKind::Read,
+        |device, _| device == Device::Flash,
+    ];
+    for (is_gone, fails) in [false, true].into_iter().zip(faults) {
+        let shard = Shard::new(options("lru-inclusive")).unwrap();
+        let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+        let mut engine =
+            Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] });
+        let mut ask = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
+            engine.submit(request, payload).unwrap();
+            engine.wait_until_idle();
+            let reply = engine.next_reply().unwrap();
+            let bytes: Vec<u8> =
+                reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+            let result = reply.result;
+            engine.release(reply);
+            result.map(|()| bytes)
+        };
+        let byte = |page: u64| u8::try_from(page + 1).unwrap();
+        for page in 0..60 {
+            ask(&mut engine, Request::write(page, page * PAGE, PAGE), &[byte(page); 4096]).unwrap();
+        }
+        ask(&mut engine, Request::flush(99), &[]).unwrap();
+        engine.driver().fails = fails;
+        ask(&mut engine, Request::write(70, 70 * PAGE, PAGE), &[byte(70); 4096]).unwrap();
+        // When this is acknowledged, all that is not lost is on disk.
+        ask(&mut engine, Request::flush(99), &[]).unwrap();
+        assert!(!engine.shard().has_flash());
+        engine.shard().assert_invariants();
+        let lost = engine.shard().lost_pages();
+        assert_eq!(lost.is_empty(), !is_gone, "{lost:?}");
+        assert!(lost.len() < 60, "RAM has some");
+        assert_eq!(
+            engine.shard().dirty_slots(),
+            u32::from(is_gone) * u32::try_from(lost.len()).unwrap()
+        );
+        for page in (0..60).chain([70]) {
+            let place = usize::try_from(page * PAGE).unwrap();
+            let on_disk = engine.driver().devices.bytes(Device::Backing)[place];
+            let found = ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+            if lost.contains(&u32::try_from(page).unwrap()) {
+                assert_eq!((found, on_disk), (Err(RequestError::Lost), 0));
+            } else {
+                assert_eq!((found, on_disk), (Ok(vec![byte(page); 4096]), byte(page)));
+            }
+        }
+        engine.shard_mut().stop();
+        engine.wait_until_idle();
     }
 }

@@ -98,6 +98,7 @@ impl Shard {
             return;
         }
         self.entries[id].is_lost = true;
+        self.entries.set_undurable(id, 0);
         self.counters.lost_pages += 1;
         self.fetch_failed(key, RequestError::Lost);
     }

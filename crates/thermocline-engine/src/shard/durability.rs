@@ -216,6 +216,10 @@ impl Shard {
     /// Nobody needs the page's slot: the disk has its version, or a newer one, durably.
     pub(super) fn give_up_slot(&mut self, id: EntryId) {
         let slot = self.entries[id].slot.take().expect("the caller saw the slot");
+        if !self.has_flash {
+            self.slots.abandon(slot);
+            return;
+        }
         self.append(RecordKind::Free, slot, None);
         self.make_obsolete(id, slot);
     }

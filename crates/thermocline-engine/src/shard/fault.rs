@@ -57,7 +57,9 @@ impl Shard {
         Ok(())
     }
 
-    /// The flash is gone. Pages that RAM or disk has are served from there; the others are lost.
+    /// The flash can no longer be trusted with anything. Pages that RAM or disk has are served from
+    /// there; what only flash has is read from it while it can be, and goes to disk before anything else
+    /// is called durable. What cannot be read is lost.
     pub(super) fn flash_failed(&mut self) {
         if !self.has_flash {
             return;
@@ -69,25 +71,6 @@ impl Shard {
         }
         self.forget_journal();
         self.options.flash_pages = 0;
-        let dirty: Vec<(SlotId, u32, u64)> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.state() == SlotState::Live && slot.is_dirty())
-            .map(|(id, slot)| (id, slot.page, slot.version()))
-            .collect();
-        for (slot, page, version) in dirty {
-            let id = self.ensure_entry(page);
-            let entry = &mut self.entries[id];
-            let is_only_copy = entry.slot == Some(slot)
-                && entry.newest == version
-                && entry.frame.is_none()
-                && entry.fetch.is_none()
-                && entry.disk_written != version;
-            if is_only_copy && !entry.is_lost {
-                entry.is_lost = true;
-                self.counters.lost_pages += 1;
-            }
-        }
         self.unlink_slots();
         let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
         self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })
@@ -95,26 +78,36 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// No page has a slot any more; what only RAM has must go to disk to be durable.
+    /// Pages keep a slot only if nothing else has their newest bytes; all that the disk lacks must go
+    /// there to be durable.
     fn unlink_slots(&mut self) {
         let places: Vec<u32> = self.index.places().collect();
+        let mut kept = vec![];
+        let mut lacking: Vec<(u64, EntryId)> = vec![];
         for place in places {
             let id = if place & ENTRY_BIT == 0 {
                 self.ensure_entry(self.slots.page(SlotId(place)))
             } else {
                 EntryId(place & !ENTRY_BIT)
             };
+            let slot = self.current_slot(id);
             let entry = &mut self.entries[id];
-            entry.slot = None;
+            let is_lacking = entry.disk_written != entry.newest && !entry.is_lost;
+            entry.slot = slot.filter(|_| is_lacking && entry.frame.is_none());
+            entry.wants.disk |= entry.slot.is_some();
+            kept.extend(entry.slot);
             entry.obsolete = 0;
             entry.obsolete_clean = 0;
-            if entry.frame.is_some() && entry.disk_written != entry.newest && entry.undurable == 0 {
-                let version = entry.newest;
-                self.entries.set_undurable(id, version);
+            if is_lacking && entry.undurable == 0 {
+                lacking.push((entry.newest, id));
             }
+        }
+        lacking.sort_unstable();
+        for (version, id) in lacking {
+            self.entries.set_undurable(id, version);
             self.relog(id);
         }
-        self.slots.forget();
+        self.slots.forget_but(&kept);
         self.freed_while_pinned.clear();
     }
 
@@ -144,6 +137,10 @@ impl Shard {
 
     /// Tells the policy what flash holds, the version written longest ago first.
     pub(super) fn tell_survivors(&mut self) {
+        // What a failed flash still has is on its way home.
+        if !self.has_flash {
+            return;
+        }
         let mut survivors: Vec<(u64, Survivor)> = vec![];
         for (id, slot) in self.slots.iter() {
             if slot.state() != SlotState::Live {

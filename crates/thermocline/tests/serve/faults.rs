@@ -122,12 +122,15 @@ fn a_flash_that_failed_is_not_used_again() {
     let full_cache = Cache::new(1);
     let Some(_full) = Full::mount(&full_cache, 2 << 20) else { return };
     let flash = full_cache.file("full/flash.img");
-    cache.set("policy.name", "lru-inclusive").set("write_mode", "through");
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
     let engine = cache.set("flash.path", flash.as_str()).start();
     let mut client = engine.client();
     for page in 0..1000 {
         client.write(page * PAGE, &[1; 4096]).unwrap();
     }
+    super::flush(&mut client);
+    let disk = cache.bytes("disk.img");
+    assert!(disk[..1000 * 4096].iter().all(|&byte| byte == 1), "what flash had is on disk");
     let status = engine.status();
     assert_eq!(status["has_flash"], false, "{status}");
     assert_eq!(status["policy"], "lru");
