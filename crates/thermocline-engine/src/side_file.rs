@@ -2,7 +2,8 @@
 //!
 //! A backing store whose newest bytes are on a flash must not be served alone, or with another cache.
 //! The note is a small text file `<backing>.thermocline`. It is written, durably, before a cache may
-//! hold dirty pages, and says so until they have been written back.
+//! hold dirty pages, and says so until they have been written back. A backing store that is reached
+//! over a network has its note on this machine, by the flash.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -76,20 +77,21 @@ pub enum SideFileError {
 }
 
 impl SideFile {
-    /// Where the note of a backing store is.
+    /// Where the note of a file or block device is: beside it. A backing store elsewhere has its note
+    /// where whoever serves it says.
     pub fn path(backing: &Path) -> PathBuf {
         let mut name = backing.as_os_str().to_owned();
         name.push(".thermocline");
         name.into()
     }
 
-    /// The note of a backing store, if it has one.
+    /// What the note at a path says, if there is one.
     ///
     /// # Errors
     /// A file that cannot be read, or that is no note.
-    pub fn read(backing: &Path) -> Result<Option<Self>, SideFileError> {
-        let path = Self::path(backing);
-        match fs::read_to_string(&path) {
+    pub fn load(note: &Path) -> Result<Option<Self>, SideFileError> {
+        let path = note.to_owned();
+        match fs::read_to_string(note) {
             Ok(text) => Self::parse(&text).map(Some).ok_or(SideFileError::Unreadable { path }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -99,12 +101,12 @@ impl SideFile {
         }
     }
 
-    /// Writes the note, durably and at once.
+    /// Writes the note at a path, durably and at once.
     ///
     /// # Errors
     /// What the system says.
-    pub fn write(&self, backing: &Path) -> Result<(), SideFileError> {
-        let path = Self::path(backing);
+    pub fn store(&self, note: &Path) -> Result<(), SideFileError> {
+        let path = note.to_owned();
         let mut new = path.clone().into_os_string();
         new.push(".new");
         let write = || -> io::Result<()> {

@@ -130,10 +130,10 @@ fn what_is_no_flash_of_ours_is_refused() {
 fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let backing = folder.path().join("disk");
-    assert_eq!(SideFile::read(&backing).unwrap(), None);
+    assert_eq!(SideFile::load(&SideFile::path(&backing)).unwrap(), None);
     let note = SideFile { cache: CACHE, epoch: 3, has_dirty: true };
-    note.write(&backing).unwrap();
-    let read = SideFile::read(&backing).unwrap();
+    note.store(&SideFile::path(&backing)).unwrap();
+    let read = SideFile::load(&SideFile::path(&backing)).unwrap();
     assert_eq!(read, Some(note));
     let other = Uuid::from_u128(9);
     let of = |cache, epoch, held_pages| {
@@ -174,7 +174,10 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     assert!(matches!(error, SideFileError::OldFlash { .. }), "{error}");
     check(Some(alone), Some(of(CACHE, 3, 0))).unwrap();
     fs::write(SideFile::path(&backing), "something else").unwrap();
-    assert!(matches!(SideFile::read(&backing), Err(SideFileError::Unreadable { .. })));
+    assert!(matches!(
+        SideFile::load(&SideFile::path(&backing)),
+        Err(SideFileError::Unreadable { .. })
+    ));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use thermocline_core::Clients;
 use thermocline_lab::{Counted, RunOptions, WarmUp};
 
+use crate::backing::Place;
+
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
 #[command(name = "thermocline", version, max_term_width = 100)]
@@ -537,9 +539,12 @@ pub(crate) enum CacheCommand {
     Drain {
         /// The flash, a file or a block device
         flash: PathBuf,
-        /// The backing store that it caches
+        /// The backing store that it caches: a file, a block device, or an NBD address
         #[arg(long)]
-        backing: PathBuf,
+        backing: Place,
+        /// The note of an NBD export, if it is not beside the flash
+        #[arg(long)]
+        note: Option<PathBuf>,
         /// Although no note beside the backing store says that they belong together
         #[arg(long)]
         without_note: bool,
@@ -551,7 +556,10 @@ pub(crate) enum CacheCommand {
         flash: Option<PathBuf>,
         /// The backing store, which may be served without the flash from then on
         #[arg(long)]
-        backing: Option<PathBuf>,
+        backing: Option<Place>,
+        /// The note of an NBD export, if it is not beside the flash
+        #[arg(long, requires = "backing")]
+        note: Option<PathBuf>,
         /// Even pages that the backing store lacks
         #[arg(long)]
         yes: bool,

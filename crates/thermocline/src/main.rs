@@ -5,6 +5,7 @@
 //! remedy, and the exit status is then 1 (2 for a wrong command line).
 
 mod arguments;
+mod backing;
 mod commands;
 mod hierarchy;
 mod output;

@@ -1,12 +1,17 @@
 //! What a shard says of itself while it runs; every figure is at hand.
 
-use thermocline_core::Tier;
+use thermocline_core::{Nanos, Tier};
 
 use super::{InFlight, Shard};
 use crate::operation::Device;
 use crate::options::Cleaning;
 
 impl Shard {
+    /// The time that it was last told.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Tells `report` what the policy adapts; see [`Policy::gauges`](thermocline_core::Policy::gauges).
     pub fn policy_gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         self.policy.gauges(report);

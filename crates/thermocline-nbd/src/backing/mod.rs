@@ -165,6 +165,7 @@ struct Session {
 pub struct NbdDriver {
     uri: NbdUri,
     access: Access,
+    may_write: bool,
     needs: Needs,
     orders: Orders,
     session: Option<Session>,
@@ -189,6 +190,7 @@ impl NbdDriver {
             page_bytes: frames.frame_bytes(),
         };
         needs.check(&contact.terms)?;
+        let may_write = !contact.terms.has(flag::READ_ONLY);
         let at = |source: rustix::io::Errno| {
             let server = needs.server.clone();
             BackingError::Events { server, source: source.into() }
@@ -202,6 +204,7 @@ impl NbdDriver {
         Ok(Self {
             uri,
             access,
+            may_write,
             orders: Orders::new(frames),
             needs,
             session: Some(session),
@@ -212,9 +215,9 @@ impl NbdDriver {
         })
     }
 
-    /// What it was connected for.
-    pub fn access(&self) -> Access {
-        self.access
+    /// Whether the server took writes when it was first connected to.
+    pub fn may_write(&self) -> bool {
+        self.may_write
     }
 
     /// Whether the server is there, as far as is known.

@@ -1,13 +1,15 @@
 //! `thermocline cache`: a flash at rest, while no engine runs on it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::{Flash, SideFile};
+use thermocline_engine::{Flash, SideFile, Storage};
+use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
 
 use crate::arguments::{CacheCommand, CacheOptions};
+use crate::backing::Place;
 use crate::output;
 
 /// Pages of a list that are shown to people; `--json` gives them all.
@@ -18,11 +20,14 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     match &options.command {
         CacheCommand::Inspect { flash, json } => inspect(flash, *json),
         CacheCommand::Check { flash, json } => check(flash, *json),
-        CacheCommand::Drain { flash, backing, without_note } => {
-            drain(flash, backing, *without_note)
+        CacheCommand::Drain { flash, backing, note, without_note } => {
+            let note = place_of_note(backing, note.as_deref(), Some(flash))?;
+            drain(flash, backing, &note, *without_note)
         }
-        CacheCommand::Forget { flash, backing, yes } => {
-            forget(flash.as_deref(), backing.as_deref(), *yes)
+        CacheCommand::Forget { flash, backing, note, yes } => {
+            let flash = flash.as_deref();
+            let note = backing.as_ref().map(|place| place_of_note(place, note.as_deref(), flash));
+            forget(flash, backing.as_ref().zip(note.transpose()?.as_deref()), *yes)
         }
     }
 }
@@ -108,31 +113,29 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-fn drain(path: &Path, backing: &Path, without_note: bool) -> Result<String> {
+fn drain(path: &Path, backing: &Place, note: &Path, without_note: bool) -> Result<String> {
     let (mut file, mut flash) = open(path)?;
     let superblock = *flash.superblock();
-    let note = SideFile::read(backing)?;
-    if note.is_some() || !without_note {
-        check_note(backing, note, &flash)?;
+    let found = SideFile::load(note)?;
+    if found.is_some() || !without_note {
+        check_note(note, found, &flash)?;
     }
-    let in_backing = || format!("`{}`", backing.display());
-    let mut store = DeviceFile::open(backing, Caching::Direct).with_context(in_backing)?;
+    let in_backing = || format!("`{backing}`");
+    let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
     let found_bytes = store.size_bytes().with_context(in_backing)?;
     ensure!(
         found_bytes / u64::from(superblock.layout.page_bytes)
             == superblock.backing_bytes / u64::from(superblock.layout.page_bytes),
-        "`{}` caches a backing store of {} bytes, `{}` has {found_bytes}",
+        "`{}` caches a backing store of {} bytes, `{backing}` has {found_bytes}",
         path.display(),
         superblock.backing_bytes,
-        backing.display()
     );
-    let drained = flash.drain(&mut file, &mut store).with_context(|| in_flash(path))?;
+    let drained = flash.drain(&mut file, &mut *store).with_context(|| in_flash(path))?;
     let has_dirty = !drained.lost_pages.is_empty();
     // Draining begins an epoch.
     let epoch = flash.superblock().epoch;
-    SideFile { cache: superblock.cache, epoch, has_dirty }.write(backing)?;
-    let written =
-        format!("{} pages were written to `{}`\n", drained.written_pages, backing.display());
+    SideFile { cache: superblock.cache, epoch, has_dirty }.store(note)?;
+    let written = format!("{} pages were written to `{backing}`\n", drained.written_pages);
     ensure!(
         !has_dirty,
         "{written}{} pages are lost: their only bytes are damaged{}; `thermocline cache forget` gives them up",
@@ -142,13 +145,14 @@ fn drain(path: &Path, backing: &Path, without_note: bool) -> Result<String> {
     Ok(written)
 }
 
-fn forget(flash: Option<&Path>, backing: Option<&Path>, is_sure: bool) -> Result<String> {
-    let note = backing.map(SideFile::read).transpose()?.flatten();
+/// `backing` is a backing store with the place of its note.
+fn forget(flash: Option<&Path>, backing: Option<(&Place, &Path)>, is_sure: bool) -> Result<String> {
+    let note = backing.map(|(_, note)| SideFile::load(note)).transpose()?.flatten();
     let mut said = String::new();
     if let Some(path) = flash {
         let (mut file, mut flash) = open(path)?;
-        if let Some(backing) = backing {
-            check_note(backing, note, &flash)?;
+        if let Some((_, place)) = backing {
+            check_note(place, note, &flash)?;
         }
         let dirty_pages = flash.contents().dirty_pages;
         ensure!(
@@ -159,29 +163,48 @@ fn forget(flash: Option<&Path>, backing: Option<&Path>, is_sure: bool) -> Result
         flash.forget(&mut file).with_context(|| in_flash(path))?;
         said += &format!("`{}` holds nothing any more\n", path.display());
     }
-    if let Some(backing) = backing {
+    if let Some((backing, place)) = backing {
         let has_dirty = flash.is_none() && note.is_some_and(|note| note.has_dirty);
         ensure!(
             !has_dirty || is_sure,
-            "a cache has newer bytes of `{}`: serve it with its flash, or give them up with --yes",
-            backing.display()
+            "a cache has newer bytes of `{backing}`: serve it with its flash, or give them up with --yes"
         );
         // Locked, so that no engine has it, or learns of this too late.
-        DeviceFile::open(backing, Caching::Direct).with_context(|| in_flash(backing))?;
-        if let Some(note) = note {
-            note.without_flash().write(backing)?;
+        if let Place::File(path) = backing {
+            DeviceFile::open(path, Caching::Direct).with_context(|| in_flash(path))?;
         }
-        said += &format!("`{}` can be served without a flash\n", backing.display());
+        if let Some(note) = note {
+            note.without_flash().store(place)?;
+        }
+        said += &format!("`{backing}` can be served without a flash\n");
     }
     Ok(said)
 }
 
-/// Whether a flash belongs to a backing store.
-fn check_note(backing: &Path, note: Option<SideFile>, flash: &Flash) -> Result<()> {
-    SideFile::check(note, Some(&flash.contents())).with_context(|| {
-        let path = SideFile::path(backing);
-        format!("`{}` is the note beside the backing store", path.display())
+/// Where the note of a backing store is.
+fn place_of_note(backing: &Place, said: Option<&Path>, flash: Option<&Path>) -> Result<PathBuf> {
+    ensure!(
+        said.is_none() || matches!(backing, Place::Nbd(_)),
+        "--note is for NBD exports: the note of a file is beside it"
+    );
+    backing.note(said, flash).context("say with --note where the note of the export is")
+}
+
+/// A backing store to be read and written one call at a time.
+fn storage(place: &Place, page_bytes: u32) -> Result<Box<dyn Storage>> {
+    Ok(match place {
+        Place::File(path) => Box::new(DeviceFile::open(path, Caching::Direct)?),
+        Place::Nbd(uri) => {
+            let backing = NbdBacking::connect(uri.clone(), Access::ReadWrite)?;
+            Box::new(NbdStorage::new(backing, page_bytes as usize)?)
+        }
     })
+}
+
+/// Whether a flash belongs to the backing store with this note.
+fn check_note(path: &Path, note: Option<SideFile>, flash: &Flash) -> Result<()> {
+    SideFile::check(note, Some(&flash.contents()))
+        .with_context(|| format!("`{}` is the note of the backing store", path.display()))
 }
 
 fn open(path: &Path) -> Result<(DeviceFile, Flash)> {

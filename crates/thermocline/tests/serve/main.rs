@@ -16,6 +16,7 @@ mod foreign_clients;
 mod live;
 mod metrics;
 mod model;
+mod nbd_backing;
 mod start;
 mod top;
 

@@ -12,7 +12,9 @@ use thermocline_core::registry::{Depth, Entry};
 use thermocline_core::{Clients, Geometry, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::TierSize;
+use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
+use crate::backing::Place;
 use crate::hierarchy::find_policy;
 
 /// A commented configuration with every key.
@@ -51,7 +53,10 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backing {
-    pub(crate) path: PathBuf,
+    pub(crate) path: Option<PathBuf>,
+    #[serde(default, deserialize_with = "uri")]
+    pub(crate) nbd: Option<NbdUri>,
+    pub(crate) note: Option<PathBuf>,
 }
 
 /// Where it is cached.
@@ -217,6 +222,10 @@ pub(crate) enum Miss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
+fn uri<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NbdUri>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
+}
+
 const fn default_page_size() -> Bytes {
     Bytes(4096)
 }
@@ -304,8 +313,15 @@ impl Config {
         let tls = self.nbd.tls.as_mut().into_iter().flat_map(|tls| {
             [Some(&mut tls.certificate), Some(&mut tls.key), tls.client_roots.as_mut()]
         });
+        let backing = &mut self.backing;
+        let disk = match backing.nbd.as_mut().map(|uri| &mut uri.server) {
+            Some(ServerAddress::Unix(socket)) => Some(socket),
+            Some(ServerAddress::Tcp { .. }) | None => None,
+        };
         let others = [
-            Some(&mut self.backing.path),
+            disk,
+            backing.path.as_mut(),
+            backing.note.as_mut(),
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
             self.record.as_mut().map(|record| &mut record.path),
@@ -319,6 +335,7 @@ impl Config {
             page > 0 && page.is_multiple_of(4096) && page <= 1 << 20,
             "`page_size` is {page} bytes: it must be a multiple of 4KiB, up to 1MiB"
         );
+        self.backing.check()?;
         self.pages("ram.size", self.ram.size)?;
         if let Some(flash) = &self.flash {
             self.pages("flash.size", flash.size)?;
@@ -430,6 +447,29 @@ impl Config {
     }
 }
 
+impl Backing {
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.path.is_some() != self.nbd.is_some(),
+            "[backing] takes either a `path` or `nbd`, the address of an export"
+        );
+        ensure!(
+            self.note.is_none() || self.nbd.is_some(),
+            "`backing.note` is for `nbd`: the note of a `path` is beside it"
+        );
+        Ok(())
+    }
+
+    /// Where the backing store is.
+    pub(crate) fn place(&self) -> Place {
+        match (&self.path, &self.nbd) {
+            (Some(path), _) => Place::File(path.clone()),
+            (None, Some(uri)) => Place::Nbd(uri.clone()),
+            (None, None) => unreachable!("a configuration was checked when it was read"),
+        }
+    }
+}
+
 /// Whether a policy runs with the tiers that there are.
 pub(crate) fn check_depth(entry: &Entry, has_flash: bool) -> Result<()> {
     match entry.depth {
@@ -488,7 +528,7 @@ mod tests {
         EXAMPLE
             .lines()
             .map(|line| if is_key(line) { &line[1..] } else { line })
-            .filter(|line| !line.starts_with("parameters ="))
+            .filter(|line| !line.starts_with("parameters =") && !line.starts_with("path = \"disk"))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -526,8 +566,20 @@ mod tests {
         let path = folder.path().join("cache.toml");
         std::fs::write(&path, SMALLEST).unwrap();
         let config = Config::read(&path).unwrap();
-        assert_eq!(config.backing.path, folder.path().join("disk.img"));
+        assert_eq!(config.backing.path, Some(folder.path().join("disk.img")));
         assert_eq!(config.nbd.socket.unwrap(), folder.path().join("thermocline.sock"));
+    }
+
+    #[test]
+    fn a_server_s_socket_and_note_are_relative_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache.toml");
+        let nbd = "nbd = \"nbd+unix:///?socket=disk.sock\"\nnote = \"disk.note\"";
+        std::fs::write(&path, SMALLEST.replace("path = \"disk.img\"", nbd)).unwrap();
+        let Backing { nbd, note, .. } = Config::read(&path).unwrap().backing;
+        assert_eq!(note, Some(folder.path().join("disk.note")));
+        let socket = folder.path().join("disk.sock");
+        assert_eq!(nbd.unwrap().server, ServerAddress::Unix(socket));
     }
 
     #[track_caller]
@@ -546,7 +598,12 @@ mod tests {
         refuse("name = \"hat\"", "name = \"cap\"", "hat");
         refuse("name = \"hat\"", "name = \"hat\"\nparameters = { zz = 1 }", "`policy.parameters`");
         refuse("socket = \"thermocline.sock\"", "", "[nbd] takes a `socket`");
-        refuse("path = \"disk.img\"", "", "missing field `path`");
+        let path = "path = \"disk.img\"";
+        refuse(path, "", "either a `path` or `nbd`");
+        refuse(path, "path = \"disk.img\"\nnbd = \"nbd://a/\"", "either a `path` or `nbd`");
+        refuse(path, "path = \"disk.img\"\nnote = \"n\"", "`backing.note` is for `nbd`");
+        refuse(path, "nbd = \"nbd:disk.sock\"", "nbd+unix:///EXPORT?socket=PATH");
+        refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
         refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
         refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");

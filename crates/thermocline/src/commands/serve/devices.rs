@@ -1,6 +1,7 @@
 //! The devices of an engine: opened, set up or recovered, and driven.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,15 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
     Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid,
 };
+use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{error, info, warn};
 
-use super::config::{Config, IoEngine};
+use super::config::{Config, IoEngine, Mode};
+use crate::backing::Place;
 
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
@@ -31,7 +35,7 @@ pub(crate) struct Opened {
 /// The note beside a backing store.
 #[derive(Debug)]
 pub(crate) struct Note {
-    backing: PathBuf,
+    path: PathBuf,
     side_file: SideFile,
     is_flash_disowned: AtomicBool,
 }
@@ -42,7 +46,7 @@ impl Note {
     /// # Errors
     /// If the note cannot be written.
     pub(crate) fn release(&self) -> Result<()> {
-        Ok(SideFile { has_dirty: false, ..self.side_file() }.write(&self.backing)?)
+        Ok(SideFile { has_dirty: false, ..self.side_file() }.store(&self.path)?)
     }
 
     /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
@@ -50,8 +54,8 @@ impl Note {
     pub(crate) fn disown_flash(&self) {
         self.is_flash_disowned.store(true, Ordering::Release);
         error!("the flash failed: pages are served from RAM and the backing store");
-        if let Err(error) = self.side_file().write(&self.backing) {
-            error!(%error, "the note beside the backing store cannot be written: do not use the flash again");
+        if let Err(error) = self.side_file().store(&self.path) {
+            error!(%error, "the note of the backing store cannot be written: do not use the flash again");
         }
     }
 
@@ -69,6 +73,19 @@ impl Note {
 pub(crate) enum AnyDriver {
     Uring(Box<UringDriver>),
     Threads(ThreadDriver),
+    Nbd(Box<NbdDriver>),
+    Split(Box<SplitDriver<Self, NbdDriver>>),
+}
+
+impl AnyDriver {
+    /// Whether the backing store takes writes.
+    pub(crate) fn may_write(&self) -> bool {
+        match self {
+            Self::Uring(_) | Self::Threads(_) => true,
+            Self::Nbd(driver) => driver.may_write(),
+            Self::Split(driver) => driver.backing().may_write(),
+        }
+    }
 }
 
 impl Driver for AnyDriver {
@@ -76,6 +93,8 @@ impl Driver for AnyDriver {
         match self {
             Self::Uring(driver) => driver.start(operation),
             Self::Threads(driver) => driver.start(operation),
+            Self::Nbd(driver) => driver.start(operation),
+            Self::Split(driver) => driver.start(operation),
         }
     }
 
@@ -83,6 +102,8 @@ impl Driver for AnyDriver {
         match self {
             Self::Uring(driver) => driver.poll(done),
             Self::Threads(driver) => driver.poll(done),
+            Self::Nbd(driver) => driver.poll(done),
+            Self::Split(driver) => driver.poll(done),
         }
     }
 
@@ -90,6 +111,8 @@ impl Driver for AnyDriver {
         match self {
             Self::Uring(driver) => driver.wait(done),
             Self::Threads(driver) => driver.wait(done),
+            Self::Nbd(driver) => driver.wait(done),
+            Self::Split(driver) => driver.wait(done),
         }
     }
 
@@ -97,8 +120,17 @@ impl Driver for AnyDriver {
         match self {
             Self::Uring(driver) => driver.wake_fd(),
             Self::Threads(driver) => driver.wake_fd(),
+            Self::Nbd(driver) => driver.wake_fd(),
+            Self::Split(driver) => driver.wake_fd(),
         }
     }
+}
+
+/// A backing store that was found.
+enum Backing {
+    /// It is opened again for its driver.
+    File(PathBuf),
+    Nbd(NbdBacking),
 }
 
 /// Opens the devices of a configuration, and recovers what the flash holds.
@@ -107,18 +139,16 @@ impl Driver for AnyDriver {
 /// What cannot be opened, or must not be used, and what to do about it.
 pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
-    let path = &config.backing.path;
-    let open_backing = || {
-        DeviceFile::open(path, caching)
-            .with_context(|| format!("`backing.path`: cannot open `{}`", path.display()))
-    };
-    let in_backing = || format!("`backing.path`: `{}`", path.display());
-    let options = options(config, open_backing()?.size_bytes()?)?;
+    let place = config.backing.place();
+    let in_backing = || format!("`{}`: `{place}`", place.key());
+    let (backing, size_bytes) = find(&place, config, caching).with_context(in_backing)?;
+    let options = options(config, size_bytes)?;
     let flash_path = config.flash.as_ref().map(|flash| flash.path.as_path());
     let in_flash = || format!("`flash.path`: `{}`", flash_path.unwrap_or(Path::new("")).display());
-    let known = SideFile::read(path)?;
-    let (shard, note) = match flash_path {
-        Some(flash_path) => {
+    let note_path = place.note(config.backing.note.as_deref(), flash_path);
+    let known = note_path.as_deref().map(SideFile::load).transpose()?.flatten();
+    let (shard, note) = match (flash_path, note_path) {
+        (Some(flash_path), Some(note_path)) => {
             let flash = open_flash(flash_path, caching, &options, known, force_init)
                 .with_context(in_flash)?;
             let superblock = flash.contents().superblock;
@@ -126,16 +156,16 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
             let shard = Shard::open(options, &flash).with_context(in_flash)?;
             // From now on the flash may have what the backing store lacks.
             let side_file = SideFile { cache, epoch, has_dirty: true };
-            side_file.write(path)?;
+            side_file.store(&note_path)?;
             let is_flash_disowned = AtomicBool::new(false);
-            let note = Note { backing: path.clone(), side_file, is_flash_disowned };
+            let note = Note { path: note_path, side_file, is_flash_disowned };
             (shard, Some(Arc::new(note)))
         }
-        None => {
+        (_, note_path) => {
             SideFile::check(known, None).with_context(in_backing)?;
             let shard = Shard::new(options)?;
-            if let Some(known) = known {
-                known.without_flash().write(path)?;
+            if let (Some(known), Some(note_path)) = (known, note_path) {
+                known.without_flash().store(&note_path)?;
             }
             (shard, None)
         }
@@ -144,12 +174,44 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     if dirty_pages > 0 {
         info!(dirty_pages, "the flash holds pages that are newer than the disk's");
     }
-    let files = || {
-        let flash = flash_path.map(|path| DeviceFile::open(path, caching).with_context(in_flash));
-        Ok((flash.transpose()?, open_backing()?))
+    let open_flash = || {
+        flash_path.map(|path| DeviceFile::open(path, caching).with_context(in_flash)).transpose()
     };
-    let driver = driver(config.io.engine, shard.frames(), files)?;
+    let engine = config.io.engine;
+    let driver = match backing {
+        Backing::File(path) => {
+            let disk = || open_file(&path, caching).with_context(in_backing);
+            drive_files(engine, shard.frames(), || Ok((open_flash()?, disk()?)))?
+        }
+        Backing::Nbd(backing) => {
+            let backing = NbdDriver::new(backing, shard.frames()).with_context(in_backing)?;
+            drive_nbd(engine, shard.frames(), backing, open_flash)?
+        }
+    };
     Ok(Opened { engine: Engine::new(shard, driver), note })
+}
+
+/// Finds the backing store, and its size in bytes.
+fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
+    match place {
+        Place::File(path) => {
+            let size_bytes = open_file(path, caching)?.size_bytes()?;
+            Ok((Backing::File(path.clone()), size_bytes))
+        }
+        Place::Nbd(uri) => {
+            let access = match config.write_mode {
+                Mode::ReadOnly => Access::ReadOnly,
+                Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
+            };
+            let backing = NbdBacking::connect(uri.clone(), access)?;
+            let size_bytes = backing.size_bytes();
+            Ok((Backing::Nbd(backing), size_bytes))
+        }
+    }
+}
+
+fn open_file(path: &Path, caching: Caching) -> Result<DeviceFile> {
+    DeviceFile::open(path, caching).context("cannot open it")
 }
 
 fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
@@ -234,14 +296,47 @@ fn open_flash(
     })
 }
 
-fn driver(
+/// One driver for the flash, if there is one, and a backing store that is a file.
+fn drive_files(
     engine: IoEngine,
     frames: &Arc<Frames>,
     files: impl Fn() -> Result<(Option<DeviceFile>, DeviceFile)>,
 ) -> Result<AnyDriver> {
+    ring_or_threads(
+        engine,
+        || files().map(|(flash, disk)| UringDriver::new(frames, flash, disk)),
+        || files().map(|(flash, disk)| ThreadDriver::new(frames, flash, disk, THREADS)),
+    )
+}
+
+/// A driver for the flash, if there is one, beside that of an export.
+fn drive_nbd(
+    engine: IoEngine,
+    frames: &Arc<Frames>,
+    backing: NbdDriver,
+    open_flash: impl Fn() -> Result<Option<DeviceFile>>,
+) -> Result<AnyDriver> {
+    if open_flash()?.is_none() {
+        return Ok(AnyDriver::Nbd(Box::new(backing)));
+    }
+    let file = || Ok(open_flash()?.expect("it was there"));
+    let flash = ring_or_threads(
+        engine,
+        || file().map(|flash| UringDriver::of_flash(frames, flash)),
+        || file().map(|flash| ThreadDriver::of_flash(frames, flash, THREADS)),
+    )?;
+    let split = SplitDriver::new(flash, backing).context("cannot wait for two devices")?;
+    Ok(AnyDriver::Split(Box::new(split)))
+}
+
+/// A ring if the configuration wants one or the system has one, threads otherwise.
+fn ring_or_threads(
+    engine: IoEngine,
+    uring: impl Fn() -> Result<io::Result<UringDriver>>,
+    threads: impl Fn() -> Result<io::Result<ThreadDriver>>,
+) -> Result<AnyDriver> {
     if engine != IoEngine::Threads {
-        let (flash, backing) = files()?;
-        match UringDriver::new(frames, flash, backing) {
+        match uring()? {
             Ok(driver) => return Ok(AnyDriver::Uring(Box::new(driver))),
             Err(error) if engine == IoEngine::Auto => {
                 info!(%error, "there is no io_uring: threads do its work");
@@ -253,7 +348,5 @@ fn driver(
             }
         }
     }
-    let (flash, backing) = files()?;
-    let driver = ThreadDriver::new(frames, flash, backing, THREADS);
-    Ok(AnyDriver::Threads(driver.context("cannot start the devices' threads")?))
+    Ok(AnyDriver::Threads(threads()?.context("cannot start the devices' threads")?))
 }

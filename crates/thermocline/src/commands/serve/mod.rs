@@ -12,12 +12,13 @@ mod watch;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use sd_notify::NotifyState;
+use thermocline_core::Nanos;
 use thermocline_core::registry::Depth;
-use thermocline_engine::{Engine, Request, Shard};
+use thermocline_engine::{Cleaning, Engine, Request, Shard};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::server::tls::Certificates;
@@ -29,6 +30,10 @@ use self::devices::{AnyDriver, Note};
 use self::http::Board;
 use self::watch::Watch;
 use crate::arguments::ServeOptions;
+
+/// How long the engine waits at its end for devices of which nothing succeeds, and how often it looks.
+const REST_LIMIT: Duration = Duration::from_secs(20);
+const REST_POLL: Duration = Duration::from_micros(200);
 
 /// How often the figures that metrics show are renewed.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -171,6 +176,11 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
     let path = options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
     let shadow_options = shadows::options(&config)?;
+    let may_write = service.engine_mut().driver().may_write();
+    ensure!(
+        may_write || config.write_mode == config::Mode::ReadOnly,
+        "`write_mode`: the backing store takes no writes"
+    );
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
     let shadows = watch::build_shadows(&config, shadow_options, shard.options())?;
@@ -202,9 +212,12 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
 
 /// Makes everything durable; says whether the disk has it all.
 fn leave(mut engine: Engine<AnyDriver>) -> bool {
+    // What is dirty on flash may stay so.
+    let cleaning = engine.shard().options().cleaning;
+    engine.shard_mut().set_cleaning(Cleaning { dirty_ratio_target: 1.0, ..cleaning });
     engine.shard_mut().stop();
     let is_taken = engine.submit(Request::flush(0), &[]).is_ok();
-    engine.wait_until_idle();
+    come_to_rest(&mut engine);
     match engine.next_reply() {
         Some(reply) => {
             if let Err(error) = reply.result {
@@ -221,6 +234,33 @@ fn leave(mut engine: Engine<AnyDriver>) -> bool {
     }
     info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
     is_clean(engine.shard())
+}
+
+/// Works until there is nothing left to do, or nothing has succeeded for long: a backing store that is
+/// away must not keep the engine from ending.
+fn come_to_rest(engine: &mut Engine<AnyDriver>) {
+    let successes = |engine: &Engine<AnyDriver>| {
+        let counters = engine.shard().counters();
+        [counters.flash, counters.backing].map(|device| {
+            (device.reads + device.writes + device.syncs).saturating_sub(device.errors)
+        })
+    };
+    let (begun, start) = (engine.shard().now(), Instant::now());
+    let (mut seen, mut seen_at) = (successes(engine), start);
+    while !engine.shard().is_idle() {
+        let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        engine.shard_mut().tick(Nanos(begun.0.saturating_add(elapsed)));
+        if !engine.poll() {
+            std::thread::sleep(REST_POLL);
+        }
+        let now = successes(engine);
+        if now != seen {
+            (seen, seen_at) = (now, Instant::now());
+        } else if seen_at.elapsed() > REST_LIMIT {
+            error!("the devices do not answer, or fail");
+            return;
+        }
+    }
 }
 
 /// Whether the backing store has the newest bytes of every page.

@@ -1,0 +1,129 @@
+//! A cache whose backing store is an export of another server, here another cache without flash.
+
+use thermocline_nbd::protocol::ErrorCode;
+
+use super::{Cache, Engine, fails, flush, text};
+
+/// A server of 8 MiB whose disk has all that it acknowledges.
+fn back() -> Cache {
+    let mut back = Cache::new(8);
+    back.unset("flash").set("policy.name", "lru").set("write_mode", "through");
+    back
+}
+
+/// A cache of that server.
+fn front(back: &Engine) -> Cache {
+    let mut front = Cache::new(1);
+    front.unset("backing.path").set("backing.nbd", back.uri()).set("policy.name", "lru-inclusive");
+    front
+}
+
+/// A page of that byte.
+const fn page(byte: u8) -> [u8; 4096] {
+    [byte; 4096]
+}
+
+#[test]
+fn an_export_is_cached_like_a_file() {
+    let behind = back();
+    let server = behind.start();
+    let mut cache = front(&server);
+    let engine = cache.start();
+    let mut client = engine.client();
+    for byte in 1..=50 {
+        client.write(u64::from(byte) * 4096, &page(byte)).unwrap();
+    }
+    flush(&mut client);
+    let other = engine.client();
+    assert_eq!(engine.status()["clients"], 2);
+    assert_eq!(server.status()["size_bytes"], engine.status()["size_bytes"]);
+    drop((client, other));
+    engine.wait_for("the clients to be gone", || (engine.status()["clients"] == 0).then_some(()));
+    engine.stop();
+    // What was flushed is on flash, and the note, which lies there, says so.
+    let note = String::from_utf8(cache.bytes("flash.img.thermocline")).unwrap();
+    assert!(note.contains("dirty"), "{note}");
+    assert_eq!(server.client().read(4096, 4096).unwrap(), page(0));
+    cache.set("backing.note", cache.file("flash.img.thermocline"));
+    cache.unset("flash").set("policy.name", "lru").refused(&[], &["backing.nbd", "newer bytes"]);
+    cache.unset("backing.note").set("policy.name", "lru-inclusive");
+    cache.set("flash.path", "flash.img").set("flash.size", "4MiB");
+    let engine = cache.start();
+    let mut client = engine.client();
+    for byte in 1..=50 {
+        assert_eq!(client.read(u64::from(byte) * 4096, 4096).unwrap(), page(byte));
+    }
+    drop(client);
+    engine.stop();
+    let (flash, uri) = (cache.file("flash.img"), server.uri());
+    let drain = ["cache", "drain", &flash, "--backing", &uri];
+    assert!(text(&drain).contains("50 pages were written"));
+    for byte in 1..=50 {
+        assert_eq!(server.client().read(u64::from(byte) * 4096, 4096).unwrap(), page(byte));
+    }
+    fails(
+        &[&drain[..], &["--note", "elsewhere"]].concat(),
+        &["elsewhere", "another backing store"],
+    );
+    fails(&["cache", "forget", "--backing", &uri], &["--note"]);
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    let behind = back();
+    let server = behind.start();
+    let cache = front(&server);
+    let engine = cache.start();
+    let mut client = engine.client();
+    client.write(0, &page(1)).unwrap();
+    client.read(1 << 20, 4096).unwrap();
+    server.kill();
+    std::fs::remove_file(behind.path("thermocline.sock")).unwrap();
+    engine
+        .wait_for("the loss", || engine.log().contains("the backing store is gone").then_some(()));
+    // What is cached is served, what is written kept; the rest fails at once.
+    assert_eq!(client.read(0, 4096).unwrap(), page(1));
+    client.write(8192, &page(2)).unwrap();
+    flush(&mut client);
+    assert_eq!(client.read(2 << 20, 4096), Err(ErrorCode::Io));
+    // It can end and begin, but not begin without a server.
+    engine.stop();
+    cache.refused(&[], &["backing.nbd", "cannot connect"]);
+    let server = behind.start();
+    let engine = cache.start();
+    let mut client = engine.client();
+    assert_eq!(client.read(8192, 4096).unwrap(), page(2));
+    server.kill();
+    std::fs::remove_file(behind.path("thermocline.sock")).unwrap();
+    engine.wait_for("the loss", || client.read(3 << 20, 4096).is_err().then_some(()));
+    client.write(12_288, &page(3)).unwrap();
+    let server = behind.start();
+    engine.wait_for("the server to be found", || client.read(3 << 20, 4096).ok());
+    flush(&mut client);
+    drop(client);
+    engine.stop();
+    let drained = ["cache", "drain", &cache.file("flash.img"), "--backing", &server.uri()];
+    text(&drained);
+    for (offset, byte) in [(0, 1), (8192, 2), (12_288, 3)] {
+        assert_eq!(server.client().read(offset, 4096).unwrap(), page(byte));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_write_is_only_read() {
+    let mut behind = back();
+    let server = behind.set("write_mode", "read-only").start();
+    let mut cache = front(&server);
+    cache.refused(&[], &["backing.nbd", "write_mode"]);
+    let engine = cache.set("write_mode", "read-only").start();
+    let mut client = engine.client();
+    assert_eq!(client.read(0, 4096).unwrap(), page(0));
+    assert_eq!(client.write(0, &page(1)), Err(ErrorCode::NotPermitted));
+    let text = cache.config_text().replace("read-only", "back");
+    assert!(!engine.reload_text(&cache, &text));
+    assert!(engine.log().contains("takes no writes"));
+    drop(client);
+    engine.stop();
+    cache.set("page_size", "8KiB").set("backing.nbd", "nbds://localhost/");
+    cache.refused(&[], &["TLS is not supported"]);
+}
