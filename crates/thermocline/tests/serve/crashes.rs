@@ -53,6 +53,13 @@ fn step(client: &mut Client, model: &mut Model, random: &mut SplitMix64) -> io::
         payload.clear();
     }
     let length_bytes = u32::try_from(length_bytes).unwrap();
+    if command == Command::Trim {
+        // Each sector may be as before or zeroes now; so zeroes follow.
+        let header = RequestHeader { cookie: 0, command, flags, offset_bytes, length_bytes };
+        let header = client.send(header, &[])?;
+        client.wait(header)?.unwrap();
+    }
+    let command = if command == Command::Trim { Command::WriteZeroes } else { command };
     let header = RequestHeader { cookie: 0, command, flags, offset_bytes, length_bytes };
     let header = client.send(header, &payload)?;
     let answer = client.wait(header)?.unwrap();

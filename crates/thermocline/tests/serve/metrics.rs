@@ -30,7 +30,9 @@ fn deployed(name: &str) -> PathBuf {
 /// Metrics after some work, with all there is to be seen.
 fn busy(cache: &mut Cache) -> Engine {
     // A policy that adapts something.
+    let recording = cache.file("accesses.csv.zst");
     cache
+        .set("record.path", recording)
         .set("policy.name", "hca")
         .set("shadow", vec!["lru"])
         .set("flash.write_budget_gib_per_day", 10.0);
