@@ -514,7 +514,7 @@ fn what_a_failing_flash_still_gives_goes_home() {
         let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
         let mut engine =
             Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] });
-        let mut ask = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
+        let ask = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
             engine.submit(request, payload).unwrap();
             engine.wait_until_idle();
             let reply = engine.next_reply().unwrap();
