@@ -556,3 +556,41 @@ fn what_a_failing_flash_still_gives_goes_home() {
         engine.wait_until_idle();
     }
 }
+
+#[test]
+fn a_page_s_status_says_whether_it_is_newer_or_lost() {
+    let shard = Shard::new(options("lru-exclusive")).unwrap();
+    let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+    let driver = Failing { devices, fails: |_, _| false, failed: vec![] };
+    let mut engine = Engine::new(shard, driver);
+    let work = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
+        engine.submit(request, payload).unwrap();
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        let result = reply.result;
+        engine.release(reply);
+        result
+    };
+    for page in 0..40 {
+        assert_eq!(work(&mut engine, Request::write(page, page * PAGE, PAGE), &[1; 4096]), Ok(()));
+    }
+    assert_eq!(work(&mut engine, Request::read(40, 50 * PAGE, PAGE), &[]), Ok(()));
+    let status = |engine: &Engine<Failing>, page| {
+        let status = engine.shard().page_status(page);
+        (status.tier, status.is_dirty, status.is_lost)
+    };
+    assert_eq!(status(&engine, 3), (Tier::FLASH, true, false));
+    assert_eq!(status(&engine, 39), (Tier::RAM, true, false));
+    assert_eq!(status(&engine, 50), (Tier::RAM, false, false));
+    assert_eq!(status(&engine, 60), (Tier::DISK, false, false));
+    engine.driver().fails = |device, _| device == Device::Flash;
+    assert_eq!(work(&mut engine, Request::read(41, 3 * PAGE, PAGE), &[]), Err(RequestError::Lost));
+    assert_eq!(work(&mut engine, Request::flush(42), &[]), Ok(()));
+    let lost = engine.shard().lost_pages();
+    assert!(lost.contains(&3));
+    for page in 0..256 {
+        let (_, is_dirty, is_lost) = status(&engine, page);
+        assert_eq!(is_lost, lost.contains(&page), "page {page}");
+        assert!(!is_dirty, "page {page}: what is not lost was flushed");
+    }
+}

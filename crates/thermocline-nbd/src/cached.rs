@@ -3,20 +3,22 @@
 //! A piece that the engine has no frames for waits here, in order, and is submitted again when
 //! replies were given back; the server bounds how much that can be.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
 use thermocline_core::{Nanos, Tier};
-use thermocline_engine::driver::Driver;
+use thermocline_engine::driver::{Allocation, Driver};
 use thermocline_engine::{
-    Engine, Reply, Request, RequestError, RequestKind, SubmitError, WriteMode,
+    Engine, PageStatus, Reply, Request, RequestError, RequestKind, SubmitError, WriteMode,
 };
 
 use crate::protocol::{
-    BlockSizes, Command, Context, ErrorCode, ExportInfo, Extent, tier, transmission_flag as flag,
+    BlockSizes, Command, Context, ErrorCode, ExportInfo, Extent, allocation, tier,
+    transmission_flag as flag,
 };
 use crate::service::{self, ExtentRange, Piece, Service, Tag};
 
@@ -42,6 +44,21 @@ struct Pending {
     since: Option<Instant>,
 }
 
+/// A question about allocation.
+#[derive(Debug)]
+struct Question {
+    /// The pages asked about that the cache had newer than the disk when it was asked, in order: until
+    /// the answer comes they may reach the disk.
+    newer: Vec<u32>,
+}
+
+/// What a driver told of the range that was asked about, and when that need not be right.
+#[derive(Debug)]
+struct Told {
+    allocations: Vec<Allocation>,
+    newer: Vec<u32>,
+}
+
 /// An engine and its clock.
 #[derive(Debug)]
 pub struct Cached<D> {
@@ -55,6 +72,11 @@ pub struct Cached<D> {
     waiting: VecDeque<(Request, Box<[u8]>)>,
     /// Pieces that the engine never takes.
     refused: VecDeque<(Tag, ErrorCode)>,
+    /// Questions about allocation that the driver works on.
+    questions: BTreeMap<u64, Question>,
+    /// Those that are answered, and the one whose answer was announced.
+    answered: VecDeque<(u64, Vec<Allocation>)>,
+    told: Option<Told>,
     /// The read that was announced and whose bytes were not taken.
     announced: Option<(Tag, Reply)>,
     start: Instant,
@@ -73,6 +95,9 @@ impl<D: Driver> Cached<D> {
             pending: Slab::new(),
             waiting: VecDeque::new(),
             refused: VecDeque::new(),
+            questions: BTreeMap::new(),
+            answered: VecDeque::new(),
+            told: None,
             announced: None,
             start: Instant::now(),
             next_tick: Duration::ZERO,
@@ -150,13 +175,90 @@ impl<D: Driver> Cached<D> {
 
     /// Where a page's newest bytes are.
     fn status(&self, page: u64) -> u32 {
-        let page = u32::try_from(page).expect("a page of the export");
-        match self.engine.shard().tier_of(page) {
-            Tier::RAM => tier::RAM,
-            Tier::FLASH => tier::FLASH,
-            _ => 0,
+        let PageStatus { tier, is_dirty, is_lost } = self.page_status(page);
+        if is_lost {
+            return tier::LOST;
+        }
+        let dirty = if is_dirty { tier::DIRTY } else { 0 };
+        match tier {
+            Tier::RAM => tier::RAM | dirty,
+            Tier::FLASH => tier::FLASH | dirty,
+            _ => dirty,
         }
     }
+
+    fn page_status(&self, page: u64) -> PageStatus {
+        self.engine.shard().page_status(u32::try_from(page).expect("a page of the export"))
+    }
+
+    /// Whether the disk's allocation says nothing of the page.
+    fn is_newer(&self, page: u64) -> bool {
+        let PageStatus { is_dirty, is_lost, .. } = self.page_status(page);
+        is_dirty || is_lost
+    }
+
+    /// The pages that a range touches, as many as are looked at for one answer.
+    fn pages(&self, offset_bytes: u64, length_bytes: u32) -> Range<u64> {
+        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
+        let first = offset_bytes / page_bytes;
+        let last = (offset_bytes + u64::from(length_bytes)).div_ceil(page_bytes);
+        first..last.min(first + EXTENT_PAGES_MAX)
+    }
+
+    /// Asks the driver what is allocated.
+    fn ask(&mut self, tag: Tag, piece: &Piece) {
+        let Piece { offset_bytes, length_bytes, .. } = *piece;
+        let number = self.pending.insert(Pending { tag, since: None }) as u64;
+        let pages = self.pages(offset_bytes, length_bytes);
+        let newer = pages.clone().filter(|&page| self.is_newer(page));
+        let newer = newer.map(|page| u32::try_from(page).expect("a page of the export")).collect();
+        self.questions.insert(number, Question { newer });
+        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
+        let end_bytes = (offset_bytes + u64::from(length_bytes)).min(pages.end * page_bytes);
+        if !self.engine.driver().ask_allocation(number, offset_bytes..end_bytes) {
+            let length_bytes = end_bytes - offset_bytes;
+            let allocated = Allocation { length_bytes, is_hole: false, is_zero: false };
+            self.answered.push_back((number, vec![allocated]));
+        }
+    }
+
+    /// What is allocated of a range that was asked about: holes of the disk, but where the cache is newer.
+    fn allocation(&mut self, range: &ExtentRange, found: &mut Vec<Extent>) {
+        let Told { allocations, newer } = self.told.take().expect("a range was asked about");
+        let page_bytes = u64::from(self.engine.shard().options().page_bytes);
+        let mut offset = range.offset_bytes;
+        let range_end = offset + u64::from(range.length_bytes);
+        for Allocation { length_bytes, is_hole, is_zero } in allocations {
+            let disk = if is_hole { allocation::HOLE } else { 0 }
+                | if is_zero { allocation::ZERO } else { 0 };
+            let end = (offset + length_bytes).min(range_end);
+            while offset < end {
+                let page = offset / page_bytes;
+                let page_end = if disk == 0 { end } else { end.min((page + 1) * page_bytes) };
+                let is_newer = disk != 0
+                    && (self.is_newer(page)
+                        || u32::try_from(page)
+                            .is_ok_and(|page| newer.binary_search(&page).is_ok()));
+                let status = if is_newer { 0 } else { disk };
+                if !push_extent(found, page_end - offset, status, range.count_max) {
+                    return;
+                }
+                offset = page_end;
+            }
+        }
+    }
+}
+
+/// Adds to the last extent, or another one unless there are enough. Returns whether it did.
+fn push_extent(found: &mut Vec<Extent>, length_bytes: u64, status: u32, count_max: usize) -> bool {
+    let length_bytes = u32::try_from(length_bytes).expect("a part of what was asked for");
+    let is_full = found.len() == count_max;
+    match found.last_mut() {
+        Some(extent) if extent.status == status => extent.length_bytes += length_bytes,
+        _ if is_full => return false,
+        _ => found.push(Extent { length_bytes, status }),
+    }
+    true
 }
 
 impl<D: Driver> Service for Cached<D> {
@@ -165,6 +267,9 @@ impl<D: Driver> Service for Cached<D> {
             // Zeroing a cached page takes as long as writing it.
             self.refused.push_back((tag, ErrorCode::NotSupported));
             return;
+        }
+        if piece.command == Command::BlockStatus {
+            return self.ask(tag, piece);
         }
         let Some(kind) = kind(piece.command) else {
             self.refused.push_back((tag, ErrorCode::Invalid));
@@ -192,12 +297,21 @@ impl<D: Driver> Service for Cached<D> {
             self.engine.shard_mut().tick(Nanos(now));
         }
         self.engine.poll();
+        while let Some(answer) = self.engine.driver().next_allocation() {
+            self.answered.push_back(answer);
+        }
         self.offer_waiting();
     }
 
     fn next_reply(&mut self) -> Option<service::Reply> {
         if let Some((tag, error)) = self.refused.pop_front() {
             return Some(service::Reply { tag, outcome: Err(error) });
+        }
+        if let Some((number, allocations)) = self.answered.pop_front() {
+            let Pending { tag, .. } = self.take_pending(number).expect("it was asked");
+            let Question { newer } = self.questions.remove(&number).expect("it was asked");
+            self.told = Some(Told { allocations, newer });
+            return Some(service::Reply { tag, outcome: Ok(()) });
         }
         let reply = self.engine.next_reply()?;
         let Pending { tag, since } =
@@ -226,24 +340,15 @@ impl<D: Driver> Service for Cached<D> {
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>) {
         let ExtentRange { offset_bytes, length_bytes, count_max } = *range;
         if context == Context::Allocation {
-            // Whether the disk has holes is not known; data is the safe answer.
-            found.push(Extent { length_bytes, status: 0 });
-            return;
+            return self.allocation(range, found);
         }
         let page_bytes = u64::from(self.engine.shard().options().page_bytes);
         let end_bytes = offset_bytes + u64::from(length_bytes);
-        let first = offset_bytes / page_bytes;
-        let last = end_bytes.div_ceil(page_bytes).min(first + EXTENT_PAGES_MAX);
-        for page in first..last {
+        for page in self.pages(offset_bytes, length_bytes) {
             let start = offset_bytes.max(page * page_bytes);
             let length = end_bytes.min((page + 1) * page_bytes) - start;
-            let length_bytes = u32::try_from(length).expect("at most a page");
-            let status = self.status(page);
-            let is_full = found.len() == count_max;
-            match found.last_mut() {
-                Some(extent) if extent.status == status => extent.length_bytes += length_bytes,
-                _ if is_full => return,
-                _ => found.push(Extent { length_bytes, status }),
+            if !push_extent(found, length, self.status(page), count_max) {
+                return;
             }
         }
     }

@@ -364,9 +364,9 @@ pub mod tier {
     pub const RAM: u32 = 1 << 0;
     /// The newest bytes are on flash.
     pub const FLASH: u32 = 1 << 1;
-    /// The disk's copy is older than the one in RAM or on flash.
+    /// The disk may not have the newest bytes durably: set beside the tier that has them.
     pub const DIRTY: u32 = 1 << 2;
-    /// The newest copy was lost with the flash; reads fail until the pages are written whole.
+    /// The newest copy was lost with the flash; reads fail until the pages are written whole. Set alone.
     pub const LOST: u32 = 1 << 3;
 }
 

@@ -21,7 +21,7 @@ pub struct Tag(pub u64);
 /// multiples of 256 KiB, and hands over a longer range in parts of 1 MiB, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What to do: a read, a write, a flush, a trim, a prefetch or zeroes.
+    /// What to do: a read, a write, a flush, a trim, a prefetch, zeroes, or to find out what is allocated.
     pub command: Command,
     /// The command flags that matter to a service: FUA, `NO_HOLE`, `FAST_ZERO`.
     pub flags: u16,
@@ -73,7 +73,9 @@ pub trait Service {
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>);
 
     /// The status of the extents from `offset_bytes` on, in one context: at least one, at most
-    /// `count_max`, each no longer than what is left of `length_bytes`.
+    /// `count_max`, each no longer than what is left of `length_bytes`. Before a client is told what is
+    /// allocated, the range is submitted as a piece of its own; this is called right after
+    /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
 
     /// A descriptor that becomes readable when [`Service::drive`] has something to take note of.

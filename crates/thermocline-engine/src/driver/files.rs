@@ -3,13 +3,15 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::FallocateFlags;
-use rustix::io::{preadv, pwritev};
+use rustix::fs::{FallocateFlags, SeekFrom, seek};
+use rustix::io::{Errno, preadv, pwritev};
 
+use super::Allocation;
 use crate::memory::Frames;
 use crate::operation::{Operation, OperationKind};
 use crate::storage::Storage;
@@ -17,6 +19,9 @@ use crate::storage::Storage;
 /// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
 /// for a moment longer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Extents in one answer, at most.
+const ALLOCATIONS_MAX: usize = 4096;
 
 /// A file or block device, opened past the page cache if its file system allows that.
 #[derive(Debug)]
@@ -96,7 +101,31 @@ impl DeviceFile {
     /// # Errors
     /// What the system says.
     pub fn size_bytes(&self) -> io::Result<u64> {
-        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0)).map_err(Into::into)
+        seek(&self.file, SeekFrom::End(0)).map_err(Into::into)
+    }
+
+    /// Which parts of a range are holes, as far as the file system tells: as many extents as one answer
+    /// may have.
+    pub(super) fn allocation(&self, range: Range<u64>) -> Vec<Allocation> {
+        let mut found = vec![];
+        let mut at = range.start;
+        while at < range.end && found.len() < ALLOCATIONS_MAX {
+            let data = match seek(&self.file, SeekFrom::Data(at)) {
+                Ok(data) => data.clamp(at, range.end),
+                Err(Errno::NXIO) => range.end,
+                // It cannot be told.
+                Err(_) => at,
+            };
+            let (end, is_hole) = if data > at {
+                (data, true)
+            } else {
+                let hole = seek(&self.file, SeekFrom::Hole(at)).unwrap_or(range.end);
+                (hole.clamp(at + 1, range.end), false)
+            };
+            found.push(Allocation { length_bytes: end - at, is_hole, is_zero: is_hole });
+            at = end;
+        }
+        found
     }
 
     /// Performs an operation, and waits for it.

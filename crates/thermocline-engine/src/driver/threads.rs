@@ -1,13 +1,15 @@
 //! Devices served by threads that block: works everywhere.
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::files::DeviceFile;
-use super::{Completion, Driver};
+use super::{Allocation, Completion, Driver};
 use crate::memory::Frames;
 use crate::operation::{Device, DeviceError, Operation, OperationId};
 
@@ -19,6 +21,9 @@ pub struct ThreadDriver {
     in_flight: usize,
     /// Readable when there are completions.
     wake: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    /// What was asked about allocation is answered at once.
+    answers: VecDeque<(u64, Vec<Allocation>)>,
 }
 
 /// What the threads share.
@@ -81,7 +86,15 @@ impl ThreadDriver {
                     .spawn(move || shared.serve(&done))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { operations: Some(operations), completions, threads, in_flight: 0, wake })
+        Ok(Self {
+            operations: Some(operations),
+            completions,
+            threads,
+            in_flight: 0,
+            wake,
+            shared,
+            answers: VecDeque::new(),
+        })
     }
 
     fn take(&mut self, completion: Completion, done: &mut Vec<Completion>) {
@@ -142,6 +155,17 @@ impl Driver for ThreadDriver {
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.wake.as_fd())
+    }
+
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        let backing = self.shared.backing.as_ref();
+        let answer = backing.map(|backing| (tag, backing.allocation(range)));
+        self.answers.extend(answer);
+        backing.is_some()
+    }
+
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
+        self.answers.pop_front()
     }
 }
 

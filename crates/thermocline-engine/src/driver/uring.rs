@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::files::{DeviceFile, pieces};
-use super::{Completion, Driver};
+use super::{Allocation, Completion, Driver};
 use crate::memory::Frames;
 use crate::operation::{Device, DeviceError, Operation, OperationKind};
 
@@ -30,6 +31,8 @@ pub struct UringDriver {
     count: usize,
     /// Operations that were complete when they were started.
     failed: Vec<Completion>,
+    /// What was asked about allocation is answered at once.
+    answers: VecDeque<(u64, Vec<Allocation>)>,
 }
 
 /// An operation that the kernel has, with what it reads while it is at it.
@@ -79,6 +82,7 @@ impl UringDriver {
             in_flight: vec![],
             count: 0,
             failed: vec![],
+            answers: VecDeque::new(),
         })
     }
 
@@ -261,6 +265,17 @@ impl Driver for UringDriver {
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the ring's descriptor is open as long as the ring, which `self` borrows.
         Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
+    }
+
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        let backing = self.backing.as_ref();
+        let answer = backing.map(|backing| (tag, backing.allocation(range)));
+        self.answers.extend(answer);
+        backing.is_some()
+    }
+
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
+        self.answers.pop_front()
     }
 }
 

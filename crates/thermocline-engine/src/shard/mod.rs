@@ -183,6 +183,17 @@ pub enum OpenError {
     Flash(#[from] FlashError),
 }
 
+/// What is known of a page's newest bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStatus {
+    /// The fastest tier that has them; of a lost page, one that had.
+    pub tier: Tier,
+    /// Whether the disk may not have them durably.
+    pub is_dirty: bool,
+    /// Whether they are gone: reads fail until the page is written as a whole.
+    pub is_lost: bool,
+}
+
 /// Where a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -398,6 +409,20 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// What is known of a page's newest bytes.
+    pub fn page_status(&self, page: u32) -> PageStatus {
+        let tier = self.tier_of(page);
+        let (is_dirty, is_lost) = match self.place(page) {
+            None => (false, false),
+            Some(Place::Slot(slot)) => (self.slots.slot(slot).is_dirty(), false),
+            Some(Place::Entry(id)) => {
+                let entry = &self.entries[id];
+                (entry.disk_synced != entry.newest, entry.is_lost)
+            }
+        };
+        PageStatus { tier, is_dirty: is_dirty && !is_lost, is_lost }
     }
 
     /// Which tiers serve a range of pages: runs of pages, each with its tier.

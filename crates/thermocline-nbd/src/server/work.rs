@@ -4,7 +4,7 @@ use slab::Slab;
 
 use super::in_flight::{InFlight, Place, REQUESTS_MAX};
 use crate::codec::server::{Negotiated, Request, replies};
-use crate::protocol::{Command, Extent, command_flag};
+use crate::protocol::{Command, Context, Extent, command_flag};
 use crate::service::{ExtentRange, Reply, Service};
 
 /// Extents in one reply, at most.
@@ -62,7 +62,13 @@ impl Work {
         output: &mut Vec<u8>,
     ) {
         if request.command == Command::BlockStatus {
-            block_status(&request, negotiated, service, output);
+            if negotiated.contexts.iter().any(|context| context == Context::Allocation) {
+                let index = self.insert(request);
+                let (done_bytes, piece) = self.in_flight[index].piece(request.length_bytes);
+                service.submit(self.tag(index, done_bytes), &piece, &[]);
+            } else {
+                block_status(&request, negotiated, service, output);
+            }
             return;
         }
         if request.length_bytes == 0 && request.command != Command::Flush {
@@ -133,8 +139,14 @@ impl Work {
             return;
         }
         let finished = self.remove(index);
-        if let Some(negotiated) = negotiated {
-            finish(&finished, negotiated, output);
+        match negotiated {
+            Some(negotiated)
+                if request.command == Command::BlockStatus && finished.error.is_none() =>
+            {
+                block_status(&request, negotiated, service, output);
+            }
+            Some(negotiated) => finish(&finished, negotiated, output),
+            None => {}
         }
     }
 
@@ -178,7 +190,7 @@ fn finish(finished: &InFlight, negotiated: &Negotiated, output: &mut Vec<u8>) {
     }
 }
 
-/// Answers a request for the status of extents, at once.
+/// Answers a request for the status of extents.
 fn block_status(
     request: &Request,
     negotiated: &Negotiated,

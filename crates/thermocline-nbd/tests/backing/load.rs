@@ -104,14 +104,12 @@ impl Load {
         let end = Instant::now() + PATIENCE;
         // The first flush may tell what was lost before.
         let mut failed_flushes = u64::MAX;
-        while failed_flushes != self.failures[2] {
+        while failed_flushes != self.failures[2] || engine.shard().dirty_pages() > 0 {
             failed_flushes = self.failures[2];
+            // It ends with dirty pages if the disk cannot be synced.
             engine.shard_mut().drain();
             self.flush(engine);
-            while !(self.asked.is_empty()
-                && engine.shard().is_idle()
-                && engine.shard().dirty_pages() == 0)
-            {
+            while !(self.asked.is_empty() && engine.shard().is_idle()) {
                 assert!(Instant::now() < end, "it never comes to rest: {:?}", engine.shard());
                 self.turn(engine);
             }

@@ -21,10 +21,15 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(path: &Path, export: &str) -> io::Result<Self> {
+        Self::connect_for(path, export, "thermocline:tier")
+    }
+
+    /// The same for another context than that of tiers.
+    pub(crate) fn connect_for(path: &Path, export: &str, context: &str) -> io::Result<Self> {
         let mut stream = UnixStream::connect(path)?;
         // A server that hangs fails the test instead of hanging it.
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        let wanted = Wanted { export: export.into(), contexts: vec!["thermocline:tier".into()] };
+        let wanted = Wanted { export: export.into(), contexts: vec![context.into()] };
         let mut handshake = Handshake::new(wanted);
         let (mut input, mut output) = (vec![], vec![]);
         loop {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::memory::MemoryDriver;
@@ -10,10 +11,11 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::{Engine, Options, PolicyOptions, Shard, WriteMode};
 use thermocline_nbd::cached::Cached;
-use thermocline_nbd::protocol::{Command, ErrorCode};
+use thermocline_nbd::protocol::{Command, Context, ErrorCode};
 use thermocline_nbd::server::{Export, Settings};
 
 use super::Running;
+use super::client::Client;
 use super::foreign_clients::run;
 
 /// 2048 pages on disk, 64 in RAM, 256 on flash.
@@ -81,21 +83,27 @@ fn sockets_and_a_ring_are_waited_for_together() {
 #[cfg(target_os = "linux")]
 #[test]
 fn fio_verifies_through_a_cache_of_another_server() {
-    use thermocline_engine::driver::split::SplitDriver;
-    use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
-
     for delay_drives in [0, 3] {
         let memory = super::memory::Memory::new(2048 << 12).delayed(delay_drives);
         let backing = Running::start(memory, Settings::default());
         let folder = tempfile::tempdir().unwrap();
-        let shard = shard("hat", |_| ());
-        let (flash, _) = files(folder.path(), &shard);
-        let flash = ThreadDriver::of_flash(shard.frames(), flash.unwrap(), 4).unwrap();
-        let uri = backing.uri().parse().unwrap();
-        let disk = NbdBacking::connect(uri, Access::ReadWrite).unwrap();
-        let disk = NbdDriver::new(disk, shard.frames()).unwrap();
-        verify(&serve(shard, SplitDriver::new(flash, disk).unwrap()));
+        verify(&cache_of(&backing, folder.path()));
     }
+}
+
+/// A cache of another server's export.
+#[cfg(target_os = "linux")]
+fn cache_of(backing: &Running, folder: &Path) -> Running {
+    use thermocline_engine::driver::split::SplitDriver;
+    use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
+
+    let shard = shard("hat", |_| ());
+    let (flash, _) = files(folder, &shard);
+    let flash = ThreadDriver::of_flash(shard.frames(), flash.unwrap(), 4).unwrap();
+    let uri = backing.uri().parse().unwrap();
+    let disk = NbdBacking::connect(uri, Access::ReadWrite).unwrap();
+    let disk = NbdDriver::new(disk, shard.frames()).unwrap();
+    serve(shard, SplitDriver::new(flash, disk).unwrap())
 }
 
 #[test]
@@ -122,10 +130,107 @@ fn extents_tell_the_tiers() {
     let running = start("lru-inclusive", |_| ());
     let mut client = running.client();
     client.read(8 * 4096, 4096).unwrap();
-    let statuses = client.call(Command::BlockStatus, 4096, 100 * 4096, &[]).unwrap();
-    let numbers: Vec<_> =
-        statuses.chunks(4).map(|it| u32::from_be_bytes(it.try_into().unwrap())).collect();
-    assert_eq!(numbers, [7 * 4096, 0, 4096, 1, 92 * 4096, 0]);
+    client.write(50 * 4096 + 7, b"x").unwrap();
+    let found = extents(&mut client, 4096, 100 * 4096);
+    let page = 4096;
+    assert_eq!(found, [(7 * page, 0), (page, 1), (41 * page, 0), (page, 5), (50 * page, 0)]);
+}
+
+/// Extents in the context that the client chose: lengths and statuses.
+fn extents(client: &mut Client, offset_bytes: u64, length_bytes: usize) -> Vec<(u64, u32)> {
+    let statuses = client.call(Command::BlockStatus, offset_bytes, length_bytes, &[]).unwrap();
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    statuses.chunks(8).map(|it| (number(&it[..4]).into(), number(&it[4..]))).collect()
+}
+
+/// Whatever is said to be a hole reads as zeroes; holes are said to be there.
+fn check_holes(running: &Running, seed: u64) {
+    const BYTES: u64 = 2048 << 12;
+    let mut random = SplitMix64::new(seed);
+    let mut below = move |bound: u64| random.bits() % bound;
+    let mut client =
+        Client::connect_for(&running.socket(), "", Context::Allocation.name()).unwrap();
+    let all = usize::try_from(BYTES).unwrap();
+    assert_eq!(extents(&mut client, 0, all), [(BYTES, 3)], "an empty disk is a hole");
+    let (mut holes, mut pieces) = (0, 0);
+    for round in 0..600 {
+        let (offset, length) = (below(BYTES - (64 << 10)), 1 + below(40 << 10));
+        let length = usize::try_from(length).unwrap();
+        match below(10) {
+            0 => drop(client.call(Command::Flush, 0, 0, &[]).unwrap()),
+            1 => drop(client.call(Command::Trim, offset, length, &[]).unwrap()),
+            2 => drop(client.call(Command::WriteZeroes, offset, length, &[]).unwrap()),
+            3 => drop(client.read(offset, length).unwrap()),
+            _ => client.write(offset, &vec![1; length]).unwrap(),
+        }
+        if round % 6 > 0 {
+            continue;
+        }
+        let mut at = below(BYTES);
+        let range = usize::try_from((BYTES - at).min(1 << 20)).unwrap();
+        for (length, status) in extents(&mut client, at, range) {
+            pieces += 1;
+            if status != 0 {
+                assert_eq!(status, 3);
+                holes += 1;
+                let bytes = client.read(at, usize::try_from(length).unwrap()).unwrap();
+                assert!(bytes.iter().all(|&byte| byte == 0), "{length} bytes at {at}: no hole");
+            }
+            at += length;
+        }
+    }
+    assert!(holes > 100 && pieces > holes, "{holes} holes of {pieces} pieces");
+    // Even while the newest bytes are on flash and on their way, nothing written is a hole.
+    client.write(1 << 20, &vec![7; 1 << 16]).unwrap();
+    assert_eq!(extents(&mut client, 1 << 20, 1 << 16), [(1 << 16, 0)]);
+}
+
+#[test]
+fn holes_of_the_disk_are_told_but_where_the_cache_is_newer() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard_of = || shard("hat", |_| ());
+    let shard = shard_of();
+    let (flash, disk) = files(folder.path(), &shard);
+    let driver = ThreadDriver::new(shard.frames(), flash, disk, 4).unwrap();
+    check_holes(&serve(shard, driver), 1);
+    #[cfg(target_os = "linux")]
+    {
+        let shard = shard_of();
+        let (flash, disk) = files(folder.path(), &shard);
+        match UringDriver::new(shard.frames(), flash, disk) {
+            Ok(driver) => check_holes(&serve(shard, driver), 2),
+            Err(error) => eprintln!("skipped: this system has no io_uring: {error}"),
+        }
+        for delay_drives in [0, 3] {
+            let memory = super::memory::Memory::new(2048 << 12).delayed(delay_drives);
+            let backing = Running::start(memory, Settings::default());
+            check_holes(&cache_of(&backing, folder.path()), 3);
+        }
+    }
+    // Devices that cannot tell have none.
+    let running = start("hat", |_| ());
+    let mut client =
+        Client::connect_for(&running.socket(), "", Context::Allocation.name()).unwrap();
+    assert_eq!(extents(&mut client, 4096, 1 << 20), [(1 << 20, 0)]);
+}
+
+#[test]
+fn foreign_clients_copy_what_is_no_hole() {
+    let folder = tempfile::tempdir().unwrap();
+    let shard = shard("lru-inclusive", |_| ());
+    let (flash, disk) = files(folder.path(), &shard);
+    let driver = ThreadDriver::new(shard.frames(), flash, disk, 4).unwrap();
+    let running = serve(shard, driver);
+    let bytes: Vec<u8> = (0..300_000_u32).map(|place| place.to_le_bytes()[1] | 1).collect();
+    running.client().write(5_000_001, &bytes).unwrap();
+    let copy = folder.path().join("copy").display().to_string();
+    if run("nbdcopy", &[&running.uri(), &copy]).is_some() {
+        let copy = std::fs::read(copy).unwrap();
+        assert!(copy[5_000_001..][..300_000] == bytes);
+        assert!(copy[..5_000_001].iter().chain(&copy[5_300_001..]).all(|&byte| byte == 0));
+        let map = run("nbdinfo", &["--map", "--totals", &running.uri()]).unwrap();
+        assert!(map.contains("hole,zero") && map.contains("data"), "{map}");
+    }
 }
 
 #[test]

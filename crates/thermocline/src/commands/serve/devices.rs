@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::driver::{Completion, Driver};
+use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
     Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid,
 };
@@ -113,6 +114,24 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.wait(done),
             Self::Nbd(driver) => driver.wait(done),
             Self::Split(driver) => driver.wait(done),
+        }
+    }
+
+    fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
+        match self {
+            Self::Uring(driver) => driver.ask_allocation(tag, range),
+            Self::Threads(driver) => driver.ask_allocation(tag, range),
+            Self::Nbd(driver) => driver.ask_allocation(tag, range),
+            Self::Split(driver) => driver.ask_allocation(tag, range),
+        }
+    }
+
+    fn next_allocation(&mut self) -> Option<(u64, Vec<Allocation>)> {
+        match self {
+            Self::Uring(driver) => driver.next_allocation(),
+            Self::Threads(driver) => driver.next_allocation(),
+            Self::Nbd(driver) => driver.next_allocation(),
+            Self::Split(driver) => driver.next_allocation(),
         }
     }
 
