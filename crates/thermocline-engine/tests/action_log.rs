@@ -3,41 +3,22 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 
+mod policies;
+
 use std::sync::{Arc, Mutex};
 
-use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::Entry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Ledger, Nanos, Op, PageCost, PageId,
-    Setup, Tier, WriteMiss,
+    Access, Action, Actions, Admission, Clients, Geometry, Ledger, Nanos, Op, Setup, Tier,
+    WriteMiss,
 };
 use thermocline_engine::driver::memory::MemoryDriver;
-use thermocline_engine::{
-    Device, Engine, Event, Options, PolicyOptions, Request, RequestKind, Shard,
-};
+use thermocline_engine::{Device, Engine, Event, Options, Request, RequestKind, Shard};
+
+use self::policies::{entries, policy};
 
 const PAGE: usize = 4096;
-
-/// The policies that run on RAM and flash.
-fn entries() -> impl Iterator<Item = &'static Entry> {
-    registry::entries().iter().filter(|entry| entry.depth.allows(2))
-}
-
-fn policy(entry: &'static Entry, pages: u32, write_miss: WriteMiss) -> PolicyOptions {
-    let hints: HintLog = (0..pages).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
-    PolicyOptions {
-        entry,
-        values: entry.values(&[]).unwrap().with_hints(Arc::new(hints)),
-        write_miss,
-        admission: Admission::ALL,
-        costs: vec![
-            PageCost::default(),
-            PageCost { read_ms: 0.16, write_ms: 0.30 },
-            PageCost { read_ms: 12.7, write_ms: 13.7 },
-        ],
-    }
-}
 
 /// Hot pages, runs, and a tail.
 fn accesses(pages: u32, count: u32, seed: u64) -> Vec<Access> {

@@ -8,6 +8,8 @@
 
 mod devices;
 mod oracle;
+#[path = "../policies/mod.rs"]
+mod policies;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

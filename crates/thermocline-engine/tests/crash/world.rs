@@ -3,19 +3,17 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::registry::{self, Entry};
-use thermocline_core::{Admission, Nanos, PageCost, PageId, Tier, WriteMiss};
+use thermocline_core::{Nanos, WriteMiss};
 use thermocline_engine::{
-    Device, Flash, Layout, Options, PolicyOptions, Reply, Request, RequestError, RequestKind,
-    Shard, SubmitError, Uuid, WriteMode,
+    Device, Flash, Layout, Options, Reply, Request, RequestError, RequestKind, Shard, SubmitError,
+    Uuid, WriteMode,
 };
 
 use crate::devices::{Devices, Faults, FlashStorage};
 use crate::oracle::{Oracle, Promise, SECTOR, SECTORS};
+use crate::policies::{entries, policy};
 
 /// Pages of the backing store.
 const PAGES: usize = 48;
@@ -58,26 +56,6 @@ pub(crate) struct World {
     unverified: Vec<usize>,
 }
 
-/// The policies that run on RAM and flash.
-pub(crate) fn entries() -> Vec<&'static Entry> {
-    registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect()
-}
-
-pub(crate) fn policy(entry: &'static Entry, write_miss: WriteMiss) -> PolicyOptions {
-    let hints: HintLog = (0..PAGES as u32).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
-    PolicyOptions {
-        entry,
-        values: entry.values(&[]).unwrap().with_hints(Arc::new(hints)),
-        write_miss,
-        admission: Admission::ALL,
-        costs: vec![
-            PageCost::default(),
-            PageCost { read_ms: 0.16, write_ms: 0.30 },
-            PageCost { read_ms: 12.7, write_ms: 13.7 },
-        ],
-    }
-}
-
 impl Plan {
     /// Some crashes, nothing else that goes wrong.
     pub(crate) fn crashes(seed: u64) -> Self {
@@ -87,7 +65,8 @@ impl Plan {
         let entry = entries[(seed % entries.len() as u64) as usize];
         let write_miss = if below(2) == 0 { WriteMiss::Fetch } else { WriteMiss::Allocate };
         let (ram, flash) = (1 + below(10) as u32, 1 + below(24) as u32);
-        let mut options = Options::new(PAGES as u32, ram, flash, policy(entry, write_miss));
+        let mut options =
+            Options::new(PAGES as u32, ram, flash, policy(entry, PAGES as u32, write_miss));
         options.request_bytes_max = 4 * PAGE as u64;
         options.undurable_pages_max = [2, 6, 1000][below(3) as usize];
         options.write_mode = match below(8) {
@@ -223,7 +202,7 @@ impl World {
     fn change_policy(&mut self) {
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
-        self.shard.set_policy(policy(entry, WriteMiss::Fetch)).unwrap();
+        self.shard.set_policy(policy(entry, PAGES as u32, WriteMiss::Fetch)).unwrap();
     }
 
     fn change_mode(&mut self) {

@@ -17,6 +17,7 @@ mod live;
 mod metrics;
 mod model;
 mod nbd_backing;
+mod recording;
 mod start;
 mod top;
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use thermocline_core::{Access, Nanos, Op};
-use thermocline_engine::Options;
+use thermocline_engine::{Event, Options};
 use thermocline_trace::Recorder;
 use tracing::{error, info};
 
@@ -126,9 +126,20 @@ impl Recording {
         &self.section
     }
 
+    /// Records an event of the shard.
+    #[inline]
+    pub(crate) fn see(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::Request { .. } => self.request(),
+            Event::Access { access, .. } => self.access(access),
+            Event::Bypass { .. } => self.bypass(),
+            Event::Background { .. } | Event::FlashFailed { .. } => {}
+        }
+    }
+
     /// A request begins.
     #[inline]
-    pub(crate) fn request(&mut self) {
+    fn request(&mut self) {
         let elapsed_ns = self.start.elapsed().as_nanos();
         self.at = Nanos(u64::try_from(elapsed_ns).unwrap_or(u64::MAX));
         self.is_run_open = false;
@@ -136,7 +147,7 @@ impl Recording {
 
     /// The policy was asked about a page.
     #[inline]
-    pub(crate) fn access(&mut self, access: Access) {
+    fn access(&mut self, access: Access) {
         self.accesses += 1;
         let (page, op) = (access.page.0, access.op);
         if self.is_run_open
@@ -157,7 +168,7 @@ impl Recording {
 
     /// A page was accessed without asking the policy.
     #[inline]
-    pub(crate) const fn bypass(&mut self) {
+    const fn bypass(&mut self) {
         self.bypasses += 1;
         self.is_run_open = false;
     }
@@ -389,7 +400,7 @@ mod tests {
     use thermocline_core::registry::{self, Depth, Entry};
     use thermocline_core::{Clients, Tier};
     use thermocline_engine::driver::memory::MemoryDriver;
-    use thermocline_engine::{Counters, Engine, Event, PolicyOptions, Request, Shard};
+    use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard};
     use thermocline_lab::{RunOptions, Summary};
     use thermocline_trace::{CompiledTrace, PageSize, ReadCounts, ReadOptions, Reader, Requests};
 
@@ -443,14 +454,7 @@ mod tests {
         let recording = Arc::new(Mutex::new(Some(recording)));
         let seen = Arc::clone(&recording);
         engine.shard_mut().observe(Box::new(move |event| {
-            let mut seen = seen.lock().unwrap();
-            let recording = seen.as_mut().unwrap();
-            match *event {
-                Event::Request { .. } => recording.request(),
-                Event::Access { access, .. } => recording.access(access),
-                Event::Bypass { .. } => recording.bypass(),
-                Event::Background { .. } | Event::FlashFailed { .. } => {}
-            }
+            seen.lock().unwrap().as_mut().unwrap().see(event);
         }));
         let mut random = SplitMix64::new(3);
         for tag in 0..30_000_u64 {

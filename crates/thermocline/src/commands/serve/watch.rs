@@ -200,32 +200,14 @@ pub(crate) fn build_shadows(
 
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
-        let (now, access) = match *event {
-            Event::Request { .. } => {
-                if let Some(recording) = &mut self.recording {
-                    recording.request();
-                }
-                return;
-            }
-            Event::Background { .. } => return,
-            Event::FlashFailed { .. } => {
-                if let Some(note) = &self.note {
-                    note.disown_flash();
-                }
-                return;
-            }
-            Event::Access { now, access, .. } => {
-                if let Some(recording) = &mut self.recording {
-                    recording.access(access);
-                }
-                (now, access)
-            }
-            Event::Bypass { now, access } => {
-                if let Some(recording) = &mut self.recording {
-                    recording.bypass();
-                }
-                (now, access)
-            }
+        if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
+            note.disown_flash();
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.see(event);
+        }
+        let (Event::Access { now, access, .. } | Event::Bypass { now, access }) = *event else {
+            return;
         };
         if let Some(shadows) = &mut self.shadows {
             shadows.access(access.page.0, access.op, now);

@@ -1,0 +1,140 @@
+//! How many bytes an engine keeps per page of flash, besides the pages, counted at the allocator:
+//! `cargo run --release --example metadata`, with the pages of flash, of RAM per 64 of flash, and of
+//! disk per page of flash as arguments, and then the policies, if others are wanted.
+//!
+//! Devices do nothing and at once: every page is zeros, wherever it is read. Pages anywhere on the disk
+//! are read and written until flash is full, and as many again.
+#![expect(clippy::print_stdout, reason = "an example talks")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use thermocline_core::random::SplitMix64;
+use thermocline_core::{Admission, Clients, Geometry, Setup};
+use thermocline_engine::driver::{Completion, Driver};
+use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Request, Shard};
+
+/// Counts the bytes that are allocated.
+struct Counting;
+
+static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does it all; the count has no part in it.
+#[expect(unsafe_code, reason = "allocators are unsafe to implement")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(new_bytes, Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Completes everything at once.
+#[derive(Debug, Default)]
+struct Nothing(Vec<Completion>);
+
+impl Driver for Nothing {
+    fn start(&mut self, operation: Operation) {
+        self.0.push((operation.id, Ok(())));
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.0);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        self.poll(done);
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number =
+        |index: usize, default: u32| words.get(index).map_or(Ok(default), |text| text.parse());
+    let (flash_pages, ram, disk) = (number(0, 1 << 22)?, number(1, 1)?, number(2, 16)?);
+    let (ram_pages, disk_pages) = (flash_pages / 64 * ram, flash_pages * disk);
+    println!(
+        "{flash_pages} pages of flash, {ram_pages} of RAM, {disk_pages} of disk; bytes per page of flash:"
+    );
+    let defaults = ["hat", "lru-inclusive", "face-gsc", "hca"].map(str::to_owned);
+    let policies = words.get(3..).filter(|policies| !policies.is_empty()).unwrap_or(&defaults);
+    for name in policies {
+        let options = Options::new(disk_pages, ram_pages, flash_pages, PolicyOptions::named(name)?);
+        let per_page = |bytes: usize| bytes as f64 / f64::from(flash_pages);
+        let before = ALLOCATED_BYTES.load(Relaxed);
+        let policy = policy(&options)?;
+        let of_policy = ALLOCATED_BYTES.load(Relaxed) - before;
+        drop(policy);
+        let mut engine = Engine::new(Shard::new(options)?, Nothing::default());
+        work(&mut engine, flash_pages, disk_pages)?;
+        let frames = engine.shard().frames();
+        let frames_bytes = frames.len() as usize * frames.frame_bytes();
+        let all = ALLOCATED_BYTES.load(Relaxed) - before - frames_bytes;
+        println!(
+            "{name}: {:.1}, of which the policy {:.1}, when it is empty; as reported {:.1}",
+            per_page(all),
+            per_page(of_policy),
+            per_page(engine.shard().memory_bytes())
+        );
+    }
+    Ok(())
+}
+
+fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn std::error::Error>> {
+    let policy = &options.policy;
+    let setup = Setup {
+        capacity_pages: vec![options.ram_pages, options.flash_pages],
+        geometry: Geometry::linear(options.backing_pages),
+        costs: policy.costs.clone(),
+        write_miss: policy.write_miss,
+        admission: Admission::ALL,
+        clients: Clients::ONE,
+    };
+    Ok(policy.entry.build(&setup, &policy.values)?)
+}
+
+/// Accesses to pages anywhere, a third of them writes, until flash is full, and as many again.
+fn work(
+    engine: &mut Engine<Nothing>,
+    flash_pages: u32,
+    disk_pages: u32,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut random = SplitMix64::new(1);
+    let zeros = [0; 4096];
+    for tag in 0..u64::from(flash_pages) * 5 / 2 {
+        let offset_bytes = random.bits() % u64::from(disk_pages) * 4096;
+        if tag % 3 == 0 {
+            engine.submit(Request::write(tag, offset_bytes, 4096), &zeros)?;
+        } else {
+            engine.submit(Request::read(tag, offset_bytes, 4096), &[])?;
+        }
+        while engine.shard().requests_in_flight() > 0 || engine.poll() {}
+        while let Some(reply) = engine.next_reply() {
+            reply.result?;
+            engine.release(reply);
+        }
+    }
+    Ok(())
+}
