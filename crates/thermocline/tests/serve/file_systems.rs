@@ -34,7 +34,7 @@ fn must(words: &[&str]) -> String {
 
 /// Whether all of it is there: root, a loop device, and the programs, each with its Debian package.
 fn can_mount(programs: &[(&str, &str)]) -> bool {
-    let wanted = [("nbdfuse", "nbdfuse"), ("losetup", "mount")];
+    let wanted = [("nbdfuse", "libnbd-bin"), ("losetup", "mount")];
     for &(program, package) in wanted.iter().chain(programs) {
         if run(&["sh", "-c", &format!("command -v {program}")]).stdout.is_empty() {
             eprintln!("skipped: `{program}` is not installed (Debian package {package})");
