@@ -8,6 +8,9 @@ use serde_json::Value;
 use super::groups::Case;
 use super::server::{Place, Running};
 
+/// How long a cache is warmed before a case that wants that.
+const WARMING_SECONDS: u32 = 4;
+
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
@@ -38,6 +41,12 @@ pub(super) fn run(
     case: &Case,
     seconds: Option<u32>,
 ) -> Result<Figures> {
+    if !case.warming.is_empty() {
+        let mut warming = command(place, server, 1);
+        let timed = ["--time_based".to_owned(), format!("--runtime={WARMING_SECONDS}")];
+        let status = warming.args(case.warming).args(timed).stdout(Stdio::null()).status();
+        ensure!(status.context("cannot start fio")?.success(), "fio failed to warm the cache");
+    }
     let mut foreground = command(place, server, case.depth);
     foreground.args(case.fio);
     let times = seconds.filter(|_| !case.is_flush).map(|seconds| {

@@ -29,6 +29,8 @@ pub(super) struct Case {
     pub(super) fio: &'static [&'static str],
     /// Requests in flight.
     pub(super) depth: u32,
+    /// What a client does for some seconds before.
+    pub(super) warming: &'static [&'static str],
     /// What another client does at the same time.
     pub(super) beside: Option<&'static [&'static str]>,
     /// Whether the time of a flush is what counts.
@@ -37,11 +39,20 @@ pub(super) struct Case {
 
 impl Case {
     const fn new(name: &'static str, fio: &'static [&'static str], depth: u32) -> Self {
-        Self { name, fio, depth, beside: None, is_flush: false }
+        Self { name, fio, depth, warming: &[], beside: None, is_flush: false }
+    }
+
+    const fn warmed(self, fio: &'static [&'static str]) -> Self {
+        Self { warming: fio, ..self }
     }
 
     const fn beside(self, fio: &'static [&'static str]) -> Self {
         Self { beside: Some(fio), ..self }
+    }
+
+    /// Whether it is another one with nobody beside.
+    pub(super) fn is_alone_of(&self, other: &Self) -> bool {
+        self.beside.is_none() && (self.fio, self.depth) == (other.fio, other.depth)
     }
 
     const fn flush(self) -> Self {
@@ -129,6 +140,13 @@ policy.name = "lru-inclusive"
 nbd.socket = "{socket}"
 "#;
 
+/// Reads of few pages, which were read often before.
+const HOT: Case = Case::new("hot hit d1", &["--rw=randread", "--size=4M"], 1).warmed(&[
+    "--rw=randread",
+    "--size=4M",
+    "--iodepth=32",
+]);
+
 const FILL: Case = Case::new("fill", &["--rw=write", "--bs=256k"], 8);
 
 pub(super) const GROUPS: &[Group] = &[
@@ -195,15 +213,19 @@ pub(super) const GROUPS: &[Group] = &[
                 &["--rw=randread", "--random_distribution=zipf:1.1"],
                 32,
             ),
-            Case::new("hot hit d1", &["--rw=randread", "--size=4M"], 1),
-            Case::new("hot hit d1, misses beside", &["--rw=randread", "--size=4M"], 1).beside(&[
+            HOT,
+            Case { name: "hot hit d1, misses beside", ..HOT }.beside(&[
                 "--rw=randread",
                 "--offset=512M",
                 "--size=512M",
                 "--iodepth=16",
             ]),
-            Case::new("hot hit d1, destaging beside", &["--rw=randread", "--size=4M"], 1)
-                .beside(&["--rw=randwrite", "--offset=512M", "--size=512M", "--iodepth=16"]),
+            Case { name: "hot hit d1, destaging beside", ..HOT }.beside(&[
+                "--rw=randwrite",
+                "--offset=512M",
+                "--size=512M",
+                "--iodepth=16",
+            ]),
         ],
     },
     Group {
@@ -224,7 +246,7 @@ pub(super) const GROUPS: &[Group] = &[
         fill: &[],
         cases: &[Case::new(
             "64k pages, then a flush",
-            &["--rw=write", "--bs=4k", "--fsync=65536"],
+            &["--rw=write", "--bs=4k", "--fsync=65535"],
             32,
         )
         .flush()],

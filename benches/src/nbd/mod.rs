@@ -123,6 +123,17 @@ fn run_group(arguments: &Arguments, group: &Group, place: &Place<'_>) -> Result<
         println!("  {}", case.name);
         for (column, peer) in peers.iter().enumerate() {
             print_row(peer.name, case, &figures[&(row, column)], &figures[&(row, 0)]);
+            let alone = cases.iter().position(|it| it.is_alone_of(case));
+            if let Some(alone) = alone.filter(|_| case.beside.is_some()) {
+                let (these, others) = (&figures[&(row, column)], &figures[&(alone, column)]);
+                let ratios =
+                    these.iter().zip(others).map(|(this, other)| this.p99_us / other.p99_us);
+                println!(
+                    "    {:16} its p99 is {:.2} times that without",
+                    "",
+                    median(ratios.collect())
+                );
+            }
         }
     }
     Ok(())

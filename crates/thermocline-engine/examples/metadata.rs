@@ -130,7 +130,7 @@ fn work(
         } else {
             engine.submit(Request::read(tag, offset_bytes, 4096), &[])?;
         }
-        while engine.shard().requests_in_flight() > 0 || engine.poll() {}
+        engine.wait_until_idle();
         while let Some(reply) = engine.next_reply() {
             reply.result?;
             engine.release(reply);
