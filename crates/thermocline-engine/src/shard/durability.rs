@@ -40,15 +40,13 @@ pub(super) struct Undo {
     last: u64,
 }
 
-/// How far a commit is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Cycle {
-    #[default]
-    Idle,
-    Writing {
-        blocks_left: u64,
-    },
-    Syncing,
+/// What journal blocks say, on its way: the next blocks are written while a sync covers those before.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// The records, in order.
+    records: Vec<Appended>,
+    /// The tail as the last block says; none if there is no block.
+    tail: Option<u64>,
 }
 
 /// The journal, the syncs of both devices, and who waits for them.
@@ -56,9 +54,15 @@ pub(super) enum Cycle {
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) superblock: Superblock,
-    /// Records that are in no block yet, and those of the commit under way.
+    /// Records that are in no block yet.
     pub(super) pending: VecDeque<Appended>,
-    pub(super) committing: Vec<Appended>,
+    /// Blocks that are being written, the first of them, how many are left; blocks that are written;
+    /// and those that a sync under way covers.
+    writing: Batch,
+    writing_first: u64,
+    writing_blocks: u64,
+    written: Batch,
+    syncing_flash: Option<Batch>,
     /// Records ever appended, and how many of them are durable.
     pub(super) appended: u64,
     pub(super) durable: u64,
@@ -67,10 +71,10 @@ pub(super) struct Log {
     /// The first block that replay needs, as the next block will say, and as a durable block says.
     pub(super) tail: u64,
     pub(super) durable_tail: u64,
-    pub(super) committing_tail: Option<u64>,
-    /// The first block not known to be durable.
+    /// The first block not known to be durable, and the first one that the sync under way does not
+    /// cover.
     pub(super) uncertain: u64,
-    pub(super) cycle: Cycle,
+    syncing_through: u64,
     pub(super) is_commit_wanted: bool,
     pub(super) undo: BTreeMap<u32, Undo>,
     pub(super) checkpoints: Checkpoints,
@@ -106,15 +110,18 @@ impl Log {
         Self {
             superblock,
             pending: VecDeque::new(),
-            committing: vec![],
+            writing: Batch::default(),
+            writing_first: first,
+            writing_blocks: 0,
+            written: Batch::default(),
+            syncing_flash: None,
             appended: 0,
             durable: 0,
             next_sequence: first,
             tail: first,
             durable_tail: first,
-            committing_tail: None,
             uncertain: first,
-            cycle: Cycle::Idle,
+            syncing_through: first,
             is_commit_wanted: false,
             undo: BTreeMap::new(),
             checkpoints: Checkpoints::new(generations),
@@ -142,7 +149,7 @@ impl Log {
 
     /// Whether nothing is under way or waited for.
     pub(super) fn is_idle(&self) -> bool {
-        self.cycle == Cycle::Idle
+        self.is_journal_idle()
             && !self.is_syncing
             && self.operations.is_empty()
             && self.waiters.is_empty()
@@ -150,6 +157,11 @@ impl Log {
             && !self.is_sync_wanted
             && !self.is_draining
             && !self.checkpoints.is_under_way()
+    }
+
+    /// Whether no block is on its way.
+    fn is_journal_idle(&self) -> bool {
+        self.writing_blocks == 0 && self.written.tail.is_none() && self.syncing_flash.is_none()
     }
 
     /// Whether no operation of the log's own waits to be started.
@@ -249,10 +261,12 @@ impl Shard {
         }
     }
 
-    /// Writes the records that came up, if somebody wants that and no commit is under way.
+    /// Writes the records that came up, if somebody wants that and no block is being written.
     pub(super) fn start_commit(&mut self) {
-        let needs_sync = self.log.checkpoints.needs_sync();
-        if self.log.cycle != Cycle::Idle || !(self.log.is_commit_wanted || needs_sync) {
+        if self.log.checkpoints.needs_sync() {
+            self.start_flash_sync();
+        }
+        if self.log.writing_blocks > 0 || !self.log.is_commit_wanted {
             return;
         }
         if !self.has_flash {
@@ -266,23 +280,19 @@ impl Shard {
         let has_new_tail = self.log.tail > self.log.durable_tail;
         let has_news = has_new_tail || self.log.is_seal_wanted;
         let blocks = needed.max(u64::from(has_news)).min(writable);
-        if blocks == 0 && !needs_sync {
-            self.log.is_commit_wanted = needed > 0;
+        self.log.is_commit_wanted = blocks == 0 && needed > 0;
+        if blocks == 0 {
             return;
         }
-        self.log.is_commit_wanted = false;
-        if blocks > 0 && std::mem::take(&mut self.log.is_seal_wanted) {
+        if std::mem::take(&mut self.log.is_seal_wanted) {
             self.log.sealed = self.log.durable;
         }
+        self.log.writing_first = self.log.next_sequence;
         for _ in 0..blocks {
             self.write_journal_block();
         }
-        self.log.committing_tail = (blocks > 0).then_some(self.log.tail);
-        if blocks == 0 {
-            self.start_flash_sync();
-        } else {
-            self.log.cycle = Cycle::Writing { blocks_left: blocks };
-        }
+        self.log.writing.tail = Some(self.log.tail);
+        self.log.writing_blocks = blocks;
     }
 
     fn write_journal_block(&mut self) {
@@ -296,11 +306,11 @@ impl Shard {
             written_bytes: log.superblock.written_bytes + self.counters.flash.all_written_bytes(),
         };
         let records = log.pending.len().min(RECORDS_PER_BLOCK);
-        let first = log.committing.len();
-        log.committing.extend(log.pending.drain(..records));
+        let first = log.writing.records.len();
+        log.writing.records.extend(log.pending.drain(..records));
         let frame = self.meta_frames.pop().expect("blocks are bounded by the frames for them");
         let block = &mut self.pool.bytes_mut(frame)[..BLOCK_BYTES];
-        let records = log.committing[first..].iter().map(|appended| &appended.record);
+        let records = log.writing.records[first..].iter().map(|appended| &appended.record);
         journal::encode(block, &header, records);
         let offset_bytes = log.superblock.layout.journal_offset_bytes(log.next_sequence);
         log.next_sequence += 1;
@@ -341,16 +351,29 @@ impl Shard {
             self.count_error(Device::Flash);
             self.flash_failed();
         }
-        let Cycle::Writing { blocks_left } = &mut self.log.cycle else { return };
-        *blocks_left -= 1;
-        if *blocks_left == 0 {
+        if self.log.writing_blocks == 0 {
+            return;
+        }
+        self.log.writing_blocks -= 1;
+        if self.log.writing_blocks == 0 {
+            let log = &mut self.log;
+            log.written.records.append(&mut log.writing.records);
+            log.written.tail = log.writing.tail.take();
             self.start_flash_sync();
+            self.is_stirred = true;
         }
     }
 
+    /// Syncs the flash for the blocks that are written, unless a sync is under way.
     fn start_flash_sync(&mut self) {
-        self.log.cycle = Cycle::Syncing;
-        self.log.checkpoints.sync_started();
+        if self.log.syncing_flash.is_some() {
+            return;
+        }
+        let log = &mut self.log;
+        log.syncing_flash = Some(std::mem::take(&mut log.written));
+        let is_writing = log.writing_blocks > 0;
+        log.syncing_through = if is_writing { log.writing_first } else { log.next_sequence };
+        log.checkpoints.sync_started();
         self.counters.flash.syncs += 1;
         self.log.operations.push_back((InFlight::FlashSync, sync(Device::Flash)));
     }
@@ -361,26 +384,23 @@ impl Shard {
             self.count_error(Device::Flash);
             self.flash_failed();
         }
-        if self.log.cycle != Cycle::Syncing {
-            return;
-        }
-        self.log.cycle = Cycle::Idle;
+        let Some(Batch { records, tail }) = self.log.syncing_flash.take() else { return };
         self.counters.commits += 1;
-        let committed = std::mem::take(&mut self.log.committing);
-        self.log.durable += committed.len() as u64;
-        self.log.uncertain = self.log.next_sequence;
-        if let Some(tail) = self.log.committing_tail.take() {
+        self.log.durable += records.len() as u64;
+        self.log.uncertain = self.log.syncing_through;
+        if let Some(tail) = tail {
             self.log.durable_tail = tail;
         }
-        for appended in &committed {
+        for appended in &records {
             self.record_durable(appended);
         }
         if let Some(through) = self.log.checkpoints.sync_done() {
             self.log.tail = through;
             self.counters.checkpoints += 1;
         }
-        self.log.committing = committed;
-        self.log.committing.clear();
+        if self.log.written.tail.is_some() {
+            self.start_flash_sync();
+        }
         self.reuse_slots();
         let half = u64::from(self.log.superblock.layout.journal_blocks) / 2;
         if self.log.used_blocks() > half {
@@ -433,10 +453,12 @@ impl Shard {
     pub(super) fn forget_journal(&mut self) {
         let log = &mut self.log;
         log.pending.clear();
-        log.committing.clear();
+        log.writing = Batch::default();
+        log.writing_blocks = 0;
+        log.written = Batch::default();
+        log.syncing_flash = None;
         log.durable = log.appended;
         log.undo.clear();
-        log.cycle = Cycle::Idle;
         log.is_commit_wanted = false;
         log.checkpoints.forget();
         for waiter in &mut log.waiters {

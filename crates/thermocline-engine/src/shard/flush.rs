@@ -1,7 +1,8 @@
 //! Flushes, durable writes, and the syncs of the disk.
 //!
 //! A flush is answered in three stages: every page that only RAM has is written, to a slot or to
-//! disk; the disk is synced if it was written since; the records of all slots written are committed.
+//! disk; the disk is synced if it was written since, but for what slots have as well; the records of
+//! all slots written are committed.
 
 use std::ops::Range;
 
@@ -153,10 +154,10 @@ impl Shard {
             if !self.is_written(waiter) {
                 return false;
             }
-            if !self.log.unsynced.is_empty() {
+            if self.is_only_on_disk(&self.log.unsynced) {
                 self.log.is_sync_wanted = true;
                 waiter.stage = Stage::Sync(self.log.syncs_started + 1);
-            } else if self.log.is_syncing {
+            } else if self.is_only_on_disk(&self.log.syncing) {
                 waiter.stage = Stage::Sync(self.log.syncs_started);
             } else {
                 waiter.stage = Stage::Commit(self.log.appended);
@@ -171,6 +172,15 @@ impl Shard {
         let Stage::Commit(records) = waiter.stage else { return false };
         self.log.is_commit_wanted |= self.log.durable < records;
         self.log.durable >= records
+    }
+
+    /// Whether nothing but a sync of the disk makes some of these versions durable: the others are in
+    /// slots as well, which stay in force until then, if the flash works.
+    fn is_only_on_disk(&self, versions: &[(u32, u64)]) -> bool {
+        versions.iter().any(|&(page, version)| {
+            let slot = self.entry(page).and_then(|id| self.entries[id].slot);
+            !self.has_flash || slot.is_none_or(|slot| self.slots.slot(slot).version() < version)
+        })
     }
 
     /// Whether every version that the waiter waits for is in a slot or on disk.
