@@ -192,7 +192,14 @@ impl Log {
     fn writable_blocks(&self) -> u64 {
         let free = u64::from(self.superblock.layout.journal_blocks)
             - (self.next_sequence - self.durable_tail);
-        if self.tail > self.durable_tail { free } else { free.saturating_sub(1) }
+        if self.has_new_tail() { free } else { free.saturating_sub(1) }
+    }
+
+    /// Whether the tail is one that no block says yet.
+    fn has_new_tail(&self) -> bool {
+        let batches = [Some(&self.writing), Some(&self.written), self.syncing_flash.as_ref()];
+        let told = batches.into_iter().flatten().filter_map(|batch| batch.tail).max();
+        self.tail > told.unwrap_or(0).max(self.durable_tail)
     }
 }
 
@@ -277,13 +284,14 @@ impl Shard {
         let writable = self.log.writable_blocks().min(COMMIT_BLOCKS_MAX).min(frames);
         let needed = self.log.pending.len().div_ceil(RECORDS_PER_BLOCK) as u64;
         // A new tail frees journal blocks when a block that says so is durable.
-        let has_new_tail = self.log.tail > self.log.durable_tail;
-        let has_news = has_new_tail || self.log.is_seal_wanted;
+        let has_news = self.log.has_new_tail() || self.log.is_seal_wanted;
         let blocks = needed.max(u64::from(has_news)).min(writable);
-        self.log.is_commit_wanted = blocks == 0 && needed > 0;
         if blocks == 0 {
+            // What is under way may be all that is wanted.
+            self.log.is_commit_wanted = needed > 0 || !self.log.is_journal_idle();
             return;
         }
+        self.log.is_commit_wanted = false;
         if std::mem::take(&mut self.log.is_seal_wanted) {
             self.log.sealed = self.log.durable;
         }
@@ -408,7 +416,7 @@ impl Shard {
             self.log.checkpoints.start(uncertain);
         }
         self.log.is_commit_wanted |= self.log.pending.len() >= PENDING_RECORDS_MAX
-            || (self.log.tail > self.log.durable_tail && self.log.writable_blocks() <= half / 2);
+            || (self.log.has_new_tail() && self.log.writable_blocks() <= half / 2);
     }
 
     /// What a record says is durable: the slot table may say so as well.
