@@ -3,7 +3,9 @@
 use super::{Depth, Entry};
 use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
 use crate::policy::multi::{demote, hfa, hint_k, lru_n_inclusive, mq_n, promote, ulc};
-use crate::policy::single::lru;
+use crate::policy::single::fifo::Fifo;
+use crate::policy::single::lru::Lru;
+use crate::policy::single::one_tier;
 
 /// All policies, in the order in which they are listed.
 pub const ENTRIES: &[Entry] = &[
@@ -155,7 +157,17 @@ pub const ENTRIES: &[Entry] = &[
         needs_clock: false,
         takes_admission: false,
         parameters: &[],
-        build: lru::build,
+        build: one_tier::build::<Lru>,
+    },
+    Entry {
+        name: "fifo",
+        summary: "first in, first out, no flash",
+        source: "baseline",
+        depth: Depth::Ram,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: &[],
+        build: one_tier::build::<Fifo>,
     },
     Entry {
         name: "lru-n-inclusive",
