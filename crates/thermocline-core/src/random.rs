@@ -30,6 +30,15 @@ impl SplitMix64 {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^ (bits >> 31)
     }
+
+    /// A number below `limit`, each nearly as likely as any other: by 2^-32 at worst. The upper bits
+    /// of a product, as in Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS 29(1),
+    /// 2019, without the rejection.
+    pub const fn below(&mut self, limit: u32) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a 64-bit fraction of a u32 is a u32")]
+        let number = ((self.bits() as u128 * limit as u128) >> 64) as u32;
+        number
+    }
 }
 
 impl Draws for SplitMix64 {
@@ -52,6 +61,17 @@ mod tests {
         let expected =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(bits, expected);
+    }
+
+    #[test]
+    fn numbers_below_a_limit_are_spread_over_it() {
+        let mut stream = SplitMix64::new(7);
+        let mut counts = [0; 7];
+        for _ in 0..7000 {
+            counts[stream.below(7) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+        assert_eq!([(); 3].map(|()| stream.below(1)), [0; 3]);
     }
 
     #[test]

@@ -3,10 +3,16 @@
 //! Everything here is indexed by dense page ids or by slots of a cache, so that no step hashes and
 //! none allocates after construction, but for a heap that grows to its greatest size once.
 
+mod frames;
 mod heap;
 mod lists;
+mod logs;
+mod positions;
 mod recency;
 
+pub use frames::Frames;
 pub use heap::IndexedHeap;
 pub use lists::Lists;
+pub use logs::{Logs, PRESENT, Use};
+pub use positions::Positions;
 pub use recency::{Position, Recency};

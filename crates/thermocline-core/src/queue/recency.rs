@@ -354,7 +354,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
 
 /// The first of some states, or unions of states, that belongs to a class.
 #[inline]
-fn first_member(states: &[u8], mask: u8) -> Option<usize> {
+pub(super) fn first_member(states: &[u8], mask: u8) -> Option<usize> {
     let masks = u64::from_le_bytes([mask; WORD]);
     let (words, rest) = states.as_chunks::<WORD>();
     for (index, word) in words.iter().enumerate() {
