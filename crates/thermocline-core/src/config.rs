@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::{fmt, iter};
 
 use crate::policy::multi::hfa::HintLog;
-use crate::{Admission, Clients, Geometry, Tier};
+use crate::{Admission, Clients, Foresight, Geometry, Tier};
 
 /// The hierarchy that a policy is built for.
 #[derive(Clone, Debug)]
@@ -137,6 +137,7 @@ pub enum Value {
 pub struct Values {
     entries: Vec<(Parameter, Value)>,
     hints: Option<Arc<HintLog>>,
+    foresight: Option<Arc<Foresight>>,
 }
 
 /// Why a policy could not be built.
@@ -191,6 +192,18 @@ pub enum ConfigError {
     NoHints {
         /// The policy.
         policy: String,
+    },
+    /// The policy knows the accesses to come, and was not told them.
+    NoForesight {
+        /// The policy.
+        policy: String,
+    },
+    /// More accesses than an oracle can foresee.
+    TooManyAccesses {
+        /// The accesses of the trace.
+        accesses: u64,
+        /// The most that there may be.
+        accesses_max: u32,
     },
     /// The policy places the pages of one client.
     OneClient {
@@ -308,7 +321,7 @@ impl Values {
             };
             entry.1 = entry.0.parse(text)?;
         }
-        Ok(Self { entries: values, hints: None })
+        Ok(Self { entries: values, hints: None, foresight: None })
     }
 
     /// With the hints of an earlier run, for a policy that replays them.
@@ -320,6 +333,17 @@ impl Values {
     /// The hints of an earlier run, if there are any.
     pub fn hints(&self) -> Option<&Arc<HintLog>> {
         self.hints.as_ref()
+    }
+
+    /// With what is to come, for an oracle.
+    #[must_use]
+    pub fn with_foresight(self, foresight: Arc<Foresight>) -> Self {
+        Self { foresight: Some(foresight), ..self }
+    }
+
+    /// What is to come, if it is known.
+    pub fn foresight(&self) -> Option<&Arc<Foresight>> {
+        self.foresight.as_ref()
     }
 
     /// All parameters with their values, in the registry's order.
@@ -468,6 +492,14 @@ impl fmt::Display for ConfigError {
             Self::NoHints { policy } => write!(
                 f,
                 "`{policy}` replays the hints of an earlier run, and was given none: run `h-hfa` with `record_hints` on the same trace first"
+            ),
+            Self::NoForesight { policy } => write!(
+                f,
+                "`{policy}` is an oracle: it needs to know the accesses to come, which only the replay of a trace can tell it"
+            ),
+            Self::TooManyAccesses { accesses, accesses_max } => write!(
+                f,
+                "an oracle foresees {accesses_max} accesses at most, and the trace has {accesses}: cut the trace"
             ),
             Self::OneClient { policy, clients, known } => write!(
                 f,

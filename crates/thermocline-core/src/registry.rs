@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use crate::config::{ConfigError, Parameter, Value, Values};
 use crate::policy::buffer::PAGES_PER_BLOCK;
 use crate::policy::multi::hfa;
+use crate::policy::single::ORACLES;
 use crate::{BoxedPolicy, CACHE_TIERS_MAX, Clients, Tier};
 
 pub use self::buffers::BUFFERS;
@@ -115,7 +116,16 @@ impl Entry {
         if self.needs_hints() && values.hints().is_none() {
             return Err(ConfigError::NoHints { policy: self.name.to_owned() });
         }
+        if self.needs_foresight() && values.foresight().is_none() {
+            return Err(ConfigError::NoForesight { policy: self.name.to_owned() });
+        }
         Ok((self.build)(setup, values))
+    }
+
+    /// Whether it is an oracle: it must be told the accesses to come, which its
+    /// [values](Values::with_foresight) hold, and is then driven along them.
+    pub fn needs_foresight(&self) -> bool {
+        ORACLES.iter().any(|oracle| oracle.name == self.name)
     }
 
     /// Whether it replays the hints of an earlier run, which its [values](Values::with_hints) hold.

@@ -11,8 +11,8 @@ use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Heat, Ledger,
-    Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Foresight, Geometry,
+    Heat, Ledger, Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -34,19 +34,24 @@ fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
     }
 }
 
-fn build(entry: &Entry, setup: &Setup) -> (BoxedPolicy, Ledger) {
+/// Builds a policy for these accesses.
+fn build(entry: &Entry, setup: &Setup, to_come: &[Access]) -> (BoxedPolicy, Ledger) {
     let ledger = Ledger::of_clients(PAGES, &setup.capacity_pages, setup.clients);
-    (build_with(entry, setup, &[]).unwrap(), ledger)
+    (build_with(entry, setup, &[], to_come).unwrap(), ledger)
 }
 
-/// Builds a policy, with a few hints for those that need some.
+/// Builds a policy, with a few hints for those that need some, and what is to come for oracles.
 fn build_with(
     entry: &Entry,
     setup: &Setup,
     given: &[(String, String)],
+    to_come: &[Access],
 ) -> Result<BoxedPolicy, ConfigError> {
-    let hints: HintLog = (0..PAGES).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
-    entry.build(setup, &entry.values(given)?.with_hints(Arc::new(hints)))
+    let pages = setup.geometry.pages();
+    let hints: HintLog = (0..pages).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
+    let foresight = Foresight::new(pages, to_come.iter().map(|access| access.page))?;
+    let values = entry.values(given)?.with_hints(Arc::new(hints));
+    entry.build(setup, &values.with_foresight(Arc::new(foresight)))
 }
 
 /// Pages with runs of neighbours, so that adjacency matters.
@@ -116,6 +121,7 @@ proptest! {
         memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
         more in accesses(), is_fetched in any::<bool>(), is_gated in any::<bool>(),
     ) {
+        let to_come = [&accesses[..], &more].concat();
         for entry in registry::entries() {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
             let admission = if is_gated && entry.takes_admission {
@@ -126,13 +132,13 @@ proptest! {
             let setup = Setup {
                 write_miss, admission, ..setup(entry, memory_pages, flash_pages)
             };
-            let (mut policy, mut ledger) = build(entry, &setup);
+            let (mut policy, mut ledger) = build(entry, &setup, &to_come);
             let log = drive(entry, &mut policy, &mut ledger, &accesses);
             flush(entry, &mut policy, &mut ledger);
             drive(entry, &mut policy, &mut ledger, &more);
             flush(entry, &mut policy, &mut ledger);
 
-            let (mut twin, mut ledger) = build(entry, &setup);
+            let (mut twin, mut ledger) = build(entry, &setup, &to_come);
             let again = drive(entry, &mut twin, &mut ledger, &accesses);
             prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
         }
@@ -144,7 +150,7 @@ proptest! {
         for entry in registry::entries().iter().filter(|entry| entry.depth.allows(1)) {
             let capacity_pages = vec![memory_pages];
             let setup = Setup { capacity_pages, ..setup(entry, memory_pages, 0) };
-            let (mut policy, mut ledger) = build(entry, &setup);
+            let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             drive(entry, &mut policy, &mut ledger, &accesses);
             flush(entry, &mut policy, &mut ledger);
         }
@@ -164,7 +170,7 @@ proptest! {
         }
         for entry in registry::entries().iter().filter(|entry| entry.depth.allows(2)) {
             let setup = setup(entry, memory_pages, flash_pages);
-            let (mut policy, mut ledger) = build(entry, &setup);
+            let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             let mut actions = Actions::new();
             policy.restore(&distinct, &mut actions);
             if let Err(violation) = ledger.restore(Tier::FLASH, &distinct, &actions) {
@@ -204,13 +210,13 @@ proptest! {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
             let capacity_pages = sizes.clone();
             let setup = Setup { write_miss, capacity_pages, ..setup(entry, 1, 1) };
-            let (mut policy, mut ledger) = build(entry, &setup);
+            let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             let log = drive(entry, &mut policy, &mut ledger, &accesses);
             flush(entry, &mut policy, &mut ledger);
             drive(entry, &mut policy, &mut ledger, &more);
             flush(entry, &mut policy, &mut ledger);
 
-            let (mut twin, mut ledger) = build(entry, &setup);
+            let (mut twin, mut ledger) = build(entry, &setup, &accesses);
             let again = drive(entry, &mut twin, &mut ledger, &accesses);
             prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
         }
@@ -246,7 +252,7 @@ proptest! {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
             let capacity_pages = sizes.clone();
             let setup = Setup { write_miss, capacity_pages, clients, ..setup(entry, 1, 1) };
-            let (mut policy, mut ledger) = build(entry, &setup);
+            let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             let mut actions = Actions::new();
             policy.restore(&survivors, &mut actions);
             if let Err(violation) = ledger.restore(Tier(clients.get()), &survivors, &actions) {
@@ -255,7 +261,7 @@ proptest! {
             let log = drive(entry, &mut policy, &mut ledger, &accesses);
             flush(entry, &mut policy, &mut ledger);
 
-            let (mut twin, mut ledger) = build(entry, &setup);
+            let (mut twin, mut ledger) = build(entry, &setup, &accesses);
             let again = drive(entry, &mut twin, &mut ledger, &accesses);
             prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
         }
@@ -267,7 +273,7 @@ fn policies_of_one_client_name_those_that_take_several() {
     let clients = Clients::new(2).unwrap();
     for entry in registry::entries() {
         let setup = Setup { clients, ..setup(entry, 3, 6) };
-        match build_with(entry, &setup, &[]) {
+        match build_with(entry, &setup, &[], &[]) {
             Ok(_) => assert!(entry.takes_clients() && entry.depth == Depth::Tiers),
             Err(error) => {
                 assert!(!entry.takes_clients(), "{}: {error}", entry.name);
@@ -291,8 +297,8 @@ fn several_clients_write_through() {
     });
     for entry in writing_back {
         let given = [("writes".to_owned(), "back".to_owned())];
-        assert!(build_with(entry, &setup(entry, 3, 6), &given).is_ok());
-        let error = build_with(entry, &Setup { clients, ..setup(entry, 3, 6) }, &given);
+        assert!(build_with(entry, &setup(entry, 3, 6), &given, &[]).is_ok());
+        let error = build_with(entry, &Setup { clients, ..setup(entry, 3, 6) }, &given, &[]);
         assert!(error.unwrap_err().to_string().contains("must be `through`"));
     }
 }
@@ -310,7 +316,7 @@ fn extremes_of_every_parameter_are_harmless() {
         for parameter in entry.parameters {
             for text in extremes::of(parameter) {
                 let given = [(parameter.name.to_owned(), text)];
-                let mut policy = build_with(entry, setup, &given).unwrap();
+                let mut policy = build_with(entry, setup, &given, &accesses).unwrap();
                 let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
                 drive(entry, &mut policy, &mut ledger, &accesses);
                 flush(entry, &mut policy, &mut ledger);
@@ -341,6 +347,23 @@ fn memory_of_no_page_and_unknown_names_are_refused() {
     assert!(registry::find("hatt").unwrap_err().to_string().contains("hatt"));
 }
 
+#[test]
+fn oracles_are_told_what_is_to_come_or_refused() {
+    let mut oracles = vec![];
+    for entry in registry::entries() {
+        let hints = entry.values(&[]).unwrap().with_hints(Arc::default());
+        match entry.build(&setup(entry, 3, 6), &hints) {
+            Ok(_) => assert!(!entry.needs_foresight(), "{}", entry.name),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("oracle") && error.contains("replay of a trace"), "{error}");
+                oracles.push(entry.name);
+            }
+        }
+    }
+    assert_eq!(oracles, ["opt"]);
+}
+
 /// With a flash and memory that hold every page, each page is read from disk once.
 #[test]
 fn what_fits_is_read_once() {
@@ -348,7 +371,7 @@ fn what_fits_is_read_once() {
         (0..PAGES).chain(0..PAGES).chain(0..PAGES).map(Access::read).collect();
     for entry in registry::entries() {
         let setup = setup(entry, PAGES, PAGES);
-        let (mut policy, mut ledger) = build(entry, &setup);
+        let (mut policy, mut ledger) = build(entry, &setup, &accesses);
         drive(entry, &mut policy, &mut ledger, &accesses);
         assert_eq!(ledger.counts().page_reads(setup.disk()), u64::from(PAGES), "{}", entry.name);
     }
@@ -367,7 +390,7 @@ fn only_hot_pages_enter_flash() {
     for name in ["lru-exclusive", "face", "face-gr", "face-gsc"] {
         let entry = registry::find(name).unwrap();
         let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
-        let (mut policy, mut ledger) = build(entry, &setup);
+        let (mut policy, mut ledger) = build(entry, &setup, &accesses);
         let (identifier, values) = setup.admission.identifier().unwrap();
         let mut twin = identifier.build(PAGES, values).unwrap();
         let mut on_flash = [false; PAGES as usize];
@@ -404,7 +427,7 @@ fn only_hot_pages_enter_flash() {
 fn policies_with_an_admission_of_their_own_take_no_other() {
     for entry in registry::entries() {
         let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
-        match build_with(entry, &setup, &[]) {
+        match build_with(entry, &setup, &[], &[]) {
             Ok(_) => assert!(entry.takes_admission, "{}", entry.name),
             Err(error) => {
                 assert!(!entry.takes_admission, "{}: {error}", entry.name);
@@ -417,20 +440,20 @@ fn policies_with_an_admission_of_their_own_take_no_other() {
 /// What a policy does with runs of pages whose numbers on disk are these.
 fn actions_on(entry: &Entry, geometry: Geometry) -> Vec<Action> {
     let setup = Setup { geometry, ..setup(entry, 24, 96) };
-    let hints: HintLog = (0..256).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
-    let values = entry.values(&[]).unwrap().with_hints(Arc::new(hints));
-    let mut policy = entry.build(&setup, &values).unwrap();
     let mut random = SplitMix64::new(5);
     let mut below = |bound: u64| u32::try_from(random.bits() % bound).unwrap();
-    let (mut log, mut actions) = (vec![], Actions::new());
+    let mut accesses = vec![];
     for _ in 0..1500 {
         let (first, pages, is_write) = (below(252), 1 + below(4), below(3) == 0);
-        for page in first..first + pages {
-            actions.clear();
-            let access = if is_write { Access::write(page) } else { Access::read(page) };
-            policy.access(access, &mut actions);
-            log.extend_from_slice(actions.as_slice());
-        }
+        let access = if is_write { Access::write } else { Access::read };
+        accesses.extend((first..first + pages).map(access));
+    }
+    let mut policy = build_with(entry, &setup, &[], &accesses).unwrap();
+    let (mut log, mut actions) = (vec![], Actions::new());
+    for access in accesses {
+        actions.clear();
+        policy.access(access, &mut actions);
+        log.extend_from_slice(actions.as_slice());
     }
     log
 }

@@ -269,12 +269,23 @@ mod real_logs {
 
     use std::sync::Arc;
 
-    use thermocline_core::{Geometry, PageCost, Setup, WriteMiss, registry};
+    use thermocline_core::{Foresight, Geometry, PageCost, Setup, WriteMiss, registry};
 
     use super::*;
 
     const PAGES: u32 = 12;
     const SIZES: [u32; 2] = [2, 4];
+
+    /// Accesses that prefer some pages.
+    fn accesses() -> Vec<Access> {
+        let mut state = 1_u32;
+        let accesses = (0..120).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let page = ((state >> 16) % PAGES).min((state >> 24) % PAGES);
+            if state >> 30 == 0 { Access::write(page) } else { Access::read(page) }
+        });
+        accesses.collect()
+    }
 
     /// The log of a policy, one vector of actions per access.
     fn log(entry: &registry::Entry) -> Vec<(Access, Vec<Action>)> {
@@ -286,15 +297,14 @@ mod real_logs {
             admission: Admission::ALL,
             clients: Clients::ONE,
         };
+        let accesses = accesses();
+        let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
         let values = entry.values(&[]).unwrap().with_hints(Arc::default());
+        let values = values.with_foresight(Arc::new(to_come));
         let mut policy = entry.build(&setup, &values).unwrap();
-        let mut state = 1_u32;
         let mut buffer = Actions::new();
         let mut log = vec![];
-        for _ in 0..120 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let page = ((state >> 16) % PAGES).min((state >> 24) % PAGES);
-            let access = if state >> 30 == 0 { Access::write(page) } else { Access::read(page) };
+        for access in accesses {
             buffer.clear();
             policy.access(access, &mut buffer);
             log.push((access, buffer.as_slice().to_vec()));

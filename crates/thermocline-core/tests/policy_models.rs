@@ -116,7 +116,6 @@ proptest! {
         let given =
             [("buffer_pages", buffer.to_string()), ("pages_per_block", block.to_string())];
         check("hca", &given, sizes, &numbers, &accesses);
-        check("lfu", &[], sizes, &numbers, &accesses);
     }
 
     #[test]
@@ -135,6 +134,74 @@ proptest! {
         ];
         check("arc-l2arc", &given, sizes, &numbers, &accesses);
         check("arc", &[], sizes, &numbers, &accesses);
+    }
+
+    #[test]
+    fn queues_and_clocks(
+        sizes in [1_u32..12, 0..3], bits in 1_u32..4, numbers in numbers(), accesses in accesses(),
+    ) {
+        for policy in ["fifo", "mru", "sieve"] {
+            check(policy, &[], sizes, &numbers, &accesses);
+        }
+        check("clock", &[("bits", bits.to_string())], sizes, &numbers, &accesses);
+    }
+
+    #[test]
+    fn segments_and_ghosts(
+        sizes in [1_u32..12, 0..3], shares in [share(), share()], ghosts in 0.0..3.0_f64,
+        segments in 2_u32..6, promote_at in 1_u32..4, is_filled in any::<bool>(),
+        numbers in numbers(), accesses in accesses(),
+    ) {
+        let [first, second] = shares.map(|share| share.to_string());
+        let ghosts = ghosts.to_string();
+        let slru = [
+            ("segments", segments.to_string()),
+            ("protected_share", first.clone()),
+            ("fill_upwards", is_filled.to_string()),
+        ];
+        check("slru", &slru, sizes, &numbers, &accesses);
+        let two_q = [("in_share", second), ("out_share", ghosts.clone())];
+        check("2q", &two_q, sizes, &numbers, &accesses);
+        let s3_fifo = [
+            ("small_share", first),
+            ("ghost_share", ghosts),
+            ("promote_at", promote_at.to_string()),
+            ("fill_main", is_filled.to_string()),
+        ];
+        check("s3-fifo", &s3_fifo, sizes, &numbers, &accesses);
+        for policy in ["slru", "2q", "s3-fifo"] {
+            check(policy, &[], sizes, &numbers, &accesses);
+        }
+    }
+
+    #[test]
+    fn frequencies(
+        sizes in [1_u32..12, 0..3], switches in any::<[bool; 2]>(), times in [0_u64..8, 0..40],
+        queues in 1_u32..6, ghosts in 0.0..3.0_f64, numbers in numbers(), accesses in accesses(),
+    ) {
+        let lfu = [
+            ("aging", ["none", "dynamic"][usize::from(switches[0])].to_owned()),
+            ("writes", ["through", "back"][usize::from(switches[1])].to_owned()),
+        ];
+        check("lfu", &lfu, sizes, &numbers, &accesses);
+        let lru_2 = times.map(|time| time.to_string());
+        let lru_2 = [("correlated", lru_2[0].clone()), ("retained", lru_2[1].clone())];
+        check("lru-2", &lru_2, sizes, &numbers, &accesses);
+        check("lru-2", &[], sizes, &numbers, &accesses);
+        let mut mq = vec![("queues", queues.to_string()), ("ghosts", ghosts.to_string())];
+        check("mq", &mq, sizes, &numbers, &accesses);
+        mq.push(("life_time", times[1].to_string()));
+        check("mq", &mq, sizes, &numbers, &accesses);
+    }
+
+    #[test]
+    fn lots(
+        sizes in [1_u32..12, 0..3], sample in 1_u32..9, seed in any::<u64>(), numbers in numbers(),
+        accesses in accesses(),
+    ) {
+        let given = [("seed", seed.to_string()), ("sample", sample.to_string())];
+        check("random", &given[..1], sizes, &numbers, &accesses);
+        check("hyperbolic", &given, sizes, &numbers, &accesses);
     }
 
     #[test]
@@ -179,7 +246,8 @@ fn defaults_hold_over_long_runs() {
             numbers.push(number);
         }
     }
-    for entry in registry::entries().iter().filter(|entry| entry.depth != Depth::Tiers) {
+    let entries = registry::entries().iter();
+    for entry in entries.filter(|entry| entry.depth != Depth::Tiers && !entry.needs_foresight()) {
         let mut pair = Pair::new(entry.name, &[], [100, 400], &numbers);
         for (number, &access) in accesses.iter().enumerate() {
             pair.access(access);

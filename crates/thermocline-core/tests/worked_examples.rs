@@ -1,10 +1,13 @@
 //! The worked examples of `testdata/conformance`, step by step, with the Ledger alongside.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use thermocline_core::registry::{self, Depth};
 use thermocline_core::{
-    Access, Actions, Admission, Clients, Geometry, Ledger, PageCost, PageId, Setup, Tier, WriteMiss,
+    Access, Actions, Admission, Clients, Foresight, Geometry, Ledger, PageCost, PageId, Setup,
+    Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -68,12 +71,15 @@ fn check(case: &Case) {
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();
-    let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
+    let accesses: Vec<Access> =
+        case.steps.iter().map(|step| parse(step.split(':').next().unwrap().trim())).collect();
+    let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
+    let values = entry.values(&given).unwrap().with_foresight(Arc::new(to_come));
+    let mut policy = entry.build(&setup, &values).unwrap();
     let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
     let mut actions = Actions::new();
-    for (number, step) in (1..).zip(&case.steps) {
-        let mut fields = step.split(':').map(str::trim);
-        let access = parse(fields.next().unwrap());
+    for (number, (step, &access)) in (1..).zip(case.steps.iter().zip(&accesses)) {
+        let fields = step.split(':').skip(1).map(str::trim);
         actions.clear();
         policy.access(access, &mut actions);
         ledger

@@ -113,8 +113,8 @@ impl Configuration {
     /// The policy, empty, for a trace.
     ///
     /// # Errors
-    /// A size that cannot be, a hierarchy that the policy does not run on, or a trace of another
-    /// number of clients.
+    /// A size that cannot be, a hierarchy that the policy does not run on, a trace of another number
+    /// of clients, or one too long for an oracle.
     pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
         if trace.clients() != self.clients {
             let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
@@ -131,6 +131,10 @@ impl Configuration {
         if self.policy.needs_hints() && self.values.hints().is_none() {
             let hints = self.record_hints(trace, &setup)?;
             let values = self.values.clone().with_hints(Arc::new(hints));
+            return Ok(self.policy.build(&setup, &values)?);
+        }
+        if self.policy.needs_foresight() && self.values.foresight().is_none() {
+            let values = self.values.clone().with_foresight(trace.foresight()?);
             return Ok(self.policy.build(&setup, &values)?);
         }
         Ok(self.policy.build(&setup, &self.values)?)

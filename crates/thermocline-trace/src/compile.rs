@@ -5,7 +5,7 @@
 
 use std::iter;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use thermocline_core::{Clients, Nanos, Op};
 
@@ -195,6 +195,7 @@ impl Compiler {
             volume_bases,
             volume_names: volume_names.to_vec(),
             summary: self.summary,
+            foresight: OnceLock::new(),
         })
     }
 

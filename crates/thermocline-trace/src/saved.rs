@@ -11,7 +11,7 @@
 //! The key `thermocline` of the file's metadata holds, as JSON, what the rows do not say.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::Clients;
@@ -143,6 +143,7 @@ impl CompiledTrace {
             volume_bases: metadata.volume_bases,
             volume_names: metadata.volume_names,
             summary: metadata.summary,
+            foresight: OnceLock::new(),
         })
     }
 

@@ -3,12 +3,13 @@
 use super::{Depth, Entry};
 use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
 use crate::policy::multi::{demote, hfa, hint_k, lru_n_inclusive, mq_n, promote, ulc};
-use crate::policy::single::fifo::Fifo;
-use crate::policy::single::lru::Lru;
-use crate::policy::single::one_tier;
+use crate::policy::single::{ALGORITHMS, Algorithm, ORACLES, mq};
 
 /// All policies, in the order in which they are listed.
-pub const ENTRIES: &[Entry] = &[
+pub const ENTRIES: &[Entry] = &joined();
+
+/// Policies of RAM and flash.
+const HYBRIDS: &[Entry] = &[
     Entry {
         name: "hat",
         summary: "hot, warm and cold pages by hit position in one page reference queue",
@@ -120,16 +121,6 @@ pub const ENTRIES: &[Entry] = &[
         build: hca::build,
     },
     Entry {
-        name: "lfu",
-        summary: "least frequently used, write-through, no flash: the baseline of HCA",
-        source: "baseline",
-        depth: Depth::Ram,
-        needs_clock: false,
-        takes_admission: false,
-        parameters: &[],
-        build: hca::build_lfu,
-    },
-    Entry {
         name: "arc-l2arc",
         summary: "ARC in RAM; a feed copies what it will evict next to a ring on flash, as ZFS does",
         source: "OpenZFS; Leventhal: Flash Storage Today, ACM Queue 6(4), 2008",
@@ -139,36 +130,10 @@ pub const ENTRIES: &[Entry] = &[
         parameters: arc_l2arc::PARAMETERS,
         build: arc_l2arc::build,
     },
-    Entry {
-        name: "arc",
-        summary: "pages seen once and pages seen again, by a target that ghosts adapt; no flash",
-        source: "Megiddo, Modha: ARC, FAST 2003",
-        depth: Depth::Ram,
-        needs_clock: false,
-        takes_admission: false,
-        parameters: &[],
-        build: arc_l2arc::build_arc,
-    },
-    Entry {
-        name: "lru",
-        summary: "least recently used, write-back, no flash",
-        source: "baseline",
-        depth: Depth::Ram,
-        needs_clock: false,
-        takes_admission: false,
-        parameters: &[],
-        build: one_tier::build::<Lru>,
-    },
-    Entry {
-        name: "fifo",
-        summary: "first in, first out, no flash",
-        source: "baseline",
-        depth: Depth::Ram,
-        needs_clock: false,
-        takes_admission: false,
-        parameters: &[],
-        build: one_tier::build::<Fifo>,
-    },
+];
+
+/// Policies of any number of tiers.
+const HIERARCHIES: &[Entry] = &[
     Entry {
         name: "lru-n-inclusive",
         summary: "every tier an LRU and a superset of those above it",
@@ -216,7 +181,7 @@ pub const ENTRIES: &[Entry] = &[
         depth: Depth::Tiers,
         needs_clock: false,
         takes_admission: false,
-        parameters: mq_n::PARAMETERS,
+        parameters: mq::PARAMETERS,
         build: mq_n::build,
     },
     Entry {
@@ -270,3 +235,40 @@ pub const ENTRIES: &[Entry] = &[
         build: hfa::build_oracle,
     },
 ];
+
+const ENTRIES_COUNT: usize = HYBRIDS.len() + ALGORITHMS.len() + ORACLES.len() + HIERARCHIES.len();
+
+/// The tables in one.
+const fn joined() -> [Entry; ENTRIES_COUNT] {
+    let mut entries = [HYBRIDS[0]; ENTRIES_COUNT];
+    let mut count = 0;
+    while count < ENTRIES_COUNT {
+        let (single, oracle) = (HYBRIDS.len(), HYBRIDS.len() + ALGORITHMS.len());
+        let deep = oracle + ORACLES.len();
+        entries[count] = if count < single {
+            HYBRIDS[count]
+        } else if count < oracle {
+            of_ram(ALGORITHMS[count - single])
+        } else if count < deep {
+            of_ram(ORACLES[count - oracle])
+        } else {
+            HIERARCHIES[count - deep]
+        };
+        count += 1;
+    }
+    entries
+}
+
+/// An algorithm as a policy of RAM over the disk.
+const fn of_ram(algorithm: Algorithm) -> Entry {
+    Entry {
+        name: algorithm.name,
+        summary: algorithm.summary,
+        source: algorithm.source,
+        depth: Depth::Ram,
+        needs_clock: false,
+        takes_admission: false,
+        parameters: algorithm.policy_parameters,
+        build: algorithm.build_policy,
+    }
+}

@@ -1,63 +1,10 @@
-//! LRU without flash, and the two-tier baselines: one order by last reference, cut twice.
+//! The two-tier LRU baselines: one order by last reference, cut twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_core::{Access, Tier};
 
-use super::{Counts, LruMemory, Model, Versions, join};
-
-pub(crate) struct Lru {
-    memory: LruMemory,
-    memory_pages: usize,
-    versions: Versions,
-    counts: Counts,
-}
-
-impl Lru {
-    pub(crate) fn new(memory_pages: u32) -> Self {
-        Self {
-            memory: LruMemory::default(),
-            memory_pages: memory_pages as usize,
-            versions: Versions::default(),
-            counts: Counts::default(),
-        }
-    }
-}
-
-impl Model for Lru {
-    fn access(&mut self, access: Access) {
-        let page = access.page.0;
-        let held = self.memory.remove(page);
-        if held.is_some() {
-            self.counts.memory_hits += 1;
-        } else {
-            self.counts.disk_hits += 1;
-            self.counts.disk_reads += 1;
-        }
-        let version = held.unwrap_or_else(|| self.versions.on_disk(page));
-        let version = self.versions.serve(access, version);
-        self.memory.push(page, version);
-        if let Some((victim, version)) = self.memory.overflow(self.memory_pages)
-            && version != self.versions.on_disk(victim)
-        {
-            self.versions.write_to_disk(victim, version);
-            self.counts.disk_writes += 1;
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        self.counts.clone()
-    }
-
-    fn held(&self, tier: Tier) -> BTreeSet<u32> {
-        if tier == Tier::RAM { self.memory.pages() } else { BTreeSet::new() }
-    }
-
-    /// Nothing but what memory holds.
-    fn state(&self) -> String {
-        join(self.memory.pages().iter().map(u32::to_string))
-    }
-}
+use super::{Counts, Model, Versions, join};
 
 /// Two tiers over one order; where a page is follows from its place in the order.
 pub(crate) struct TwoTier {

@@ -7,9 +7,10 @@ use thermocline_core::registry::{self, Entry};
 use thermocline_core::{Admission, PageCost, PageId, Tier, WriteMiss};
 use thermocline_engine::PolicyOptions;
 
-/// The policies that run on RAM and flash.
+/// The policies that run on RAM and flash, but for oracles.
 pub(crate) fn entries() -> Vec<&'static Entry> {
-    registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect()
+    let runs = |entry: &&Entry| entry.depth.allows(2) && !entry.needs_foresight();
+    registry::entries().iter().filter(runs).collect()
 }
 
 /// One of them for so many pages, with hints for those that need some.

@@ -1,4 +1,4 @@
-//! `thermocline demo`: all policies on the bundled trace, and a report.
+//! `thermocline demo`: hybrid policies on the bundled trace, beside some without flash, and a report.
 
 use anyhow::{Context as _, Result};
 use thermocline_core::Clients;
@@ -10,11 +10,15 @@ use crate::arguments::{DemoOptions, HierarchyOptions};
 use crate::commands::compare;
 use crate::{hierarchy, output, reading};
 
+/// What hybrids are compared with: memory alone.
+const BASELINES: [&str; 3] = ["lfu", "arc", "lru"];
+
 /// Runs the command.
 pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     let tiers = ["ram=2%", "flash=1x,2x,4x,8x,16x"];
     let hierarchy_options = HierarchyOptions::of_tiers(&tiers);
-    let is_shown = |entry: &&Entry| entry.depth != Depth::Tiers;
+    let is_shown =
+        |entry: &&Entry| entry.depth == Depth::RamFlash || BASELINES.contains(&entry.name);
     let policies: Vec<_> = registry::entries().iter().filter(is_shown).collect();
     let configurations = hierarchy::configurations(&hierarchy_options, &policies, Clients::ONE)?;
     let trace = reading::open_bundled()?;

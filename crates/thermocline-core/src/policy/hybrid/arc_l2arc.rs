@@ -7,10 +7,10 @@
 //! leaves the copy; a write drops it, so that flash only holds what disk holds too. Memory is
 //! write-back. `arc` is the same without flash.
 //!
-//! * Source: ARC: see the module [`arc`](super::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
+//! * Source: ARC: see the module [`arc`](crate::policy::single::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
 //!   Queue 6(4), 2008; `OpenZFS`, the block comment on the level 2 ARC in `arc.c`, and its manual page
 //!   `zfs(4)`.
-//! * State: 29 bytes per page that exists.
+//! * State: 21 bytes per page that exists, 60 bytes per page of memory.
 //! * Cost: O(1) per access; a feed passes at most `headroom` times the pages that it may write, in
 //!   each of two lists.
 //! * Deviations: (1) ZFS feeds by the clock. A trace may have no times, so here the feed comes after
@@ -27,8 +27,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::arc::Arc;
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::single::arc::Arc;
+use crate::policy::single::{Outcome, Replacement, Space};
 use crate::queue::Lists;
 use crate::{
     Access, Actions, BoxedPolicy, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
@@ -183,40 +184,26 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     };
     let is_warm = !values.switch("warm_up");
     let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
-    let mut policy = ArcL2arc::new(setup, arc_pages, flash_pages, feed);
-    policy.header_bytes = header_bytes;
-    policy.ring.reuse_holes = values.switch("reuse_holes");
-    Box::new(policy)
-}
-
-/// Builds plain ARC for the registry.
-pub fn build_arc(setup: &Setup, _values: &Values) -> BoxedPolicy {
-    let interval = Interval::Clock { every: Nanos(u64::MAX), next: None };
-    let feed = Feed { interval, write_max: 0, write_boost: 0, headroom: 0, is_warm: true };
-    Box::new(ArcL2arc::new(setup, setup.capacity_pages[0], 0, feed))
+    let pages = setup.geometry.pages();
+    let ring_pages = if flash_pages == 0 { 0 } else { pages };
+    Box::new(ArcL2arc {
+        arc: Arc::new(Space { pages, capacity_pages: arc_pages }, values),
+        is_dirty: vec![false; pages as usize],
+        ring: Ring {
+            order: Lists::new(ring_pages, 1),
+            number_of: vec![0; ring_pages as usize],
+            written: 0,
+            slots: flash_pages,
+            reuse_holes: values.switch("reuse_holes"),
+        },
+        feed,
+        header_bytes,
+        write_miss: setup.write_miss,
+        disk: setup.disk(),
+    })
 }
 
 impl ArcL2arc {
-    fn new(setup: &Setup, arc_pages: u32, flash_pages: u32, feed: Feed) -> Self {
-        let pages = setup.geometry.pages();
-        let flash_ids = if flash_pages == 0 { 0 } else { pages };
-        Self {
-            arc: Arc::new(pages, arc_pages),
-            is_dirty: vec![false; pages as usize],
-            ring: Ring {
-                order: Lists::new(flash_ids, 1),
-                number_of: vec![0; flash_ids as usize],
-                written: 0,
-                slots: flash_pages,
-                reuse_holes: false,
-            },
-            feed,
-            header_bytes: 0,
-            write_miss: setup.write_miss,
-            disk: setup.disk(),
-        }
-    }
-
     /// Copies clean pages that flash does not hold, the coldest first, and says how many.
     fn feed(&mut self, out: &mut Actions) -> u32 {
         let Feed { write_max, write_boost, headroom, is_warm, .. } = self.feed;
@@ -319,7 +306,10 @@ impl Policy for ArcL2arc {
         } else {
             self.disk
         };
-        let evicted = self.arc.refer(page);
+        let evicted = match self.arc.refer(page, op) {
+            Outcome::Admitted { evicted } => evicted,
+            Outcome::Hit | Outcome::Refused => None,
+        };
         let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
         if found == Tier::FLASH || (found == self.disk && is_fetched) {
             out.copy(page, found, Tier::RAM);
@@ -417,13 +407,7 @@ impl Policy for ArcL2arc {
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
-        let [recent, frequent] = self.arc.resident_pages();
-        let [recent_ghosts, frequent_ghosts] = self.arc.ghosts();
-        report("target_pages", Tier::RAM, self.arc.target_pages());
-        report("recent_pages", Tier::RAM, f64::from(recent));
-        report("frequent_pages", Tier::RAM, f64::from(frequent));
-        report("recent_ghosts", Tier::RAM, f64::from(recent_ghosts));
-        report("frequent_ghosts", Tier::RAM, f64::from(frequent_ghosts));
+        self.arc.gauges(&mut |name, value| report(name, Tier::RAM, value));
         if self.ring.slots > 0 {
             report("flash_pages", Tier::FLASH, f64::from(self.ring.len()));
         }

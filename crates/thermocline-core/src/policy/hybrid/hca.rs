@@ -5,7 +5,8 @@
 //! are written to flash together, the largest group first, so that the SSD sees few block writes.
 //! No page is in two of the three places, and a directory knows where each is. Writes go through to
 //! disk, so every cached page is clean and the least recently used one on flash is just forgotten.
-//! `lfu` is the published baseline: the first level alone.
+//! The published baseline is the first level alone: `lfu`, see the module
+//! [`lfu`](crate::policy::single::lfu).
 //!
 //! * Source: Aldahlawi, El-Araby, Suboh, El-Ghazawi, *An Empirical and Architectural Study of Using
 //!   an SSD-Aware Hybrid Storage System*, Int. J. Information and Electronics Engineering, 2012,
@@ -101,11 +102,6 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let [buffer_pages, pages_per_block] =
         ["buffer_pages", "pages_per_block"].map(|name| values.integer_u32(name));
     Box::new(Hca::new(setup, buffer_pages, flash_pages, pages_per_block))
-}
-
-/// Builds the published baseline, the first level alone, for the registry.
-pub fn build_lfu(setup: &Setup, _values: &Values) -> BoxedPolicy {
-    Box::new(Hca::new(setup, 0, 0, u32::MAX))
 }
 
 impl Hca {

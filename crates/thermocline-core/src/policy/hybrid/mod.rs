@@ -1,6 +1,5 @@
 //! Policies of RAM and flash over the disk.
 
-pub mod arc;
 pub mod arc_l2arc;
 pub mod face;
 pub mod hat;

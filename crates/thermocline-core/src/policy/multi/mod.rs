@@ -6,7 +6,6 @@ mod hierarchy;
 pub mod hint_k;
 mod khv;
 pub mod lru_n_inclusive;
-mod mq;
 pub mod mq_n;
 mod probabilities;
 pub mod promote;

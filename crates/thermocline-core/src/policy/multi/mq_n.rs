@@ -16,35 +16,11 @@
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
-use super::mq::{Mq, QUEUES_MAX};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::Values;
+use crate::policy::single::mq::Mq;
+use crate::policy::single::{Outcome, Replacement, Space};
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
-
-/// The parameters.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "queues",
-        kind: Kind::Integer { min: 1, max: QUEUES_MAX as u64 },
-        default: Value::Integer(8),
-        summary: "the number of queues of each lower tier",
-        source: "the paper's experiments, as recalled",
-    },
-    Parameter {
-        name: "life_time",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Auto,
-        summary: "accesses of the tier without a use after which a page sinks; auto adapts it",
-        source: "the paper follows the most frequent distance between two uses, as recalled",
-    },
-    Parameter {
-        name: "ghosts",
-        kind: Kind::Real { min: 0.0, max: 1000.0 },
-        default: Value::Real(4.0),
-        summary: "histories kept of evicted pages, as a multiple of the tier's pages",
-        source: "the paper's experiments, as recalled",
-    },
-];
 
 /// The only list of a first tier.
 const TOP: u32 = 0;
@@ -62,16 +38,7 @@ pub struct MqN {
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let pages = setup.geometry.pages();
-    let (ghosts, life_time) = (values.real("ghosts"), values.integer_or_auto("life_time"));
-    let lower = |&capacity_pages: &u32| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "no more histories than pages, and not less than none"
-        )]
-        let ghosts_max = (f64::from(capacity_pages) * ghosts).min(f64::from(pages)) as u32;
-        Mq::new(pages, capacity_pages, values.integer_u32("queues"), ghosts_max, life_time)
-    };
+    let lower = |&capacity_pages: &u32| Mq::new(Space { pages, capacity_pages }, values);
     Box::new(MqN {
         hierarchy: Hierarchy::new(setup),
         tops: (0..setup.clients.get()).map(|_| Lists::new(pages, TOP + 1)).collect(),
@@ -83,14 +50,18 @@ impl MqN {
     fn holds(&self, tier: Tier, page: PageId) -> bool {
         match tier.index().checked_sub(self.tops.len()) {
             None => self.tops[tier.index()].contains(page.0),
-            Some(lower) => self.lower[lower].holds(page),
+            Some(lower) => self.lower[lower].contains(page),
         }
     }
 
     /// Uses a page in a tier, which then holds it; drops what the tier evicts instead.
-    fn refer(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
+    fn refer(&mut self, tier: Tier, access: Access, out: &mut Actions) {
+        let Access { page, op, .. } = access;
         let victim = match tier.index().checked_sub(self.tops.len()) {
-            Some(lower) => self.lower[lower].refer(page),
+            Some(lower) => match self.lower[lower].refer(page, op) {
+                Outcome::Admitted { evicted } => evicted,
+                Outcome::Hit | Outcome::Refused => None,
+            },
             None => self.refer_on_top(tier, page),
         };
         if let Some(victim) = victim {
@@ -128,7 +99,7 @@ impl Policy for MqN {
         }
         self.hierarchy.serve_and_leave(access, found, |tier| self.holds(tier, page), out);
         for tier in self.hierarchy.caches_upwards(client, found) {
-            self.refer(tier, page, out);
+            self.refer(tier, access, out);
         }
     }
 
@@ -167,7 +138,7 @@ impl Policy for MqN {
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         for (tier, mq) in (self.hierarchy.first_shared().0..).map(Tier).zip(&self.lower) {
-            report("life_time", tier, mq.life_time() as f64);
+            mq.gauges(&mut |name, value| report(name, tier, value));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A replacement algorithm as a policy of RAM over the disk.
 //!
-//! Write-back: a dirty page is written to disk when it is evicted. A page that the algorithm refuses
+//! Write-back: a dirty page is written to disk when it is evicted; or write-through, for a policy that
+//! has the parameter `writes`: then every write goes to disk too, and pages are clean. A page that the algorithm refuses
 //! passes through memory: it is read or written at the disk.
 //!
 //! * Source: none; the algorithm's.
@@ -14,8 +15,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Outcome, Replacement, Space};
-use crate::config::Values;
+use crate::config::{Kind, Parameter, Value, Values};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+
+/// Whether writes go through to disk, for a policy that was published so.
+pub(crate) const WRITES_THROUGH: Parameter = Parameter {
+    name: "writes",
+    kind: Kind::Choice(&["through", "back"]),
+    default: Value::Choice("through"),
+    summary: "whether a write goes to disk at once, or when its page leaves the cache",
+    source: "the baseline of HCA writes through",
+};
 
 /// An algorithm over a disk.
 #[derive(Clone, Debug)]
@@ -25,6 +35,7 @@ pub struct OneTier<R> {
     dirty: Vec<u64>,
     capacity_pages: u32,
     write_miss: WriteMiss,
+    writes_through: bool,
     disk: Tier,
     /// The tier that a restart finds pages in, if the hierarchy has one.
     flash: Option<Tier>,
@@ -39,6 +50,7 @@ pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) ->
         dirty: vec![0; pages.div_ceil(u64::BITS) as usize],
         capacity_pages,
         write_miss: setup.write_miss,
+        writes_through: values.iter().any(|value| value == ("writes", Value::Choice("through"))),
         disk: setup.disk(),
         flash: (setup.capacity_pages.len() > 1).then_some(Tier::FLASH),
     })
@@ -82,7 +94,11 @@ impl<R: Replacement> Policy for OneTier<R> {
             }
         };
         if op == Op::Write {
-            self.set_dirty(page);
+            if self.writes_through {
+                out.copy(page, Tier::RAM, self.disk);
+            } else {
+                self.set_dirty(page);
+            }
         }
         if let Some(victim) = evicted {
             if self.take_dirty(victim) {

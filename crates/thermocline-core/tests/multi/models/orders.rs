@@ -173,7 +173,6 @@ impl MqN {
 
 impl Mq {
     fn refer(&mut self, page: u32) {
-        self.now += 1;
         let is_hit = find(&self.queues, page) < self.queues.len();
         if !is_hit && self.queues.iter().map(Vec::len).sum::<usize>() == self.size {
             let lowest = self.queues.iter_mut().find(|queue| !queue.is_empty()).unwrap();
@@ -190,6 +189,7 @@ impl Mq {
         let queue = (0..self.queues.len()).rev().find(|&queue| *frequency >> queue > 0).unwrap();
         self.queues[queue].push(page);
         self.expires.insert(page, self.now + self.life_time);
+        self.now += 1;
         for queue in 1..self.queues.len() {
             let Some(&oldest) = self.queues[queue].first() else { continue };
             if self.expires[&oldest] < self.now {

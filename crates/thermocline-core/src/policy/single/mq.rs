@@ -7,26 +7,55 @@
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
 //!   Caches*, USENIX 2001.
 //! * State: 32 bytes per page that exists.
-//! * Cost: O(queues) per access.
-//! * Deviations: (1) the life time follows the distance between uses that is most frequent so far,
+//! * Cost: O(queues) per reference.
+//! * Deviations: (1) The life time follows the distance between uses that is most frequent so far,
 //!   found in classes by powers of two and taken at its class's end; how the authors take samples
 //!   was not checked. Until a page has been used twice, it is what the tier and its histories
-//!   hold.
+//!   hold. (2) The history of a page that returns is dropped if room for the victim's is needed, as
+//!   in the paper's listing; libCacheSim removes it first.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::PageId;
+use super::{Outcome, Replacement, Space, share_of};
+use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Lists;
+use crate::{Op, PageId};
 
 /// The most queues.
-pub(super) const QUEUES_MAX: u32 = 32;
+const QUEUES_MAX: u32 = 32;
+
+/// The parameters.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "queues",
+        kind: Kind::Integer { min: 1, max: QUEUES_MAX as u64 },
+        default: Value::Integer(8),
+        summary: "the number of queues of a cache",
+        source: "the paper's experiments, as recalled",
+    },
+    Parameter {
+        name: "life_time",
+        kind: Kind::Integer { min: 0, max: u64::MAX },
+        default: Value::Auto,
+        summary: "accesses of the cache without a use after which a page sinks; auto adapts it",
+        source: "the paper follows the most frequent distance between two uses, as recalled",
+    },
+    Parameter {
+        name: "ghosts",
+        kind: Kind::Real { min: 0.0, max: 1000.0 },
+        default: Value::Real(4.0),
+        summary: "histories kept of evicted pages, as a multiple of the cache's pages",
+        source: "the paper's experiments, as recalled",
+    },
+];
+
 /// Classes of distances: one per bit of a time.
 const CLASSES: usize = u64::BITS as usize;
 
 /// One cache under MQ.
 #[derive(Clone, Debug)]
-pub(super) struct Mq {
+pub struct Mq {
     /// The queues, then the histories, each newest first.
     orders: Lists,
     queues: u32,
@@ -47,10 +76,8 @@ pub(super) struct Mq {
 }
 
 impl Mq {
-    /// For page ids below `pages`.
-    pub(super) fn new(
-        pages: u32,
-        capacity_pages: u32,
+    fn with_settings(
+        Space { pages, capacity_pages }: Space,
         queues: u32,
         ghosts_max: u32,
         life_time: Option<u64>,
@@ -60,7 +87,7 @@ impl Mq {
             orders: Lists::new(pages, queues + 1),
             queues,
             capacity_pages,
-            ghosts_max,
+            ghosts_max: ghosts_max.min(pages),
             frequency: vec![0; pages as usize].into_boxed_slice(),
             used_at: vec![0; pages as usize].into_boxed_slice(),
             expires_at: vec![0; pages as usize].into_boxed_slice(),
@@ -71,32 +98,8 @@ impl Mq {
         }
     }
 
-    /// Whether the cache holds the page.
-    pub(super) fn holds(&self, page: PageId) -> bool {
-        self.orders.list_of(page.0).is_some_and(|list| list < self.queues)
-    }
-
-    /// Uses a page, which the cache then holds; returns the page that it evicts instead.
-    pub(super) fn refer(&mut self, page: PageId) -> Option<PageId> {
-        self.now += 1;
-        let is_held = self.holds(page);
-        let victim = if is_held { None } else { self.make_room() };
-        let is_known = self.orders.contains(page.0);
-        if is_known {
-            self.orders.remove(page.0);
-            self.learn(self.now - self.used_at[page.index()]);
-        }
-        let frequency = &mut self.frequency[page.index()];
-        *frequency = if is_known { frequency.saturating_add(1) } else { 1 };
-        let queue = frequency.ilog2().min(self.queues - 1);
-        self.used_at[page.index()] = self.now;
-        self.enter(queue, page);
-        self.sink();
-        victim
-    }
-
     /// The time without a use after which a page sinks.
-    pub(super) fn life_time(&self) -> u64 {
+    fn life_time(&self) -> u64 {
         let initial = u64::from(self.capacity_pages) + u64::from(self.ghosts_max);
         self.life_time.unwrap_or(match self.distances[self.peak] {
             0 => initial,
@@ -105,12 +108,12 @@ impl Mq {
     }
 
     /// How many histories are kept of pages that were evicted.
-    pub(super) fn ghosts(&self) -> u32 {
+    fn ghosts(&self) -> u32 {
         self.orders.len(self.queues)
     }
 
     /// How many pages the cache holds.
-    pub(super) fn len(&self) -> u32 {
+    fn len(&self) -> u32 {
         (0..self.queues).map(|queue| self.orders.len(queue)).sum()
     }
 
@@ -136,8 +139,10 @@ impl Mq {
         self.expires_at[page.index()] = self.now.saturating_add(self.life_time());
     }
 
-    /// Moves the least recently used page of each queue one down if its time has come.
+    /// The paper's `Adjust`: moves the least recently used page of each queue one down if its time
+    /// has come.
     fn sink(&mut self) {
+        self.now += 1;
         for queue in 1..self.queues {
             let Some(oldest) = self.orders.back(queue) else { continue };
             if self.expires_at[oldest as usize] < self.now {
@@ -155,12 +160,52 @@ impl Mq {
             self.peak = class;
         }
     }
+}
 
-    pub(super) fn prefetch(&self, page: PageId) {
+impl Replacement for Mq {
+    fn new(space: Space, values: &Values) -> Self {
+        let ghosts_max = share_of(space.capacity_pages, values.real("ghosts"));
+        let life_time = values.integer_or_auto("life_time");
+        Self::with_settings(space, values.integer_u32("queues"), ghosts_max, life_time)
+    }
+
+    fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
+        let outcome = if self.contains(page) {
+            Outcome::Hit
+        } else {
+            Outcome::Admitted { evicted: self.make_room() }
+        };
+        let is_known = self.orders.contains(page.0);
+        if is_known {
+            self.orders.remove(page.0);
+            self.learn(self.now - self.used_at[page.index()]);
+        }
+        let frequency = &mut self.frequency[page.index()];
+        *frequency = if is_known { frequency.saturating_add(1) } else { 1 };
+        let queue = frequency.ilog2().min(self.queues - 1);
+        self.used_at[page.index()] = self.now;
+        self.enter(queue, page);
+        self.sink();
+        outcome
+    }
+
+    fn contains(&self, page: PageId) -> bool {
+        self.orders.list_of(page.0).is_some_and(|list| list < self.queues)
+    }
+
+    fn forget(&mut self, page: PageId) {
+        if self.orders.contains(page.0) {
+            self.orders.remove(page.0);
+            self.frequency[page.index()] = 0;
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
         self.orders.prefetch(page.0);
     }
 
-    pub(super) fn assert_invariants(&self) {
+    fn assert_invariants(&self) {
         self.orders.assert_invariants();
         assert!(self.len() <= self.capacity_pages, "the cache holds its capacity");
         assert!(self.ghosts() <= self.ghosts_max, "the histories are bounded");
@@ -174,7 +219,7 @@ impl Mq {
         }
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.orders.memory_bytes()
             + size_of_val(&*self.frequency)
             + size_of_val(&*self.used_at)
@@ -182,10 +227,14 @@ impl Mq {
     }
 
     /// Frequency and time per page held, number and frequency per history.
-    pub(super) fn metadata_bytes(&self) -> usize {
+    fn metadata_bytes(&self) -> usize {
         let held_bytes = size_of::<u32>() + size_of::<u64>();
         let ghost_bytes = size_of::<PageId>() + size_of::<u32>();
         self.len() as usize * held_bytes + self.ghosts() as usize * ghost_bytes
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, f64)) {
+        report("life_time", self.life_time() as f64);
     }
 }
 
@@ -195,8 +244,15 @@ mod tests {
 
     use super::*;
 
+    fn mq(capacity_pages: u32, ghosts_max: u32, life_time: Option<u64>) -> Mq {
+        Mq::with_settings(Space { pages: 8, capacity_pages }, 4, ghosts_max, life_time)
+    }
+
     fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {
-        let victims = pages.iter().filter_map(|&page| mq.refer(PageId(page)));
+        let victims = pages.iter().filter_map(|&page| match mq.refer(PageId(page), Op::Read) {
+            Outcome::Admitted { evicted } => evicted,
+            Outcome::Hit | Outcome::Refused => None,
+        });
         let victims = victims.map(|page| page.0).collect();
         mq.assert_invariants();
         victims
@@ -204,14 +260,14 @@ mod tests {
 
     #[test]
     fn frequent_pages_outlive_recent_ones() {
-        let mut mq = Mq::new(8, 2, 4, 8, Some(100));
+        let mut mq = mq(2, 8, Some(100));
         assert_eq!(refer(&mut mq, &[0, 0, 1, 2, 3]), [1, 2]);
-        assert!(mq.holds(PageId(0)) && mq.holds(PageId(3)));
+        assert!(mq.contains(PageId(0)) && mq.contains(PageId(3)));
     }
 
     #[test]
     fn a_returning_page_goes_on_where_it_was() {
-        let mut mq = Mq::new(8, 1, 4, 2, Some(100));
+        let mut mq = mq(1, 2, Some(100));
         assert_eq!(refer(&mut mq, &[0, 0, 0, 1, 0]), [0, 1]);
         assert_eq!(mq.frequency[0], 4);
         assert_eq!(mq.orders.list_of(0), Some(2));
@@ -221,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_unused_page_sinks() {
-        let mut mq = Mq::new(8, 4, 4, 2, Some(2));
+        let mut mq = mq(4, 2, Some(2));
         refer(&mut mq, &[0, 0, 0, 0]);
         assert_eq!(mq.orders.list_of(0), Some(2));
         let queues = [1, 2, 3, 1, 2, 3].map(|page| {
@@ -229,12 +285,13 @@ mod tests {
             mq.orders.list_of(0)
         });
         let [upper, middle, lower] = [2, 1, 0].map(Some);
-        assert_eq!(queues, [upper, upper, middle, middle, middle, lower]);
+        // It expires at 5, and then at 8; time goes on at the end of a reference.
+        assert_eq!(queues, [upper, middle, middle, middle, lower, lower]);
     }
 
     #[test]
     fn the_life_time_follows_the_most_frequent_distance() {
-        let mut mq = Mq::new(8, 4, 4, 6, None);
+        let mut mq = mq(4, 6, None);
         assert_eq!(mq.life_time(), 10);
         refer(&mut mq, &[0, 1, 2, 3, 4, 0, 1, 2]);
         assert_eq!(mq.life_time(), 7, "distances of 5 lie between 4 and 7");

@@ -1,0 +1,213 @@
+//! LFU: evict the page with the fewest references since it entered the cache.
+//!
+//! Of pages with equally many the least recently used one is evicted. With `aging` dynamic, a page's
+//! references count from the key of the page that was evicted last: so a page that was popular once
+//! is overtaken in time by new ones.
+//!
+//! Pages that were referenced once are a log, in which the next victim is the oldest. The others are
+//! a heap that notes a key only when its page comes to the top, as keys only grow: a hit is one
+//! write.
+//!
+//! * Source: the classical algorithm; aging: Arlitt et al., *Evaluating Content Management Techniques
+//!   for Web Proxy Caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000 (LFU-DA).
+//! * State: 24 bytes per page that exists, up to 40 bytes per cached page.
+//! * Cost: amortised O(1) per hit and O(log n) per miss; O(1) as long as a page that was referenced
+//!   once is evicted and there is no aging.
+//! * Deviations: (1) Of equal pages the least recently used is evicted, as the authors of LFU-DA do
+//!   not say which. (2) Counts and keys end at 2^32 - 1, from which on pages are as equal.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Outcome, Replacement, Space};
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::single::one_tier::WRITES_THROUGH;
+use crate::prefetch::prefetch;
+use crate::queue::{IndexedHeap, Logs, PRESENT, Use};
+use crate::{Op, PageId};
+
+const AGING: Parameter = Parameter {
+    name: "aging",
+    kind: Kind::Choice(&["none", "dynamic"]),
+    default: Value::Choice("none"),
+    summary: "whether references count from the key of the page that was evicted last",
+    source: "the classical algorithm: none; LFU-DA: dynamic",
+};
+
+/// The parameters.
+pub const PARAMETERS: &[Parameter] = &[AGING];
+
+/// The parameters as a policy of its own, which writes through as the baseline of HCA does.
+pub(crate) const POLICY_PARAMETERS: &[Parameter] = &[AGING, WRITES_THROUGH];
+
+/// The only queue of a log.
+const ALL: usize = 0;
+
+/// Least frequently used.
+#[derive(Clone, Debug)]
+pub struct Lfu {
+    /// Per page: how it was used; a page that is not in the cache has no references.
+    records: Vec<Record>,
+    /// The pages that were referenced once, by that reference, and so by their keys.
+    once: Logs<1>,
+    /// The other pages by their keys, and their last reference.
+    often: IndexedHeap<(u32, u64)>,
+    capacity_pages: u32,
+    /// References so far.
+    now: u64,
+    /// The key of the page that was evicted last, if there is aging; zero if there is none.
+    age: u32,
+    is_aging: bool,
+}
+
+/// How a page was used since it entered the cache.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    used_at: u64,
+    references: u32,
+    /// The references and the age at the last of them.
+    key: u32,
+}
+
+// Four to a cache line.
+const _: () = assert!(size_of::<Record>() == 16, "update the `State` line of the module header");
+
+/// That of a page that is not in the cache.
+const UNUSED: Record = Record { used_at: 0, references: 0, key: 0 };
+
+impl Record {
+    const fn rank(self) -> (u32, u64) {
+        (self.key, self.used_at)
+    }
+}
+
+impl Lfu {
+    /// Evicts a page of a full cache.
+    #[inline]
+    fn evict(&mut self) -> PageId {
+        let oldest = self.once.oldest(ALL).map(|position| (position, self.once.page(position)));
+        let noted = self.often.least();
+        let victim = match oldest {
+            // Noted keys may have grown since, so that they are no less.
+            Some((position, page)) if self.is_first(page, noted.map(|(rank, _)| rank)) => {
+                self.once.remove(ALL, position);
+                page
+            }
+            _ => {
+                let records = &self.records;
+                let least = self.often.least_by(|id| records[id as usize].rank());
+                match oldest {
+                    Some((position, page)) if self.is_first(page, least.map(|(rank, _)| rank)) => {
+                        self.once.remove(ALL, position);
+                        page
+                    }
+                    _ => {
+                        let (_, page) = least.expect("a full cache has a page");
+                        self.often.remove(page);
+                        PageId(page)
+                    }
+                }
+            }
+        };
+        let record = core::mem::replace(&mut self.records[victim.index()], UNUSED);
+        if self.is_aging {
+            self.age = record.key;
+        }
+        victim
+    }
+
+    /// Whether a page that was referenced once comes before what ranks so among the others.
+    #[inline]
+    fn is_first(&self, page: PageId, other: Option<(u32, u64)>) -> bool {
+        other.is_none_or(|other| self.records[page.index()].rank() < other)
+    }
+
+    fn held_pages(&self) -> usize {
+        self.once.len(ALL) as usize + self.often.len()
+    }
+}
+
+impl Replacement for Lfu {
+    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+        Self {
+            records: vec![UNUSED; pages as usize],
+            once: Logs::new(pages, [(capacity_pages, Use::Leaky)]),
+            often: IndexedHeap::new(pages),
+            capacity_pages,
+            now: 0,
+            age: 0,
+            is_aging: values.choice("aging") == "dynamic",
+        }
+    }
+
+    #[inline]
+    fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
+        self.now += 1;
+        let references = self.records[page.index()].references;
+        let mut outcome = Outcome::Hit;
+        if references == 0 {
+            let is_full = self.held_pages() == self.capacity_pages as usize;
+            outcome = Outcome::Admitted { evicted: is_full.then(|| self.evict()) };
+            self.once.push(ALL, page, PRESENT);
+        }
+        let record = &mut self.records[page.index()];
+        record.references = references.saturating_add(1);
+        record.key = self.age.saturating_add(record.references);
+        record.used_at = self.now;
+        if references == 1 {
+            let position = self.once.find(page).expect("a page with one reference is in the log");
+            self.once.remove(ALL, position);
+            self.often.set(page.0, record.rank());
+        }
+        outcome
+    }
+
+    fn contains(&self, page: PageId) -> bool {
+        self.records[page.index()].references > 0
+    }
+
+    fn forget(&mut self, page: PageId) {
+        if let Some(position) = self.once.find(page) {
+            self.once.remove(ALL, position);
+        }
+        self.often.remove(page.0);
+        self.records[page.index()] = UNUSED;
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        prefetch(&self.records, page.index());
+        self.once.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.once.assert_invariants();
+        self.often.assert_invariants();
+        assert!(self.held_pages() <= self.capacity_pages as usize, "the cache holds its capacity");
+        for (page, record) in (0..).map(PageId).zip(&self.records) {
+            let places = [self.once.find(page).is_some(), self.often.contains(page.0)];
+            let expected = [record.references == 1, record.references > 1];
+            assert_eq!(places, expected, "a page is where its references say");
+        }
+        let ranks = self.once.iter(ALL).map(|page| self.records[page.index()].rank());
+        assert!(ranks.is_sorted(), "the log is in the order of its pages' keys");
+        for (noted, page) in self.often.iter() {
+            assert!(noted <= self.records[page as usize].rank(), "keys only grow");
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.records) + self.once.memory_bytes() + self.often.memory_bytes()
+    }
+
+    /// The counts.
+    fn metadata_bytes(&self) -> usize {
+        self.held_pages() * size_of::<u32>()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, f64)) {
+        if self.is_aging {
+            report("age", f64::from(self.age));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! LRU-2: evict the page whose reference before last is longest ago.
+//!
+//! Pages with one known reference are evicted first, the least recently used of them. What is known
+//! of a page outlives its stay in the cache, for a while. References that follow one another closely
+//! are correlated: they count as one, and the page cannot be evicted meanwhile.
+//!
+//! * Source: O'Neil, O'Neil, Weikum, *The LRU-K Page Replacement Algorithm for Database Disk
+//!   Buffering*, SIGMOD 1993, section 2 and figure 2.1, with K = 2.
+//! * State: 32 bytes per page that exists, up to 29 bytes per cached page.
+//! * Cost: amortised O(1) per hit, O(log n) per miss.
+//! * Deviations: (1) Time is counted in references, the paper's in seconds. (2) The paper leaves the
+//!   order of pages with one known reference to a subsidiary policy, and names LRU: it is LRU. (3)
+//!   Where every page is in a correlated period, figure 2.1 finds no victim: then the page whose last
+//!   reference is longest ago is evicted. (4) By default a history is kept for ever, as it costs
+//!   nothing here; libCacheSim keeps none, which is `retained` 0.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Outcome, Replacement, Space};
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::prefetch::prefetch;
+use crate::queue::{IndexedHeap, Recency};
+use crate::{Op, PageId};
+
+/// The parameters.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "correlated",
+        kind: Kind::Integer { min: 0, max: u64::MAX },
+        default: Value::Integer(0),
+        summary: "references to any page within which those to a page count as one",
+        source: "the paper: up to the system; none in its experiments",
+    },
+    Parameter {
+        name: "retained",
+        kind: Kind::Integer { min: 0, max: u64::MAX },
+        default: Value::Auto,
+        summary: "references to any page for which a page is known after its last one; auto: for ever",
+        source: "the paper: 200 seconds; libCacheSim: 0",
+    },
+];
+
+/// State of a page that is among the candidates.
+const CANDIDATE: u8 = 1;
+/// State of a page that came up as victim in a correlated period: it waits for the end of that.
+const WAITING: u8 = 1 << 1;
+/// The class of the pages that wait.
+const WAITING_ONES: usize = 0;
+/// The class of all pages.
+const ALL: usize = 1;
+
+/// Least recently used, by the last reference but one.
+#[derive(Clone, Debug)]
+pub struct Lru2 {
+    histories: Vec<History>,
+    /// The pages in the cache that do not wait, by [`History::rank`]; noted when they come up.
+    candidates: IndexedHeap<(u64, u64)>,
+    /// All pages in the cache by their last reference, if there are correlated periods.
+    order: Recency<2>,
+    held_pages: u32,
+    capacity_pages: u32,
+    correlated: u64,
+    retained: u64,
+    /// References so far; the first is at 1.
+    now: u64,
+}
+
+/// When a page was referenced; zero: never, as far as is known.
+#[derive(Clone, Copy, Debug)]
+struct History {
+    /// LAST of the paper.
+    last: u64,
+    /// HIST(p, 1): the last uncorrelated reference.
+    first: u64,
+    /// HIST(p, 2): the one before, shifted by the correlated period of that.
+    second: u64,
+    is_held: bool,
+}
+
+const _: () = assert!(size_of::<History>() == 32, "update the `State` line of the module header");
+
+/// That of a page of which nothing is known.
+const UNKNOWN: History = History { last: 0, first: 0, second: 0, is_held: false };
+
+impl History {
+    /// Pages with a lower one are evicted first.
+    const fn rank(self) -> (u64, u64) {
+        (self.second, self.last)
+    }
+}
+
+impl Lru2 {
+    /// Evicts a page of a full cache.
+    #[inline]
+    fn evict(&mut self) -> PageId {
+        if self.correlated > 0 {
+            self.end_waits();
+        }
+        let victim = loop {
+            let histories = &self.histories;
+            let least = self.candidates.least_by(|page| histories[page as usize].rank());
+            let Some((_, page)) = least.map(|(rank, page)| (rank, PageId(page))) else {
+                let (oldest, _) = self.order.oldest(ALL).expect("a full cache has a page");
+                break self.order.page(oldest);
+            };
+            if !self.is_correlated(page) {
+                break page;
+            }
+            self.candidates.remove(page.0);
+            let (position, _) = self.order.find(page).expect("a page of the cache is in the order");
+            self.order.set_state(position, WAITING);
+        };
+        self.leave(victim);
+        victim
+    }
+
+    /// Whether the last reference to a page is so recent that another would be correlated to it.
+    #[inline]
+    fn is_correlated(&self, page: PageId) -> bool {
+        self.now - self.histories[page.index()].last <= self.correlated
+    }
+
+    /// Makes candidates of pages whose correlated period is over.
+    fn end_waits(&mut self) {
+        while let Some((position, _)) = self.order.oldest(WAITING_ONES) {
+            let page = self.order.page(position);
+            if self.is_correlated(page) {
+                break;
+            }
+            self.order.set_state(position, CANDIDATE);
+            self.candidates.set(page.0, self.histories[page.index()].rank());
+        }
+    }
+
+    fn leave(&mut self, page: PageId) {
+        self.candidates.remove(page.0);
+        if self.correlated > 0
+            && let Some((position, _)) = self.order.find(page)
+        {
+            self.order.set_state(position, 0);
+        }
+        self.histories[page.index()].is_held = false;
+        self.held_pages -= 1;
+    }
+
+    /// A reference to a page in the cache.
+    #[inline]
+    fn renew(&mut self, page: PageId) {
+        let is_correlated = self.is_correlated(page);
+        let history = &mut self.histories[page.index()];
+        if !is_correlated {
+            // HIST(p, 1) and the correlated period that began there, which ended at LAST.
+            history.second = history.last;
+            history.first = self.now;
+        }
+        history.last = self.now;
+    }
+
+    /// A reference to a page that enters the cache.
+    #[inline]
+    fn enter(&mut self, page: PageId) {
+        let history = &mut self.histories[page.index()];
+        let is_known = history.last > 0 && self.now - history.last <= self.retained;
+        let second = if is_known { history.first } else { 0 };
+        *history = History { last: self.now, first: self.now, second, is_held: true };
+        self.candidates.set(page.0, history.rank());
+        self.held_pages += 1;
+    }
+}
+
+impl Replacement for Lru2 {
+    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+        let correlated = values.integer("correlated");
+        let ordered_pages = if correlated > 0 { pages } else { 0 };
+        Self {
+            histories: vec![UNKNOWN; pages as usize],
+            candidates: IndexedHeap::new(pages),
+            order: Recency::new(ordered_pages, capacity_pages, [WAITING, u8::MAX]),
+            held_pages: 0,
+            capacity_pages,
+            correlated,
+            retained: values.integer_or_auto("retained").unwrap_or(u64::MAX),
+            now: 0,
+        }
+    }
+
+    #[inline]
+    fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
+        self.now += 1;
+        let mut outcome = Outcome::Hit;
+        if self.contains(page) {
+            self.renew(page);
+        } else {
+            let is_full = self.held_pages == self.capacity_pages;
+            outcome = Outcome::Admitted { evicted: is_full.then(|| self.evict()) };
+            self.enter(page);
+        }
+        if self.correlated > 0 {
+            let state = self.order.state(page);
+            self.order.touch(page, if state == 0 { CANDIDATE } else { state });
+        }
+        outcome
+    }
+
+    #[inline]
+    fn contains(&self, page: PageId) -> bool {
+        self.histories[page.index()].is_held
+    }
+
+    fn forget(&mut self, page: PageId) {
+        if self.contains(page) {
+            self.leave(page);
+        }
+        self.histories[page.index()] = UNKNOWN;
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        prefetch(&self.histories, page.index());
+    }
+
+    fn assert_invariants(&self) {
+        self.candidates.assert_invariants();
+        self.order.assert_invariants();
+        assert!(self.held_pages <= self.capacity_pages, "the cache holds its capacity");
+        let mut held = 0;
+        for (page, history) in (0..).map(PageId).zip(&self.histories) {
+            assert!(history.second <= history.first, "references are in order");
+            assert!(history.first <= history.last, "a correlated period begins and ends");
+            let is_waiting = self.correlated > 0 && self.order.state(page) == WAITING;
+            let is_candidate = self.candidates.contains(page.0);
+            assert!(!(is_waiting && is_candidate), "a page that waits is no candidate");
+            assert_eq!(history.is_held, is_waiting || is_candidate, "a page waits or does not");
+            held += u32::from(history.is_held);
+        }
+        assert_eq!(held, self.held_pages, "every page is counted once");
+        for (noted, page) in self.candidates.iter() {
+            assert!(noted <= self.histories[page as usize].rank(), "references only get later");
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.histories) + self.candidates.memory_bytes() + self.order.memory_bytes()
+    }
+
+    /// The history control blocks of pages that are known: two references, and LAST.
+    fn metadata_bytes(&self) -> usize {
+        let is_known = |history: &&History| {
+            history.is_held || (history.last > 0 && self.now - history.last <= self.retained)
+        };
+        self.histories.iter().filter(is_known).count() * 3 * size_of::<u64>()
+    }
+}

@@ -1,0 +1,509 @@
+//! What caches of one tier keep, written from the papers: vectors and scans.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thermocline_core::random::SplitMix64;
+
+use super::join;
+use super::one_tier::Rule;
+
+/// Takes a page out of a queue, and says whether it was there.
+fn take(queue: &mut Vec<u32>, page: u32) -> bool {
+    let len = queue.len();
+    queue.retain(|&known| known != page);
+    queue.len() < len
+}
+
+fn words(pages: &[u32]) -> String {
+    join(pages.iter().map(u32::to_string))
+}
+
+/// FIFO, LRU and MRU: one queue, the newest last.
+pub(crate) struct OneQueue {
+    pub(crate) capacity: usize,
+    /// Whether a hit makes a page the newest.
+    pub(crate) is_renewed: bool,
+    /// Whether the newest page leaves, not the oldest.
+    pub(crate) is_newest_evicted: bool,
+    pub(crate) queue: Vec<u32>,
+}
+
+impl Rule for OneQueue {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        if self.queue.contains(&page) {
+            if self.is_renewed {
+                take(&mut self.queue, page);
+                self.queue.push(page);
+            }
+            return None;
+        }
+        let mut evicted = None;
+        if self.queue.len() == self.capacity {
+            let victim = if self.is_newest_evicted { self.queue.len() - 1 } else { 0 };
+            evicted = Some(self.queue.remove(victim));
+        }
+        self.queue.push(page);
+        evicted
+    }
+
+    fn state(&self) -> String {
+        words(&self.queue)
+    }
+}
+
+/// CLOCK as the queue that the hand cuts its ring to: the page under the hand first.
+pub(crate) struct Clock {
+    pub(crate) capacity: usize,
+    pub(crate) counter_max: u32,
+    pub(crate) ring: VecDeque<(u32, u32)>,
+}
+
+impl Rule for Clock {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        if let Some(entry) = self.ring.iter_mut().find(|entry| entry.0 == page) {
+            entry.1 = (entry.1 + 1).min(self.counter_max);
+            return None;
+        }
+        let mut evicted = None;
+        while self.ring.len() == self.capacity {
+            let (first, counter) = self.ring.pop_front().expect("a full ring has a page");
+            match counter.checked_sub(1) {
+                Some(counter) => self.ring.push_back((first, counter)),
+                None => evicted = Some(first),
+            }
+        }
+        self.ring.push_back((page, 0));
+        evicted
+    }
+
+    fn state(&self) -> String {
+        join(self.ring.iter().map(|(page, counter)| format!("{page}:{counter}")))
+    }
+}
+
+/// LFU: page, references, key and time of the last reference.
+pub(crate) struct Lfu {
+    pub(crate) capacity: usize,
+    pub(crate) is_aging: bool,
+    pub(crate) pages: Vec<(u32, u64, u64, u64)>,
+    pub(crate) age: u64,
+    pub(crate) now: u64,
+}
+
+impl Rule for Lfu {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        self.now += 1;
+        let mut evicted = None;
+        let place = self.pages.iter().position(|entry| entry.0 == page);
+        let references = place.map_or(0, |place| self.pages.remove(place).1);
+        if self.pages.len() == self.capacity {
+            let rank = |place: &usize| (self.pages[*place].2, self.pages[*place].3);
+            let victim = (0..self.pages.len()).min_by_key(rank).expect("it has a page");
+            let (page, _, key, _) = self.pages.remove(victim);
+            evicted = Some(page);
+            if self.is_aging {
+                self.age = key;
+            }
+        }
+        let references = references + 1;
+        self.pages.push((page, references, self.age + references, self.now));
+        evicted
+    }
+
+    fn state(&self) -> String {
+        join(self.pages.iter().map(|(page, references, ..)| format!("{page}:{references}")))
+    }
+}
+
+/// SLRU: the segments, the lowest first; in each the newest page last.
+pub(crate) struct Slru {
+    pub(crate) capacity: usize,
+    /// What segments above the lowest hold, and what the lowest is filled to first.
+    pub(crate) upper: usize,
+    pub(crate) lowest: Option<usize>,
+    pub(crate) segments: Vec<Vec<u32>>,
+}
+
+impl Slru {
+    fn cool(&mut self) {
+        for segment in (1..self.segments.len()).rev() {
+            while self.segments[segment].len() > self.upper {
+                let page = self.segments[segment].remove(0);
+                self.segments[segment - 1].push(page);
+            }
+        }
+    }
+}
+
+impl Rule for Slru {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        let last = self.segments.len() - 1;
+        for segment in 0..=last {
+            if take(&mut self.segments[segment], page) {
+                self.segments[last.min(segment + 1)].push(page);
+                self.cool();
+                return None;
+            }
+        }
+        let mut evicted = None;
+        if self.segments.iter().map(Vec::len).sum::<usize>() == self.capacity {
+            let segment = self.segments.iter_mut().find(|segment| !segment.is_empty());
+            evicted = segment.map(|segment| segment.remove(0));
+        }
+        let mut entrance = 0;
+        if let Some(lowest) = self.lowest {
+            let has_room = |segment: &usize| {
+                let most = if *segment == 0 { lowest } else { self.upper };
+                self.segments[*segment].len() < most
+            };
+            entrance = (0..=last).find(has_room).unwrap_or(0);
+        }
+        self.segments[entrance].push(page);
+        evicted
+    }
+
+    fn state(&self) -> String {
+        join(self.segments.iter().map(|segment| format!("[{}]", words(segment))))
+    }
+}
+
+/// 2Q, the full version: A1in, A1out and Am, each the newest last.
+pub(crate) struct TwoQ {
+    pub(crate) capacity: usize,
+    pub(crate) k_in: usize,
+    pub(crate) k_out: usize,
+    pub(crate) a1_in: Vec<u32>,
+    pub(crate) a1_out: Vec<u32>,
+    pub(crate) a_m: Vec<u32>,
+}
+
+impl TwoQ {
+    fn reclaim(&mut self) -> Option<u32> {
+        if self.a1_in.len() + self.a_m.len() < self.capacity {
+            return None;
+        }
+        if self.a1_in.len() > self.k_in || self.a_m.is_empty() {
+            let page = self.a1_in.remove(0);
+            self.a1_out.push(page);
+            if self.a1_out.len() > self.k_out {
+                self.a1_out.remove(0);
+            }
+            return Some(page);
+        }
+        Some(self.a_m.remove(0))
+    }
+}
+
+impl Rule for TwoQ {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        if take(&mut self.a_m, page) {
+            self.a_m.push(page);
+            return None;
+        }
+        if take(&mut self.a1_out, page) {
+            let evicted = self.reclaim();
+            self.a_m.push(page);
+            return evicted;
+        }
+        if self.a1_in.contains(&page) {
+            return None;
+        }
+        let evicted = self.reclaim();
+        self.a1_in.push(page);
+        evicted
+    }
+
+    fn state(&self) -> String {
+        let queues = [&self.a1_in, &self.a1_out, &self.a_m];
+        join(queues.map(|queue| format!("[{}]", words(queue))))
+    }
+}
+
+/// LRU-2 as its figure 2.1: HIST(p, 1), HIST(p, 2) and LAST(p) of every page known.
+pub(crate) struct Lru2 {
+    pub(crate) capacity: usize,
+    pub(crate) correlated: u64,
+    pub(crate) retained: u64,
+    pub(crate) buffer: Vec<u32>,
+    pub(crate) known: BTreeMap<u32, [u64; 3]>,
+    pub(crate) now: u64,
+}
+
+impl Rule for Lru2 {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        self.now += 1;
+        let now = self.now;
+        if self.buffer.contains(&page) {
+            let [first, second, last] = self.known.get_mut(&page).expect("its history is kept");
+            if now - *last > self.correlated {
+                let correlation_period = *last - *first;
+                *second = *first + correlation_period;
+                *first = now;
+            }
+            *last = now;
+            return None;
+        }
+        let mut evicted = None;
+        if self.buffer.len() == self.capacity {
+            let mut pages = self.buffer.clone();
+            // LRU among pages that are alike.
+            pages.sort_by_key(|page| self.known[page][2]);
+            let eligible = pages.iter().filter(|page| now - self.known[page][2] > self.correlated);
+            let victim = eligible.min_by_key(|page| self.known[page][1]).copied();
+            let victim = victim.unwrap_or(pages[0]);
+            take(&mut self.buffer, victim);
+            evicted = Some(victim);
+        }
+        let retained = self.retained;
+        self.known
+            .retain(|known, history| self.buffer.contains(known) || now - history[2] <= retained);
+        let second = self.known.get(&page).map_or(0, |history| history[0]);
+        self.known.insert(page, [now, second, now]);
+        self.buffer.push(page);
+        evicted
+    }
+
+    fn state(&self) -> String {
+        let held = self.buffer.iter().map(|page| (page, self.known[page]));
+        join(held.map(|(page, [first, second, _])| format!("{page}:{first},{second}")))
+    }
+}
+
+/// S3-FIFO: S and M with counters, and G, each the newest last.
+pub(crate) struct S3Fifo {
+    pub(crate) capacity: usize,
+    pub(crate) small_size: usize,
+    pub(crate) ghost_size: usize,
+    pub(crate) promote_at: u32,
+    pub(crate) fills_main: bool,
+    pub(crate) small: Vec<(u32, u32)>,
+    pub(crate) main: Vec<(u32, u32)>,
+    pub(crate) ghosts: Vec<u32>,
+}
+
+impl S3Fifo {
+    fn evict_small(&mut self) -> Option<u32> {
+        while !self.small.is_empty() {
+            let (page, count) = self.small.remove(0);
+            if count < self.promote_at {
+                self.ghosts.push(page);
+                if self.ghosts.len() > self.ghost_size {
+                    self.ghosts.remove(0);
+                }
+                return Some(page);
+            }
+            self.main.push((page, 0));
+        }
+        None
+    }
+
+    fn evict_main(&mut self) -> Option<u32> {
+        while !self.main.is_empty() {
+            let (page, count) = self.main.remove(0);
+            if count == 0 {
+                return Some(page);
+            }
+            self.main.push((page, count - 1));
+        }
+        None
+    }
+}
+
+impl Rule for S3Fifo {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        let mut held = self.small.iter_mut().chain(&mut self.main);
+        if let Some(entry) = held.find(|entry| entry.0 == page) {
+            entry.1 = (entry.1 + 1).min(3);
+            return None;
+        }
+        let is_ghost = take(&mut self.ghosts, page);
+        let mut evicted = None;
+        while self.small.len() + self.main.len() == self.capacity {
+            self.fills_main = false;
+            evicted = if self.small.len() >= self.small_size {
+                self.evict_small()
+            } else if self.main.is_empty() {
+                // The small queue is all there is, though it has less than its share.
+                self.evict_small()
+            } else {
+                self.evict_main()
+            };
+        }
+        let is_filled = self.fills_main && self.small.len() >= self.small_size;
+        if is_ghost || is_filled {
+            self.main.push((page, 0));
+        } else {
+            self.small.push((page, 0));
+        }
+        evicted
+    }
+
+    fn state(&self) -> String {
+        let counted = |queue: &[(u32, u32)]| {
+            join(queue.iter().map(|(page, count)| format!("{page}:{count}")))
+        };
+        format!("[{}] [{}] [{}]", counted(&self.small), counted(&self.main), words(&self.ghosts))
+    }
+}
+
+/// SIEVE: the queue with marks, the newest last, and the place of the hand.
+pub(crate) struct Sieve {
+    pub(crate) capacity: usize,
+    pub(crate) queue: Vec<(u32, bool)>,
+    pub(crate) hand: usize,
+}
+
+impl Rule for Sieve {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        if let Some(entry) = self.queue.iter_mut().find(|entry| entry.0 == page) {
+            entry.1 = true;
+            return None;
+        }
+        let mut evicted = None;
+        if self.queue.len() == self.capacity {
+            self.hand %= self.queue.len();
+            while self.queue[self.hand].1 {
+                self.queue[self.hand].1 = false;
+                self.hand = (self.hand + 1) % self.queue.len();
+            }
+            evicted = Some(self.queue.remove(self.hand).0);
+            if self.hand == self.queue.len() {
+                // It was the newest: the hand begins anew, whatever comes next.
+                self.hand = 0;
+            }
+        }
+        self.queue.push((page, false));
+        evicted
+    }
+
+    fn state(&self) -> String {
+        let marked = |&(page, is_visited): &(u32, bool)| {
+            if is_visited { format!("{page}v") } else { page.to_string() }
+        };
+        format!("{} hand {}", join(self.queue.iter().map(marked)), self.hand)
+    }
+}
+
+/// RANDOM and Hyperbolic: frames with their page, when it came, and its references; the worst of a
+/// sample leaves.
+pub(crate) struct Sampled {
+    pub(crate) capacity: usize,
+    /// None: all pages are alike, and one is drawn.
+    pub(crate) sample: Option<u32>,
+    pub(crate) frames: Vec<(u32, u64, u64)>,
+    pub(crate) now: u64,
+    pub(crate) draws: SplitMix64,
+}
+
+impl Rule for Sampled {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        self.now += 1;
+        if let Some(frame) = self.frames.iter_mut().find(|frame| frame.0 == page) {
+            frame.2 += 1;
+            return None;
+        }
+        if self.frames.len() < self.capacity {
+            self.frames.push((page, self.now, 1));
+            return None;
+        }
+        let frames = u32::try_from(self.frames.len()).expect("there are few");
+        let mut drawn: Vec<usize> = vec![];
+        for _ in 0..self.sample.unwrap_or(1) {
+            drawn.push(self.draws.below(frames) as usize);
+        }
+        let priority = |&frame: &usize| {
+            let (_, came, references) = self.frames[frame];
+            references as f64 / (self.now - came) as f64
+        };
+        let by_priority = |a: &usize, b: &usize| priority(a).total_cmp(&priority(b));
+        let victim = drawn.iter().copied().min_by(by_priority).expect("one is drawn");
+        let (evicted, ..) = std::mem::replace(&mut self.frames[victim], (page, self.now, 1));
+        Some(evicted)
+    }
+
+    fn state(&self) -> String {
+        join(self.frames.iter().map(|(page, _, references)| format!("{page}:{references}")))
+    }
+}
+
+/// MQ as its listing: queues and histories, each the newest last, and what is known of pages.
+pub(crate) struct Mq {
+    pub(crate) capacity: usize,
+    pub(crate) ghosts_max: usize,
+    pub(crate) life_time: Option<u64>,
+    pub(crate) queues: Vec<Vec<u32>>,
+    pub(crate) ghosts: Vec<u32>,
+    /// References, time of the last one, and when the page expires.
+    pub(crate) known: BTreeMap<u32, [u64; 3]>,
+    /// Distances between two references, by their binary logarithms.
+    pub(crate) distances: Vec<u64>,
+    /// The first of the greatest.
+    pub(crate) peak: usize,
+    pub(crate) now: u64,
+}
+
+impl Mq {
+    fn life_time(&self) -> u64 {
+        self.life_time.unwrap_or_else(|| match self.distances[self.peak] {
+            0 => (self.capacity + self.ghosts_max) as u64,
+            _ => 2_u64.pow(u32::try_from(self.peak).expect("few") + 1) - 1,
+        })
+    }
+
+    fn evict(&mut self) -> Option<u32> {
+        if self.queues.iter().map(Vec::len).sum::<usize>() < self.capacity {
+            return None;
+        }
+        let queue = self.queues.iter_mut().find(|queue| !queue.is_empty());
+        let victim = queue.expect("a full cache has a page").remove(0);
+        self.ghosts.push(victim);
+        if self.ghosts.len() > self.ghosts_max {
+            let forgotten = self.ghosts.remove(0);
+            self.known.remove(&forgotten);
+        }
+        Some(victim)
+    }
+
+    fn adjust(&mut self) {
+        self.now += 1;
+        for queue in 1..self.queues.len() {
+            let Some(&oldest) = self.queues[queue].first() else { continue };
+            if self.known[&oldest][2] < self.now {
+                self.queues[queue].remove(0);
+                self.queues[queue - 1].push(oldest);
+                let expires = self.now.saturating_add(self.life_time());
+                self.known.get_mut(&oldest).expect("it is in a queue")[2] = expires;
+            }
+        }
+    }
+}
+
+impl Rule for Mq {
+    fn refer(&mut self, page: u32) -> Option<u32> {
+        let is_held = self.queues.iter().any(|queue| queue.contains(&page));
+        let evicted = if is_held { None } else { self.evict() };
+        for queue in &mut self.queues {
+            take(queue, page);
+        }
+        take(&mut self.ghosts, page);
+        let mut references = 1;
+        if let Some([before, last, _]) = self.known.get(&page).copied() {
+            references = before + 1;
+            let class = (self.now - last).max(1).ilog2() as usize;
+            self.distances[class] += 1;
+            if self.distances[class] > self.distances[self.peak] {
+                self.peak = class;
+            }
+        }
+        let queue = (references.ilog2() as usize).min(self.queues.len() - 1);
+        self.queues[queue].push(page);
+        let expires = self.now.saturating_add(self.life_time());
+        self.known.insert(page, [references, self.now, expires]);
+        self.adjust();
+        evicted
+    }
+
+    fn state(&self) -> String {
+        join(self.queues.iter().map(|queue| format!("[{}]", words(queue))))
+    }
+}
