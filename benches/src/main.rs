@@ -1,8 +1,9 @@
 //! Benchmarks: two things in one run, and their ratio.
 //!
-//! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- identifiers` the hot-data
-//! identifiers, `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on
-//! three tiers, `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
+//! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- peers` the policies of one
+//! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
+//! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
+//! `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
@@ -10,6 +11,7 @@ mod hca;
 mod identifiers;
 mod measure;
 mod nbd;
+mod peers;
 mod replay;
 mod shadow;
 mod ssd;
@@ -29,6 +31,8 @@ struct Arguments {
 enum Benchmark {
     /// Reading and replay, beside cat, wc -l and libCacheSim
     Replay(replay::Arguments),
+    /// The policies of one tier, beside libCacheSim's
+    Peers(peers::Arguments),
     /// Time and instructions of every hot-data identifier
     Identifiers(identifiers::Arguments),
     /// The SSD model, alone and beside SSDsim
@@ -49,6 +53,7 @@ enum Benchmark {
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
+        Benchmark::Peers(arguments) => peers::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),

@@ -57,13 +57,13 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     reading(arguments, "SPC", &spc, records / 4.0)?;
 
     println!("\n## Replay of {records} million Zipf(1.0) accesses");
-    let trace = compile(&oracle)?;
+    let trace = compile(&oracle, PageSize::DEFAULT)?;
     for percent in [1, 10] {
         compare_replay(arguments, &trace, percent, Some(&oracle))?;
     }
     if let Some(path) = &arguments.also {
         println!("\n## Replay of {}", path.display());
-        let trace = compile(path)?;
+        let trace = compile(path, PageSize::DEFAULT)?;
         for percent in [1, 10] {
             compare_replay(arguments, &trace, percent, None)?;
         }
@@ -129,9 +129,9 @@ fn read_bytes(path: &Path, count: impl Fn(&[u8]) -> usize) -> Result<()> {
 }
 
 /// Reads a trace.
-pub(crate) fn compile(path: &Path) -> Result<CompiledTrace> {
+pub(crate) fn compile(path: &Path, page_size: PageSize) -> Result<CompiledTrace> {
     let mut reader = Reader::open(path, &ReadOptions::default())?;
-    Ok(CompiledTrace::compile(&mut reader, PageSize::DEFAULT)?)
+    Ok(CompiledTrace::compile(&mut reader, page_size)?)
 }
 
 /// LRU and HAT, and the peer if the trace is a file that it reads.
@@ -148,7 +148,9 @@ fn compare_replay(
         lru.push(seconds(|| run(trace, "lru", &[pages]).map(|found| misses = found))?);
         hat.push(seconds(|| run(trace, "hat", &[pages / 5, pages - pages / 5]).map(drop))?);
         if let Some(oracle) = oracle {
-            whole.push(seconds(|| run(&compile(oracle)?, "lru", &[pages]).map(drop))?);
+            whole.push(seconds(|| {
+                run(&compile(oracle, PageSize::DEFAULT)?, "lru", &[pages]).map(drop)
+            })?);
         }
     }
     let (lru, hat) = (median(lru), median(hat));

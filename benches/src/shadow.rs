@@ -54,14 +54,18 @@ pub(crate) struct Arguments {
 /// Runs the benchmark.
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     if !arguments.only_cost {
-        compare_all("the bundled trace", &compile(BUNDLED.as_ref())?, arguments.sample)?;
+        compare_all(
+            "the bundled trace",
+            &compile(BUNDLED.as_ref(), PageSize::DEFAULT)?,
+            arguments.sample,
+        )?;
         for (alpha, pages) in [(0.8, 2_000_000), (1.0, 2_000_000), (1.2, 2_000_000)] {
             let trace = zipf(alpha, pages, 10_000_000)?;
             compare_all(&format!("Zipf({alpha:.1})"), &trace, arguments.sample)?;
         }
         for path in &arguments.also {
             let name = path.file_name().context("a trace is a file")?.to_string_lossy();
-            compare_all(&name, &compile(path)?, arguments.sample)?;
+            compare_all(&name, &compile(path, PageSize::DEFAULT)?, arguments.sample)?;
         }
     }
     cost(arguments)
@@ -283,7 +287,7 @@ mod tests {
 
     #[test]
     fn estimates_agree_with_replays_of_the_bundled_trace() {
-        let trace = compile(BUNDLED.as_ref()).unwrap();
+        let trace = compile(BUNDLED.as_ref(), PageSize::DEFAULT).unwrap();
         assert!(agree(&trace, &sizes(&trace), &POLICIES) < 0.08);
     }
 

@@ -52,10 +52,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let trace = generate(Pattern::Zipf { alpha: 1.0 }, arguments.accesses, arguments.pages)?;
     compare_all("Zipf(1.0)", arguments, &trace)?;
-    compare_all("the bundled trace", arguments, &compile(BUNDLED.as_ref())?)?;
+    compare_all("the bundled trace", arguments, &compile(BUNDLED.as_ref(), PageSize::DEFAULT)?)?;
     for path in &arguments.also {
         let name = path.file_name().context("a trace is a file")?.to_string_lossy();
-        compare_all(&name, arguments, &compile(path)?)?;
+        compare_all(&name, arguments, &compile(path, PageSize::DEFAULT)?)?;
     }
     println!("## Loops over the pages of the fastest tier: the worst case of the bubble sort");
     for pages in LOOPS {
