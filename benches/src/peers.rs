@@ -44,22 +44,32 @@ struct Peer {
     is_same: bool,
 }
 
+/// Both are one algorithm.
 const fn same(policy: &'static str, class: &'static str) -> Peer {
     Peer { policy, given: &[], class, is_same: true }
 }
 
-/// One row each, by policy. MQ's histories differ by one in a full history buffer: see its module.
+/// They go by one name.
+const fn alike(policy: &'static str, class: &'static str) -> Peer {
+    Peer { is_same: false, ..same(policy, class) }
+}
+
+/// One row each, by policy. What differs is in the modules of the policies.
 const PEERS: &[Peer] = &[
     same("arc", "ARC"),
+    alike("cacheus", "Cacheus"),
     same("clock", "Clock"),
+    alike("clock-pro", "ClockPro"),
     same("fifo", "FIFO"),
-    Peer { is_same: false, ..same("hyperbolic", "Hyperbolic") },
+    alike("hyperbolic", "Hyperbolic"),
+    alike("lecar", "LeCaR"),
     same("lfu", "LFU"),
+    alike("lirs", "LIRS"),
     same("lru", "LRU"),
     Peer { given: &[("retained", "0")], ..same("lru-2", "LRUK") },
-    Peer { given: &[("life_time", "10000")], is_same: false, ..same("mq", "MQ") },
+    Peer { given: &[("life_time", "10000")], ..alike("mq", "MQ") },
     same("opt", "Belady"),
-    Peer { is_same: false, ..same("random", "Random") },
+    alike("random", "Random"),
     Peer { given: &[("fill_main", "true")], ..same("s3-fifo", "S3FIFO") },
     same("sieve", "Sieve"),
     Peer {
@@ -67,6 +77,7 @@ const PEERS: &[Peer] = &[
         ..same("slru", "SLRU")
     },
     same("2q", "TwoQ"),
+    alike("w-tinylfu", "WTinyLFU"),
 ];
 
 /// What can be set.

@@ -11,7 +11,10 @@ use thermocline_core::{
 };
 
 const PAGES: u32 = 16;
-const EXAMPLES: &str = include_str!("../../../testdata/conformance/hybrid.toml");
+const EXAMPLES: [&str; 2] = [
+    include_str!("../../../testdata/conformance/hybrid.toml"),
+    include_str!("../../../testdata/conformance/one_tier.toml"),
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,13 +48,14 @@ struct Counts {
 
 #[test]
 fn worked_examples_hold() {
-    let examples: Examples = toml::from_str(EXAMPLES).unwrap();
-    assert!(examples.case.len() >= 12, "no example is lost");
-    for case in &examples.case {
+    let tables = EXAMPLES.map(|text| toml::from_str::<Examples>(text).unwrap());
+    let cases: Vec<&Case> = tables.iter().flat_map(|examples| &examples.case).collect();
+    assert!(cases.len() >= 46, "no example is lost");
+    for case in &cases {
         check(case);
     }
     for entry in registry::entries().iter().filter(|entry| entry.depth != Depth::Tiers) {
-        let is_shown = examples.case.iter().any(|case| case.policy == entry.name);
+        let is_shown = cases.iter().any(|case| case.policy == entry.name);
         assert!(is_shown || entry.name == "face-gr", "{} has a worked example", entry.name);
     }
 }

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use super::hash::PageHash;
+use crate::prefetch::prefetch;
 
 /// The greatest width of a lane in bits.
 pub const WIDTH_BITS_MAX: u32 = 64;
@@ -77,6 +78,12 @@ impl Lanes {
     pub fn add(&mut self, place: Place, amount: u64) {
         debug_assert!(self.get(place) <= self.mask() - amount, "the sum fits the lane");
         self.words[place.word] += amount << place.shift;
+    }
+
+    /// Asks the processor for the lane that the `index`-th value of a hash selects.
+    #[inline]
+    pub fn prefetch(&self, hash: PageHash, index: u32) {
+        prefetch(&self.words, self.place(hash, index).word);
     }
 
     /// Keeps only those bits of every lane that `bits` has.

@@ -29,6 +29,7 @@ mod lanes;
 pub mod mbf;
 pub mod mhf;
 pub mod registry;
+pub mod tiny_lfu;
 pub mod two_level_lru;
 pub mod wdac;
 

@@ -69,22 +69,6 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.first().copied()
     }
 
-    /// The member with the least key, where keys only grow and `key_of` knows them as they are: one
-    /// that has grown is noted when its member comes to the top, so that a change costs nothing
-    /// before that.
-    pub fn least_by(&mut self, key_of: impl Fn(u32) -> K) -> Option<(K, u32)> {
-        loop {
-            let (noted, id) = self.least()?;
-            let key = key_of(id);
-            debug_assert!(noted <= key, "a key only grows");
-            if key == noted {
-                return Some((key, id));
-            }
-            self.heap[0].0 = key;
-            self.sift_down(0);
-        }
-    }
-
     /// The key of `id`, if it is a member.
     pub fn key(&self, id: u32) -> Option<K> {
         self.heap.get(self.place_of[id as usize] as usize).map(|&(key, _)| key)
@@ -210,16 +194,6 @@ mod tests {
                 model.retain(|entry| entry.1 != id);
                 if key < 8 {
                     prop_assert_eq!(heap.remove(id), was_member);
-                } else if key == 38 {
-                    prop_assert_eq!(heap.remove(id), was_member);
-                    // Keys grow unnoted; the model knows them.
-                    for entry in &mut model {
-                        entry.0 += 1 + entry.1 % 3;
-                    }
-                    let key_of = |id| model.iter().find(|entry| entry.1 == id).unwrap().0;
-                    let least = heap.least_by(key_of).map(|entry| entry.0);
-                    prop_assert_eq!(least, model.iter().map(|entry| entry.0).min());
-                    heap.update_keys(|_, id| key_of(id));
                 } else if key == 39 {
                     heap.update_keys(|key, id| key / 2 + id);
                     for entry in &mut model {

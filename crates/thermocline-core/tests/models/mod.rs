@@ -9,15 +9,13 @@ mod hat;
 mod hca;
 mod lazy_cleaning;
 mod lru;
-mod one_tier;
 pub(crate) mod pair;
-mod rules;
+pub(crate) mod single;
 mod tac;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use thermocline_core::random::SplitMix64;
 use thermocline_core::{Access, Op, Tier};
 
 use arc_l2arc::{ArcL2arc, Feed};
@@ -26,8 +24,6 @@ use hat::Hat;
 use hca::Hca;
 use lazy_cleaning::{Design, LazyCleaning};
 use lru::TwoTier;
-use one_tier::{OneTier, Rule};
-use rules::{Clock, Lfu, Lru2, Mq, OneQueue, S3Fifo, Sampled, Sieve, Slru, TwoQ};
 use tac::Tac;
 
 /// The specification of a registered policy, with the sheets' defaults for what is not given.
@@ -79,104 +75,8 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         "arc" => Box::new(ArcL2arc::new(memory, 0, None)),
         "lru-inclusive" => Box::new(TwoTier::new(true, memory, flash)),
         "lru-exclusive" => Box::new(TwoTier::new(false, memory, flash)),
-        _ => build_one_tier(policy, given, memory as usize),
+        _ => single::build(policy, given, memory as usize),
     }
-}
-
-/// The specification of a policy of RAM over the disk.
-fn build_one_tier(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
-    match policy {
-        "lfu" => {
-            let is_aging = value(given, "aging", "none".to_owned()) == "dynamic";
-            let writes_through = value(given, "writes", "through".to_owned()) == "through";
-            let lfu = Lfu { capacity, is_aging, pages: vec![], age: 0, now: 0 };
-            Box::new(OneTier::new(lfu).writing_through(writes_through))
-        }
-        "fifo" | "lru" | "mru" => {
-            let (is_renewed, is_newest_evicted) = (policy != "fifo", policy == "mru");
-            boxed(OneQueue { capacity, is_renewed, is_newest_evicted, queue: vec![] })
-        }
-        "clock" => {
-            let counter_max = (1 << value(given, "bits", 1)) - 1;
-            boxed(Clock { capacity, counter_max, ring: VecDeque::new() })
-        }
-        "random" | "hyperbolic" => {
-            let sample = (policy == "hyperbolic").then(|| value(given, "sample", 64));
-            let draws = SplitMix64::new(value(given, "seed", 1));
-            boxed(Sampled { capacity, sample, frames: vec![], now: 0, draws })
-        }
-        "sieve" => boxed(Sieve { capacity, queue: vec![], hand: 0 }),
-        "lru-2" => boxed(Lru2 {
-            capacity,
-            correlated: value(given, "correlated", 0),
-            retained: value(given, "retained", u64::MAX),
-            buffer: vec![],
-            known: BTreeMap::new(),
-            now: 0,
-        }),
-        "slru" => {
-            let segments: usize = value(given, "segments", 2);
-            let protected_share: f64 = value(given, "protected_share", 0.8);
-            let lowest = part(capacity, 1.0 - protected_share);
-            boxed(Slru {
-                capacity,
-                upper: part(capacity, protected_share / (segments - 1) as f64),
-                lowest: value(given, "fill_upwards", false).then_some(lowest),
-                segments: vec![vec![]; segments],
-            })
-        }
-        _ => build_with_ghosts(policy, given, capacity),
-    }
-}
-
-/// The same, of those that remember pages.
-fn build_with_ghosts(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
-    match policy {
-        "2q" => boxed(TwoQ {
-            capacity,
-            k_in: part(capacity, value(given, "in_share", 0.25)),
-            k_out: part(capacity, value(given, "out_share", 0.5)),
-            a1_in: vec![],
-            a1_out: vec![],
-            a_m: vec![],
-        }),
-        "s3-fifo" => boxed(S3Fifo {
-            capacity,
-            small_size: part(capacity, value(given, "small_share", 0.1)).max(1),
-            ghost_size: part(capacity, value(given, "ghost_share", 0.9)),
-            promote_at: value(given, "promote_at", 2),
-            fills_main: value(given, "fill_main", false),
-            small: vec![],
-            main: vec![],
-            ghosts: vec![],
-        }),
-        "mq" => boxed(Mq {
-            capacity,
-            ghosts_max: part(capacity, value(given, "ghosts", 4.0)),
-            life_time: given
-                .iter()
-                .any(|(name, _)| name == "life_time")
-                .then(|| value(given, "life_time", 0)),
-            queues: vec![vec![]; value(given, "queues", 8)],
-            ghosts: vec![],
-            known: BTreeMap::new(),
-            distances: vec![0; 64],
-            peak: 0,
-            now: 0,
-        }),
-        _ => panic!("{policy} has no executable specification"),
-    }
-}
-
-fn boxed(rule: impl Rule + 'static) -> Box<dyn Model> {
-    Box::new(OneTier::new(rule))
-}
-
-/// A share of some pages, rounded down.
-fn part(pages: usize, share: f64) -> usize {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few pages")]
-    let part = (pages as f64 * share) as usize;
-    part
 }
 
 fn feed(given: &[(String, String)]) -> Feed {

@@ -10,7 +10,7 @@
 //!
 //! * Source: the classical algorithm; aging: Arlitt et al., *Evaluating Content Management Techniques
 //!   for Web Proxy Caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000 (LFU-DA).
-//! * State: 24 bytes per page that exists, up to 40 bytes per cached page.
+//! * State: 20 bytes per page that exists, up to 58 bytes per cached page.
 //! * Cost: amortised O(1) per hit and O(log n) per miss; O(1) as long as a page that was referenced
 //!   once is evicted and there is no aging.
 //! * Deviations: (1) Of equal pages the least recently used is evicted, as the authors of LFU-DA do
@@ -23,7 +23,7 @@ use super::{Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::one_tier::WRITES_THROUGH;
 use crate::prefetch::prefetch;
-use crate::queue::{IndexedHeap, Logs, PRESENT, Use};
+use crate::queue::{LazyHeap, Logs, PRESENT, Use};
 use crate::{Op, PageId};
 
 const AGING: Parameter = Parameter {
@@ -51,7 +51,8 @@ pub struct Lfu {
     /// The pages that were referenced once, by that reference, and so by their keys.
     once: Logs<1>,
     /// The other pages by their keys, and their last reference.
-    often: IndexedHeap<(u32, u64)>,
+    often: LazyHeap<(u32, u64)>,
+    held_pages: u32,
     capacity_pages: u32,
     /// References so far.
     now: u64,
@@ -79,6 +80,11 @@ impl Record {
     const fn rank(self) -> (u32, u64) {
         (self.key, self.used_at)
     }
+
+    /// The rank of a page that was referenced more than once.
+    fn rank_of_often(self) -> Option<(u32, u64)> {
+        (self.references > 1).then(|| self.rank())
+    }
 }
 
 impl Lfu {
@@ -86,30 +92,25 @@ impl Lfu {
     #[inline]
     fn evict(&mut self) -> PageId {
         let oldest = self.once.oldest(ALL).map(|position| (position, self.once.page(position)));
-        let noted = self.often.least();
         let victim = match oldest {
-            // Noted keys may have grown since, so that they are no less.
-            Some((position, page)) if self.is_first(page, noted.map(|(rank, _)| rank)) => {
+            Some((position, page)) if self.is_first(page, self.often.bound()) => {
                 self.once.remove(ALL, position);
                 page
             }
             _ => {
                 let records = &self.records;
-                let least = self.often.least_by(|id| records[id as usize].rank());
+                let least = self.often.least(|id| records[id as usize].rank_of_often());
                 match oldest {
                     Some((position, page)) if self.is_first(page, least.map(|(rank, _)| rank)) => {
                         self.once.remove(ALL, position);
                         page
                     }
-                    _ => {
-                        let (_, page) = least.expect("a full cache has a page");
-                        self.often.remove(page);
-                        PageId(page)
-                    }
+                    _ => PageId(least.expect("a full cache has a page").1),
                 }
             }
         };
         let record = core::mem::replace(&mut self.records[victim.index()], UNUSED);
+        self.held_pages -= 1;
         if self.is_aging {
             self.age = record.key;
         }
@@ -121,10 +122,6 @@ impl Lfu {
     fn is_first(&self, page: PageId, other: Option<(u32, u64)>) -> bool {
         other.is_none_or(|other| self.records[page.index()].rank() < other)
     }
-
-    fn held_pages(&self) -> usize {
-        self.once.len(ALL) as usize + self.often.len()
-    }
 }
 
 impl Replacement for Lfu {
@@ -132,7 +129,8 @@ impl Replacement for Lfu {
         Self {
             records: vec![UNUSED; pages as usize],
             once: Logs::new(pages, [(capacity_pages, Use::Leaky)]),
-            often: IndexedHeap::new(pages),
+            often: LazyHeap::new(),
+            held_pages: 0,
             capacity_pages,
             now: 0,
             age: 0,
@@ -146,9 +144,10 @@ impl Replacement for Lfu {
         let references = self.records[page.index()].references;
         let mut outcome = Outcome::Hit;
         if references == 0 {
-            let is_full = self.held_pages() == self.capacity_pages as usize;
+            let is_full = self.held_pages == self.capacity_pages;
             outcome = Outcome::Admitted { evicted: is_full.then(|| self.evict()) };
             self.once.push(ALL, page, PRESENT);
+            self.held_pages += 1;
         }
         let record = &mut self.records[page.index()];
         record.references = references.saturating_add(1);
@@ -157,7 +156,9 @@ impl Replacement for Lfu {
         if references == 1 {
             let position = self.once.find(page).expect("a page with one reference is in the log");
             self.once.remove(ALL, position);
-            self.often.set(page.0, record.rank());
+            let rank = record.rank();
+            let (records, members) = (&self.records, self.held_pages as usize);
+            self.often.push(page.0, rank, members, |id| records[id as usize].rank_of_often());
         }
         outcome
     }
@@ -170,8 +171,8 @@ impl Replacement for Lfu {
         if let Some(position) = self.once.find(page) {
             self.once.remove(ALL, position);
         }
-        self.often.remove(page.0);
-        self.records[page.index()] = UNUSED;
+        let record = core::mem::replace(&mut self.records[page.index()], UNUSED);
+        self.held_pages -= u32::from(record.references > 0);
     }
 
     #[inline]
@@ -182,18 +183,20 @@ impl Replacement for Lfu {
 
     fn assert_invariants(&self) {
         self.once.assert_invariants();
-        self.often.assert_invariants();
-        assert!(self.held_pages() <= self.capacity_pages as usize, "the cache holds its capacity");
-        for (page, record) in (0..).map(PageId).zip(&self.records) {
-            let places = [self.once.find(page).is_some(), self.often.contains(page.0)];
-            let expected = [record.references == 1, record.references > 1];
-            assert_eq!(places, expected, "a page is where its references say");
+        let records = (0..).zip(&self.records);
+        self.often.assert_invariants(
+            records.clone().filter_map(|(page, record)| Some((page, record.rank_of_often()?))),
+        );
+        assert!(self.held_pages <= self.capacity_pages, "the cache holds its capacity");
+        let mut held = 0;
+        for (page, record) in records {
+            let is_in_log = self.once.find(PageId(page)).is_some();
+            assert_eq!(is_in_log, record.references == 1, "the log has pages of one reference");
+            held += u32::from(record.references > 0);
         }
+        assert_eq!(held, self.held_pages, "every page is counted once");
         let ranks = self.once.iter(ALL).map(|page| self.records[page.index()].rank());
         assert!(ranks.is_sorted(), "the log is in the order of its pages' keys");
-        for (noted, page) in self.often.iter() {
-            assert!(noted <= self.records[page as usize].rank(), "keys only grow");
-        }
     }
 
     fn memory_bytes(&self) -> usize {
@@ -202,7 +205,7 @@ impl Replacement for Lfu {
 
     /// The counts.
     fn metadata_bytes(&self) -> usize {
-        self.held_pages() * size_of::<u32>()
+        self.held_pages as usize * size_of::<u32>()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, f64)) {

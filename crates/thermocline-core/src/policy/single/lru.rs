@@ -5,6 +5,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none.
 
+use super::tiny_lfu::NextVictim;
 use super::{Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::Recency;
@@ -69,5 +70,14 @@ impl Replacement for Lru {
 
     fn memory_bytes(&self) -> usize {
         self.queue.memory_bytes()
+    }
+}
+
+impl NextVictim for Lru {
+    #[inline]
+    fn next_victim(&mut self) -> Option<PageId> {
+        let is_full = self.queue.len() == self.capacity_pages;
+        let (position, _) = self.queue.oldest(ANY).filter(|_| is_full)?;
+        Some(self.queue.page(position))
     }
 }

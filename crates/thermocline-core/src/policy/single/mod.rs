@@ -11,10 +11,17 @@ use crate::config::{Kind, Parameter, Setup, Value, Values};
 use crate::{BoxedPolicy, Op, PageId};
 
 pub mod arc;
+pub mod cacheus;
+pub mod car;
 pub mod clock;
+pub mod clock_pro;
+mod experts;
 pub mod fifo;
 pub mod hyperbolic;
+pub mod le_car;
 pub mod lfu;
+pub mod lirs;
+pub mod lrfu;
 pub mod lru;
 pub mod lru_2;
 pub mod mq;
@@ -25,12 +32,14 @@ pub mod random;
 pub mod s3_fifo;
 pub mod sieve;
 pub mod slru;
+pub mod tiny_lfu;
 pub mod two_q;
+pub mod w_tiny_lfu;
 
 /// A replacement algorithm, as the registry lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// Its name, as in the registry.
+    /// Its name, as given to `--policy`.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
@@ -45,12 +54,31 @@ pub struct Algorithm {
     pub(crate) build_policy: fn(&Setup, &Values) -> BoxedPolicy,
 }
 
-/// All algorithms that may be a tier of a hybrid: those that need not know the future.
+/// All algorithms that may be a tier of a hybrid: those that need not know the future. The registry
+/// has a policy of each.
 pub const ALGORITHMS: &[Algorithm] = &[
+    Algorithm::new::<two_q::TwoQ>(
+        "2q",
+        "a FIFO for new pages, an LRU for those that return after they left it; no flash",
+        "Johnson, Shasha: 2Q, VLDB 1994",
+        two_q::PARAMETERS,
+    ),
     Algorithm::new::<arc::Arc>(
         "arc",
         "pages seen once and pages seen again, by a target that ghosts adapt; no flash",
         "Megiddo, Modha: ARC, FAST 2003",
+        &[],
+    ),
+    Algorithm::new::<cacheus::Cacheus>(
+        "cacheus",
+        "SR-LRU and CR-LFU by weights that regret moves, at a rate that is learned; no flash",
+        "Rodriguez et al.: Learning Cache Replacement with CACHEUS, FAST 2021",
+        cacheus::PARAMETERS,
+    ),
+    Algorithm::new::<car::Car>(
+        "car",
+        "ARC with two clocks: a hit only sets a bit; no flash",
+        "Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004",
         &[],
     ),
     Algorithm::new::<clock::Clock>(
@@ -59,12 +87,24 @@ pub const ALGORITHMS: &[Algorithm] = &[
         "Corbato: A Paging Experiment with the Multics System, MIT 1968",
         clock::PARAMETERS,
     ),
+    Algorithm::new::<clock_pro::ClockPro>(
+        "clock-pro",
+        "LIRS with clock hands, and a share of cold pages that adapts; no flash",
+        "Jiang, Chen, Zhang: CLOCK-Pro, USENIX ATC 2005",
+        clock_pro::PARAMETERS,
+    ),
     Algorithm::new::<fifo::Fifo>("fifo", "first in, first out, no flash", "baseline", &[]),
     Algorithm::new::<hyperbolic::Hyperbolic>(
         "hyperbolic",
         "of a random sample, the page with the fewest references per time leaves; no flash",
         "Blankstein, Sen, Freedman: Hyperbolic Caching, USENIX ATC 2017",
         hyperbolic::PARAMETERS,
+    ),
+    Algorithm::new::<le_car::LeCaR>(
+        "lecar",
+        "LRU and LFU by weights that regret moves; no flash",
+        "Vietri et al.: Driving Cache Replacement with ML-based LeCaR, HotStorage 2018",
+        le_car::PARAMETERS,
     ),
     Algorithm::new::<lfu::Lfu>(
         "lfu",
@@ -73,6 +113,18 @@ pub const ALGORITHMS: &[Algorithm] = &[
         lfu::PARAMETERS,
     )
     .with_policy_parameters(lfu::POLICY_PARAMETERS),
+    Algorithm::new::<lirs::Lirs>(
+        "lirs",
+        "pages whose last two references were close together, by a stack with ghosts; no flash",
+        "Jiang, Zhang: LIRS, SIGMETRICS 2002",
+        lirs::PARAMETERS,
+    ),
+    Algorithm::new::<lrfu::Lrfu>(
+        "lrfu",
+        "every reference counts, the less the older it is: between LFU and LRU; no flash",
+        "Lee et al.: LRFU, IEEE Trans. Computers 50(12), 2001",
+        lrfu::PARAMETERS,
+    ),
     Algorithm::new::<lru::Lru>("lru", "least recently used, write-back, no flash", "baseline", &[]),
     Algorithm::new::<lru_2::Lru2>(
         "lru-2",
@@ -111,11 +163,17 @@ pub const ALGORITHMS: &[Algorithm] = &[
         "Karedla, Love, Wherry: Caching Strategies, IEEE Computer 27(3), 1994",
         slru::PARAMETERS,
     ),
-    Algorithm::new::<two_q::TwoQ>(
-        "2q",
-        "a FIFO for new pages, an LRU for those that return after they left it; no flash",
-        "Johnson, Shasha: 2Q, VLDB 1994",
-        two_q::PARAMETERS,
+    Algorithm::new::<tiny_lfu::TinyLfuAdmission<lru::Lru>>(
+        "tinylfu",
+        "LRU that admits a page only if it is referenced more often than the victim; no flash",
+        "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
+        tiny_lfu::PARAMETERS,
+    ),
+    Algorithm::new::<w_tiny_lfu::WTinyLfu>(
+        "w-tinylfu",
+        "a small LRU window before a segmented LRU that TinyLFU guards; no flash",
+        "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
+        w_tiny_lfu::PARAMETERS,
     ),
 ];
 

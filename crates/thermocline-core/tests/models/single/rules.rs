@@ -1,18 +1,11 @@
-//! What caches of one tier keep, written from the papers: vectors and scans.
+//! The classical algorithms, and the recent ones that are queues.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use thermocline_core::random::SplitMix64;
 
-use super::join;
-use super::one_tier::Rule;
-
-/// Takes a page out of a queue, and says whether it was there.
-fn take(queue: &mut Vec<u32>, page: u32) -> bool {
-    let len = queue.len();
-    queue.retain(|&known| known != page);
-    queue.len() < len
-}
+use super::super::join;
+use super::{Outcome, Rule, take};
 
 fn words(pages: &[u32]) -> String {
     join(pages.iter().map(u32::to_string))
@@ -29,13 +22,13 @@ pub(crate) struct OneQueue {
 }
 
 impl Rule for OneQueue {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         if self.queue.contains(&page) {
             if self.is_renewed {
-                take(&mut self.queue, page);
+                take(&mut self.queue, &page);
                 self.queue.push(page);
             }
-            return None;
+            return Outcome::Hit;
         }
         let mut evicted = None;
         if self.queue.len() == self.capacity {
@@ -43,7 +36,7 @@ impl Rule for OneQueue {
             evicted = Some(self.queue.remove(victim));
         }
         self.queue.push(page);
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -59,10 +52,10 @@ pub(crate) struct Clock {
 }
 
 impl Rule for Clock {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         if let Some(entry) = self.ring.iter_mut().find(|entry| entry.0 == page) {
             entry.1 = (entry.1 + 1).min(self.counter_max);
-            return None;
+            return Outcome::Hit;
         }
         let mut evicted = None;
         while self.ring.len() == self.capacity {
@@ -73,7 +66,7 @@ impl Rule for Clock {
             }
         }
         self.ring.push_back((page, 0));
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -91,11 +84,14 @@ pub(crate) struct Lfu {
 }
 
 impl Rule for Lfu {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         self.now += 1;
+        if let Some(place) = self.pages.iter().position(|entry| entry.0 == page) {
+            let references = self.pages.remove(place).1 + 1;
+            self.pages.push((page, references, self.age + references, self.now));
+            return Outcome::Hit;
+        }
         let mut evicted = None;
-        let place = self.pages.iter().position(|entry| entry.0 == page);
-        let references = place.map_or(0, |place| self.pages.remove(place).1);
         if self.pages.len() == self.capacity {
             let rank = |place: &usize| (self.pages[*place].2, self.pages[*place].3);
             let victim = (0..self.pages.len()).min_by_key(rank).expect("it has a page");
@@ -105,9 +101,8 @@ impl Rule for Lfu {
                 self.age = key;
             }
         }
-        let references = references + 1;
-        self.pages.push((page, references, self.age + references, self.now));
-        evicted
+        self.pages.push((page, 1, self.age + 1, self.now));
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -136,13 +131,13 @@ impl Slru {
 }
 
 impl Rule for Slru {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         let last = self.segments.len() - 1;
         for segment in 0..=last {
-            if take(&mut self.segments[segment], page) {
+            if take(&mut self.segments[segment], &page) {
                 self.segments[last.min(segment + 1)].push(page);
                 self.cool();
-                return None;
+                return Outcome::Hit;
             }
         }
         let mut evicted = None;
@@ -159,7 +154,7 @@ impl Rule for Slru {
             entrance = (0..=last).find(has_room).unwrap_or(0);
         }
         self.segments[entrance].push(page);
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -195,22 +190,22 @@ impl TwoQ {
 }
 
 impl Rule for TwoQ {
-    fn refer(&mut self, page: u32) -> Option<u32> {
-        if take(&mut self.a_m, page) {
+    fn refer(&mut self, page: u32) -> Outcome {
+        if take(&mut self.a_m, &page) {
             self.a_m.push(page);
-            return None;
+            return Outcome::Hit;
         }
-        if take(&mut self.a1_out, page) {
+        if take(&mut self.a1_out, &page) {
             let evicted = self.reclaim();
             self.a_m.push(page);
-            return evicted;
+            return Outcome::Admitted(evicted);
         }
         if self.a1_in.contains(&page) {
-            return None;
+            return Outcome::Hit;
         }
         let evicted = self.reclaim();
         self.a1_in.push(page);
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -230,7 +225,7 @@ pub(crate) struct Lru2 {
 }
 
 impl Rule for Lru2 {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         self.now += 1;
         let now = self.now;
         if self.buffer.contains(&page) {
@@ -241,7 +236,7 @@ impl Rule for Lru2 {
                 *first = now;
             }
             *last = now;
-            return None;
+            return Outcome::Hit;
         }
         let mut evicted = None;
         if self.buffer.len() == self.capacity {
@@ -251,7 +246,7 @@ impl Rule for Lru2 {
             let eligible = pages.iter().filter(|page| now - self.known[page][2] > self.correlated);
             let victim = eligible.min_by_key(|page| self.known[page][1]).copied();
             let victim = victim.unwrap_or(pages[0]);
-            take(&mut self.buffer, victim);
+            take(&mut self.buffer, &victim);
             evicted = Some(victim);
         }
         let retained = self.retained;
@@ -260,7 +255,7 @@ impl Rule for Lru2 {
         let second = self.known.get(&page).map_or(0, |history| history[0]);
         self.known.insert(page, [now, second, now]);
         self.buffer.push(page);
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -310,13 +305,13 @@ impl S3Fifo {
 }
 
 impl Rule for S3Fifo {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         let mut held = self.small.iter_mut().chain(&mut self.main);
         if let Some(entry) = held.find(|entry| entry.0 == page) {
             entry.1 = (entry.1 + 1).min(3);
-            return None;
+            return Outcome::Hit;
         }
-        let is_ghost = take(&mut self.ghosts, page);
+        let is_ghost = take(&mut self.ghosts, &page);
         let mut evicted = None;
         while self.small.len() + self.main.len() == self.capacity {
             self.fills_main = false;
@@ -335,7 +330,7 @@ impl Rule for S3Fifo {
         } else {
             self.small.push((page, 0));
         }
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -354,10 +349,10 @@ pub(crate) struct Sieve {
 }
 
 impl Rule for Sieve {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         if let Some(entry) = self.queue.iter_mut().find(|entry| entry.0 == page) {
             entry.1 = true;
-            return None;
+            return Outcome::Hit;
         }
         let mut evicted = None;
         if self.queue.len() == self.capacity {
@@ -373,7 +368,7 @@ impl Rule for Sieve {
             }
         }
         self.queue.push((page, false));
-        evicted
+        Outcome::Admitted(evicted)
     }
 
     fn state(&self) -> String {
@@ -396,15 +391,15 @@ pub(crate) struct Sampled {
 }
 
 impl Rule for Sampled {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         self.now += 1;
         if let Some(frame) = self.frames.iter_mut().find(|frame| frame.0 == page) {
             frame.2 += 1;
-            return None;
+            return Outcome::Hit;
         }
         if self.frames.len() < self.capacity {
             self.frames.push((page, self.now, 1));
-            return None;
+            return Outcome::Admitted(None);
         }
         let frames = u32::try_from(self.frames.len()).expect("there are few");
         let mut drawn: Vec<usize> = vec![];
@@ -418,7 +413,7 @@ impl Rule for Sampled {
         let by_priority = |a: &usize, b: &usize| priority(a).total_cmp(&priority(b));
         let victim = drawn.iter().copied().min_by(by_priority).expect("one is drawn");
         let (evicted, ..) = std::mem::replace(&mut self.frames[victim], (page, self.now, 1));
-        Some(evicted)
+        Outcome::Admitted(Some(evicted))
     }
 
     fn state(&self) -> String {
@@ -479,13 +474,13 @@ impl Mq {
 }
 
 impl Rule for Mq {
-    fn refer(&mut self, page: u32) -> Option<u32> {
+    fn refer(&mut self, page: u32) -> Outcome {
         let is_held = self.queues.iter().any(|queue| queue.contains(&page));
         let evicted = if is_held { None } else { self.evict() };
         for queue in &mut self.queues {
-            take(queue, page);
+            take(queue, &page);
         }
-        take(&mut self.ghosts, page);
+        take(&mut self.ghosts, &page);
         let mut references = 1;
         if let Some([before, last, _]) = self.known.get(&page).copied() {
             references = before + 1;
@@ -500,7 +495,7 @@ impl Rule for Mq {
         let expires = self.now.saturating_add(self.life_time());
         self.known.insert(page, [references, self.now, expires]);
         self.adjust();
-        evicted
+        if is_held { Outcome::Hit } else { Outcome::Admitted(evicted) }
     }
 
     fn state(&self) -> String {

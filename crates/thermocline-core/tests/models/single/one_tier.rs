@@ -4,19 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thermocline_core::{Access, Op, Tier};
 
-use super::{Counts, Model, Versions};
+use super::super::{Counts, Model, Versions};
+use super::{Outcome, Rule};
 
-/// A rule of which pages a cache keeps.
-pub(crate) trait Rule {
-    /// A reference to a page, which the cache holds afterwards; the page that left it, if one did.
-    fn refer(&mut self, page: u32) -> Option<u32>;
-
-    /// What there is to see, in the rule's own notation.
-    fn state(&self) -> String;
-}
-
-pub(crate) struct OneTier<R> {
-    rule: R,
+pub(super) struct OneTier {
+    rule: Box<dyn Rule>,
     writes_through: bool,
     /// The version of each page in memory.
     memory: BTreeMap<u32, u64>,
@@ -24,8 +16,8 @@ pub(crate) struct OneTier<R> {
     counts: Counts,
 }
 
-impl<R: Rule> OneTier<R> {
-    pub(crate) fn new(rule: R) -> Self {
+impl OneTier {
+    pub(super) fn new(rule: Box<dyn Rule>) -> Self {
         Self {
             rule,
             writes_through: false,
@@ -35,7 +27,7 @@ impl<R: Rule> OneTier<R> {
         }
     }
 
-    pub(crate) fn writing_through(self, writes_through: bool) -> Self {
+    pub(super) fn writing_through(self, writes_through: bool) -> Self {
         Self { writes_through, ..self }
     }
 
@@ -47,27 +39,36 @@ impl<R: Rule> OneTier<R> {
     }
 }
 
-impl<R: Rule> Model for OneTier<R> {
+impl Model for OneTier {
     fn access(&mut self, access: Access) {
         let page = access.page.0;
-        let evicted = self.rule.refer(page);
+        let outcome = self.rule.refer(page);
         let held = self.memory.get(&page).copied();
-        if held.is_some() {
-            self.counts.memory_hits += 1;
-            assert_eq!(evicted, None, "a hit evicts nothing");
-        } else {
-            self.counts.disk_hits += 1;
-            self.counts.disk_reads += 1;
+        assert_eq!(held.is_some(), matches!(outcome, Outcome::Hit), "a hit is in memory");
+        match held {
+            Some(_) => self.counts.memory_hits += 1,
+            None => self.counts.disk_hits += 1,
         }
         let version = held.unwrap_or_else(|| self.versions.on_disk(page));
         let version = self.versions.serve(access, version);
+        if let Outcome::Refused = outcome {
+            match access.op {
+                Op::Read => self.counts.disk_reads += 1,
+                Op::Write => self.write_to_disk(page, version),
+            }
+            return;
+        }
         self.memory.insert(page, version);
         if access.op == Op::Write && self.writes_through {
             self.write_to_disk(page, version);
         }
-        if let Some(evicted) = evicted {
-            let version = self.memory.remove(&evicted).expect("what leaves was there");
-            self.write_to_disk(evicted, version);
+        if let Outcome::Admitted(victim) = outcome {
+            self.counts.disk_reads += 1;
+            if let Some(victim) = victim {
+                assert_ne!(victim, page, "what comes stays, or is refused");
+                let version = self.memory.remove(&victim).expect("what leaves was there");
+                self.write_to_disk(victim, version);
+            }
         }
     }
 

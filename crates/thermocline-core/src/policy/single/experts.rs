@@ -1,0 +1,204 @@
+//! What LeCaR and CACHEUS share: two experts that are followed with weights, and what one of them
+//! must know, how often each page was referenced.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt::Debug;
+
+use crate::PageId;
+use crate::prefetch::prefetch;
+use crate::queue::LazyHeap;
+use crate::random::{Draws as _, SplitMix64};
+
+/// The greatest weight of an expert; the other has the rest.
+const WEIGHT_MAX: f64 = 0.99;
+
+/// Who says what to evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expert {
+    /// The page referenced longest ago.
+    Recency,
+    /// The page referenced least often.
+    Frequency,
+}
+
+/// The weights of the two experts, which add up to one.
+#[derive(Clone, Debug)]
+pub(super) struct Weights {
+    recency: f64,
+    draws: SplitMix64,
+}
+
+impl Weights {
+    /// Equal weights.
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { recency: 0.5, draws: SplitMix64::new(seed) }
+    }
+
+    /// The expert to follow this time.
+    pub(super) fn draw(&mut self) -> Expert {
+        if self.unit() < self.recency { Expert::Recency } else { Expert::Frequency }
+    }
+
+    /// A number from 0 to below 1, of the same stream.
+    pub(super) fn unit(&mut self) -> f64 {
+        self.draws.unit()
+    }
+
+    /// Lowers the weight of an expert by the factor `e^-regret`.
+    pub(super) fn regret(&mut self, expert: Expert, regret: f64) {
+        let factor = libm::exp(-regret);
+        let [recency, frequency] = match expert {
+            Expert::Recency => [self.recency * factor, 1.0 - self.recency],
+            Expert::Frequency => [self.recency, (1.0 - self.recency) * factor],
+        };
+        let weight = recency / (recency + frequency);
+        self.recency = weight.clamp(1.0 - WEIGHT_MAX, WEIGHT_MAX);
+    }
+
+    /// The weight of the expert for recency.
+    pub(super) const fn recency(&self) -> f64 {
+        self.recency
+    }
+}
+
+/// The references to a page that are remembered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// The time of the last one, or of the eviction, for a page that has left.
+    pub(super) time: u64,
+    /// How many there were.
+    pub(super) references: u32,
+    /// Whether the page is in the cache.
+    is_cached: bool,
+}
+
+impl Known {
+    /// The key of a page in the cache.
+    fn key<T: Ties>(self) -> Option<(u32, T::Rank)> {
+        self.is_cached.then(|| (self.references, T::rank(self.time)))
+    }
+}
+
+/// Which of two pages with as many references leaves first.
+pub(super) trait Ties: Debug {
+    /// What orders them, the least first; it grows with the time of the last reference or shrinks.
+    type Rank: Ord + Copy + Debug;
+
+    /// The rank by that time.
+    fn rank(time: u64) -> Self::Rank;
+}
+
+/// The one referenced longer ago.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OldestFirst;
+
+impl Ties for OldestFirst {
+    type Rank = u64;
+
+    fn rank(time: u64) -> u64 {
+        time
+    }
+}
+
+/// The one referenced last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewestFirst;
+
+impl Ties for NewestFirst {
+    type Rank = Reverse<u64>;
+
+    fn rank(time: u64) -> Reverse<u64> {
+        Reverse(time)
+    }
+}
+
+/// Pages by how often they were referenced: LFU, told when pages come and leave.
+///
+/// A reference does not touch the heap: it only raises a page's count, so the heap learns of it when
+/// the page comes up for eviction.
+#[derive(Clone, Debug)]
+pub(super) struct Frequencies<T: Ties> {
+    known: Vec<Known>,
+    heap: LazyHeap<(u32, T::Rank)>,
+    cached_pages: usize,
+}
+
+impl<T: Ties> Frequencies<T> {
+    /// No page is known.
+    pub(super) fn new(pages: u32) -> Self {
+        let known = vec![Known::default(); pages as usize];
+        Self { known, heap: LazyHeap::new(), cached_pages: 0 }
+    }
+
+    /// What is known of a page; of one without references, nothing.
+    pub(super) fn known(&self, page: PageId) -> Known {
+        self.known[page.index()]
+    }
+
+    /// A reference to a page of the cache.
+    #[inline]
+    pub(super) fn refer(&mut self, page: PageId, time: u64) {
+        let known = &mut self.known[page.index()];
+        known.references = known.references.saturating_add(1);
+        known.time = time;
+    }
+
+    /// A page comes into the cache, with so many references.
+    pub(super) fn admit(&mut self, page: PageId, references: u32, time: u64) {
+        self.known[page.index()] = Known { time, references, is_cached: true };
+        self.cached_pages += 1;
+        let known = &self.known;
+        let key = (references, T::rank(time));
+        self.heap.push(page.0, key, self.cached_pages, |page| known[page as usize].key::<T>());
+    }
+
+    /// The page of the cache that was referenced least often.
+    pub(super) fn least(&mut self) -> PageId {
+        let known = &self.known;
+        let least = self.heap.least(|page| known[page as usize].key::<T>());
+        PageId(least.expect("a full cache has a page").1)
+    }
+
+    /// A page leaves the cache, but its references are remembered.
+    pub(super) fn evict(&mut self, page: PageId, time: u64) {
+        let known = &mut self.known[page.index()];
+        known.time = time;
+        known.is_cached = false;
+        self.cached_pages -= 1;
+    }
+
+    /// A page leaves the cache, if it is there, and what is known of it is forgotten.
+    pub(super) fn forget(&mut self, page: PageId) {
+        let known = core::mem::take(&mut self.known[page.index()]);
+        self.cached_pages -= usize::from(known.is_cached);
+    }
+
+    /// Asks the processor for what the next reference to `page` will read.
+    #[inline]
+    pub(super) fn prefetch(&self, page: PageId) {
+        prefetch(&self.known, page.index());
+    }
+
+    /// Whether a page is in the cache.
+    pub(super) fn contains(&self, page: PageId) -> bool {
+        self.known[page.index()].is_cached
+    }
+
+    /// Pages in the cache.
+    pub(super) fn len(&self) -> usize {
+        self.cached_pages
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        let members =
+            (0..).zip(&self.known).filter_map(|(page, known)| Some((page, known.key::<T>()?)));
+        assert_eq!(members.clone().count(), self.cached_pages, "pages are counted");
+        self.heap.assert_invariants(members);
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.known) + self.heap.memory_bytes()
+    }
+}

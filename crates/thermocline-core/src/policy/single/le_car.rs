@@ -1,0 +1,211 @@
+//! LeCaR: LRU and LFU as experts, followed with weights that regret moves.
+//!
+//! An eviction follows one of the two, drawn by weight, and notes the page in that expert's history.
+//! A miss on a page of a history was that expert's mistake: the weight of the other grows, the more,
+//! the more recent the mistake is.
+//!
+//! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
+//!   algorithms 1 and 2.
+//! * State: 20 bytes per page that exists, 64 to 88 bytes per cached page.
+//! * Cost: O(1) per hit, amortised O(log n) per miss.
+//! * Deviations: where the paper is silent, as the authors' program: (1) each history holds half as
+//!   many pages as the cache; (2) a page both experts would evict goes to no history; (3) a page that
+//!   comes back from a history has its former count of references, and this one; (4) no weight
+//!   falls below 0.01; (5) a mistake lowers the weight of its expert, instead of raising that of the
+//!   other, which is the same once they add up to one. Our own: (6) of equal counts, the page
+//!   referenced longer ago leaves, where the program compares addresses. Each program draws lots of
+//!   its own, so no two have the same miss counts.
+
+use super::experts::{Expert, Frequencies, OldestFirst, Weights};
+use super::{Outcome, Replacement, SEED, Space, share_of};
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::queue::Recency;
+use crate::{Op, PageId};
+
+/// What can be set.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "learning_rate",
+        kind: Kind::Real { min: 0.0, max: 1.0 },
+        default: Value::Real(0.45),
+        summary: "how much a mistake costs the expert that made it",
+        source: "section 3: 0.45",
+    },
+    Parameter {
+        name: "discount",
+        kind: Kind::Real { min: 1e-9, max: 1.0 },
+        default: Value::Real(0.005),
+        summary: "what is left of that for a mistake as many references ago as the cache has pages",
+        source: "section 3: 0.005",
+    },
+    Parameter {
+        name: "history_share",
+        kind: Kind::Real { min: 0.0, max: 4.0 },
+        default: Value::Real(0.5),
+        summary: "pages of each history, as a share of the cache",
+        source: "the authors' program",
+    },
+    SEED,
+];
+
+/// In the cache.
+const CACHED: u8 = 1;
+/// In the history of LRU.
+const LEFT_BY_RECENCY: u8 = 2;
+/// In the history of LFU.
+const LEFT_BY_FREQUENCY: u8 = 4;
+
+/// The class of the pages in the cache.
+const CACHE: usize = 0;
+/// The class of the history of LRU.
+const RECENCY_HISTORY: usize = 1;
+/// The class of the history of LFU.
+const FREQUENCY_HISTORY: usize = 2;
+
+/// Bytes of a page of a history: its number, its links, its count and its time.
+const HISTORY_BYTES: usize = 24;
+
+/// Learning cache replacement.
+#[derive(Clone, Debug)]
+pub struct LeCaR {
+    /// The cache by last reference, and both histories by eviction.
+    log: Recency<3>,
+    frequencies: Frequencies<OldestFirst>,
+    weights: Weights,
+    capacity_pages: u32,
+    history_pages: [u32; 2],
+    history_capacity_pages: u32,
+    learning_rate: f64,
+    /// The logarithm of the factor by which a mistake weighs less per reference.
+    log_discount: f64,
+    /// References so far.
+    time: u64,
+}
+
+impl Replacement for LeCaR {
+    fn new(space: Space, values: &Values) -> Self {
+        let Space { pages, capacity_pages } = space;
+        let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
+        let log_pages = history_capacity_pages
+            .saturating_mul(2)
+            .saturating_add(capacity_pages)
+            .saturating_add(1);
+        Self {
+            log: Recency::new(pages, log_pages, [CACHED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY]),
+            frequencies: Frequencies::new(pages),
+            weights: Weights::new(values.integer("seed")),
+            capacity_pages,
+            history_pages: [0; 2],
+            history_capacity_pages,
+            learning_rate: values.real("learning_rate"),
+            log_discount: libm::log(values.real("discount")) / f64::from(capacity_pages),
+            time: 0,
+        }
+    }
+
+    #[inline]
+    fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
+        self.time += 1;
+        let found = self.log.state(page);
+        if found == CACHED {
+            self.log.touch(page, CACHED);
+            self.frequencies.refer(page, self.time);
+            return Outcome::Hit;
+        }
+        self.admit(page, found)
+    }
+
+    fn contains(&self, page: PageId) -> bool {
+        self.frequencies.contains(page)
+    }
+
+    fn forget(&mut self, page: PageId) {
+        if let Some((position, state)) = self.log.find(page) {
+            self.log.set_state(position, 0);
+            self.frequencies.forget(page);
+            self.history_pages[0] -= u32::from(state == LEFT_BY_RECENCY);
+            self.history_pages[1] -= u32::from(state == LEFT_BY_FREQUENCY);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.log.prefetch(page);
+        self.frequencies.prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        self.log.assert_invariants();
+        self.frequencies.assert_invariants();
+        let count = |kind: u8| self.log.iter().filter(|(_, _, state)| *state == kind).count();
+        assert_eq!(count(CACHED), self.frequencies.len(), "LFU has the pages of the cache");
+        assert!(self.frequencies.len() <= self.capacity_pages as usize, "the cache has a limit");
+        let histories = [LEFT_BY_RECENCY, LEFT_BY_FREQUENCY];
+        for (pages, history) in self.history_pages.into_iter().zip(histories) {
+            assert_eq!(pages as usize, count(history), "histories are counted");
+            assert!(pages <= self.history_capacity_pages, "histories have a limit");
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.log.memory_bytes() + self.frequencies.memory_bytes()
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        self.history_pages.iter().sum::<u32>() as usize * HISTORY_BYTES
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, f64)) {
+        report("recency_weight", self.weights.recency());
+    }
+}
+
+impl LeCaR {
+    /// Brings in a page that is in a history, or in none.
+    fn admit(&mut self, page: PageId, found: u8) -> Outcome {
+        let known = self.frequencies.known(page);
+        let mut references = 1;
+        if found != 0 {
+            let expert = if found == LEFT_BY_RECENCY { Expert::Recency } else { Expert::Frequency };
+            let age = (self.time - known.time) as f64;
+            let discount = libm::exp(age * self.log_discount);
+            self.weights.regret(expert, self.learning_rate * discount);
+            references = known.references.saturating_add(1);
+            self.forget(page);
+        }
+        let is_full = self.frequencies.len() == self.capacity_pages as usize;
+        let evicted = is_full.then(|| self.evict());
+        self.log.touch(page, CACHED);
+        self.frequencies.admit(page, references, self.time);
+        Outcome::Admitted { evicted }
+    }
+
+    /// Evicts what the expert says whose turn it is.
+    fn evict(&mut self) -> PageId {
+        let (position, _) = self.log.oldest(CACHE).expect("a full cache has a page");
+        let oldest = self.log.page(position);
+        let least = self.frequencies.least();
+        let expert = self.weights.draw();
+        if oldest == least {
+            self.forget(oldest);
+            return oldest;
+        }
+        let (page, kind, class) = match expert {
+            Expert::Recency => (oldest, LEFT_BY_RECENCY, RECENCY_HISTORY),
+            Expert::Frequency => (least, LEFT_BY_FREQUENCY, FREQUENCY_HISTORY),
+        };
+        if self.history_capacity_pages == 0 {
+            self.forget(page);
+            return page;
+        }
+        let history = class - RECENCY_HISTORY;
+        if self.history_pages[history] == self.history_capacity_pages {
+            let (position, _) = self.log.oldest(class).expect("a full history has a page");
+            self.forget(self.log.page(position));
+        }
+        self.frequencies.evict(page, self.time);
+        self.log.touch(page, kind);
+        self.history_pages[history] += 1;
+        page
+    }
+}

@@ -1,0 +1,154 @@
+//! Algorithms of one tier, written from the papers: vectors and scans.
+
+mod car;
+mod clock_pro;
+mod experts;
+pub(crate) mod histogram;
+mod lirs;
+mod lrfu;
+mod one_tier;
+mod rules;
+mod tiny_lfu;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thermocline_core::random::SplitMix64;
+
+use super::{Model, value};
+use one_tier::OneTier;
+use rules::{Clock, Lfu, Lru2, Mq, OneQueue, S3Fifo, Sampled, Sieve, Slru, TwoQ};
+
+/// What a reference comes to.
+pub(crate) enum Outcome {
+    Hit,
+    /// The page is in the cache now; another may have left.
+    Admitted(Option<u32>),
+    Refused,
+}
+
+/// A rule of which pages a cache keeps.
+pub(crate) trait Rule {
+    fn refer(&mut self, page: u32) -> Outcome;
+    /// What there is to see, in the paper's notation; of each list the page that came first at its
+    /// left.
+    fn state(&self) -> String;
+}
+
+/// The specification of a policy of RAM over the disk.
+pub(crate) fn build(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
+    match policy {
+        "lfu" => {
+            let is_aging = value(given, "aging", "none".to_owned()) == "dynamic";
+            let writes_through = value(given, "writes", "through".to_owned()) == "through";
+            let lfu = Lfu { capacity, is_aging, pages: vec![], age: 0, now: 0 };
+            Box::new(OneTier::new(Box::new(lfu)).writing_through(writes_through))
+        }
+        "fifo" | "lru" | "mru" => {
+            let (is_renewed, is_newest_evicted) = (policy != "fifo", policy == "mru");
+            boxed(OneQueue { capacity, is_renewed, is_newest_evicted, queue: vec![] })
+        }
+        "clock" => {
+            let counter_max = (1 << value(given, "bits", 1)) - 1;
+            boxed(Clock { capacity, counter_max, ring: VecDeque::new() })
+        }
+        "random" | "hyperbolic" => {
+            let sample = (policy == "hyperbolic").then(|| value(given, "sample", 64));
+            let draws = SplitMix64::new(value(given, "seed", 1));
+            boxed(Sampled { capacity, sample, frames: vec![], now: 0, draws })
+        }
+        "sieve" => boxed(Sieve { capacity, queue: vec![], hand: 0 }),
+        "lru-2" => boxed(Lru2 {
+            capacity,
+            correlated: value(given, "correlated", 0),
+            retained: value(given, "retained", u64::MAX),
+            buffer: vec![],
+            known: BTreeMap::new(),
+            now: 0,
+        }),
+        "slru" => {
+            let segments: usize = value(given, "segments", 2);
+            let protected_share: f64 = value(given, "protected_share", 0.8);
+            let lowest = share(capacity, 1.0 - protected_share);
+            boxed(Slru {
+                capacity,
+                upper: share(capacity, protected_share / (segments - 1) as f64),
+                lowest: value(given, "fill_upwards", false).then_some(lowest),
+                segments: vec![vec![]; segments],
+            })
+        }
+        _ => build_with_history(policy, given, capacity),
+    }
+}
+
+/// The same, of those that remember pages.
+fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
+    match policy {
+        "2q" => boxed(TwoQ {
+            capacity,
+            k_in: share(capacity, value(given, "in_share", 0.25)),
+            k_out: share(capacity, value(given, "out_share", 0.5)),
+            a1_in: vec![],
+            a1_out: vec![],
+            a_m: vec![],
+        }),
+        "s3-fifo" => boxed(S3Fifo {
+            capacity,
+            small_size: share(capacity, value(given, "small_share", 0.1)).max(1),
+            ghost_size: share(capacity, value(given, "ghost_share", 0.9)),
+            promote_at: value(given, "promote_at", 2),
+            fills_main: value(given, "fill_main", false),
+            small: vec![],
+            main: vec![],
+            ghosts: vec![],
+        }),
+        "mq" => boxed(Mq {
+            capacity,
+            ghosts_max: share(capacity, value(given, "ghosts", 4.0)),
+            life_time: given
+                .iter()
+                .any(|(name, _)| name == "life_time")
+                .then(|| value(given, "life_time", 0)),
+            queues: vec![vec![]; value(given, "queues", 8)],
+            ghosts: vec![],
+            known: BTreeMap::new(),
+            distances: vec![0; 64],
+            peak: 0,
+            now: 0,
+        }),
+        _ => build_adaptive(policy, given, capacity),
+    }
+}
+
+/// The same, of those that weigh recency and frequency anew as they go.
+fn build_adaptive(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
+    match policy {
+        "car" => boxed(car::Car::new(capacity)),
+        "clock-pro" => boxed(clock_pro::ClockPro::new(capacity, value(given, "cold_share", 0.01))),
+        "lirs" => {
+            let stack_factor = value(given, "stack_factor", 2.0);
+            boxed(lirs::Lirs::new(capacity, value(given, "hir_share", 0.01), stack_factor))
+        }
+        "lrfu" => boxed(lrfu::Lrfu::new(capacity, value(given, "lambda", 0.001))),
+        "lecar" | "cacheus" => Box::new(OneTier::new(experts::build(policy, given, capacity))),
+        "tinylfu" => boxed(tiny_lfu::TinyLfu::new(capacity, given)),
+        "w-tinylfu" => boxed(tiny_lfu::Windowed::new(capacity, given)),
+        _ => panic!("{policy} has no executable specification"),
+    }
+}
+
+fn boxed(rule: impl Rule + 'static) -> Box<dyn Model> {
+    Box::new(OneTier::new(Box::new(rule)))
+}
+
+/// A share of some pages, rounded down.
+fn share(pages: usize, share: f64) -> usize {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few pages")]
+    let pages = (pages as f64 * share) as usize;
+    pages
+}
+
+/// Takes an entry out of a list, and says whether it was there.
+fn take<T: PartialEq>(list: &mut Vec<T>, entry: &T) -> bool {
+    let place = list.iter().position(|known| known == entry);
+    place.map(|place| list.remove(place)).is_some()
+}
