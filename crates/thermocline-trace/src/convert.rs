@@ -9,10 +9,10 @@ use parquet::data_type::ByteArray;
 use thermocline_core::Op;
 
 use crate::atomic::AtomicFile;
+use crate::columns::{Column, ColumnWriter, GROUP_ROWS};
 use crate::compiled::CompiledTrace;
 use crate::error::TraceError;
 use crate::format::{csv, oracle_general};
-use crate::parquet_file::{Column, ColumnWriter, GROUP_ROWS};
 use crate::request::{PageSize, Request, Requests};
 use crate::text::SECTOR_BYTES;
 

@@ -101,6 +101,12 @@ pub enum TraceError {
         /// The page size given.
         page_size_bytes: u64,
     },
+    /// A text that is no page size.
+    #[error("`{text}` is no page size: write it as 4096 or 4KiB")]
+    PageSizeText {
+        /// The text given.
+        text: String,
+    },
     /// The file table that belongs to a recording is not there.
     #[error(
         "{}: a recording needs its file table, expected at {}",

@@ -123,6 +123,20 @@ impl PageSize {
     }
 }
 
+impl std::str::FromStr for PageSize {
+    type Err = crate::TraceError;
+
+    /// Reads a page size as users write it: `4096`, `4KiB`, `1MiB`.
+    fn from_str(text: &str) -> Result<Self, crate::TraceError> {
+        let (number, factor) = [("KiB", 1024), ("MiB", 1 << 20), ("B", 1)]
+            .iter()
+            .find_map(|&(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
+            .unwrap_or((text, 1));
+        let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+        Self::new(bytes.ok_or_else(|| crate::TraceError::PageSizeText { text: text.to_owned() })?)
+    }
+}
+
 impl Default for PageSize {
     fn default() -> Self {
         Self::DEFAULT

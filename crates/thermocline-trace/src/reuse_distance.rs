@@ -9,7 +9,7 @@ const NEVER: u32 = u32::MAX;
 
 /// The latest touch of every page, in order.
 #[derive(Debug)]
-pub(crate) struct ReuseDistance {
+pub struct ReuseDistance {
     /// Per page: the number of its latest touch.
     latest: Vec<u32>,
     /// Per touch: its page, or [`NEVER`] if it is not the page's latest.
@@ -22,7 +22,7 @@ pub(crate) struct ReuseDistance {
 
 impl ReuseDistance {
     /// For page ids below `pages`, none of them touched.
-    pub(crate) fn new(pages: u32) -> Self {
+    pub fn new(pages: u32) -> Self {
         let slots = (pages as usize).saturating_mul(2).max(1024);
         Self {
             latest: vec![NEVER; pages as usize],
@@ -33,8 +33,12 @@ impl ReuseDistance {
         }
     }
 
-    /// Touches a page; returns how many other pages were touched since its previous touch.
-    pub(crate) fn touch(&mut self, page: u32) -> Option<u32> {
+    /// Touches a page; returns how many other pages were touched since its previous touch, none if
+    /// there was none. It takes the logarithm of the number of pages.
+    ///
+    /// # Panics
+    /// If the page is not below the number of pages.
+    pub fn touch(&mut self, page: u32) -> Option<u32> {
         if self.touches as usize == self.pages.len() {
             self.renumber();
         }
@@ -50,6 +54,19 @@ impl ReuseDistance {
         self.distinct_pages += u32::from(distance.is_none());
         self.touches += 1;
         distance
+    }
+
+    /// Forgets a page, as if it had never been touched; it is no page between two others any more.
+    ///
+    /// # Panics
+    /// If the page is not below the number of pages.
+    pub fn forget(&mut self, page: u32) {
+        let latest = std::mem::replace(&mut self.latest[page as usize], NEVER);
+        if latest != NEVER {
+            self.mark(latest, false);
+            self.pages[latest as usize] = NEVER;
+            self.distinct_pages -= 1;
+        }
     }
 
     /// How many marks there are up to a touch, itself included.
@@ -95,10 +112,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn distances_are_those_of_a_list(pages in prop::collection::vec(0_u32..40, 0..3000)) {
+        fn distances_are_those_of_a_list(
+            pages in prop::collection::vec((0_u32..40, prop::bool::weighted(0.1)), 0..3000),
+        ) {
             let mut distances = ReuseDistance::new(40);
             let mut list: Vec<u32> = vec![];
-            for page in pages {
+            for (page, is_forgotten) in pages {
+                if is_forgotten {
+                    distances.forget(page);
+                    list.retain(|&other| other != page);
+                    continue;
+                }
                 let place = list.iter().position(|&other| other == page);
                 let expected = place.map(|place| u32::try_from(place).unwrap());
                 prop_assert_eq!(distances.touch(page), expected);

@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use thermocline_core::Clients;
 
+use crate::columns::{Column, ColumnReader, ColumnWriter, GROUP_ROWS};
 use crate::compiled::{CompiledTrace, Summary};
 use crate::error::TraceError;
 use crate::id_map::WRITE_BIT;
-use crate::parquet_file::{Column, ColumnReader, ColumnWriter, GROUP_ROWS};
 use crate::request::PageSize;
 
 const KEY: &str = "thermocline";

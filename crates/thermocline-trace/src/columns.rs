@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
+};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -23,25 +25,41 @@ pub(crate) const GROUP_ROWS: usize = 1 << 20;
 
 /// The values of one column in one group of rows.
 #[derive(Debug)]
-pub(crate) enum Column {
+#[non_exhaustive]
+pub enum Column {
     /// Unsigned, as the bits of a signed number.
     U32(Vec<i32>),
     /// Unsigned, as the bits of a signed number.
     U64(Vec<i64>),
+    /// True or false.
     Bool(Vec<bool>),
+    /// Text in UTF-8.
     Text(Vec<ByteArray>),
+    /// Numbers, of which some may be missing.
+    OptionalF64(Vec<Option<f64>>),
+    /// Unsigned, as the bits of a signed number; some may be missing.
+    OptionalU64(Vec<Option<u64>>),
 }
 
 /// A Parquet file being written; it appears when it is complete.
-pub(crate) struct ColumnWriter<'a> {
+pub struct ColumnWriter<'a> {
     target: &'a Path,
     writer: SerializedFileWriter<NamedTempFile>,
+}
+
+impl std::fmt::Debug for ColumnWriter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColumnWriter").field("target", &self.target).finish_non_exhaustive()
+    }
 }
 
 impl<'a> ColumnWriter<'a> {
     /// Begins a file with the columns of `schema`, those in `ascending` stored as differences, and
     /// one value of metadata.
-    pub(crate) fn create(
+    ///
+    /// # Errors
+    /// If the schema is none, or the file cannot be written.
+    pub fn create(
         target: &'a Path,
         schema: &str,
         ascending: &[&str],
@@ -65,8 +83,11 @@ impl<'a> ColumnWriter<'a> {
         Ok(Self { target, writer: writer.map_err(columns)? })
     }
 
-    /// Appends a group of rows.
-    pub(crate) fn group(&mut self, columns: &[Column]) -> Result<(), TraceError> {
+    /// Appends a group of rows: all columns of the schema, in its order.
+    ///
+    /// # Errors
+    /// If the columns are not those of the schema, or the file cannot be written.
+    pub fn group(&mut self, columns: &[Column]) -> Result<(), TraceError> {
         let target = self.target;
         let write = || -> Result<(), ParquetError> {
             let mut group = self.writer.next_row_group()?;
@@ -76,6 +97,13 @@ impl<'a> ColumnWriter<'a> {
                     Column::U64(values) => write::<Int64Type>(&mut group, values)?,
                     Column::Bool(values) => write::<BoolType>(&mut group, values)?,
                     Column::Text(values) => write::<ByteArrayType>(&mut group, values)?,
+                    Column::OptionalF64(values) => {
+                        write_optional::<DoubleType>(&mut group, values.iter().copied())?;
+                    }
+                    Column::OptionalU64(values) => {
+                        let signed = values.iter().map(|value| value.map(u64::cast_signed));
+                        write_optional::<Int64Type>(&mut group, signed)?;
+                    }
                 }
             }
             group.close()?;
@@ -86,7 +114,10 @@ impl<'a> ColumnWriter<'a> {
     }
 
     /// Completes the file and puts it in its place.
-    pub(crate) fn finish(self) -> Result<(), TraceError> {
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(self) -> Result<(), TraceError> {
         let file = self.writer.into_inner().map_err(|error| failed(self.target, &error))?;
         atomic::persist(file, self.target)
     }
@@ -102,14 +133,36 @@ fn write<T: DataType>(
     column.close()
 }
 
+fn write_optional<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, NamedTempFile>,
+    values: impl Iterator<Item = Option<T::T>> + Clone,
+) -> Result<(), ParquetError> {
+    let missing = || ParquetError::General("more columns than in the schema".to_owned());
+    let levels: Vec<i16> = values.clone().map(|value| i16::from(value.is_some())).collect();
+    let present: Vec<T::T> = values.flatten().collect();
+    let mut column = group.next_column()?.ok_or_else(missing)?;
+    column.typed::<T>().write_batch(&present, Some(&levels), None)?;
+    column.close()
+}
+
 /// A Parquet file being read.
-pub(crate) struct ColumnReader<'a> {
+pub struct ColumnReader<'a> {
     path: &'a Path,
     reader: SerializedFileReader<std::fs::File>,
 }
 
+impl std::fmt::Debug for ColumnReader<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColumnReader").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl<'a> ColumnReader<'a> {
-    pub(crate) fn open(path: &'a Path) -> Result<Self, TraceError> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no Parquet file.
+    pub fn open(path: &'a Path) -> Result<Self, TraceError> {
         let file = std::fs::File::open(path).map_err(|source| TraceError::Io {
             path: path.to_owned(),
             action: "open",
@@ -120,13 +173,27 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// A value of the metadata.
-    pub(crate) fn metadata(&self, key: &str) -> Option<String> {
+    pub fn metadata(&self, key: &str) -> Option<String> {
         let all = self.reader.metadata().file_metadata().key_value_metadata()?;
         all.iter().find(|pair| pair.key == key)?.value.clone()
     }
 
-    pub(crate) fn groups(&self) -> usize {
+    /// How many groups of rows there are.
+    pub fn groups(&self) -> usize {
         self.reader.num_row_groups()
+    }
+
+    /// A column of text of a group of rows; `None` if it is not there or has another type.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the text is not UTF-8.
+    pub fn text(&self, group: usize, name: &str) -> Result<Option<Vec<String>>, TraceError> {
+        let Some(values) = self.column::<ByteArrayType>(group, name)? else { return Ok(None) };
+        let text = |value: ByteArray| match value.as_utf8() {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(failed(self.path, &error)),
+        };
+        values.into_iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
     /// A column of a group of rows; `None` if it is not there or has another type.
