@@ -3,7 +3,7 @@
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- peers` the policies of one
 //! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
 //! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
-//! `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
+//! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
@@ -15,6 +15,7 @@ mod peers;
 mod replay;
 mod shadow;
 mod ssd;
+mod sweep;
 mod tiers;
 
 use anyhow::Result;
@@ -39,6 +40,8 @@ enum Benchmark {
     Ssd(ssd::Arguments),
     /// D-HFA and DEMOTE on three tiers, beside LRU on one
     Tiers(tiers::Arguments),
+    /// A sweep of many sizes on one thread and on several
+    Sweep(sweep::Arguments),
     /// NBD servers: ours, nbdkit, qemu-nbd, and any other, under fio
     Nbd(nbd::Arguments),
     /// The HCA paper's real system on the engine, scaled down, as tables
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),
+        Benchmark::Sweep(arguments) => sweep::run_all(&arguments),
         Benchmark::Nbd(arguments) => nbd::run_all(&arguments),
         Benchmark::Hca(arguments) => hca::run_all(&arguments),
         Benchmark::Shadow(arguments) => shadow::run_all(&arguments),

@@ -1,5 +1,7 @@
 //! What can go wrong in the lab.
 
+use std::path::{Path, PathBuf};
+
 use thermocline_core::{ConfigError, Violation};
 use thermocline_device::DeviceError;
 use thermocline_device::queueing::QueueingError;
@@ -99,6 +101,26 @@ pub enum LabError {
         /// The price given.
         price: f64,
     },
+    /// The budget does not buy a page of cache.
+    #[error(
+        "a budget of {budget} leaves nothing for caches: the disk alone costs {disk_cost}; with one page of RAM it takes {least}"
+    )]
+    BudgetTooSmall {
+        /// The budget.
+        budget: f64,
+        /// The price of the disk.
+        disk_cost: f64,
+        /// The least budget.
+        least: f64,
+    },
+    /// No hierarchy lasts as long as is asked.
+    #[error(
+        "nothing under this budget lasts as long as is asked: of what was simulated, the longest lasts {longest:.2} years; ask for less, take a drive that bears more, or policies that write less to flash"
+    )]
+    NothingLasts {
+        /// The longest lifetime, in years.
+        longest: f64,
+    },
     /// Pages of the trace that are no whole pages of the SSD.
     #[error(
         "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes: take --page-size {drive_bytes}"
@@ -129,6 +151,117 @@ pub enum LabError {
         /// The action refused.
         violation: Violation,
     },
+    /// An option, or the key that stands for it, is not as it should be.
+    #[error("{option}: {reason}")]
+    BadOption {
+        /// The option with its value.
+        option: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A TOML file is not as it should be.
+    #[error("{reason}")]
+    BadToml {
+        /// What the parser says, with line and key.
+        reason: String,
+    },
+    /// A key of a TOML file has a value that cannot be.
+    #[error("{place}: {reason}")]
+    BadKey {
+        /// The line, and the key with the keys that it is in.
+        place: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A run of a sweep cannot be.
+    #[error("`{policy}` with {sizes} on `{trace}`: {reason}")]
+    BadPoint {
+        /// The policy.
+        policy: String,
+        /// The tiers with their sizes.
+        sizes: String,
+        /// The trace.
+        trace: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// No policy has this name.
+    #[error("no policy is called `{name}`; there are: {known}")]
+    UnknownPolicy {
+        /// The name given.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// No drive has this name.
+    #[error(
+        "no drive is called `{name}`; there are: {known}, none, or a file whose name ends in .toml"
+    )]
+    UnknownDrive {
+        /// The name given.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
+    /// Options of devices that queue, where none do.
+    #[error("--model and --closed-loop belong to --timing events")]
+    EventsOnly,
+    /// The policy does not run on these tiers.
+    #[error(
+        "`{policy}` runs on {wanted}, but the tiers given are: {given}; on these run: {suited}"
+    )]
+    WrongTiers {
+        /// The policy.
+        policy: String,
+        /// What it runs on.
+        wanted: &'static str,
+        /// The tiers given.
+        given: String,
+        /// The policies that run on them, separated by commas.
+        suited: String,
+    },
+    /// A rate is no share.
+    #[error("a rate of {rate} cannot be: it takes a share of the pages, above 0 and at most 1")]
+    BadRate {
+        /// The rate given.
+        rate: f64,
+    },
+    /// No page is in a sample.
+    #[error(
+        "no page of the trace is in a sample of rate {rate}: take a higher rate, or more pages"
+    )]
+    EmptySample {
+        /// The rate.
+        rate: f64,
+    },
+    /// A tier of a miniature simulation has no page.
+    #[error(
+        "tier `{tier}` of {pages} pages has none left at a rate of {rate}: take a rate of at least {least:.6}, or larger sizes"
+    )]
+    SampleTooSmall {
+        /// The tier.
+        tier: String,
+        /// Its pages.
+        pages: u32,
+        /// The rate.
+        rate: f64,
+        /// The rate that leaves it one page.
+        least: f64,
+    },
+    /// Threads could not be started, or one is gone.
+    #[error("threads cannot run: {reason}")]
+    Threads {
+        /// Why.
+        reason: String,
+    },
+    /// A file cannot be read or is not as expected.
+    #[error("in `{}`: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// A chart could not be drawn.
     #[error("a chart could not be drawn: {reason}")]
     Chart {
@@ -141,4 +274,16 @@ pub enum LabError {
         /// What is wrong, with line and column.
         reason: String,
     },
+}
+
+impl LabError {
+    /// An option that is not as it should be, with its flag and value.
+    pub(crate) fn bad_option(flag: &str, value: &str, reason: String) -> Self {
+        Self::BadOption { option: format!("{flag} {value}"), reason }
+    }
+
+    /// What is wrong with a file.
+    pub(crate) fn file(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.to_string() }
+    }
 }

@@ -9,13 +9,18 @@ mod buffering;
 mod configuration;
 mod error;
 pub mod experiment;
+mod hierarchy;
 mod identification;
 pub mod metric;
+pub mod mrc;
 mod over_time;
+mod parameters;
+pub mod planning;
 mod replay;
 pub mod report;
 mod size;
 mod summary;
+pub mod sweep;
 mod tiers;
 mod timing;
 
@@ -25,11 +30,15 @@ pub use buffering::{
 };
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
+pub use hierarchy::{
+    HierarchyWords, TimingWords, catalogue, configurations, find_policy, find_ssd,
+};
 pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
     identify, round_interval,
 };
 pub use over_time::{IntervalSummary, Intervals, OverTime};
+pub use parameters::{Given, Owner};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{

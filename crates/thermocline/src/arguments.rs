@@ -1,5 +1,7 @@
 //! What the command line accepts.
 
+mod studies;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use thermocline_core::Clients;
 use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 use crate::backing::Place;
+pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
@@ -35,6 +38,12 @@ pub(crate) enum Command {
     Simulate(SimulateOptions),
     /// Replay a trace through many policies and sizes
     Compare(CompareOptions),
+    /// Tell how often caches of many sizes miss: miss-ratio curves, and when pages are used again
+    Mrc(MrcOptions),
+    /// Run traces by policies by sizes by parameters from a file, resumable, into Parquet
+    Sweep(SweepOptions),
+    /// Find tier sizes and a policy for a budget, and write the engine's configuration
+    Plan(PlanOptions),
     /// Tell hot pages from cold ones, and compare identifiers with a baseline
     Hot(HotOptions),
     /// Put write buffers in front of an SSD: hits, erases, response times, lifetime

@@ -9,7 +9,6 @@ mod backing;
 mod commands;
 mod hierarchy;
 mod output;
-mod parameters;
 mod reading;
 
 use std::io::Write as _;
@@ -31,6 +30,9 @@ fn main() -> ExitCode {
         Command::Trace(options) => commands::trace::run(options),
         Command::Simulate(options) => commands::simulate::run(options),
         Command::Compare(options) => commands::compare::run(options),
+        Command::Mrc(options) => commands::mrc::run(options),
+        Command::Sweep(options) => commands::sweep::run(options),
+        Command::Plan(options) => commands::plan::run(options),
         Command::Buffer(options) => commands::buffer::run(options),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),

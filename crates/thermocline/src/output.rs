@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use thermocline_lab::metric::Metric;
@@ -64,6 +65,14 @@ pub(crate) fn figures<S>(
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
     table(&header, &rows, 1)
+}
+
+/// A progress bar over so many `things`: shown on a terminal, and nowhere else.
+pub(crate) fn progress(steps: usize, things: &str) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(steps as u64);
+    let style = format!("{{bar:30}} {{pos}}/{{len}} {things}, {{per_sec}}, {{eta}} left");
+    bar.set_style(ProgressStyle::with_template(&style).context("the template is well-formed")?);
+    Ok(bar)
 }
 
 /// A share in percent with two decimals.

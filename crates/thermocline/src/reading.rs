@@ -133,21 +133,9 @@ pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
 /// The page size asked for, else the one that the trace states, else 4 KiB.
 pub(crate) fn page_size(reading: &Reading, reader: &Reader) -> Result<PageSize> {
     match &reading.page_size {
-        Some(text) => parse_page_size(text),
+        Some(text) => Ok(text.parse()?),
         None => Ok(reader.page_size().unwrap_or(PageSize::DEFAULT)),
     }
-}
-
-/// Reads a page size as users write it: `4096`, `4KiB`, `1MiB`.
-pub(crate) fn parse_page_size(text: &str) -> Result<PageSize> {
-    let (number, factor) = [("KiB", 1024), ("MiB", 1 << 20), ("B", 1)]
-        .iter()
-        .find_map(|&(unit, factor)| Some((text.strip_suffix(unit)?, factor)))
-        .unwrap_or((text, 1));
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    let bytes =
-        bytes.with_context(|| format!("`{text}` is no page size: write it as 4096 or 4KiB"))?;
-    Ok(PageSize::new(bytes)?)
 }
 
 /// The names of files without their folders.

@@ -18,12 +18,12 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 /// The size of a drawing; it scales with the page.
-const SIZE: (u32, u32) = (560, 340);
+pub(super) const SIZE: (u32, u32) = (560, 340);
 /// Up to so many lines are told apart in one drawing.
 const LINES: usize = 15;
 /// Up to so many values of a line are marked.
 const MARKED: usize = 24;
-const GREY: RGBColor = RGBColor(0x44, 0x50, 0x5C);
+pub(super) const GREY: RGBColor = RGBColor(0x44, 0x50, 0x5C);
 const LIGHT: RGBColor = RGBColor(0xE2, 0xE8, 0xEE);
 
 /// Lines over the sizes of something, which are evenly spaced.
@@ -208,15 +208,15 @@ fn draw_bar_labels(
     area.draw_text(&short(length), &style.pos(Pos::new(HPos::Left, VPos::Center)), (x + 6, y))
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<
     'a,
     SVGBackend<'a>,
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
-type DrawError = DrawingAreaErrorKind<std::io::Error>;
+pub(super) type DrawError = DrawingAreaErrorKind<std::io::Error>;
 
-fn draw(
+pub(super) fn draw(
     size: (u32, u32),
     paint: impl Fn(&Area<'_>) -> Result<(), DrawError>,
 ) -> Result<String, LabError> {
@@ -231,7 +231,7 @@ fn draw(
 }
 
 /// A drawing with its title and, below it, its legend.
-fn figure(title: &str, names: &str, drawing: &str, legend: &str) -> String {
+pub(super) fn figure(title: &str, names: &str, drawing: &str, legend: &str) -> String {
     let label = escape(&format!("{title}: {names}"));
     let drawing =
         drawing.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1);

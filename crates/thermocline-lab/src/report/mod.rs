@@ -7,17 +7,23 @@ mod buffering;
 mod chart;
 mod classes;
 mod comparison;
+mod heat_map;
 mod html;
 mod identification;
+mod miss_ratios;
 mod over_time;
+mod sweep;
 
 pub use buffering::buffers;
 pub use chart::{BarChart, LineChart, Series};
 pub use classes::classes;
 pub use comparison::{Options, comparison};
+pub use heat_map::HeatMap;
 pub(crate) use identification::charts_over_time;
 pub use identification::identification;
+pub use miss_ratios::miss_ratios;
 pub(crate) use over_time::chart_over_time;
+pub use sweep::sweep;
 
 use crate::LabError;
 
@@ -105,6 +111,15 @@ impl Report {
     /// [`LabError::Chart`] if it cannot be drawn.
     pub fn bars(&mut self, chart: &BarChart) -> Result<(), LabError> {
         self.blocks.push(Block::Figure(chart.figure()?));
+        Ok(())
+    }
+
+    /// Adds a map of coloured cells.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if it cannot be drawn.
+    pub fn heat_map(&mut self, map: &HeatMap) -> Result<(), LabError> {
+        self.blocks.push(Block::Figure(map.figure()?));
         Ok(())
     }
 

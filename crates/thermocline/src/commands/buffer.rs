@@ -3,21 +3,20 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::hotness;
 use thermocline_core::registry::{self, Entry};
-use thermocline_device::ssd::{Precondition, SsdConfig, ssd_presets};
+use thermocline_device::ssd::Precondition;
 use thermocline_lab::metric::buffer_columns;
 use thermocline_lab::report::{Options, buffers as buffer_report};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, TierSize, run_buffers,
+    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Given, Owner, TierSize, find_ssd,
+    run_buffers,
 };
 use thermocline_trace::{CompiledTrace, PageSize};
 
 use crate::arguments::{BufferOptions, Reading};
 use crate::commands::buffers;
 use crate::commands::compare::{VERSION, command_line};
-use crate::parameters::{Given, Owner};
 use crate::{output, reading};
 
 /// Runs the command.
@@ -75,9 +74,7 @@ pub(crate) fn run_all(
     configurations: &[BufferConfiguration],
     is_checked: bool,
 ) -> Result<Vec<BufferSummary>> {
-    let bar = ProgressBar::new(configurations.len() as u64);
-    let style = "{bar:30} {pos}/{len} buffers, {per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let bar = output::progress(configurations.len(), "buffers")?;
     let summaries = run_buffers(trace, configurations, is_checked, || bar.inc(1));
     bar.finish_and_clear();
     Ok(summaries?)
@@ -100,25 +97,6 @@ fn ssd(options: &BufferOptions) -> Result<Option<BufferedSsd>> {
     let config = find_ssd(&options.ssd)?;
     let precondition = options.precondition.as_deref().map(precondition).transpose()?;
     Ok(Some(BufferedSsd { precondition, ..BufferedSsd::new(config) }))
-}
-
-/// A preset, or the drive that a TOML file describes.
-pub(crate) fn find_ssd(text: &str) -> Result<SsdConfig> {
-    let is_file = Path::new(text).extension().is_some_and(|extension| extension == "toml");
-    if is_file {
-        let context = || format!("in `{text}`");
-        let file = std::fs::read_to_string(text).with_context(context)?;
-        let config = SsdConfig::from_toml(&file).with_context(context)?;
-        config.validate().with_context(context)?;
-        return Ok(config);
-    }
-    SsdConfig::preset(text).map_err(|_| {
-        let known: Vec<String> = ssd_presets().into_iter().map(|preset| preset.name).collect();
-        anyhow::anyhow!(
-            "no drive is called `{text}`; there are: {}, none, or a file whose name ends in .toml",
-            known.join(", ")
-        )
-    })
 }
 
 /// The drive at the size asked for.

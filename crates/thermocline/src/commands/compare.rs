@@ -1,7 +1,6 @@
 //! `thermocline compare`: one trace, many policies and sizes, side by side.
 
 use anyhow::{Context as _, Result};
-use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::registry;
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
@@ -20,7 +19,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
             let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
             Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
         }
-        names => names.iter().map(|name| hierarchy::find_policy(name)).collect(),
+        names => names.iter().map(|name| Ok(thermocline_lab::find_policy(name)?)).collect(),
     };
     let configurations = hierarchy::configurations(&options.hierarchy, &policies?, clients)?;
     hierarchy::note_unused_flash(&configurations);
@@ -48,9 +47,7 @@ pub(crate) fn run_all(
     configurations: &[Configuration],
     options: RunOptions,
 ) -> Result<Vec<Summary>> {
-    let bar = ProgressBar::new(configurations.len() as u64);
-    let style = "{bar:30} {pos}/{len} configurations, {per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    let bar = output::progress(configurations.len(), "configurations")?;
     let done = || bar.inc(1);
     let summaries = thermocline_lab::compare(trace, configurations, options, done);
     bar.finish_and_clear();

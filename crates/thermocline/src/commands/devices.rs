@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use crate::arguments::DevicesOptions;
-use crate::{hierarchy, output};
+use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(options: &DevicesOptions) -> Result<String> {
-    let catalogue = hierarchy::catalogue(options.devices.as_deref())?;
+    let catalogue = thermocline_lab::catalogue(options.devices.as_deref())?;
     if options.json {
         return output::json(&catalogue.devices());
     }

@@ -3,11 +3,12 @@
 use anyhow::Result;
 use thermocline_core::hotness::registry;
 use thermocline_lab::report::{Options, identification};
-use thermocline_lab::{Candidate, Identification, IdentifierSummary, Stream, identify};
+use thermocline_lab::{
+    Candidate, Given, Identification, IdentifierSummary, Owner, Stream, identify,
+};
 
 use crate::arguments::HotOptions;
 use crate::commands::compare::{VERSION, command_line};
-use crate::parameters::{Given, Owner};
 use crate::{output, reading};
 
 /// Runs the command.

@@ -5,12 +5,12 @@ use thermocline_core::registry::{self, Entry};
 
 use crate::arguments::PoliciesOptions;
 use crate::commands::listing::{self, Listed};
-use crate::{hierarchy, output};
+use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(options: &PoliciesOptions) -> Result<String> {
     if let Some(name) = &options.name {
-        let policy = listed(hierarchy::find_policy(name)?);
+        let policy = listed(thermocline_lab::find_policy(name)?);
         return if options.json { output::json(&policy) } else { Ok(policy.describe()) };
     }
     let all: Vec<Listed> = registry::entries().iter().map(listed).collect();

@@ -10,7 +10,7 @@ use crate::{hierarchy, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
-    let policy = hierarchy::find_policy(&options.policy)?;
+    let policy = thermocline_lab::find_policy(&options.policy)?;
     let clients = reading::clients(&options.traces, &options.clients)?;
     let configurations = hierarchy::configurations(&options.hierarchy, &[policy], clients)?;
     ensure!(

@@ -196,7 +196,7 @@ fn generate_trace(options: &GenerateOptions) -> Result<String> {
         scatter: options.scatter,
         seed: options.seed,
     })?;
-    let page_size = reading::parse_page_size(&options.page_size)?;
+    let page_size = options.page_size.parse()?;
     let written = convert(&mut generator, &options.output, format, page_size)?;
     written_to(&options.output, &options.to, written, options.json)
 }

@@ -4,7 +4,10 @@
 
 mod buffer;
 mod command;
+mod mrc;
 mod over_time;
+mod plan;
+mod sweep;
 mod tiers;
 
 use std::path::Path;

@@ -11,11 +11,10 @@ use serde::de::{self, Deserializer, Visitor};
 use thermocline_core::registry::{Depth, Entry};
 use thermocline_core::{Clients, Geometry, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
-use thermocline_lab::TierSize;
+use thermocline_lab::{TierSize, find_policy};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
 use crate::backing::Place;
-use crate::hierarchy::find_policy;
 
 /// A commented configuration with every key.
 pub(crate) const EXAMPLE: &str = include_str!("example.toml");

@@ -4,10 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use thermocline_core::WriteMiss;
 use thermocline_core::registry::Depth;
 use thermocline_engine::shadow::ShadowOptions;
-use thermocline_lab::TierSize;
+use thermocline_lab::{TierSize, find_policy};
 
 use super::config::Config;
-use crate::hierarchy::find_policy;
 
 /// All shadows that a configuration asks for.
 ///

@@ -1,18 +1,20 @@
-//! Parameters as the command line gives them, and to whom each belongs.
+//! Parameters as users give them, and to whom each belongs.
 
-use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::config::Parameter;
 use thermocline_core::{hotness, registry};
 
+use crate::LabError;
+
 /// A policy or an identifier that takes part in a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
+pub struct Owner {
     name: &'static str,
     parameters: &'static [Parameter],
 }
 
 /// The parameters given: owner if named, name, value.
-pub(crate) struct Given<'a>(Vec<(Option<&'a str>, &'a str, &'a str)>);
+#[derive(Clone, Debug)]
+pub struct Given<'a>(Vec<(Option<&'a str>, &'a str, &'a str)>);
 
 impl Owner {
     fn takes(&self, name: &str) -> bool {
@@ -34,19 +36,23 @@ impl From<&hotness::registry::Entry> for Owner {
 
 impl<'a> Given<'a> {
     /// Reads `name=value` and `owner.name=value`; each must belong to one of the owners.
-    pub(crate) fn parse(options: &'a [String], owners: &[Owner]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`LabError::BadOption`] if one is not written so, or belongs to nobody.
+    pub fn parse(options: &'a [String], owners: &[Owner]) -> Result<Self, LabError> {
         let mut parameters = vec![];
         for option in options {
+            let bad = |reason: String| LabError::bad_option("--param", option, reason);
             let (name, value) = split(option, "--param", "nonhot_ratio=0.1")?;
             let (owner, name) = match name.split_once('.') {
                 Some((owner, name)) => (Some(owner), name),
                 None => (None, name),
             };
             match owner {
-                Some(owner) => ensure!(
-                    owners.iter().any(|known| known.name == owner),
-                    "--param {option}: `{owner}` does not take part in this run"
-                ),
+                Some(owner) if owners.iter().any(|known| known.name == owner) => {}
+                Some(owner) => {
+                    return Err(bad(format!("`{owner}` does not take part in this run")));
+                }
                 None if owners.iter().any(|known| known.takes(name)) => {}
                 None => {
                     let known: Vec<String> = owners
@@ -55,7 +61,7 @@ impl<'a> Given<'a> {
                         .map(|(owner, name)| format!("{owner}.{name}"))
                         .collect();
                     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                    bail!("--param {option}: nothing in this run has it; there are: {known}");
+                    return Err(bad(format!("nothing in this run has it; there are: {known}")));
                 }
             }
             parameters.push((owner, name, value));
@@ -64,7 +70,7 @@ impl<'a> Given<'a> {
     }
 
     /// Those of one owner: the ones that name it, and the unnamed ones that it has.
-    pub(crate) fn of(&self, owner: Owner) -> Vec<(String, String)> {
+    pub fn of(&self, owner: Owner) -> Vec<(String, String)> {
         self.0
             .iter()
             .filter(|(named, name, _)| match named {
@@ -77,8 +83,11 @@ impl<'a> Given<'a> {
 }
 
 /// The two sides of an option's `=`.
-pub(crate) fn split<'a>(option: &'a str, flag: &str, example: &str) -> Result<(&'a str, &'a str)> {
-    option
-        .split_once('=')
-        .with_context(|| format!("{flag} {option}: write it as in {flag} {example}"))
+pub(crate) fn split<'a>(
+    option: &'a str,
+    flag: &str,
+    example: &str,
+) -> Result<(&'a str, &'a str), LabError> {
+    let bad = || LabError::bad_option(flag, option, format!("write it as in {flag} {example}"));
+    option.split_once('=').ok_or_else(bad)
 }

@@ -1,0 +1,359 @@
+//! Miss-ratio curves: how often caches of many sizes miss, without replaying the trace for each.
+//!
+//! | what | for | how |
+//! | --- | --- | --- |
+//! | [`Method::Exact`] | LRU | one pass over the trace, re-use distances (`stack`) |
+//! | [`Method::FixedRate`], [`Method::FixedSize`] | LRU | one pass over a sample: SHARDS (`stack`) |
+//! | [`Method::Miniature`] | any policy | a small cache on a sample for each size (`miniature`) |
+//! | [`Method::Simulation`] | any policy | the whole trace for each size |
+//!
+//! A miss is an access that no cache tier answers.
+
+mod miniature;
+mod reuse;
+mod stack;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use thermocline_core::Clients;
+use thermocline_core::registry::{Depth, Entry};
+use thermocline_trace::CompiledTrace;
+
+use crate::{
+    Configuration, HierarchyWords, LabError, RunOptions, TraceSummary, configurations, run,
+};
+
+pub use miniature::{Estimate, Miniature, Rate};
+pub use reuse::{Bucket, Distribution, ReuseStats};
+pub use stack::{Sample, StackPass};
+
+/// Sizes of a curve, unless others are asked for.
+const SIZES: u32 = 32;
+/// Sizes of each tier of a grid, unless others are asked for.
+const GRID_SIZES: u32 = 8;
+/// The least of these sizes is so much smaller than the footprint.
+const SIZES_SPAN: f64 = 1000.0;
+
+/// How a curve was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
+pub enum Method {
+    /// Re-use distances of all accesses.
+    Exact,
+    /// SHARDS at a fixed rate.
+    FixedRate {
+        /// The share of pages that was sampled.
+        rate: f64,
+    },
+    /// SHARDS with a sample of fixed size.
+    FixedSize {
+        /// Pages that the sample may have.
+        pages: u32,
+        /// The share of pages that was sampled at the end.
+        rate: f64,
+    },
+    /// Miniature simulation; each point has a rate of its own.
+    Miniature,
+    /// The whole trace, once for each size.
+    Simulation,
+}
+
+/// How curves are found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurveOptions {
+    /// Which pages LRU's curve and the figures of re-use look at.
+    pub sample: Sample,
+    /// The share of pages that other policies are simulated on.
+    pub rate: Rate,
+    /// Whether every size is simulated in full as well, to tell how far the curves are off.
+    pub is_checked: bool,
+}
+
+/// The curves of a trace, and how its pages are used again. Its JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct MissRatios {
+    /// The trace.
+    pub trace: TraceSummary,
+    /// One curve per policy.
+    pub curves: Vec<Curve>,
+    /// When pages are used again.
+    pub reuse: ReuseStats,
+}
+
+/// How often a policy misses, at many sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curve {
+    /// The policy.
+    pub policy: String,
+    /// All its parameters.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// How it was found.
+    pub method: Method,
+    /// The cache tiers, fastest first.
+    pub tiers: Vec<String>,
+    /// The sizes: those of the first tier ascend, and for each of them those of the second.
+    pub points: Vec<Point>,
+    /// The mean over all points of what the miss ratio differs by from a full simulation; none if it
+    /// was not checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_absolute_error: Option<f64>,
+    /// The greatest of these differences.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_absolute_error: Option<f64>,
+}
+
+/// One size of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The capacity of each cache tier.
+    pub capacity_pages: Vec<u64>,
+    /// Accesses that no cache tier answers, divided by all; from 0 to 1.
+    pub miss_ratio: f64,
+    /// Accesses found in each cache tier, divided by all.
+    pub hit_ratios: Vec<f64>,
+    /// The share of pages that was simulated.
+    pub rate: f64,
+    /// The miss ratio of a full simulation, if it was checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated_miss_ratio: Option<f64>,
+}
+
+/// Sizes from a thousandth of the footprint to all of it, evenly spaced in their logarithm, at least
+/// a page, ascending.
+pub fn default_sizes_pages(trace: &CompiledTrace, cache_tiers: usize) -> Vec<u32> {
+    let sizes = if cache_tiers > 1 { GRID_SIZES } else { SIZES };
+    let footprint_pages = trace.footprint_pages();
+    let size = |index: u32| {
+        let exponent = f64::from(sizes - 1 - index) / f64::from(sizes - 1);
+        let pages = f64::from(footprint_pages) / SIZES_SPAN.powf(exponent);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of the footprint"
+        )]
+        let pages = pages.round() as u32;
+        pages.max(1)
+    };
+    let mut pages: Vec<u32> = (0..sizes).map(size).collect();
+    pages.dedup();
+    pages
+}
+
+/// The configurations of a policy's curve: RAM of each size, and flash unless it leaves it empty.
+///
+/// `words` are all but the tiers; without sizes they are those of [`default_sizes_pages`].
+///
+/// # Errors
+/// As for [`configurations`], or a size that cannot be.
+pub fn curve_configurations(
+    trace: &CompiledTrace,
+    policy: &'static Entry,
+    words: &HierarchyWords,
+    [ram_sizes, flash_sizes]: [&[String]; 2],
+) -> Result<Vec<Configuration>, LabError> {
+    let cache_tiers = if policy.depth == Depth::Ram { 1 } else { 2 };
+    let tier = |name: &str, sizes: &[String]| {
+        let default =
+            || default_sizes_pages(trace, cache_tiers).into_iter().map(|p| format!("{p}p"));
+        let sizes = if sizes.is_empty() { default().collect() } else { sizes.to_vec() };
+        format!("{name}={}", sizes.join(","))
+    };
+    let tiers = [tier("ram", ram_sizes), tier("flash", flash_sizes)];
+    let words = HierarchyWords { tiers: tiers[..cache_tiers].to_vec(), ..words.clone() };
+    let mut sized = vec![];
+    for configuration in configurations(&words, &[policy], Clients::ONE)? {
+        sized.push((configuration.capacity_pages(trace)?, configuration));
+    }
+    sized.sort_by(|(one, _), (other, _)| one.cmp(other));
+    sized.dedup_by(|(one, _), (other, _)| one == other);
+    Ok(sized.into_iter().map(|(_, configuration)| configuration).collect())
+}
+
+/// The curves of some policies, each given as its configurations that differ in sizes only, and when
+/// pages are used again. `done` is told each time that a size is simulated.
+///
+/// # Errors
+/// A sample, a rate or a size that cannot be.
+pub fn miss_ratios(
+    trace: &CompiledTrace,
+    policies: &[Vec<Configuration>],
+    options: CurveOptions,
+    done: impl Fn() + Sync,
+) -> Result<MissRatios, LabError> {
+    let pass = StackPass::over(trace, options.sample)?;
+    let mut curves = vec![];
+    for configurations in policies {
+        let mut curve = if is_one_pass(configurations) {
+            lru_curve(trace, configurations, &pass)?
+        } else {
+            miniature_curve(trace, configurations, options.rate, &done)?
+        };
+        if options.is_checked {
+            curve.check(trace, configurations, &done)?;
+        }
+        curves.push(curve);
+    }
+    Ok(MissRatios { trace: TraceSummary::of(trace), curves, reuse: pass.into_reuse() })
+}
+
+/// Whether one pass gives the whole curve: that of LRU in one tier.
+pub fn is_one_pass(configurations: &[Configuration]) -> bool {
+    configurations.iter().all(|one| one.policy.name == "lru" && one.tiers.len() == 1)
+}
+
+/// The curve of LRU, from a pass over the trace or a sample of it.
+fn lru_curve(
+    trace: &CompiledTrace,
+    configurations: &[Configuration],
+    pass: &StackPass,
+) -> Result<Curve, LabError> {
+    let sample = pass.sample();
+    let method = match sample {
+        Sample::All => Method::Exact,
+        Sample::Rate { rate, .. } => Method::FixedRate { rate },
+        Sample::Size { pages, .. } => Method::FixedSize { pages, rate: pass.rate() },
+    };
+    let point = |configuration: &Configuration| {
+        let capacity_pages = configuration.capacity_pages(trace)?;
+        let miss_ratio = pass.miss_ratio(capacity_pages[0]);
+        Ok(Point {
+            capacity_pages: capacity_pages.into_iter().map(u64::from).collect(),
+            miss_ratio,
+            hit_ratios: vec![1.0 - miss_ratio],
+            rate: pass.rate(),
+            simulated_miss_ratio: None,
+        })
+    };
+    let points: Result<Vec<Point>, LabError> = configurations.iter().map(point).collect();
+    Ok(Curve::new(configurations, method, points?))
+}
+
+/// The curve of any policy by miniature simulation, in parallel.
+fn miniature_curve(
+    trace: &CompiledTrace,
+    configurations: &[Configuration],
+    rate: Rate,
+    done: impl Fn() + Sync,
+) -> Result<Curve, LabError> {
+    let groups = Miniature::for_each(trace, configurations, rate)?;
+    let mut points: Vec<(usize, Point)> = vec![];
+    for (miniature, places) in &groups {
+        let found: Result<Vec<(usize, Point)>, LabError> = places
+            .par_iter()
+            .map(|&place| {
+                let capacity_pages = configurations[place].capacity_pages(trace)?;
+                let estimate = miniature.estimate(&configurations[place])?;
+                done();
+                let point = Point {
+                    capacity_pages: capacity_pages.into_iter().map(u64::from).collect(),
+                    miss_ratio: estimate.miss_ratio,
+                    hit_ratios: estimate.hit_ratios,
+                    rate: miniature.rate(),
+                    simulated_miss_ratio: None,
+                };
+                Ok((place, point))
+            })
+            .collect();
+        points.extend(found?);
+    }
+    points.sort_by_key(|(place, _)| *place);
+    let points: Vec<Point> = points.into_iter().map(|(_, point)| point).collect();
+    let is_whole = points.iter().all(|point| point.rate >= 1.0);
+    let method = if is_whole { Method::Simulation } else { Method::Miniature };
+    Ok(Curve::new(configurations, method, points))
+}
+
+impl Curve {
+    /// The curve of some configurations that differ in sizes only.
+    fn new(configurations: &[Configuration], method: Method, points: Vec<Point>) -> Self {
+        let first = configurations.first();
+        Self {
+            policy: first.map_or_else(String::new, |one| one.policy.name.into()),
+            parameters: first
+                .map(|one| crate::summary::parameters(&one.values))
+                .unwrap_or_default(),
+            method,
+            tiers: first.map_or_else(Vec::new, |one| {
+                one.tiers.iter().map(|tier| tier.name.clone()).collect()
+            }),
+            points,
+            mean_absolute_error: None,
+            max_absolute_error: None,
+        }
+    }
+
+    /// Simulates every size in full, in parallel, and notes how far the curve is off.
+    fn check(
+        &mut self,
+        trace: &CompiledTrace,
+        configurations: &[Configuration],
+        done: impl Fn() + Sync,
+    ) -> Result<(), LabError> {
+        let simulated: Result<Vec<f64>, LabError> = configurations
+            .par_iter()
+            .map(|configuration| {
+                let summary = run(trace, configuration, RunOptions::default())?;
+                done();
+                Ok(summary.tiers.last().map_or(0.0, |disk| disk.hit_ratio))
+            })
+            .collect();
+        let mut errors = vec![];
+        for (point, simulated) in self.points.iter_mut().zip(simulated?) {
+            point.simulated_miss_ratio = Some(simulated);
+            errors.push((point.miss_ratio - simulated).abs());
+        }
+        self.mean_absolute_error = Some(errors.iter().sum::<f64>() / errors.len().max(1) as f64);
+        self.max_absolute_error = errors.into_iter().reduce(f64::max);
+        Ok(())
+    }
+}
+
+impl Method {
+    /// Its name, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Exact => "exact".into(),
+            Self::FixedRate { rate } => format!("SHARDS, rate {rate}"),
+            Self::FixedSize { pages, rate } => format!("SHARDS, {pages} pages (rate {rate:.6})"),
+            Self::Miniature => "miniature simulation".into(),
+            Self::Simulation => "full simulation".into(),
+        }
+    }
+}
+
+impl MissRatios {
+    /// One line per point, for spreadsheets: policy, method, capacities, miss ratio, hit ratios, rate,
+    /// and the full simulation's miss ratio.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from(
+            "policy,method,ram_pages,flash_pages,miss_ratio,ram_hit_ratio,flash_hit_ratio,rate,simulated_miss_ratio\n",
+        );
+        for curve in &self.curves {
+            let method = match curve.method {
+                Method::Exact => "exact",
+                Method::FixedRate { .. } => "fixed-rate",
+                Method::FixedSize { .. } => "fixed-size",
+                Method::Miniature => "miniature",
+                Method::Simulation => "simulation",
+            };
+            for point in &curve.points {
+                let cell = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
+                let flash_pages = point.capacity_pages.get(1).map(|pages| *pages as f64);
+                let cells = [
+                    curve.policy.clone(),
+                    method.into(),
+                    point.capacity_pages[0].to_string(),
+                    cell(flash_pages),
+                    point.miss_ratio.to_string(),
+                    cell(point.hit_ratios.first().copied()),
+                    cell(point.hit_ratios.get(1).copied()),
+                    point.rate.to_string(),
+                    cell(point.simulated_miss_ratio),
+                ];
+                text += &cells.join(",");
+                text.push('\n');
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,161 @@
+//! The report of a sweep: a chart per trace and figure, and all results.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use super::{Cell, LineChart, Options, Report, Series, Table};
+use crate::LabError;
+use crate::metric::grouped;
+use crate::sweep::{Row, RowTier};
+
+/// A figure of a row that is drawn: its title, its unit and its value.
+type Figure = (&'static str, &'static str, fn(&Row) -> Option<f64>);
+
+const FIGURES: [Figure; 5] = [
+    ("Miss ratio", "misses, %", |row| Some(row.miss_ratio * 100.0)),
+    ("Total I/O time", "s", |row| Some(row.io_time_ms / 1000.0)),
+    ("Average response", "ms", |row| Some(row.average_response_ms)),
+    ("Cost per I/O", "price per I/O/s", |row| row.cost_per_io),
+    ("99 % of reads within", "us", |row| Some(row.timing?.read_p99_us)),
+];
+
+/// The report of all results, in the order of the sweep.
+///
+/// # Errors
+/// [`LabError::Chart`] if a chart cannot be drawn.
+pub fn sweep(rows: &[Row], options: &Options) -> Result<Report, LabError> {
+    let mut report = Report::new(&options.title);
+    let traces = in_order(rows.iter().map(|row| row.trace.clone()));
+    report.paragraph(&format!(
+        "{} results on {} trace(s). Miss ratio: accesses that no cache tier answers, divided by all that are counted.",
+        grouped(rows.len() as u64),
+        traces.len()
+    ));
+    for trace in &traces {
+        report.heading(trace);
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.trace == *trace).collect();
+        let labels = labels(&rows);
+        let name = |(label, row): (&String, &&Row)| label.clone() + &further_sizes(row);
+        let named: Vec<Named<'_>> =
+            labels.iter().zip(&rows).map(|pair| (name(pair), *pair.1)).collect();
+        for figure in FIGURES {
+            let chart = chart(&named, figure);
+            if chart.series.iter().any(|series| series.values.iter().any(Option::is_some)) {
+                report.lines(&chart)?;
+            }
+        }
+        report.table(table(&labels, &rows));
+    }
+    report.heading("How to make this report again");
+    report.code(&options.command);
+    report.paragraph(&options.version);
+    Ok(report)
+}
+
+/// A row, and what its line is called.
+type Named<'a> = (String, &'a Row);
+
+/// A line per policy and what it has besides RAM, over the sizes of RAM.
+fn chart(rows: &[Named<'_>], (title, y_title, value): Figure) -> LineChart {
+    let mut sizes: Vec<u64> = rows.iter().map(|(_, row)| first_pages(row)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut series: Vec<Series> = vec![];
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (name, row) in rows {
+        let place = *places.entry(name).or_insert(series.len());
+        if place == series.len() {
+            series.push(Series { name: name.clone(), values: vec![None; sizes.len()] });
+        }
+        if let Ok(size) = sizes.binary_search(&first_pages(row)) {
+            series[place].values[size] = value(row);
+        }
+    }
+    let first = rows.first().and_then(|(_, row)| row.tiers.first());
+    LineChart {
+        title: title.into(),
+        x_title: format!("pages of {}", first.map_or("the first tier", |tier| &tier.name)),
+        x_labels: sizes.iter().copied().map(grouped).collect(),
+        y_title: y_title.into(),
+        series,
+    }
+}
+
+fn first_pages(row: &Row) -> u64 {
+    row.tiers.first().and_then(|tier| tier.capacity_pages).unwrap_or(0)
+}
+
+/// The sizes of the tiers after the first, as multiples of it where they are.
+fn further_sizes(row: &Row) -> String {
+    let above = first_pages(row);
+    let further = row.tiers.iter().skip(1).filter_map(|tier| Some((tier, tier.capacity_pages?)));
+    let size = |(tier, pages): (&RowTier, u64)| {
+        if above > 0 && pages.is_multiple_of(above) {
+            format!(", {} {}x", tier.name, pages / above)
+        } else {
+            format!(", {} {} pages", tier.name, grouped(pages))
+        }
+    };
+    further.map(size).collect()
+}
+
+/// The policy of each row, with the parameters that differ between the rows of that policy.
+fn labels(rows: &[&Row]) -> Vec<String> {
+    let mut varied: HashMap<&str, (&Row, BTreeSet<&String>)> = HashMap::new();
+    for row in rows {
+        let (first, names) = varied.entry(&row.policy).or_insert((row, BTreeSet::new()));
+        let differs =
+            |(name, value): &(&String, &Value)| first.parameters.get(*name) != Some(value);
+        names.extend(row.parameters.iter().filter(differs).map(|(name, _)| name));
+    }
+    let label = |row: &&Row| {
+        let names = varied.get(row.policy.as_str()).into_iter().flat_map(|(_, names)| names);
+        let parameters =
+            names.filter_map(|name| Some(format!(" {name}={}", row.parameters.get(*name)?)));
+        [row.policy.clone()].into_iter().chain(parameters).collect()
+    };
+    rows.iter().map(label).collect()
+}
+
+fn table(labels: &[String], rows: &[&Row]) -> Table {
+    let mut header =
+        vec!["policy", "capacities, pages", "miss ratio, %", "I/O time, s", "average response, ms"];
+    let is_timed = rows.iter().any(|row| row.timing.is_some());
+    if is_timed {
+        header.extend(["99 % of reads within, us", "flash lifetime, years"]);
+    }
+    let optional = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
+    let row = |(label, row): (&String, &&Row)| {
+        let pages = row.tiers.iter().filter_map(|tier| tier.capacity_pages);
+        let pages: Vec<String> = pages.map(grouped).collect();
+        let mut cells = vec![
+            Cell::text(label),
+            Cell::text(pages.join(" + ")),
+            Cell::number(format!("{:.3}", row.miss_ratio * 100.0)),
+            Cell::number(format!("{:.1}", row.io_time_ms / 1000.0)),
+            Cell::number(format!("{:.4}", row.average_response_ms)),
+        ];
+        if is_timed {
+            let lifetime = row.timing.and_then(|timing| timing.flash_lifetime_years);
+            cells.push(Cell::number(optional(row.timing.map(|timing| timing.read_p99_us))));
+            cells.push(Cell::number(optional(lifetime)));
+        }
+        cells
+    };
+    Table {
+        header: header.into_iter().map(String::from).collect(),
+        rows: labels.iter().zip(rows).map(row).collect(),
+    }
+}
+
+/// Each of some texts once, in the order in which they come.
+fn in_order(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = vec![];
+    for text in texts {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    all
+}

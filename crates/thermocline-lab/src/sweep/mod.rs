@@ -1,0 +1,177 @@
+//! Sweeps: traces by policies by sizes by parameters, on all processors, resumable.
+//!
+//! A [`Sweep`] is read from a TOML file and is a list of [`SweepPoint`]s in a fixed order. Each point
+//! has a key: a hash of everything that its result depends on, the bytes of the trace among it. A
+//! finished point is written to a part beside the output at once, and read from there, or from the
+//! output, when the sweep is run again; so a sweep that is killed goes on where it was, and a change of
+//! the file or of a trace runs what it concerns. The output is in the order of the points.
+
+mod file;
+mod places;
+mod results;
+mod run;
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use thermocline_core::WriteMiss;
+use thermocline_trace::{CompiledTrace, ReadOptions, Reader, TimeUnit};
+
+use crate::summary::parameters;
+use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, run};
+
+pub use results::{Row, RowTier, RowTiming};
+pub use run::{Outcome, Progress};
+
+/// Traces, and the configurations that each is replayed with.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The traces, in the order of the file.
+    pub traces: Vec<TraceSource>,
+    /// The points: by trace, then by policy, parameters and sizes.
+    pub points: Vec<SweepPoint>,
+    /// How the runs are made.
+    pub options: RunOptions,
+}
+
+/// A trace, and how it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSource {
+    /// As the file names it.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Bytes per page; the trace's own or 4 KiB if none.
+    pub page_size: Option<thermocline_trace::PageSize>,
+    /// Its format; told by its content if none.
+    pub format: Option<thermocline_trace::FormatName>,
+    /// The unit of time of formats that leave it open.
+    pub time_unit: Option<TimeUnit>,
+    /// Whether a truncated file is taken for what it holds.
+    pub allow_truncated: bool,
+}
+
+/// One run of a sweep.
+#[derive(Clone, Debug)]
+pub struct SweepPoint {
+    /// Which trace.
+    pub trace: usize,
+    /// What it is replayed with.
+    pub configuration: Configuration,
+}
+
+impl TraceSource {
+    /// Reads and compiles the trace.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and where.
+    pub fn open(&self) -> Result<CompiledTrace, LabError> {
+        if CompiledTrace::is_saved(&self.path) {
+            if self.page_size.is_some() || self.format.is_some() {
+                let reason = "a compiled trace: its page size and format are fixed";
+                return Err(LabError::file(&self.path, reason));
+            }
+            return Ok(CompiledTrace::open(&self.path)?);
+        }
+        let options = ReadOptions {
+            format: self.format,
+            time_unit: self.time_unit,
+            allow_truncated: self.allow_truncated,
+            ..ReadOptions::default()
+        };
+        let mut reader = Reader::open(&self.path, &options)?;
+        let own = reader.page_size().unwrap_or(thermocline_trace::PageSize::DEFAULT);
+        Ok(CompiledTrace::compile(&mut reader, self.page_size.unwrap_or(own))?)
+    }
+
+    /// The SHA-256 of the file, in hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`LabError::File`] if it cannot be read.
+    pub fn sha256(&self) -> Result<String, LabError> {
+        let failed = |error| LabError::file(&self.path, error);
+        let mut file = std::fs::File::open(&self.path).map_err(failed)?;
+        let mut hash = HashWriter(Sha256::new());
+        std::io::copy(&mut file, &mut hash).map_err(failed)?;
+        Ok(hex(&hash.0.finalize()))
+    }
+}
+
+/// What is written is hashed.
+struct HashWriter(Sha256);
+
+impl std::io::Write for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SweepPoint {
+    /// A hash of everything that the result depends on: 32 hexadecimal digits.
+    pub fn key(&self, source: &TraceSource, trace_sha256: &str, options: RunOptions) -> String {
+        let one = &self.configuration;
+        let tiers = one.tiers.iter().map(|tier| {
+            let cost = tier.device.page_cost();
+            json!([tier.name, tier.size.to_string(), tier.device.name, cost.read_ms, cost.write_ms])
+        });
+        let admission =
+            one.admission.identifier().map(|(entry, values)| (entry.name, parameters(values)));
+        let identity = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "trace": json!([
+                trace_sha256,
+                source.page_size.map(thermocline_trace::PageSize::bytes),
+                format!("{:?} {:?} {}", source.format, source.time_unit, source.allow_truncated),
+            ]),
+            "policy": one.policy.name,
+            "parameters": parameters(&one.values),
+            "tiers": tiers.collect::<Vec<_>>(),
+            "disk": json!([one.disk.name, one.disk.read_ms, one.disk.write_ms]),
+            "write_miss": one.write_miss == WriteMiss::Fetch,
+            "admission": admission,
+            "latencies_ms": one.latencies_ms,
+            "prices": format!("{:?}", one.prices),
+            "timing": format!("{:?}", one.timing),
+            "options": format!("{options:?}"),
+        });
+        hex(&Sha256::digest(identity.to_string()))[..32].to_owned()
+    }
+
+    /// Runs the point on its trace; `key` and `trace_sha256` are noted in the result.
+    ///
+    /// # Errors
+    /// [`LabError::BadPoint`] that names the point, for what is an error of [`run`].
+    pub fn run(
+        &self,
+        trace: &CompiledTrace,
+        options: RunOptions,
+        source: &TraceSource,
+        [key, trace_sha256]: [&str; 2],
+    ) -> Result<Row, LabError> {
+        let summary: Summary =
+            run(trace, &self.configuration, options).map_err(|error| self.bad(source, &error))?;
+        Ok(Row::of(&summary, [key, trace_sha256, &source.name]))
+    }
+
+    fn bad(&self, source: &TraceSource, error: &LabError) -> LabError {
+        let size = |tier: &TierConfiguration| format!("{}={}", tier.name, tier.size);
+        let sizes: Vec<String> = self.configuration.tiers.iter().map(size).collect();
+        LabError::BadPoint {
+            policy: self.configuration.policy.name.into(),
+            sizes: sizes.join(", "),
+            trace: source.name.clone(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,222 @@
+//! Running a sweep: points to threads, results to parts, parts to the output.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
+use thermocline_trace::CompiledTrace;
+
+use super::results::{self, Row};
+use super::{Sweep, TraceSource};
+use crate::LabError;
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many points are found finished, before the first is run.
+    Reused(usize),
+    /// So many more points are finished, and their results are on disk.
+    Finished(usize),
+}
+
+/// What became of a sweep.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results, in the order of the points.
+    pub rows: Vec<Row>,
+    /// Points that were run.
+    pub ran_points: usize,
+    /// Points that were found finished.
+    pub reused_points: usize,
+    /// Results in the output that the sweep has no point for any more; they are not in it now.
+    pub dropped_results: usize,
+}
+
+/// A trace that is compiled when its first point is run, and given up after its last.
+struct SharedTrace<'a> {
+    source: &'a TraceSource,
+    compiled: Mutex<Option<Arc<CompiledTrace>>>,
+    points_left: AtomicUsize,
+}
+
+/// The parts beside an output: results that are not in it yet.
+struct Parts {
+    folder: PathBuf,
+    /// Held as long as the sweep runs.
+    lock: File,
+}
+
+impl Sweep {
+    /// Runs the points that are not finished, on so many threads (as many as there are processors if
+    /// 0), and writes all results to `output`. `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// The first point that cannot be, or a file; what was finished until then is kept. A sweep that
+    /// another program runs is left alone.
+    #[expect(clippy::missing_panics_doc, reason = "every point is known or was run")]
+    pub fn run(
+        &self,
+        output: &Path,
+        threads: usize,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<Outcome, LabError> {
+        let hashes: Result<Vec<String>, LabError> =
+            self.traces.iter().map(TraceSource::sha256).collect();
+        let hashes = hashes?;
+        let of_point = |point: &super::SweepPoint| {
+            point.key(&self.traces[point.trace], &hashes[point.trace], self.options)
+        };
+        let keys: Vec<String> = self.points.iter().map(of_point).collect();
+        let parts = Parts::open(output)?;
+        let mut known = HashMap::new();
+        if output.exists() {
+            results::read(output, &mut known)?;
+        }
+        parts.read(&mut known)?;
+        let found = known.len();
+        let wanted: HashSet<&String> = keys.iter().collect();
+        known.retain(|key, _| wanted.contains(key));
+        let dropped_results = found - known.len();
+        let mut missing: Vec<usize> =
+            (0..keys.len()).filter(|&point| !known.contains_key(&keys[point])).collect();
+        // Two points that are the same run are one.
+        let mut seen = HashSet::new();
+        missing.retain(|&point| seen.insert(&keys[point]));
+        progress(Progress::Reused(keys.len() - missing.len()));
+        for row in self.run_points(&missing, &keys, &hashes, &parts, threads, &progress)? {
+            known.insert(row.key.clone(), row);
+        }
+        let of_key = |key: &String| known.get(key).cloned().expect("every point is finished");
+        let rows: Vec<Row> = keys.iter().map(of_key).collect();
+        results::write(output, &rows)?;
+        parts.remove()?;
+        let (ran_points, reused_points) = (missing.len(), keys.len() - missing.len());
+        Ok(Outcome { rows, ran_points, reused_points, dropped_results })
+    }
+
+    /// Runs some points; each result is in a part before it counts as finished.
+    fn run_points(
+        &self,
+        missing: &[usize],
+        keys: &[String],
+        hashes: &[String],
+        parts: &Parts,
+        threads: usize,
+        progress: &(impl Fn(Progress) + Sync),
+    ) -> Result<Vec<Row>, LabError> {
+        let shared = |(trace, source)| SharedTrace {
+            source,
+            compiled: Mutex::new(None),
+            points_left: AtomicUsize::new(
+                missing.iter().filter(|&&point| self.points[point].trace == trace).count(),
+            ),
+        };
+        let traces: Vec<SharedTrace<'_>> = self.traces.iter().enumerate().map(shared).collect();
+        let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.map_err(|error| LabError::Threads { reason: error.to_string() })?;
+        let (sender, receiver) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(move || parts.write_all(&receiver, progress));
+            let run = |point: usize, sender: &Sender<Row>| -> Result<(), LabError> {
+                let one = &self.points[point];
+                let shared = &traces[one.trace];
+                let trace = shared.compiled()?;
+                let names = [keys[point].as_str(), hashes[one.trace].as_str()];
+                let row = one.run(&trace, self.options, shared.source, names)?;
+                shared.finish_one();
+                // A writer that is gone has failed, and says why below.
+                sender.send(row).map_err(|_| LabError::Threads { reason: "no writer".into() })
+            };
+            // Points are handed out in order, one by one: the last ones end at about the same time,
+            // and few traces are in memory together.
+            let ran = pool
+                .install(|| missing.iter().par_bridge().try_for_each(|&point| run(point, &sender)));
+            drop(sender);
+            let written = writer.join().expect("the writer does not panic");
+            let rows = written?;
+            ran.map(|()| rows)
+        })
+    }
+}
+
+impl SharedTrace<'_> {
+    /// The trace; whoever comes first compiles it, and the others wait.
+    fn compiled(&self) -> Result<Arc<CompiledTrace>, LabError> {
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trace) = &*compiled {
+            return Ok(Arc::clone(trace));
+        }
+        let trace = Arc::new(self.source.open()?);
+        *compiled = Some(Arc::clone(&trace));
+        Ok(trace)
+    }
+
+    /// One of its points is finished; after the last one the trace is given up.
+    fn finish_one(&self) {
+        if self.points_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl Parts {
+    /// The parts beside an output, which nobody else writes now.
+    fn open(output: &Path) -> Result<Self, LabError> {
+        let mut name = output.as_os_str().to_owned();
+        name.push(".parts");
+        let folder = PathBuf::from(name);
+        let failed = |error: std::io::Error| LabError::file(&folder, error);
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let lock = File::create(folder.join("lock")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { folder, lock }),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another sweep writes here: wait for it, or take another output";
+                Err(LabError::file(output, reason))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    /// The results of all parts, by their keys.
+    fn read(&self, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
+        let failed = |error: std::io::Error| LabError::file(&self.folder, error);
+        let mut paths = vec![];
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            paths.push(entry.map_err(failed)?.path());
+        }
+        paths.sort();
+        let is_part = |path: &&PathBuf| path.extension().is_some_and(|end| end == "parquet");
+        paths.iter().filter(is_part).try_for_each(|path| results::read(path, rows))
+    }
+
+    /// Writes results as they come; those that come while one part is written are the next part.
+    fn write_all(
+        &self,
+        finished: &Receiver<Row>,
+        progress: &impl Fn(Progress),
+    ) -> Result<Vec<Row>, LabError> {
+        let mut all = vec![];
+        while let Ok(first) = finished.recv() {
+            let rows: Vec<Row> = [first].into_iter().chain(finished.try_iter()).collect();
+            let path = self.folder.join(format!("{}.parquet", rows[0].key));
+            results::write(&path, &rows)?;
+            progress(Progress::Finished(rows.len()));
+            all.extend(rows);
+        }
+        Ok(all)
+    }
+
+    /// Removes the parts, whose results are in the output.
+    fn remove(self) -> Result<(), LabError> {
+        let Self { folder, lock } = self;
+        // Some systems do not remove what is open.
+        drop(lock);
+        fs::remove_dir_all(&folder).map_err(|error| LabError::file(&folder, error))
+    }
+}

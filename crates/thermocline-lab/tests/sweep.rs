@@ -1,0 +1,181 @@
+//! Sweeps: the same output however they are run, and what is run again when something changes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use thermocline_lab::sweep::{Outcome, Progress, Sweep};
+use thermocline_lab::{RunOptions, run};
+use thermocline_trace::PageSize;
+use thermocline_trace::convert::{OutputFormat, convert};
+use thermocline_trace::generate::{Generator, Options, Pattern};
+
+const SWEEP: &str = r#"
+    policies = ["lru", "face", "hat"]
+    warm_up = "10%"
+    price = ["ram=4", "flash=0.5"]
+    [[trace]]
+    path = "one.csv"
+    [[trace]]
+    path = "two.csv"
+    [[tier]]
+    name = "ram"
+    sizes = ["1%", "5%"]
+    [[tier]]
+    name = "flash"
+    sizes = ["2x", "4x"]
+    [parameters]
+    hat.nonhot_ratio = [0.1, 0.3]
+"#;
+
+/// Points: LRU 2, FaCE 4, HAT 8, on two traces.
+const POINTS: usize = 28;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.generate("one.csv", 1);
+        place.generate("two.csv", 2);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn generate(&self, name: &str, seed: u64) {
+        let pattern = Pattern::Zipf { alpha: 0.9 };
+        let options = Options { pattern, requests: 5000, pages: 800, seed, ..Options::default() };
+        let mut generator = Generator::new(options).unwrap();
+        let format: OutputFormat = "csv".parse().unwrap();
+        convert(&mut generator, self.path(name), format, PageSize::DEFAULT).unwrap();
+    }
+
+    fn run(&self, text: &str, output: &str, threads: usize) -> Outcome {
+        let sweep = Sweep::parse(text, self.0.path()).unwrap();
+        sweep.run(&self.path(output), threads, |_| ()).unwrap()
+    }
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+#[test]
+fn the_output_does_not_depend_on_threads() {
+    let place = Place::new();
+    let one = place.run(SWEEP, "one.parquet", 1);
+    let two = place.run(SWEEP, "two.parquet", 3);
+    assert_eq!((one.rows.len(), one.ran_points, one.reused_points), (POINTS, POINTS, 0));
+    assert_eq!(one.rows, two.rows);
+    assert_eq!(bytes(&place.path("one.parquet")), bytes(&place.path("two.parquet")));
+    assert!(!place.path("one.parquet.parts").exists());
+    let policies: Vec<&str> = one.rows.iter().take(14).map(|row| row.policy.as_str()).collect();
+    assert_eq!(policies, [vec!["lru"; 2], vec!["face"; 4], vec!["hat"; 8]].concat());
+    assert!(one.rows[..14].iter().all(|row| row.trace == "one.csv"));
+}
+
+#[test]
+fn rows_are_what_a_run_alone_finds() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    let rows = place.run(SWEEP, "out.parquet", 2).rows;
+    for (point, row) in sweep.points.iter().zip(&rows).step_by(5) {
+        let trace = sweep.traces[point.trace].open().unwrap();
+        let warm_up = "10%".parse().unwrap();
+        let options = RunOptions { warm_up, ..RunOptions::default() };
+        let summary = run(&trace, &point.configuration, options).unwrap();
+        assert_eq!(row.policy, summary.policy.name);
+        assert_eq!(row.parameters, summary.policy.parameters);
+        assert_eq!(row.warm_up_accesses, 500);
+        assert_eq!(row.io_time_ms.to_bits(), summary.io_time_ms.to_bits());
+        assert_eq!(row.cost_per_io, summary.cost.map(|cost| cost.per_io));
+        for (ours, theirs) in row.tiers.iter().zip(&summary.tiers) {
+            assert_eq!((&ours.name, ours.hits), (&theirs.name, theirs.hits));
+            assert_eq!(ours.page_writes, theirs.page_writes);
+        }
+    }
+}
+
+#[test]
+fn what_is_finished_is_not_run_again() {
+    let place = Place::new();
+    let whole = place.run(SWEEP, "whole.parquet", 1);
+    // Stopped after some points, as a crash would: the parts are there, the output is not.
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    let output = place.path("out.parquet");
+    let (finished, limit) = (Mutex::new(0), 9);
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        sweep.run(&output, 1, |progress| {
+            if let Progress::Finished(points) = progress {
+                let mut finished = finished.lock().unwrap();
+                *finished += points;
+                assert!(*finished < limit, "stopped here");
+            }
+        })
+    }));
+    assert!(stopped.is_err() && !output.exists());
+    let finished = finished.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    assert!((limit..=POINTS).contains(&finished), "{finished}");
+    let outcome = place.run(SWEEP, "out.parquet", 2);
+    assert_eq!((outcome.ran_points, outcome.reused_points), (POINTS - finished, finished));
+    assert_eq!(outcome.rows, whole.rows);
+    assert_eq!(bytes(&output), bytes(&place.path("whole.parquet")));
+    let again = place.run(SWEEP, "out.parquet", 2);
+    assert_eq!((again.ran_points, again.reused_points), (0, POINTS));
+    assert_eq!(bytes(&output), bytes(&place.path("whole.parquet")));
+}
+
+#[test]
+fn a_change_runs_what_it_concerns() {
+    let place = Place::new();
+    place.run(SWEEP, "out.parquet", 2);
+    let more = SWEEP.replace("\"5%\"]", "\"5%\", \"7%\"]");
+    let outcome = place.run(&more, "out.parquet", 2);
+    assert_eq!((outcome.ran_points, outcome.reused_points), (POINTS / 2, POINTS));
+    let fewer = SWEEP.replace("\"lru\", ", "");
+    let outcome = place.run(&fewer, "out.parquet", 2);
+    assert_eq!((outcome.ran_points, outcome.dropped_results), (0, POINTS / 2 + 4));
+    place.generate("two.csv", 3);
+    let outcome = place.run(&fewer, "out.parquet", 2);
+    assert_eq!(outcome.ran_points, 12, "one of the two traces has changed");
+    let outcome = place.run(&fewer.replace("10%", "11%"), "out.parquet", 2);
+    assert_eq!(outcome.ran_points, 24, "every point has another warm-up");
+}
+
+#[test]
+fn what_is_in_the_way_is_not_written_over() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    fs::write(place.path("notes.parquet"), "not a Parquet file").unwrap();
+    sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err();
+    assert_eq!(bytes(&place.path("notes.parquet")), b"not a Parquet file");
+    let trace = sweep.traces[0].open().unwrap();
+    trace.save(place.path("trace.parquet")).unwrap();
+    let error = sweep.run(&place.path("trace.parquet"), 1, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("no result of a sweep"), "{error}");
+    fs::remove_file(place.path("two.csv")).unwrap();
+    let error = sweep.run(&place.path("new.parquet"), 1, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("two.csv"), "{error}");
+}
+
+#[test]
+fn a_sweep_that_runs_is_left_alone() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    let output = place.path("out.parquet");
+    let seen = Mutex::new(None);
+    sweep
+        .run(&output, 1, |progress| {
+            if let Progress::Reused(_) = progress {
+                let error = sweep.run(&output, 1, |_| ()).unwrap_err();
+                *seen.lock().unwrap() = Some(error.to_string());
+            }
+        })
+        .unwrap();
+    assert!(seen.into_inner().unwrap().unwrap().contains("another sweep"));
+}

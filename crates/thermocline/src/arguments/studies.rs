@@ -1,0 +1,142 @@
+//! What commands accept that look at many sizes, policies and prices of one workload.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{Reading, WriteMiss};
+
+#[derive(Args, Debug)]
+pub(crate) struct MrcOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The policies, separated by commas, or `all`; see `thermocline policies`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "lru")]
+    pub(crate) policy: Vec<String>,
+    /// The sizes of RAM, separated by commas: 64MiB, 5% (of the footprint), 100p (pages); default: up to the footprint
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) sizes: Vec<String>,
+    /// The sizes of flash, for policies of two tiers: as above, or 4x (the RAM)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub(crate) flash_sizes: Vec<String>,
+    /// Look at this share of the pages for LRU and the figures of re-use (SHARDS)
+    #[arg(long, value_name = "RATE", conflicts_with = "shards_size")]
+    pub(crate) shards: Option<f64>,
+    /// Look at no more than N pages for LRU and the figures of re-use (SHARDS)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) shards_size: Option<u32>,
+    /// Simulate policies other than LRU on this share of the pages; default: as little as each size allows, 1 for all
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<f64>,
+    /// The seed of samples
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Simulate every size in full as well, and tell how far the curves are off
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// A parameter of a policy: name=value, or policy.name=value
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) parameters: Vec<String>,
+    /// Whether a write miss reads the page from disk first
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) write_miss: WriteMiss,
+    /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
+    #[arg(long, value_name = "IDENTIFIER")]
+    pub(crate) admit: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write the points as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SweepOptions {
+    /// What is to be run, a TOML file
+    #[arg(required_unless_present = "example")]
+    pub(crate) sweep: Option<PathBuf>,
+    /// Print a commented sweep with every key, and end
+    #[arg(long)]
+    pub(crate) example: bool,
+    /// Where the results go; default: the sweep's name, ending in .parquet
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// How many runs at once; default: one per processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Option<u32>,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PlanOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// What RAM, flash and disk may cost together
+    #[arg(long, value_name = "PRICE")]
+    pub(crate) budget: f64,
+    /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02
+    #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true)]
+    pub(crate) prices: Vec<String>,
+    /// What is to be best
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub(crate) objective: Objective,
+    /// How long flash must last, in years
+    #[arg(long, value_name = "YEARS")]
+    pub(crate) min_lifetime_years: Option<f64>,
+    /// The policies to choose from, separated by commas, or `all`
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "lru,arc,lru-exclusive,face-gsc,lc,tac,hat,arc-l2arc"
+    )]
+    pub(crate) policies: Vec<String>,
+    /// The size of the disk, as in 4TiB; default: that of the trace's pages
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) disk_size: Option<String>,
+    /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
+    #[arg(long = "device", value_name = "TIER=DEVICE")]
+    pub(crate) devices: Vec<String>,
+    /// The drive that flash is, or a TOML file; default: the first of tlc-nvme, mlc-sata-2011, slc-2008 and ssdsim whose pages fit
+    #[arg(long, value_name = "NAME")]
+    pub(crate) drive: Option<String>,
+    /// The model of the disk: st380011a, exos-x18 or server:N
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) disk_model: Option<String>,
+    /// Keep N requests outstanding instead of taking the trace's times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) closed_loop: Option<u32>,
+    /// The seed of samples
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Write the engine configuration of the chosen point
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum Objective {
+    /// The time within which 99 % of reads, and of writes, are answered
+    #[default]
+    P99,
+    /// All page transfers at the costs of their tiers
+    IoTime,
+    /// The price per I/O per second
+    CostPerIo,
+}

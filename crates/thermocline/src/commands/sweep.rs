@@ -1,0 +1,96 @@
+//! `thermocline sweep`: many runs from a file, resumable, into Parquet.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use thermocline_lab::report::{Options, sweep as report_of};
+use thermocline_lab::sweep::{Outcome, Progress, Row, Sweep};
+
+use crate::arguments::SweepOptions;
+use crate::commands::compare::{VERSION, command_line};
+use crate::{output, reading};
+
+/// A commented sweep with every key.
+const EXAMPLE: &str = include_str!("sweep.toml");
+
+/// What became of a sweep, as JSON.
+#[derive(Serialize)]
+struct Printed<'a> {
+    output: String,
+    points: usize,
+    ran_points: usize,
+    reused_points: usize,
+    dropped_results: usize,
+    rows: &'a [Row],
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &SweepOptions) -> Result<String> {
+    if options.example {
+        return Ok(EXAMPLE.to_owned());
+    }
+    let path = options.sweep.as_ref().context("clap asks for it")?;
+    let sweep = Sweep::read(path)?;
+    let target = options.output.clone().unwrap_or_else(|| path.with_extension("parquet"));
+    let bar = output::progress(sweep.points.len(), "points")?;
+    let threads = options.threads.unwrap_or(0) as usize;
+    let outcome = sweep.run(&target, threads, |progress| match progress {
+        Progress::Reused(points) => {
+            bar.set_position(points as u64);
+            // The time that is left is told from what is run now.
+            bar.reset_eta();
+        }
+        Progress::Finished(points) => bar.inc(points as u64),
+    });
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    if outcome.dropped_results > 0 {
+        output::note(&format!(
+            "note: {} earlier results are of no point of this sweep any more, and were dropped",
+            outcome.dropped_results
+        ));
+    }
+    if let Some(path) = &options.report {
+        let title = format!("Sweep {}", reading::file_name(&target));
+        let report = Options { title, command: command_line(), version: VERSION.into() };
+        output::write_file(path, &report_of(&outcome.rows, &report)?.to_html())?;
+        output::note(&format!("report: {}", path.display()));
+    }
+    if options.json { json(&outcome, &target) } else { Ok(table(&outcome, &target)) }
+}
+
+fn json(outcome: &Outcome, target: &Path) -> Result<String> {
+    output::json(&Printed {
+        output: target.display().to_string(),
+        points: outcome.rows.len(),
+        ran_points: outcome.ran_points,
+        reused_points: outcome.reused_points,
+        dropped_results: outcome.dropped_results,
+        rows: &outcome.rows,
+    })
+}
+
+fn table(outcome: &Outcome, target: &Path) -> String {
+    let header = ["trace", "policy", "pages", "miss ratio", "I/O time, s", "average response, ms"];
+    let row = |row: &Row| {
+        let pages = row.tiers.iter().filter_map(|tier| tier.capacity_pages);
+        vec![
+            row.trace.clone(),
+            row.policy.clone(),
+            pages.map(output::count).collect::<Vec<_>>().join(" + "),
+            output::percent(row.miss_ratio),
+            format!("{:.1}", row.io_time_ms / 1000.0),
+            format!("{:.4}", row.average_response_ms),
+        ]
+    };
+    let rows: Vec<Vec<String>> = outcome.rows.iter().map(row).collect();
+    format!(
+        "{}{} points: {} run, {} found finished; all in `{}`\n",
+        output::table(&header, &rows, 2),
+        output::count(outcome.rows.len() as u64),
+        output::count(outcome.ran_points as u64),
+        output::count(outcome.reused_points as u64),
+        target.display()
+    )
+}

@@ -1,0 +1,135 @@
+//! Plans: what is bought for a budget, and an engine that can be served with it.
+
+use serde_json::Value;
+
+use super::{TRACE, fails, json, text};
+
+/// A trace of its own: plans on the bundled one take a while without optimisation.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        let (trace, pages) = (place.word("oltp.csv"), PAGES.to_string());
+        let words =
+            ["trace", "generate", "--kind", "oltp", "--requests", "4000", "--pages", &pages];
+        text(&[&words[..], &["-o", &trace]].concat());
+        place
+    }
+
+    fn word(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn plan(&self, more: &[&str]) -> Vec<String> {
+        let trace = self.word("oltp.csv");
+        let words = ["plan", &trace, "--budget", "0.01", "--policies", "lru,lru-exclusive"];
+        let loops = ["--closed-loop", "4", "--json"];
+        [&words[..], &PRICES, &loops, more].concat().into_iter().map(str::to_owned).collect()
+    }
+
+    /// The plan, and which entry of its front is chosen.
+    fn found(&self, more: &[&str]) -> (Value, usize) {
+        let words = self.plan(more);
+        let found = json(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let chosen = usize::try_from(found["chosen"].as_u64().unwrap()).unwrap();
+        (found, chosen)
+    }
+}
+
+const PAGES: u32 = 1000;
+
+const PRICES: [&str; 2] = ["--price", "ram=4,flash=0.4,disk=0.02"];
+
+fn plan<'a>(budget: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&words_of(budget)[..], &["--policies", "lru,lru-exclusive,face-gsc"], more].concat()
+}
+
+fn words_of(budget: &str) -> Vec<&str> {
+    [&["plan", TRACE, "--page-size", "8KiB", "--budget", budget][..], &PRICES].concat()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// The price of a choice without the disk, from its sizes.
+fn price(choice: &Value) -> f64 {
+    let gib = |pages: f64| pages * 4096.0 / f64::from(1 << 30);
+    let [ram, flash] = ["ram_pages", "flash_pages"].map(|name| gib(number(&choice[name])));
+    ram * 4.0 + flash * 0.4
+}
+
+fn years(choice: &Value) -> f64 {
+    choice["lifetime_years"].as_f64().unwrap_or(f64::INFINITY)
+}
+
+#[test]
+fn a_plan_keeps_the_budget_and_its_engine_can_be_served() {
+    let place = Place::new();
+    let config = place.word("cache.toml");
+    let (found, chosen) = place.found(&["-o", &config]);
+    let front = found["front"].as_array().unwrap();
+    let disk = number(&found["trace"]["footprint_pages"]) * 4096.0 / f64::from(1 << 30) * 0.02;
+    assert!((number(&found["disk_cost"]) - disk).abs() < 1e-9);
+    for choice in front {
+        assert!((number(&choice["cost"]) - disk - price(choice)).abs() < 1e-9, "{choice}");
+        assert!(number(&choice["cost"]) <= 0.01, "{choice}");
+    }
+    let best = number(&front[chosen]["p99_us"]);
+    assert!(front.iter().all(|choice| number(&choice["p99_us"]) >= best));
+    for one in front {
+        let beats = |other: &&Value| {
+            number(&other["cost"]) <= number(&one["cost"])
+                && number(&other["p99_us"]) <= number(&one["p99_us"])
+                && years(other) >= years(one)
+        };
+        assert_eq!(front.iter().filter(beats).count(), 1, "{one}");
+    }
+    let engine = std::fs::read_to_string(&config).unwrap();
+    let name = front[chosen]["policy"]["name"].as_str().unwrap();
+    assert!(engine.contains(&format!("name = \"{name}\"")), "{engine}");
+    assert!(text(&["serve", "--check", &config]).contains("can be served"));
+}
+
+#[test]
+fn lifetime_and_objective_are_kept() {
+    let place = Place::new();
+    let asked = ["--objective", "io-time"];
+    let (found, chosen) = place.found(&asked);
+    let front = found["front"].as_array().unwrap();
+    let best = number(&front[chosen]["io_time_ms"]);
+    assert!(front.iter().all(|choice| number(&choice["io_time_ms"]) >= best));
+    assert!(number(&front[chosen]["flash_pages"]) > 0.0 && years(&front[chosen]) < 1000.0);
+    // No drive lasts that long here; RAM does.
+    let (lasting, chosen) = place.found(&[&asked[..], &["--min-lifetime-years", "1000"]].concat());
+    let front = lasting["front"].as_array().unwrap();
+    assert!(front.iter().all(|choice| years(choice) >= 1000.0), "{front:?}");
+    assert!(number(&front[chosen]["io_time_ms"]) > best);
+    let hybrids = ["--min-lifetime-years", "1000", "--policies", "lru-exclusive"];
+    let words = place.plan(&asked);
+    let words = words.iter().map(String::as_str).filter(|word| *word != "lru,lru-exclusive");
+    let words: Vec<&str> = words.filter(|word| *word != "--policies").chain(hybrids).collect();
+    fails(&words, &["the longest lasts", "write less to flash"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_would_be() {
+    fails(&plan("0.001", &["--closed-loop", "4"]), &["disk alone costs", "one page of RAM"]);
+    fails(&plan("-1", &[]), &["budget"]);
+    fails(&plan("1", &["--price", "tape=1"]), &["tape=1", "flash=0.2"]);
+    let one = ["plan", TRACE, "--budget", "1", "--price", "ram=4"];
+    fails(&one, &["`flash` is missing"]);
+    fails(&plan("1", &["--drive", "floppy"]), &["floppy", "tlc-nvme"]);
+    fails(&plan("1", &["--disk-size", "big"]), &["--disk-size big", "4TiB"]);
+    fails(&plan("1", &["--min-lifetime-years=-1"]), &["at least 0"]);
+    let named = |name| [&words_of("1")[..], &["--policies", name]].concat();
+    fails(&named("larc2"), &["larc2", "lru"]);
+    fails(&named("oracle-hfa"), &["oracle-hfa", "no engine", "face-gsc"]);
+    fails(&plan("1", &["-o", "no-such-folder/c.toml", "--closed-loop", "4"]), &["no-such-folder"]);
+    let folder = tempfile::tempdir().unwrap();
+    let untimed = folder.path().join("untimed.txt");
+    std::fs::write(&untimed, "1\n2\n3\n1\n").unwrap();
+    let words = ["plan", untimed.to_str().unwrap(), "--budget", "1"];
+    fails(&[&words[..], &PRICES].concat(), &["no times", "closed loop"]);
+}
