@@ -3,8 +3,8 @@
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- peers` the policies of one
 //! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
 //! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
-//! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers, `cargo xtask bench -- shadow` shadow policies.
-//! None is a timed test.
+//! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
+//! `cargo xtask bench -- shadow` shadow policies. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod hca;

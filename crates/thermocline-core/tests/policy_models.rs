@@ -10,7 +10,9 @@ use proptest::prelude::*;
 use thermocline_core::config::Values;
 use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, SAMPLE_FACTOR, TinyLfu};
 use thermocline_core::registry::{self, Depth};
-use thermocline_core::{Access, PageId, Tier};
+use thermocline_core::{
+    Access, Action, Actions, Admission, Clients, Geometry, PageCost, PageId, Setup, Tier, WriteMiss,
+};
 
 const PAGES: u32 = 24;
 
@@ -56,6 +58,10 @@ fn share() -> impl Strategy<Value = f64> {
 /// What a random and a sequential miss save, in milliseconds; by default, what the devices say.
 fn savings() -> impl Strategy<Value = Option<(f64, f64)>> {
     prop::option::of(prop::sample::select(vec![(10.0, 1.0), (8.0, 8.0), (1.0, 10.0), (0.0, -1.0)]))
+}
+
+fn rule() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["lru", "fifo", "mru"])
 }
 
 proptest! {
@@ -208,6 +214,22 @@ proptest! {
     }
 
     #[test]
+    fn two_tier(
+        sizes in [1_u32..8, 0..9], rules in [rule(), rule()], numbers in numbers(),
+        inclusion in prop::sample::select(vec!["lazy", "exclusive", "inclusive"]),
+        writes in prop::sample::select(vec!["back", "through", "around"]),
+        accesses in accesses(),
+    ) {
+        let given = [
+            ("ram", rules[0].to_owned()),
+            ("flash", rules[1].to_owned()),
+            ("inclusion", inclusion.to_owned()),
+            ("writes", writes.to_owned()),
+        ];
+        check("two-tier", &given, sizes, &numbers, &accesses);
+    }
+
+    #[test]
     fn lru(sizes in [1_u32..8, 0..9], numbers in numbers(), accesses in accesses()) {
         for policy in ["lru", "lru-inclusive", "lru-exclusive"] {
             check(policy, &[], sizes, &numbers, &accesses);
@@ -330,6 +352,57 @@ fn hybrids_have_the_memory_of_their_baselines() {
             }
         }
     }
+}
+
+/// Two exclusive LRUs, one above the other, are one LRU cut in two.
+#[test]
+fn exclusive_lrus_are_one_order() {
+    let numbers: Vec<u64> = (0..u64::from(LONG_RUN_PAGES)).collect();
+    let given = [("inclusion".to_owned(), "exclusive".to_owned())];
+    let mut one = Pair::new("lru-exclusive", &[], [100, 400], &numbers);
+    let mut two = Pair::new("two-tier", &given, [100, 400], &numbers);
+    for access in skewed_accesses_and_scans() {
+        one.access(access);
+        two.access(access);
+        assert_eq!(one.counts(), two.counts());
+    }
+    assert_eq!(one.held(Tier::FLASH), two.held(Tier::FLASH));
+}
+
+/// What is drawn by lot enters flash about as often as it should.
+#[test]
+fn a_share_of_what_is_offered_enters_flash() {
+    let accesses = skewed_accesses_and_scans();
+    let writes_with = |probability: &str| {
+        let setup = Setup {
+            capacity_pages: vec![100, LONG_RUN_PAGES],
+            geometry: Geometry::linear(LONG_RUN_PAGES),
+            costs: vec![PageCost::default(); 3],
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+            clients: Clients::ONE,
+        };
+        let entry = registry::find("two-tier").unwrap();
+        // Reads of exclusive tiers: each page that leaves memory is offered.
+        let given =
+            [("probability", probability), ("inclusion", "exclusive"), ("writes", "through")]
+                .map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
+        let mut actions = Actions::new();
+        let mut writes = 0.0;
+        for &Access { page, .. } in &accesses {
+            actions.clear();
+            policy.access(Access::read(page.0), &mut actions);
+            let to_flash =
+                |action: &&Action| matches!(action, Action::Copy { to: Tier::FLASH, .. });
+            writes += actions.iter().filter(to_flash).count() as f64;
+        }
+        writes
+    };
+    let all = writes_with("1.0");
+    assert!(all > 3000.0 && writes_with("0.0") < f64::EPSILON);
+    let share = writes_with("0.25") / all;
+    assert!((0.2..0.3).contains(&share), "{share} of {all}");
 }
 
 /// Long runs at the defaults: skewed accesses with scans between them, ids as they first appear.

@@ -1,7 +1,9 @@
 //! The policies of caches.
 
 use super::{Depth, Entry};
-use crate::policy::hybrid::{arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac};
+use crate::policy::hybrid::{
+    arc_l2arc, face, hat, hca, lazy_cleaning, lru_two_tier, tac, two_tier,
+};
 use crate::policy::multi::{demote, hfa, hint_k, lru_n_inclusive, mq_n, promote, ulc};
 use crate::policy::single::{ALGORITHMS, Algorithm, ORACLES, mq};
 
@@ -109,6 +111,16 @@ const HYBRIDS: &[Entry] = &[
         takes_admission: true,
         parameters: &[],
         build: lru_two_tier::build_exclusive,
+    },
+    Entry {
+        name: "two-tier",
+        summary: "an algorithm for each tier, and whether they are exclusive, inclusive or neither",
+        source: "Koltsidas, Viglas: Designing a Flash-Aware Two-Level Cache, ADBIS 2011",
+        depth: Depth::RamFlash,
+        needs_clock: false,
+        takes_admission: true,
+        parameters: two_tier::PARAMETERS,
+        build: two_tier::build,
     },
     Entry {
         name: "hca",

@@ -12,6 +12,7 @@ mod lru;
 pub(crate) mod pair;
 pub(crate) mod single;
 mod tac;
+mod two_tier;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -23,8 +24,9 @@ use face::Face;
 use hat::Hat;
 use hca::Hca;
 use lazy_cleaning::{Design, LazyCleaning};
-use lru::TwoTier;
+use lru::TwoTier as LruTwoTier;
 use tac::Tac;
+use two_tier::TwoTier;
 
 /// The specification of a registered policy, with the sheets' defaults for what is not given.
 ///
@@ -73,8 +75,14 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         }
         "arc-l2arc" => Box::new(ArcL2arc::new(memory, flash, Some(feed(given)))),
         "arc" => Box::new(ArcL2arc::new(memory, 0, None)),
-        "lru-inclusive" => Box::new(TwoTier::new(true, memory, flash)),
-        "lru-exclusive" => Box::new(TwoTier::new(false, memory, flash)),
+        "lru-inclusive" => Box::new(LruTwoTier::new(true, memory, flash)),
+        "lru-exclusive" => Box::new(LruTwoTier::new(false, memory, flash)),
+        "two-tier" => {
+            let words =
+                [("ram", "lru"), ("flash", "lru"), ("inclusion", "lazy"), ("writes", "back")];
+            let words = words.map(|(name, default)| value(given, name, default.to_owned()));
+            Box::new(TwoTier::new(words, sizes))
+        }
         _ => single::build(policy, given, memory as usize),
     }
 }

@@ -7,3 +7,4 @@ pub mod hca;
 pub mod lazy_cleaning;
 pub mod lru_two_tier;
 pub mod tac;
+pub mod two_tier;

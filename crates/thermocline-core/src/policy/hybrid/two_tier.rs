@@ -1,0 +1,384 @@
+//! A cache in memory over one on flash, each with a replacement algorithm of its own.
+//!
+//! What the tiers have to do with each other is set apart from what each of them keeps. *Exclusive*:
+//! no page is in both; a flash hit moves the page up, every page that leaves memory is offered to
+//! flash. *Inclusive*: what memory holds is on flash as well; a page read from disk is offered to both,
+//! and a page that leaves flash leaves memory too. *Lazy*: neither; a page that leaves memory is
+//! offered to flash unless it is there already, and a flash hit leaves it there.
+//!
+//! * Source: the schemes of Koltsidas and Viglas, *Designing a Flash-Aware Two-Level Cache*, ADBIS
+//!   2011; each tier's algorithm has a source of its own.
+//! * State: that of both algorithms, and one byte per page that exists.
+//! * Cost: that of both algorithms.
+//! * Deviations: (1) The algorithms have their default parameters. (2) An algorithm says itself which
+//!   page leaves, so an inclusive flash cannot spare what memory holds: it is told of memory hits too,
+//!   so that what is used in memory is not idle on flash, and what it evicts nevertheless leaves memory.
+//!   (3) What an algorithm or the admission refuses goes where it would go without that tier; a
+//!   refused page may then be in memory alone, under an inclusive flash as well.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, SEED, Space};
+use crate::random::{Draws as _, SplitMix64};
+use crate::{
+    Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
+
+/// The names of all algorithms that may be a tier.
+const NAMES: [&str; ALGORITHMS.len()] = {
+    let mut names = [""; ALGORITHMS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALGORITHMS[index].name;
+        index += 1;
+    }
+    names
+};
+
+/// The parameter that chooses the algorithm of memory.
+pub const RAM: &str = "ram";
+/// The parameter that chooses the algorithm of flash.
+pub const FLASH: &str = "flash";
+
+/// What can be set.
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: RAM,
+        kind: Kind::Choice(&NAMES),
+        default: Value::Choice("lru"),
+        summary: "which pages memory keeps",
+        source: "a common choice",
+    },
+    Parameter {
+        name: FLASH,
+        kind: Kind::Choice(&NAMES),
+        default: Value::Choice("lru"),
+        summary: "which pages flash keeps",
+        source: "a common choice",
+    },
+    Parameter {
+        name: "inclusion",
+        kind: Kind::Choice(&["lazy", "exclusive", "inclusive"]),
+        default: Value::Choice("lazy"),
+        summary: "whether a page may, must not or must be in both tiers",
+        source: "Koltsidas, Viglas, ADBIS 2011",
+    },
+    Parameter {
+        name: "writes",
+        kind: Kind::Choice(&["back", "through", "around"]),
+        default: Value::Choice("back"),
+        summary: "whether a write goes to disk when its page leaves the caches, at once as well, or \
+                  at once instead of to the caches",
+        source: "a common choice",
+    },
+    Parameter {
+        name: PROBABILITY,
+        kind: Kind::Real { min: 0.0, max: 1.0 },
+        default: Value::Real(1.0),
+        summary: "the share of the pages offered to flash that may enter it, drawn by lot",
+        source: "random admission of CacheLib, Berg et al., OSDI 2020; all is no lot",
+    },
+    SEED,
+];
+
+/// The share of the pages offered to flash that may enter it, drawn by lot.
+const PROBABILITY: &str = "probability";
+
+/// State bit: the newest cached copy is newer than the disk's.
+const DIRTY: u8 = 1;
+/// State bit: the copy on flash is older than the one in memory.
+const STALE: u8 = 1 << 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inclusion {
+    Lazy,
+    Exclusive,
+    Inclusive,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    Back,
+    Through,
+    Around,
+}
+
+/// Two caches, one above the other.
+#[derive(Debug)]
+pub struct TwoTier {
+    memory: Box<dyn Replacement + Send>,
+    /// None if flash has no page.
+    flash: Option<Box<dyn Replacement + Send>>,
+    /// Per page: [`DIRTY`] and [`STALE`].
+    states: Vec<u8>,
+    inclusion: Inclusion,
+    writes: Writes,
+    write_miss: WriteMiss,
+    gate: Gate,
+    /// A page enters flash if a draw is below this.
+    probability: f64,
+    draws: SplitMix64,
+}
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let pages = setup.geometry.pages();
+    let tier = |parameter, capacity_pages| {
+        let name = values.choice(parameter);
+        let known = ALGORITHMS.iter().find(|algorithm| algorithm.name == name);
+        let Algorithm { build, parameters, .. } = known.expect("a choice is one of these");
+        let values = Values::resolve(name, parameters, &[]).expect("defaults go together");
+        build(Space { pages, capacity_pages }, &values)
+    };
+    let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+    Box::new(TwoTier {
+        memory: tier(RAM, memory_pages),
+        flash: (flash_pages > 0).then(|| tier(FLASH, flash_pages)),
+        states: vec![0; pages as usize],
+        inclusion: match values.choice("inclusion") {
+            "exclusive" => Inclusion::Exclusive,
+            "inclusive" => Inclusion::Inclusive,
+            _ => Inclusion::Lazy,
+        },
+        writes: match values.choice("writes") {
+            "through" => Writes::Through,
+            "around" => Writes::Around,
+            _ => Writes::Back,
+        },
+        write_miss: setup.write_miss,
+        gate: setup.admission.gate(pages),
+        probability: values.real(PROBABILITY),
+        draws: SplitMix64::new(values.integer(SEED.name)),
+    })
+}
+
+impl TwoTier {
+    fn is_on_flash(&self, page: PageId) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.contains(page))
+    }
+
+    fn has(&self, page: PageId, bit: u8) -> bool {
+        self.states[page.index()] & bit != 0
+    }
+
+    fn set(&mut self, page: PageId, bit: u8) {
+        self.states[page.index()] |= bit;
+    }
+
+    fn clear(&mut self, page: PageId, bit: u8) {
+        self.states[page.index()] &= !bit;
+    }
+
+    /// Notes and carries out what a write to the copy at `tier` entails.
+    fn written(&mut self, page: PageId, tier: Tier, out: &mut Actions) {
+        if tier == Tier::RAM && self.is_on_flash(page) {
+            self.set(page, STALE);
+        }
+        match self.writes {
+            Writes::Back => self.set(page, DIRTY),
+            Writes::Through | Writes::Around => out.copy(page, tier, Tier::DISK),
+        }
+    }
+
+    /// Offers a page whose newest copy is at `from` to flash, which lacks it. Returns whether it
+    /// took it.
+    fn offer(&mut self, page: PageId, op: Op, from: Tier, out: &mut Actions) -> bool {
+        let is_open = self.flash.is_some() && self.gate.admits(page);
+        if !is_open || self.probability < 1.0 && self.draws.unit() >= self.probability {
+            return false;
+        }
+        let outcome = self.flash.as_mut().map(|flash| flash.refer(page, op));
+        let Some(Outcome::Admitted { evicted }) = outcome else { return false };
+        if let Some(victim) = evicted {
+            self.left_flash(victim, out);
+        }
+        out.copy(page, from, Tier::FLASH);
+        true
+    }
+
+    /// Carries out that flash gave up a page.
+    fn left_flash(&mut self, page: PageId, out: &mut Actions) {
+        let is_in_memory = self.memory.contains(page);
+        if is_in_memory && self.inclusion == Inclusion::Inclusive {
+            self.memory.forget(page);
+            if self.has(page, DIRTY) {
+                out.copy(page, Tier::RAM, Tier::DISK);
+            }
+            out.drop_copy(page, Tier::RAM);
+            self.clear(page, DIRTY);
+        } else if !is_in_memory && self.has(page, DIRTY) {
+            out.copy(page, Tier::FLASH, Tier::DISK);
+            self.clear(page, DIRTY);
+        }
+        out.drop_copy(page, Tier::FLASH);
+        self.clear(page, STALE);
+    }
+
+    /// Carries out that memory gave up a page.
+    fn left_memory(&mut self, page: PageId, out: &mut Actions) {
+        if self.is_on_flash(page) {
+            if self.has(page, STALE) {
+                out.copy(page, Tier::RAM, Tier::FLASH);
+                self.clear(page, STALE);
+            }
+        } else {
+            let op = if self.has(page, DIRTY) { Op::Write } else { Op::Read };
+            let is_taken =
+                self.inclusion != Inclusion::Inclusive && self.offer(page, op, Tier::RAM, out);
+            if !is_taken && op == Op::Write {
+                out.copy(page, Tier::RAM, Tier::DISK);
+                self.clear(page, DIRTY);
+            }
+        }
+        out.drop_copy(page, Tier::RAM);
+    }
+
+    /// A write that goes to the disk and leaves no cached copy.
+    fn write_around(&mut self, page: PageId, out: &mut Actions) {
+        if self.memory.contains(page) {
+            self.memory.forget(page);
+            out.drop_copy(page, Tier::RAM);
+        }
+        if let Some(flash) = self.flash.as_mut().filter(|flash| flash.contains(page)) {
+            flash.forget(page);
+            out.drop_copy(page, Tier::FLASH);
+        }
+        out.serve(page, Op::Write, Tier::DISK, Tier::DISK);
+    }
+
+    /// Serves a page that memory refused, where it is.
+    fn pass(&mut self, Access { page, op, .. }: Access, found: Tier, out: &mut Actions) {
+        out.serve(page, op, found, found);
+        if op == Op::Write && found == Tier::FLASH {
+            self.written(page, found, out);
+        }
+    }
+
+    /// Brings a page to memory and serves the access there.
+    fn promote(&mut self, Access { page, op, .. }: Access, found: Tier, out: &mut Actions) {
+        if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
+            out.copy(page, found, Tier::RAM);
+        }
+        out.serve(page, op, found, Tier::RAM);
+        if found == Tier::FLASH && self.inclusion == Inclusion::Exclusive {
+            if let Some(flash) = &mut self.flash {
+                flash.forget(page);
+            }
+            out.drop_copy(page, Tier::FLASH);
+        }
+        if op == Op::Write {
+            self.written(page, Tier::RAM, out);
+        }
+    }
+}
+
+impl Policy for TwoTier {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        let Access { page, op, .. } = access;
+        if op == Op::Write && self.writes == Writes::Around {
+            return self.write_around(page, out);
+        }
+        let is_on_flash = self.is_on_flash(page);
+        let is_told = self.inclusion == Inclusion::Inclusive || !self.memory.contains(page);
+        if let Some(flash) = self.flash.as_mut().filter(|_| is_on_flash && is_told) {
+            flash.refer(page, op);
+        }
+        let found = if is_on_flash { Tier::FLASH } else { Tier::DISK };
+        match self.memory.refer(page, op) {
+            Outcome::Hit => {
+                out.serve(page, op, Tier::RAM, Tier::RAM);
+                if op == Op::Write {
+                    self.written(page, Tier::RAM, out);
+                }
+            }
+            Outcome::Refused => self.pass(access, found, out),
+            Outcome::Admitted { evicted } => {
+                self.promote(access, found, out);
+                if let Some(victim) = evicted {
+                    self.left_memory(victim, out);
+                }
+                if found == Tier::DISK && self.inclusion == Inclusion::Inclusive {
+                    self.offer(page, op, Tier::RAM, out);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, out: &mut Actions) {
+        for (page, state) in (0..).map(PageId).zip(&mut self.states) {
+            if *state & DIRTY != 0 {
+                let is_in_memory = self.memory.contains(page);
+                out.copy(page, if is_in_memory { Tier::RAM } else { Tier::FLASH }, Tier::DISK);
+                *state &= !DIRTY;
+            }
+        }
+    }
+
+    fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
+        for &Survivor { page, is_dirty, .. } in survivors {
+            let op = if is_dirty { Op::Write } else { Op::Read };
+            if is_dirty && self.writes == Writes::Back {
+                self.set(page, DIRTY);
+            } else if is_dirty {
+                out.copy(page, Tier::FLASH, Tier::DISK);
+            }
+            match self.flash.as_mut().map(|flash| flash.refer(page, op)) {
+                Some(Outcome::Admitted { evicted: Some(victim) }) => self.left_flash(victim, out),
+                Some(Outcome::Admitted { evicted: None } | Outcome::Hit) => {}
+                Some(Outcome::Refused) | None => self.left_flash(page, out),
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        self.memory.prefetch(page);
+        if let Some(flash) = &self.flash {
+            flash.prefetch(page);
+        }
+    }
+
+    fn assert_invariants(&self) {
+        self.memory.assert_invariants();
+        self.gate.assert_invariants();
+        if let Some(flash) = &self.flash {
+            flash.assert_invariants();
+        }
+        for (page, state) in (0..).map(PageId).zip(&self.states) {
+            let (in_memory, on_flash) = (self.memory.contains(page), self.is_on_flash(page));
+            assert!(
+                state & DIRTY == 0 || (in_memory || on_flash) && self.writes == Writes::Back,
+                "a cached copy of a page that is written back is dirty, and no other"
+            );
+            assert!(
+                state & STALE == 0 || in_memory && on_flash,
+                "a stale copy on flash has a newer one in memory"
+            );
+            assert!(
+                self.inclusion != Inclusion::Exclusive || !(in_memory && on_flash),
+                "exclusive tiers share no page"
+            );
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let flash_bytes = self.flash.as_ref().map_or(0, |flash| flash.memory_bytes());
+        let states_bytes = size_of_val(&*self.states);
+        self.memory.memory_bytes() + flash_bytes + states_bytes + self.gate.memory_bytes()
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        let of_flash = self.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
+        self.memory.metadata_bytes() + of_flash
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
+        self.memory.gauges(&mut |name, value| report(name, Tier::RAM, value));
+        if let Some(flash) = &self.flash {
+            flash.gauges(&mut |name, value| report(name, Tier::FLASH, value));
+        }
+    }
+}
