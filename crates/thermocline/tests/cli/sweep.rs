@@ -112,7 +112,11 @@ fn the_example_can_be_run_and_mistakes_are_named() {
         ("policies", "policy", ["sweep.toml", "policy"]),
         ("TRACE", "no-such.csv", ["no-such.csv", "cannot"]),
         ("\"4x\"", "\"4y\"", ["sweep.toml", "64MiB"]),
-        ("[parameters]", "[parameters]\nhat.colour = 3", ["line 13, key `parameters.hat.colour`", "nonhot_ratio"]),
+        (
+            "[parameters]",
+            "[parameters]\nhat.colour = 3",
+            ["line 13, key `parameters.hat.colour`", "nonhot_ratio"],
+        ),
     ] {
         let place = Place::new(&SWEEP.replacen(from, to, 1));
         let sweep = place.word("sweep.toml");

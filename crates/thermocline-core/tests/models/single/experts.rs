@@ -85,11 +85,7 @@ impl Choice {
     }
 }
 
-pub(super) fn build(
-    policy: &str,
-    given: &[(String, String)],
-    capacity: usize,
-) -> Box<dyn Rule> {
+pub(super) fn build(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Rule> {
     let mut choice = Choice::new(given, capacity);
     if policy == "lecar" {
         return Box::new(LeCaR {
