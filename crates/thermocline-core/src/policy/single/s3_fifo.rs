@@ -13,7 +13,8 @@
 //!   from S to a full M evicts from M too, which would leave room for several; the authors' code does
 //!   as here. (2) While the cache fills up, pages enter S beyond its share, as in Algorithm 1; with
 //!   `fill_main` they enter M when S has its share, as in the authors' later code and in libCacheSim.
-//!   (3) An S of less than one page is one of a page.
+//!   (3) An S of less than one page is one of a page. libCacheSim 0.3.5 refuses every page if S is of
+//!   one page, so its misses differ in caches of less than 20 pages.
 
 use super::{Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
