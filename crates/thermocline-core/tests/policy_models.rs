@@ -394,8 +394,8 @@ fn a_share_of_what_is_offered_enters_flash() {
             actions.clear();
             policy.access(Access::read(page.0), &mut actions);
             let to_flash =
-                |action: &&Action| matches!(action, Action::Copy { to: Tier::FLASH, .. });
-            writes += actions.iter().filter(to_flash).count() as f64;
+                |action: &&Action| matches!(action, Action::Copy { target: Tier::FLASH, .. });
+            writes += actions.as_slice().iter().filter(to_flash).count() as f64;
         }
         writes
     };

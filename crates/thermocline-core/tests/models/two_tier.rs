@@ -6,6 +6,9 @@ use thermocline_core::{Access, Op, Tier};
 
 use super::{Counts, Model, Versions, join};
 
+/// A place in a FIFO whose page was taken out: it is free when its turn comes.
+const HOLE: (u32, u64) = (u32::MAX, 0);
+
 /// Pages with their versions, the newest last.
 struct Queue {
     /// lru, fifo or mru.
@@ -36,9 +39,13 @@ impl Queue {
     }
 
     fn remove(&mut self, page: u32) -> Option<u64> {
-        let version = self.version(page);
-        self.pages.retain(|entry| entry.0 != page);
-        version
+        let place = self.pages.iter().position(|entry| entry.0 == page)?;
+        let (_, version) = if self.rule == "fifo" {
+            std::mem::replace(&mut self.pages[place], HOLE)
+        } else {
+            self.pages.remove(place)
+        };
+        Some(version)
     }
 
     /// Adds a page; returns the one that had to leave for it.
@@ -47,7 +54,7 @@ impl Queue {
         let victim = if self.rule == "mru" { self.pages.len().saturating_sub(1) } else { 0 };
         let evicted = is_full.then(|| self.pages.remove(victim));
         self.pages.push((page, version));
-        evicted
+        evicted.filter(|&left| left != HOLE)
     }
 
     fn renew(&mut self, page: u32, version: u64) {
@@ -113,9 +120,14 @@ impl Model for TwoTier {
         let page = access.page.0;
         let is_write = access.op == Op::Write;
         if is_write && self.writes == "around" {
-            self.memory.remove(page);
-            self.flash.remove(page);
-            self.counts.disk_hits += 1;
+            let [in_memory, on_flash] =
+                [&mut self.memory, &mut self.flash].map(|queue| queue.remove(page).is_some());
+            let hits = match (in_memory, on_flash) {
+                (true, _) => &mut self.counts.memory_hits,
+                (false, true) => &mut self.counts.flash_hits,
+                (false, false) => &mut self.counts.disk_hits,
+            };
+            *hits += 1;
             let version = self.versions.serve(access, self.versions.on_disk(page));
             self.destage(page, version, false);
             return;
@@ -166,7 +178,7 @@ impl Model for TwoTier {
 
     fn held(&self, tier: Tier) -> BTreeSet<u32> {
         let queue = if tier == Tier::RAM { &self.memory } else { &self.flash };
-        queue.pages.iter().map(|entry| entry.0).collect()
+        queue.pages.iter().filter(|&&entry| entry != HOLE).map(|entry| entry.0).collect()
     }
 
     /// The pages of memory, then those of flash, the newest last.

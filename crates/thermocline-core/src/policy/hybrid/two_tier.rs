@@ -14,7 +14,8 @@
 //!   page leaves, so an inclusive flash cannot spare what memory holds: it is told of memory hits too,
 //!   so that what is used in memory is not idle on flash, and what it evicts nevertheless leaves memory.
 //!   (3) What an algorithm or the admission refuses goes where it would go without that tier; a
-//!   refused page may then be in memory alone, under an inclusive flash as well.
+//!   refused page may then be in memory alone, under an inclusive flash as well. (4) A page that moves
+//!   up from a FIFO leaves a place that is free when its turn comes, as in a log on flash.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -238,15 +239,23 @@ impl TwoTier {
 
     /// A write that goes to the disk and leaves no cached copy.
     fn write_around(&mut self, page: PageId, out: &mut Actions) {
-        if self.memory.contains(page) {
+        let is_in_memory = self.memory.contains(page);
+        let is_on_flash = self.is_on_flash(page);
+        let found = match (is_in_memory, is_on_flash) {
+            (true, _) => Tier::RAM,
+            (false, true) => Tier::FLASH,
+            (false, false) => Tier::DISK,
+        };
+        out.serve(page, Op::Write, found, Tier::DISK);
+        if is_in_memory {
             self.memory.forget(page);
             out.drop_copy(page, Tier::RAM);
         }
-        if let Some(flash) = self.flash.as_mut().filter(|flash| flash.contains(page)) {
+        if let Some(flash) = self.flash.as_mut().filter(|_| is_on_flash) {
             flash.forget(page);
             out.drop_copy(page, Tier::FLASH);
         }
-        out.serve(page, Op::Write, Tier::DISK, Tier::DISK);
+        self.clear(page, STALE);
     }
 
     /// Serves a page that memory refused, where it is.
