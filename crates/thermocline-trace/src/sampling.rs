@@ -10,7 +10,7 @@
 //! appear early, and pages of one scan one after the other, so that each kind has its share in the
 //! sample, and samples differ less.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Op, PageId};
@@ -170,6 +170,7 @@ impl CompiledTrace {
             volume_bases: self.volume_bases.clone(),
             volume_names: self.volume_names.clone(),
             summary: Summary { first_at, last_at, ..Summary::default() },
+            foresight: OnceLock::new(),
         }
     }
 }

@@ -125,6 +125,9 @@ pub struct TwoTier {
 }
 
 /// Builds the policy for the registry.
+///
+/// # Panics
+/// If the values are not of [`PARAMETERS`].
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let pages = setup.geometry.pages();
     let tier = |parameter, capacity_pages| {
