@@ -2,9 +2,20 @@
 
 use thermocline_core::{Nanos, Tier};
 
-use super::{InFlight, Shard};
+use super::{InFlight, Place, Shard};
 use crate::operation::Device;
 use crate::options::Cleaning;
+
+/// What is known of a page's newest bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageStatus {
+    /// The fastest tier that has them; of a lost page, one that had.
+    pub tier: Tier,
+    /// Whether the disk may not have them durably.
+    pub is_dirty: bool,
+    /// Whether they are gone: reads fail until the page is written as a whole.
+    pub is_lost: bool,
+}
 
 impl Shard {
     /// The time that it was last told.
@@ -43,6 +54,20 @@ impl Shard {
     /// Bytes written to the flash since it was set up, as far as is known.
     pub fn flash_lifetime_written_bytes(&self) -> u64 {
         self.log.superblock.written_bytes + self.counters.flash.all_written_bytes()
+    }
+
+    /// What is known of a page's newest bytes.
+    pub fn page_status(&self, page: u32) -> PageStatus {
+        let tier = self.tier_of(page);
+        let (is_dirty, is_lost) = match self.place(page) {
+            None => (false, false),
+            Some(Place::Slot(slot)) => (self.slots.slot(slot).is_dirty(), false),
+            Some(Place::Entry(id)) => {
+                let entry = &self.entries[id];
+                (entry.disk_synced != entry.newest, entry.is_lost)
+            }
+        };
+        PageStatus { tier, is_dirty: is_dirty && !is_lost, is_lost }
     }
 
     /// Cleans otherwise from now on.

@@ -43,6 +43,7 @@ use crate::stream::Streams;
 
 use self::cleaning::WriteBacks;
 use self::durability::Log;
+pub use self::figures::PageStatus;
 use self::request::Pending;
 
 /// Marks the places that are entries; the others are slots.
@@ -181,17 +182,6 @@ pub enum OpenError {
     /// The flash cannot be used, or not with these options.
     #[error(transparent)]
     Flash(#[from] FlashError),
-}
-
-/// What is known of a page's newest bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageStatus {
-    /// The fastest tier that has them; of a lost page, one that had.
-    pub tier: Tier,
-    /// Whether the disk may not have them durably.
-    pub is_dirty: bool,
-    /// Whether they are gone: reads fail until the page is written as a whole.
-    pub is_lost: bool,
 }
 
 /// Where a page is.
@@ -409,20 +399,6 @@ impl Shard {
                 }
             }
         }
-    }
-
-    /// What is known of a page's newest bytes.
-    pub fn page_status(&self, page: u32) -> PageStatus {
-        let tier = self.tier_of(page);
-        let (is_dirty, is_lost) = match self.place(page) {
-            None => (false, false),
-            Some(Place::Slot(slot)) => (self.slots.slot(slot).is_dirty(), false),
-            Some(Place::Entry(id)) => {
-                let entry = &self.entries[id];
-                (entry.disk_synced != entry.newest, entry.is_lost)
-            }
-        };
-        PageStatus { tier, is_dirty: is_dirty && !is_lost, is_lost }
     }
 
     /// Which tiers serve a range of pages: runs of pages, each with its tier.

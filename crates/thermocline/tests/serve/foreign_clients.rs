@@ -26,7 +26,7 @@ fn nbdinfo_describes_the_export_and_its_tiers() {
     }
     let map = run("nbdinfo", "libnbd-bin", &["--map=thermocline:tier", &uri]).unwrap();
     let rows: Vec<Vec<&str>> = map.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows, [["0", "65536", "0"], ["65536", "8192", "1"], ["73728", "8314880", "0"]]);
+    assert_eq!(rows, [["0", "65536", "0"], ["65536", "8192", "5"], ["73728", "8314880", "0"]]);
 }
 
 #[test]
