@@ -27,7 +27,6 @@ impl Shard {
     }
 
     fn run_done(&mut self, run: Run, result: Result<(), DeviceError>) {
-        self.outbox.done(&run, self.now);
         if result.is_err() && run.len() > 1 {
             // One bad page must not fail its neighbours.
             for mut transfer in run {

@@ -19,9 +19,6 @@ use crate::request::{Request, RequestError};
 /// Pages written to disk before it is synced for the sake of their slots.
 const UNSYNCED_PAGES_MAX: usize = 1024;
 
-/// Pages that are on their way to flash at once because too many are newer in RAM.
-const LOGGED_AT_ONCE_MAX: usize = 32;
-
 /// A request that waits for versions to be durable.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
@@ -111,18 +108,15 @@ impl Shard {
         }
     }
 
-    /// Logs the pages that have been newer in RAM for longest, if there are too many of them.
+    /// Logs the page that has been newer in RAM for longest, if there are too many of them.
     pub(super) fn bound_undurable(&mut self) {
-        let most = self.options.undurable_pages_max as usize;
-        let excess = self.entries.undurable_pages().saturating_sub(most);
-        let mut next = self.entries.oldest_undurable();
-        for _ in 0..excess.min(LOGGED_AT_ONCE_MAX) {
-            let Some(id) = next else { break };
-            next = self.entries.next_undurable(id);
-            if !self.entries[id].wants.log {
-                self.entries[id].wants.log = true;
-                self.enqueue(id);
-            }
+        if self.entries.undurable_pages() > self.options.undurable_pages_max as usize
+            && let Some(oldest) = self.entries.oldest_undurable()
+        {
+            let page = self.entries[oldest].page;
+            self.entries[oldest].wants.log = true;
+            self.enqueue(oldest);
+            debug_assert!(self.entry(page).is_some(), "an undurable page has an entry");
             self.is_stirred = true;
         }
     }

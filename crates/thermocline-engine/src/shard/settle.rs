@@ -307,7 +307,7 @@ impl Shard {
 
     /// The next operation made of page transfers.
     pub(super) fn next_transfer(&mut self) -> Option<Operation> {
-        let run = self.outbox.next_run(self.now)?;
+        let run = self.outbox.next_run()?;
         let first = run[0];
         let page_bytes = u64::from(self.options.page_bytes);
         let length_bytes = run.len() as u64 * page_bytes;
