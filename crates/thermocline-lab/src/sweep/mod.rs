@@ -146,7 +146,7 @@ impl SweepPoint {
     /// Runs the point on its trace; `key` and `trace_sha256` are noted in the result.
     ///
     /// # Errors
-    /// [`LabError::BadPoint`] that names the point, for what is an error of [`run`].
+    /// [`LabError::BadPoint`] that names the point, for what is an error of [`run()`].
     pub fn run(
         &self,
         trace: &CompiledTrace,

@@ -170,7 +170,7 @@ pub(super) fn write(path: &Path, rows: &[Row]) -> Result<(), LabError> {
     Ok(writer.finish()?)
 }
 
-/// The rows of a file that [`write`] wrote, by their keys.
+/// The rows of a file that [`write()`] wrote, by their keys.
 pub(super) fn read(path: &Path, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
     let reader = ColumnReader::open(path)?;
     let wrong =
