@@ -119,7 +119,14 @@ impl Client {
 
 fn read_some(stream: &mut UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
     let mut buffer = [0; 16_384];
-    let length = stream.read(&mut buffer)?;
+    let length = loop {
+        // A ring that has something for this thread interrupts it, and sockets with a time limit are
+        // not waited for again by themselves.
+        match stream.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => break result?,
+        }
+    };
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
