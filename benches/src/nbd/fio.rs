@@ -58,7 +58,8 @@ pub(super) fn run(
         .map(|fio| {
             command(place, server, 1)
                 .args(fio)
-                .args(["--time_based", "--runtime=600"])
+                // A job that is a process of its own would outlive the fio that is killed.
+                .args(["--thread", "--time_based", "--runtime=600"])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()

@@ -157,6 +157,23 @@ proptest! {
     }
 
     #[test]
+    fn saving_memory_changes_no_action(
+        memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
+    ) {
+        for entry in registry::entries() {
+            let setup = setup(entry, memory_pages, flash_pages);
+            let [lavish, thrifty] = [false, true].map(|is_thrifty| {
+                let (mut policy, mut ledger) = build(entry, &setup, &accesses);
+                if is_thrifty {
+                    policy.save_memory();
+                }
+                drive(entry, &mut policy, &mut ledger, &accesses)
+            });
+            prop_assert_eq!(lavish, thrifty, "{}", entry.name);
+        }
+    }
+
+    #[test]
     fn every_policy_takes_over_what_flash_still_holds(
         memory_pages in 1_u32..5, flash_pages in 0_u32..6,
         survivors in prop::collection::vec((0..PAGES, any::<bool>()), 0..12),

@@ -112,7 +112,9 @@ fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn st
         admission: Admission::ALL,
         clients: Clients::ONE,
     };
-    Ok(policy.entry.build(&setup, &policy.values)?)
+    let mut policy = policy.entry.build(&setup, &policy.values)?;
+    policy.save_memory();
+    Ok(policy)
 }
 
 /// Accesses to pages anywhere, a third of them writes, until flash is full, and as many again.

@@ -191,6 +191,14 @@ impl Entries {
         }
     }
 
+    /// Says that all versions of the page from this one on are in doubt.
+    pub(crate) fn lower_undurable(&mut self, id: EntryId, version: u64) {
+        let undurable = self[id].undurable;
+        if undurable == 0 || undurable > version {
+            self.set_undurable(id, version);
+        }
+    }
+
     /// Heap memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.capacity() * size_of::<Entry>() + self.free.capacity() * size_of::<EntryId>()
@@ -210,9 +218,10 @@ impl Entries {
     }
 
     /// Versions come in ascending order but for those that follow a write in flight, so the place is
-    /// near the end.
+    /// near the end; or a device failed, and they are as old as any.
     fn link(&mut self, id: EntryId, version: u64) {
-        let mut previous = self.newest;
+        let is_oldest = self.oldest != NONE && self[EntryId(self.oldest)].undurable > version;
+        let mut previous = if is_oldest { NONE } else { self.newest };
         while previous != NONE && self[EntryId(previous)].undurable > version {
             previous = self[EntryId(previous)].previous;
         }

@@ -172,6 +172,7 @@ impl Options {
         self.ram_pages
             .saturating_add(self.request_pages_max().saturating_mul(2))
             .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))
+            .saturating_add(READ_FRAMES)
             .saturating_add(META_FRAMES)
     }
 
@@ -185,7 +186,11 @@ impl Options {
             admission: self.policy.admission.clone(),
             clients: Clients::ONE,
         };
-        self.policy.entry.build(&setup, &self.policy.values).map_err(OptionsError::Policy)
+        let built = self.policy.entry.build(&setup, &self.policy.values);
+        let mut policy = built.map_err(OptionsError::Policy)?;
+        // Devices take far longer than any policy, and memory is better spent on pages.
+        policy.save_memory();
+        Ok(policy)
     }
 
     /// Refuses what cannot work.
@@ -226,6 +231,8 @@ impl Options {
 
 /// Frames that requests leave to background work.
 pub(crate) const RESERVED_FRAMES: u32 = 32;
+/// Frames that writes leave to reads, which therefore do not wait while writes wait for the disk.
+pub(crate) const READ_FRAMES: u32 = 64;
 /// Memory for what is known of a slot and of the page in it, roughly.
 const SLOT_MEMORY_BYTES: u64 = 64;
 /// Frames for the engine's own blocks.

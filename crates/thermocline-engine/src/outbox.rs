@@ -1,8 +1,11 @@
-//! Page transfers on their way to the driver: neighbours become one operation.
+//! Page transfers on their way to the driver: neighbours become one operation, and whoever reads the
+//! backing store does not queue behind what is written to it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
+use thermocline_core::Nanos;
 
 use crate::counters::Purpose;
 use crate::memory::FrameId;
@@ -43,6 +46,14 @@ const RUN_PAGES_MAX: usize = 64;
 /// The longest operation that moves none, in pages.
 const BLANK_RUN_PAGES_MAX: usize = 1024;
 
+/// Writes to the backing store in flight at most.
+const WRITES_MAX: u32 = 64;
+/// The same while it is read as well: a disk that serves several requests at a time has room for the
+/// reads beside these.
+const WRITES_BESIDE_READS_MAX: u32 = 8;
+/// Reads are expected for so long after the last one.
+const READS_EXPECTED: Nanos = Nanos(20_000_000);
+
 /// Transfers not yet given to the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -50,39 +61,110 @@ pub(crate) struct Outbox {
     fresh: Vec<Transfer>,
     /// Sorted, the next one last.
     sorted: Vec<Transfer>,
+    /// What changes the backing store, by its page.
+    writes: BTreeMap<u32, Transfer>,
+    /// Where the sweep over these stands.
+    sweep: u32,
+    /// Runs of the backing store that the driver has.
+    writes_in_flight: u32,
+    reads_in_flight: u32,
+    last_read_at: Option<Nanos>,
 }
 
 impl Outbox {
     pub(crate) fn push(&mut self, transfer: Transfer) {
-        self.fresh.push(transfer);
+        if is_write(&transfer) {
+            let former = self.writes.insert(transfer.position, transfer);
+            assert!(former.is_none(), "a page is written by one transfer at a time");
+        } else {
+            self.fresh.push(transfer);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.sorted.is_empty()
+        self.fresh.is_empty() && self.sorted.is_empty() && self.writes.is_empty()
     }
 
     /// The next transfers that are neighbours on their device.
-    pub(crate) fn next_run(&mut self) -> Option<Run> {
+    ///
+    /// Changes of the backing store make way for reads, unless somebody waits for them.
+    pub(crate) fn next_run(&mut self, now: Nanos, is_write_awaited: bool) -> Option<Run> {
+        let run = self.next_direct_run().or_else(|| self.next_write_run(now, is_write_awaited))?;
+        match run[0].device {
+            Device::Flash => {}
+            Device::Backing if is_write(&run[0]) => self.writes_in_flight += 1,
+            Device::Backing => {
+                self.reads_in_flight += 1;
+                self.last_read_at = Some(now);
+            }
+        }
+        Some(run)
+    }
+
+    /// The driver has done with a run.
+    pub(crate) fn done(&mut self, run: &Run, now: Nanos) {
+        match run[0].device {
+            Device::Flash => {}
+            Device::Backing if is_write(&run[0]) => self.writes_in_flight -= 1,
+            Device::Backing => {
+                self.reads_in_flight -= 1;
+                self.last_read_at = Some(now);
+            }
+        }
+    }
+
+    fn next_direct_run(&mut self) -> Option<Run> {
         if self.sorted.is_empty() {
             std::mem::swap(&mut self.fresh, &mut self.sorted);
             let key =
                 |transfer: &Transfer| (transfer.device, transfer.kind as u8, transfer.position);
             self.sorted.sort_by_key(|transfer| Reverse(key(transfer)));
         }
-        let first = self.sorted.pop()?;
-        let pages_max = match first.kind {
-            OperationKind::Discard | OperationKind::Zero => BLANK_RUN_PAGES_MAX,
-            OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
-        };
-        let mut run = Run::from_slice(&[first]);
-        while run.len() < pages_max
-            && let (Some(last), Some(next)) = (run.last(), self.sorted.last())
-            && (next.device, next.kind) == (last.device, last.kind)
-            && next.position == last.position + 1
-            && !(next.is_retry || last.is_retry)
-        {
+        let mut run = Run::from_slice(&[self.sorted.pop()?]);
+        while self.sorted.last().is_some_and(|next| goes_on(&run, next)) {
             run.extend(self.sorted.pop());
         }
         Some(run)
     }
+
+    /// Changes of the backing store go in the order of its pages.
+    fn next_write_run(&mut self, now: Nanos, is_awaited: bool) -> Option<Run> {
+        let expects_reads = self.reads_in_flight > 0
+            || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
+        let makes_way = expects_reads && !is_awaited;
+        let most = if makes_way { WRITES_BESIDE_READS_MAX } else { WRITES_MAX };
+        if self.writes_in_flight >= most {
+            return None;
+        }
+        let coming = self.writes.range(self.sweep..).next();
+        let position = *coming.or_else(|| self.writes.first_key_value())?.0;
+        let mut run = Run::new();
+        run.extend(self.writes.remove(&position));
+        self.sweep = position + 1;
+        while let Some(next) = self.writes.get(&self.sweep)
+            && goes_on(&run, next)
+        {
+            run.extend(self.writes.remove(&self.sweep));
+            self.sweep += 1;
+        }
+        Some(run)
+    }
+}
+
+/// Whether it changes the backing store.
+fn is_write(transfer: &Transfer) -> bool {
+    transfer.device == Device::Backing && transfer.kind != OperationKind::Read
+}
+
+/// Whether a transfer may be the next one of a run.
+fn goes_on(run: &Run, next: &Transfer) -> bool {
+    let last = run[run.len() - 1];
+    let pages_max = match last.kind {
+        OperationKind::Discard | OperationKind::Zero => BLANK_RUN_PAGES_MAX,
+        OperationKind::Read | OperationKind::Write | OperationKind::Sync => RUN_PAGES_MAX,
+    };
+    run.len() < pages_max
+        && (next.device, next.kind) == (last.device, last.kind)
+        && next.position == last.position + 1
+        && !(next.is_retry || last.is_retry)
 }

@@ -68,7 +68,9 @@ pub struct Cached<D> {
     meter: Option<Box<dyn Meter>>,
     /// What the engine calls by its number here.
     pending: Slab<Pending>,
-    /// Pieces that the engine had no frames for, with their payloads.
+    /// Reads that the engine had no frames for: they do not wait behind writes.
+    waiting_reads: VecDeque<Request>,
+    /// Other pieces that it had no frames for, with their payloads.
     waiting: VecDeque<(Request, Box<[u8]>)>,
     /// Pieces that the engine never takes.
     refused: VecDeque<(Tag, ErrorCode)>,
@@ -93,6 +95,7 @@ impl<D: Driver> Cached<D> {
             descriptor,
             meter: None,
             pending: Slab::new(),
+            waiting_reads: VecDeque::new(),
             waiting: VecDeque::new(),
             refused: VecDeque::new(),
             questions: BTreeMap::new(),
@@ -165,6 +168,12 @@ impl<D: Driver> Cached<D> {
     }
 
     fn offer_waiting(&mut self) {
+        while let Some(request) = self.waiting_reads.pop_front() {
+            if !self.offer(request, &[]) {
+                self.waiting_reads.push_front(request);
+                return;
+            }
+        }
         while let Some((request, payload)) = self.waiting.pop_front() {
             if !self.offer(request, &payload) {
                 self.waiting.push_front((request, payload));
@@ -284,7 +293,11 @@ impl<D: Driver> Service for Cached<D> {
             length_bytes: piece.length_bytes.into(),
             is_durable: piece.is_fua(),
         };
-        if !self.waiting.is_empty() || !self.offer(request, payload) {
+        if matches!(kind, RequestKind::Read | RequestKind::Cache) {
+            if !self.waiting_reads.is_empty() || !self.offer(request, payload) {
+                self.waiting_reads.push_back(request);
+            }
+        } else if !self.waiting.is_empty() || !self.offer(request, payload) {
             self.waiting.push_back((request, payload.into()));
         }
     }

@@ -15,7 +15,8 @@
 //! the states that were written there. A search passes over chunks whose union lacks the class, and
 //! takes the class out of the union of a chunk in which it found none.
 //!
-//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold.
+//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; 8 of these if it
+//!   was [shortened](Recency::shorten).
 //! * Cost: touch and removal amortised O(1); a search passes 8 entries a step, or 4096 where the
 //!   class is absent.
 
@@ -70,20 +71,41 @@ pub struct Position(u32);
 impl<const CLASSES: usize> Recency<CLASSES> {
     /// An empty queue for `pages` page ids that holds at most `capacity` of them at a time.
     pub fn new(pages: u32, capacity: u32, masks: [u8; CLASSES]) -> Self {
-        let entries = (capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN).min(ABSENT as usize);
-        let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
-        Self {
+        let mut queue = Self {
             position_of: vec![ABSENT; pages as usize],
-            pages: vec![0; entries],
-            states: vec![0; entries],
-            chunks: vec![0; chunks],
-            chunks_of_chunks: vec![0; chunks.div_ceil(CHUNK)],
+            pages: vec![],
+            states: vec![],
+            chunks: vec![],
+            chunks_of_chunks: vec![],
             head: 0,
             len: 0,
             masks,
             cursors: [0; CLASSES],
             boundary: 0,
-        }
+        };
+        queue.set_entries(capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN);
+        queue
+    }
+
+    /// Makes the log of a queue that was never used as short as it may be: less memory, and squeezed
+    /// more often.
+    ///
+    /// # Panics
+    /// If the queue was used.
+    pub fn shorten(&mut self) {
+        assert_eq!(self.head, 0, "a queue is shortened before it is used");
+        let capacity = (self.states.len() - LOG_MARGIN).div_ceil(LOG_FACTOR);
+        self.set_entries(capacity + capacity / 2 + LOG_MARGIN);
+    }
+
+    /// Gives the log, which is empty, a length.
+    fn set_entries(&mut self, entries: usize) {
+        let entries = entries.min(ABSENT as usize);
+        let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
+        self.pages = vec![0; entries];
+        self.states = vec![0; entries];
+        self.chunks = vec![0; chunks];
+        self.chunks_of_chunks = vec![0; chunks.div_ceil(CHUNK)];
     }
 
     /// Where `page` is, if it is in the queue.
@@ -393,8 +415,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_a_vector_of_pages(steps in steps()) {
+        fn matches_a_vector_of_pages(steps in steps(), is_short in any::<bool>()) {
             let mut queue = Recency::new(12, 12, [0xff, 1]);
+            if is_short {
+                queue.shorten();
+            }
             let mut model: Vec<(u32, u8)> = vec![];
             let mut behind: Vec<u32> = vec![];
             for step in steps {

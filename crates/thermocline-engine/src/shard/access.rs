@@ -284,7 +284,7 @@ impl Shard {
         }
         if entry.undurable == 0 {
             self.entries.set_undurable(id, version);
-            self.bound_undurable();
+            self.is_stirred |= self.is_too_volatile();
         }
         version
     }

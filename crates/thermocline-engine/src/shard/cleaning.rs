@@ -10,6 +10,8 @@ use crate::slots::SlotState;
 
 /// How long a page rests after the backing store refused it, and syncs after one failed.
 pub(super) const REST: Nanos = Nanos(1_000_000_000);
+/// Refusals in a row after which the backing store is taken for gone: one page at a time tries it then.
+const REFUSALS_MAX: u32 = 16;
 /// How often the cleaner looks at the ratio of dirty pages.
 const CLEANING_INTERVAL: Nanos = Nanos(50_000_000);
 /// Slots that the cleaner looks at in one step.
@@ -31,6 +33,12 @@ pub(super) struct WriteBacks {
     /// Pages that the backing store refused, and when to try again.
     resting: BTreeSet<u32>,
     retry_at: Nanos,
+    /// Writes that the backing store refused since it last took one, and the page that is to find out
+    /// whether it takes them again.
+    refusals: u32,
+    probe: Option<u32>,
+    /// Whether what waits stays where it is: the end has come.
+    is_closed: bool,
     /// When the cleaner looked last, and at which slot it goes on.
     looked_at: Nanos,
     next_slot: u32,
@@ -43,7 +51,37 @@ pub(super) struct WriteBacks {
 
 impl WriteBacks {
     pub(super) fn insert(&mut self, page: u32) -> bool {
-        self.pages.insert(page)
+        !self.is_closed && self.pages.insert(page)
+    }
+
+    /// From now on nothing is written back any more.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.pages.clear();
+    }
+
+    /// The backing store refused a write.
+    pub(super) const fn refused(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// The backing store took a write: those that it refused are tried soon.
+    pub(super) const fn taken(&mut self) {
+        if self.is_refused() {
+            self.retry_at = Nanos(0);
+        }
+        self.refusals = 0;
+        self.probe = None;
+    }
+
+    /// Whether the backing store seems to be gone.
+    const fn is_refused(&self) -> bool {
+        self.refusals >= REFUSALS_MAX
+    }
+
+    /// Whether the backing store is not to be bothered with the page.
+    pub(super) fn is_in_vain(&self, page: u32) -> bool {
+        self.is_refused() && self.probe != Some(page)
     }
 
     pub(super) fn contains(&self, page: u32) -> bool {
@@ -57,7 +95,7 @@ impl WriteBacks {
 
     /// Pages that wait, those that rest included.
     pub(super) fn waiting_pages(&self) -> usize {
-        self.pages.len() + self.resting.len()
+        if self.is_closed { 0 } else { self.pages.len() + self.resting.len() }
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -75,6 +113,10 @@ impl Shard {
         while self.write_backs.in_flight < most && self.has_spare_frame() {
             let Some(page) = self.write_backs.pop() else { return };
             if self.is_backing_resting(page) {
+                continue;
+            }
+            if self.write_backs.is_in_vain(page) {
+                self.rest_backing(page);
                 continue;
             }
             let id = self.ensure_entry(page);
@@ -113,13 +155,15 @@ impl Shard {
     /// Does what is due by now.
     pub(super) fn clean_in_time(&mut self) {
         if !self.write_backs.resting.is_empty() && self.now >= self.write_backs.retry_at {
-            for page in std::mem::take(&mut self.write_backs.resting) {
-                if let Some(id) = self.entry(page)
-                    && self.entries[id].frame.is_some()
-                {
-                    self.settle(id);
-                } else {
-                    self.write_backs.insert(page);
+            if self.write_backs.is_refused() {
+                self.write_backs.retry_at = Nanos(self.now.0 + REST.0);
+                self.write_backs.probe = self.write_backs.resting.pop_first();
+                if let Some(page) = self.write_backs.probe {
+                    self.try_again(page);
+                }
+            } else {
+                for page in std::mem::take(&mut self.write_backs.resting) {
+                    self.try_again(page);
                 }
             }
         }
@@ -127,6 +171,17 @@ impl Shard {
         if self.has_flash && elapsed >= CLEANING_INTERVAL.0 {
             self.write_backs.looked_at = self.now;
             self.clean_towards_target(elapsed);
+        }
+    }
+
+    /// A page that rested goes to disk.
+    fn try_again(&mut self, page: u32) {
+        if let Some(id) = self.entry(page)
+            && self.entries[id].frame.is_some()
+        {
+            self.settle(id);
+        } else {
+            self.write_backs.insert(page);
         }
     }
 

@@ -27,6 +27,7 @@ impl Shard {
     }
 
     fn run_done(&mut self, run: Run, result: Result<(), DeviceError>) {
+        self.outbox.done(&run, self.now);
         if result.is_err() && run.len() > 1 {
             // One bad page must not fail its neighbours.
             for mut transfer in run {
@@ -240,10 +241,12 @@ impl Shard {
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
         if result.is_err() {
+            self.write_backs.refused();
             self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
             self.disk_write_failed(id);
             return;
         }
+        self.write_backs.taken();
         if transfer.kind == OperationKind::Discard {
             self.entries[id].is_discarded = false;
             if self.was_seen(id, capture) {

@@ -98,8 +98,10 @@ impl Shard {
             kept.extend(entry.slot);
             entry.obsolete = 0;
             entry.obsolete_clean = 0;
-            if is_lacking && entry.undurable == 0 {
-                lacking.push((entry.newest, id));
+            if is_lacking {
+                // No version that the disk lacks is durable, whatever slots were thought to have.
+                lacking.push((entry.disk_written + 1, id));
+                self.entries.set_undurable(id, 0);
             }
         }
         lacking.sort_unstable();

@@ -19,6 +19,9 @@ use crate::request::{Request, RequestError};
 /// Pages written to disk before it is synced for the sake of their slots.
 const UNSYNCED_PAGES_MAX: usize = 1024;
 
+/// Pages that are on their way to flash at once because too many are newer in RAM.
+const LOGGED_AT_ONCE_MAX: usize = 32;
+
 /// A request that waits for versions to be durable.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
@@ -108,16 +111,25 @@ impl Shard {
         }
     }
 
-    /// Logs the page that has been newer in RAM for longest, if there are too many of them.
+    /// Whether more pages are newer in RAM than should be.
+    pub(super) fn is_too_volatile(&self) -> bool {
+        self.entries.undurable_pages() > self.options.undurable_pages_max as usize
+    }
+
+    /// Logs the pages that have been newer in RAM for longest, if there are too many of them.
     pub(super) fn bound_undurable(&mut self) {
-        if self.entries.undurable_pages() > self.options.undurable_pages_max as usize
-            && let Some(oldest) = self.entries.oldest_undurable()
-        {
-            let page = self.entries[oldest].page;
-            self.entries[oldest].wants.log = true;
-            self.enqueue(oldest);
-            debug_assert!(self.entry(page).is_some(), "an undurable page has an entry");
-            self.is_stirred = true;
+        let most = self.options.undurable_pages_max as usize;
+        let excess = self.entries.undurable_pages().saturating_sub(most);
+        let mut next = self.entries.oldest_undurable();
+        for _ in 0..excess.min(LOGGED_AT_ONCE_MAX) {
+            let Some(id) = next else { break };
+            next = self.entries.next_undurable(id);
+            let entry = &mut self.entries[id];
+            let is_under_way = entry.slot_write.is_some() || entry.disk_write.is_some();
+            if !entry.wants.log && !is_under_way {
+                entry.wants.log = true;
+                self.enqueue(id);
+            }
         }
     }
 
@@ -146,6 +158,11 @@ impl Shard {
         self.start_backing_sync();
         self.start_commit();
         self.advance_checkpoint();
+    }
+
+    /// Whether somebody waits for what is being written to disk.
+    pub(super) fn awaits_disk(&self) -> bool {
+        !self.log.waiters.is_empty() || !self.disk_waiters.is_empty() || self.log.is_draining
     }
 
     /// Whether the waiter waits no longer.
@@ -197,7 +214,12 @@ impl Shard {
 
     /// Prepares for the end without writing anything home: what only RAM has goes to flash, and the
     /// journal says that all of it is there. When the shard is idle again, it is done.
+    ///
+    /// What the disk lacks stays on flash, so that a disk that is gone does not hold up the end.
     pub fn stop(&mut self) {
+        if self.has_flash {
+            self.write_backs.close();
+        }
         self.log_all_pages();
         self.want_sync_and_commit();
     }
@@ -296,6 +318,13 @@ impl Shard {
         self.settle(id);
     }
 
+    /// The newest version of the page in its slot, or durably on disk.
+    fn durable_version(&self, id: EntryId) -> u64 {
+        let entry = &self.entries[id];
+        let in_slot = entry.slot.map_or(0, |slot| self.slots.slot(slot).version());
+        in_slot.max(entry.disk_synced)
+    }
+
     /// The disk may have lost what was written since the last sync: what RAM or flash still has is
     /// dirty again, and whoever waits is told; if something was only there, and no flush waits, the next
     /// one is.
@@ -329,9 +358,11 @@ impl Shard {
             }
             let entry = &mut self.entries[id];
             entry.disk_written = entry.disk_synced;
-            let undurable = entry.undurable;
-            if !in_slot && (undurable == 0 || undurable > version) {
-                self.entries.set_undurable(id, version);
+            if !in_slot {
+                // Versions between the durable one and this one count as well: a flush may wait for
+                // them, and has only this one to be told of.
+                let doubtful = self.durable_version(id) + 1;
+                self.entries.lower_undurable(id, doubtful);
             }
             self.relog(id);
             self.rest_backing(page);

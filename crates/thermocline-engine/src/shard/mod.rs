@@ -526,6 +526,7 @@ impl Shard {
     /// Does what no single page asks for.
     fn stir(&mut self) {
         self.is_stirred = false;
+        self.bound_undurable();
         self.retry_queued();
         self.start_write_backs();
         self.advance_waiters();

@@ -7,7 +7,7 @@ use thermocline_core::{Access, Op, PageId, Tier};
 use super::{Event, Shard};
 use crate::memory::FrameId;
 use crate::operation::DeviceError;
-use crate::options::{RESERVED_FRAMES, WriteMode};
+use crate::options::{READ_FRAMES, RESERVED_FRAMES, WriteMode};
 use crate::request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
 
 /// A request that waits.
@@ -98,11 +98,12 @@ impl Shard {
         let end_bytes = request.offset_bytes + request.length_bytes;
         let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
         let needed = 2 * (pages.end - pages.start) + u64::from(RESERVED_FRAMES);
-        if (self.pool.free_frames() as u64) < needed {
+        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
+        if (self.pool.free_frames() as u64) < needed + left {
             return Err(SubmitError::Full);
         }
         self.announce(&request);
-        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
         if is_write && self.options.write_mode == WriteMode::ReadOnly {
             self.reply(request, Err(RequestError::ReadOnly), None, Segments::new());
             return Ok(());

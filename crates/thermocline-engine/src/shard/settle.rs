@@ -193,6 +193,10 @@ impl Shard {
         if entry.disk_reads > 0 || self.is_backing_resting(page) {
             return;
         }
+        if self.write_backs.is_in_vain(page) && !self.disk_waiters.contains_key(&page) {
+            self.rest_backing(page);
+            return;
+        }
         if let Some(slot) = entry.slot
             && !self.slots.slot(slot).is_dirty()
         {
@@ -307,7 +311,7 @@ impl Shard {
 
     /// The next operation made of page transfers.
     pub(super) fn next_transfer(&mut self) -> Option<Operation> {
-        let run = self.outbox.next_run()?;
+        let run = self.outbox.next_run(self.now, self.awaits_disk())?;
         let first = run[0];
         let page_bytes = u64::from(self.options.page_bytes);
         let length_bytes = run.len() as u64 * page_bytes;

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub(crate) fn thermocline(words: &[&str]) -> Output {
     // A command that should fail, and serves instead, fails its test rather than hang it.
     let program = env!("CARGO_BIN_EXE_thermocline");
-    Command::new("timeout").args(["60", program]).args(words).output().unwrap()
+    Command::new("timeout").args(["300", program]).args(words).output().unwrap()
 }
 
 /// Standard output of a command that succeeds.

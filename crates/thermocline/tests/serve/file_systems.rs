@@ -19,7 +19,7 @@ const WORK: Duration = Duration::from_millis(1500);
 
 /// Runs a program, and ends it if it hangs, as programs on dead devices do.
 fn run(words: &[&str]) -> Output {
-    Command::new("timeout").arg("60").args(words).output().unwrap()
+    Command::new("timeout").arg("300").args(words).output().unwrap()
 }
 
 /// The same, of a program that must succeed; returns what it printed.

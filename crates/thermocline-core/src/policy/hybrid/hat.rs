@@ -8,8 +8,8 @@
 //!
 //! * Source: Lv, Cui, Chen, Li, *Hotness-aware buffer management for flash-based hybrid storage
 //!   systems*, CIKM 2013 (section 3), and Frontiers of Computer Science 8(3), 2014.
-//! * State: 4 bytes per page that exists, 20 bytes per page in the queue, which holds at most twice
-//!   the pages of memory and flash together.
+//! * State: 4 bytes per page that exists, 20 bytes (8 where memory is saved) per page in the queue,
+//!   which holds at most twice the pages of memory and flash together.
 //! * Cost: amortised O(1) per access. All orders that the paper keeps in lists of their own (hot
 //!   pages, non-hot pages in memory, pages on flash, the queue) are one order by last reference,
 //!   restricted to a class; so one queue with classes serves them all, and a region is a boundary.
@@ -316,6 +316,10 @@ impl Policy for Hat {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.queue.prefetch(page);
+    }
+
+    fn save_memory(&mut self) {
+        self.queue.shorten();
     }
 
     fn assert_invariants(&self) {

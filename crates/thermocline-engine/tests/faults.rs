@@ -1,0 +1,375 @@
+//! Devices that fail, are gone, or are slow: what is told to whom, and what goes on.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use thermocline_core::{Nanos, Tier};
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::driver::{Completion, Driver};
+use thermocline_engine::{
+    Device, DeviceError, Engine, Operation, OperationKind, Options, PolicyOptions, Request,
+    RequestError, Shard, SubmitError, WriteMode,
+};
+
+const PAGE: u64 = 4096;
+const SECOND: u64 = 1_000_000_000;
+
+fn options(policy: &str) -> Options {
+    Options::new(256, 16, 64, PolicyOptions::named(policy).unwrap())
+}
+
+/// What the shard asks of its devices now.
+fn operations(shard: &mut Shard) -> Vec<Operation> {
+    std::iter::from_fn(|| shard.next_operation()).collect()
+}
+
+/// The writes to the backing store among these.
+fn disk_writes(operations: &[Operation]) -> Vec<Operation> {
+    let is_write =
+        |it: &&Operation| (it.device, it.kind) == (Device::Backing, OperationKind::Write);
+    operations.iter().filter(is_write).cloned().collect()
+}
+
+/// An engine over devices in memory, none of which fails yet.
+fn failing(options: Options) -> Engine<Failing> {
+    let backing_bytes = usize::try_from(options.size_bytes()).unwrap();
+    let shard = Shard::new(options).unwrap();
+    let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), backing_bytes);
+    Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] })
+}
+
+fn backing_writes_fail(device: Device, kind: OperationKind) -> bool {
+    device == Device::Backing && kind != OperationKind::Read
+}
+
+fn release_replies(engine: &mut Engine<Failing>) -> Vec<Result<(), RequestError>> {
+    let mut results = vec![];
+    while let Some(reply) = engine.next_reply() {
+        results.push(reply.result);
+        engine.release(reply);
+    }
+    results
+}
+
+#[test]
+fn what_a_failed_sync_may_have_cost_is_told_to_the_next_flush() {
+    let around = Options { write_mode: WriteMode::Around, ..options("lru") };
+    let mut shard = Shard::new(Options { flash_pages: 0, ..around }).unwrap();
+    let mut sync_fails = true;
+    let mut results = vec![];
+    let mut work = |shard: &mut Shard| {
+        loop {
+            let started = operations(shard);
+            let is_idle = started.is_empty();
+            for operation in started {
+                let is_failed = operation.kind == OperationKind::Sync && sync_fails;
+                sync_fails &= !is_failed;
+                let error = DeviceError(std::io::ErrorKind::Other);
+                shard.complete(operation.id, if is_failed { Err(error) } else { Ok(()) });
+            }
+            while let Some(reply) = shard.next_reply() {
+                results.push((reply.tag, reply.result));
+                shard.release(reply);
+            }
+            if is_idle {
+                break;
+            }
+        }
+    };
+    shard.submit(Request::write(1, 0, PAGE), &[1; 4096]).unwrap();
+    work(&mut shard);
+    // Nobody waits for this sync, which fails.
+    shard.stop();
+    work(&mut shard);
+    for flush in 2..4 {
+        shard.submit(Request::flush(flush), &[]).unwrap();
+        work(&mut shard);
+    }
+    assert_eq!(results, [(1, Ok(())), (2, Err(RequestError::Io)), (3, Ok(()))]);
+}
+
+/// Devices in memory, of which some operations fail at once.
+#[derive(Debug)]
+struct Failing {
+    devices: MemoryDriver,
+    fails: fn(Device, OperationKind) -> bool,
+    failed: Vec<Completion>,
+}
+
+impl Driver for Failing {
+    fn start(&mut self, operation: Operation) {
+        if (self.fails)(operation.device, operation.kind) {
+            let error = DeviceError(std::io::ErrorKind::NotConnected);
+            self.failed.push((operation.id, Err(error)));
+        } else {
+            self.devices.start(operation);
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.failed);
+        self.devices.poll(done);
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) {
+        self.poll(done);
+    }
+}
+
+#[test]
+fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
+    let faults: [fn(Device, OperationKind) -> bool; 2] = [
+        |device, kind| device == Device::Backing && kind == OperationKind::Sync,
+        |device, kind| device == Device::Backing && kind != OperationKind::Read,
+    ];
+    for fails in faults {
+        let shard = Shard::new(options("lru-exclusive")).unwrap();
+        let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+        let mut engine = Engine::new(shard, Failing { devices, fails, failed: vec![] });
+        // More dirty pages than RAM and flash have room for.
+        for page in 0..200 {
+            // Each poll ends.
+            engine.poll();
+            if engine.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).is_err() {
+                break;
+            }
+        }
+        engine.poll();
+        let errors = engine.shard().counters().backing.errors;
+        assert!((1..=400).contains(&errors), "{errors} errors");
+        // Time passes: it tries again, and again that ends.
+        engine.shard_mut().tick(Nanos(2_000_000_000));
+        engine.poll();
+        let more = engine.shard().counters().backing.errors - errors;
+        assert!((1..=400).contains(&more), "{more} errors");
+        engine.driver().fails = |_, _| false;
+        for seconds in 2..9 {
+            engine.shard_mut().tick(Nanos(seconds * 2_000_000_000));
+            engine.poll();
+            while let Some(reply) = engine.next_reply() {
+                engine.release(reply);
+            }
+        }
+        engine.shard_mut().drain();
+        engine.wait_until_idle();
+        assert_eq!(engine.shard().dirty_pages(), 0);
+        engine.shard().assert_invariants();
+    }
+}
+
+#[test]
+fn what_a_failing_flash_still_gives_goes_home() {
+    // A flash that takes no writes any more, as worn ones do, and one that is gone.
+    let faults: [fn(Device, OperationKind) -> bool; 2] = [
+        |device, kind| device == Device::Flash && kind != OperationKind::Read,
+        |device, _| device == Device::Flash,
+    ];
+    for (is_gone, fails) in [false, true].into_iter().zip(faults) {
+        let shard = Shard::new(options("lru-inclusive")).unwrap();
+        let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+        let mut engine =
+            Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] });
+        let ask = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
+            engine.submit(request, payload).unwrap();
+            engine.wait_until_idle();
+            let reply = engine.next_reply().unwrap();
+            let bytes: Vec<u8> =
+                reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+            let result = reply.result;
+            engine.release(reply);
+            result.map(|()| bytes)
+        };
+        let byte = |page: u64| u8::try_from(page + 1).unwrap();
+        for page in 0..60 {
+            ask(&mut engine, Request::write(page, page * PAGE, PAGE), &[byte(page); 4096]).unwrap();
+        }
+        ask(&mut engine, Request::flush(99), &[]).unwrap();
+        engine.driver().fails = fails;
+        ask(&mut engine, Request::write(70, 70 * PAGE, PAGE), &[byte(70); 4096]).unwrap();
+        // When this is acknowledged, all that is not lost is on disk.
+        ask(&mut engine, Request::flush(99), &[]).unwrap();
+        assert!(!engine.shard().has_flash());
+        engine.shard().assert_invariants();
+        let lost = engine.shard().lost_pages();
+        assert_eq!(lost.is_empty(), !is_gone, "{lost:?}");
+        assert!(lost.len() < 60, "RAM has some");
+        assert_eq!(
+            engine.shard().dirty_slots(),
+            u32::from(is_gone) * u32::try_from(lost.len()).unwrap()
+        );
+        for page in (0..60).chain([70]) {
+            let place = usize::try_from(page * PAGE).unwrap();
+            let on_disk = engine.driver().devices.bytes(Device::Backing)[place];
+            let found = ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+            if lost.contains(&u32::try_from(page).unwrap()) {
+                assert_eq!((found, on_disk), (Err(RequestError::Lost), 0));
+            } else {
+                assert_eq!((found, on_disk), (Ok(vec![byte(page); 4096]), byte(page)));
+            }
+        }
+        engine.shard_mut().stop();
+        engine.wait_until_idle();
+    }
+}
+
+#[test]
+fn a_page_s_status_says_whether_it_is_newer_or_lost() {
+    let shard = Shard::new(options("lru-exclusive")).unwrap();
+    let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
+    let driver = Failing { devices, fails: |_, _| false, failed: vec![] };
+    let mut engine = Engine::new(shard, driver);
+    let work = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
+        engine.submit(request, payload).unwrap();
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        let result = reply.result;
+        engine.release(reply);
+        result
+    };
+    for page in 0..40 {
+        assert_eq!(work(&mut engine, Request::write(page, page * PAGE, PAGE), &[1; 4096]), Ok(()));
+    }
+    assert_eq!(work(&mut engine, Request::read(40, 50 * PAGE, PAGE), &[]), Ok(()));
+    let status = |engine: &Engine<Failing>, page| {
+        let status = engine.shard().page_status(page);
+        (status.tier, status.is_dirty, status.is_lost)
+    };
+    assert_eq!(status(&engine, 3), (Tier::FLASH, true, false));
+    assert_eq!(status(&engine, 39), (Tier::RAM, true, false));
+    assert_eq!(status(&engine, 50), (Tier::RAM, false, false));
+    assert_eq!(status(&engine, 60), (Tier::DISK, false, false));
+    engine.driver().fails = |device, _| device == Device::Flash;
+    assert_eq!(work(&mut engine, Request::read(41, 3 * PAGE, PAGE), &[]), Err(RequestError::Lost));
+    assert_eq!(work(&mut engine, Request::flush(42), &[]), Ok(()));
+    let lost = engine.shard().lost_pages();
+    assert!(lost.contains(&3));
+    for page in 0..256 {
+        let (_, is_dirty, is_lost) = status(&engine, page);
+        assert_eq!(is_lost, lost.contains(&page), "page {page}");
+        assert!(!is_dirty, "page {page}: what is not lost was flushed");
+    }
+}
+
+#[test]
+fn a_backing_store_that_is_gone_is_asked_now_and_then() {
+    let mut engine = failing(options("lru-exclusive"));
+    for page in 0..60 {
+        engine.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+        engine.poll();
+        release_replies(&mut engine);
+    }
+    engine.driver().fails = backing_writes_fail;
+    engine.shard_mut().drain();
+    engine.poll();
+    let errors = |engine: &Engine<Failing>| engine.shard().counters().backing.errors;
+    let first = errors(&engine);
+    for second in 1..=10 {
+        engine.shard_mut().tick(Nanos(second * 2 * SECOND));
+        engine.poll();
+    }
+    let more = errors(&engine) - first;
+    assert!((5..=20).contains(&more), "{more} errors in 20 seconds, {first} at first");
+    engine.driver().fails = |_, _| false;
+    for second in 11..=14 {
+        engine.shard_mut().tick(Nanos(second * 2 * SECOND));
+        engine.poll();
+    }
+    assert!(engine.shard().is_idle(), "{:?}", engine.shard());
+    assert_eq!(engine.shard().dirty_pages(), 0);
+    engine.shard().assert_invariants();
+}
+
+#[test]
+fn an_orderly_end_does_not_wait_for_a_backing_store_that_is_gone() {
+    let mut engine = failing(options("lru-exclusive"));
+    for page in 0..60 {
+        engine.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+        engine.poll();
+    }
+    engine.driver().fails = backing_writes_fail;
+    engine.shard_mut().drain();
+    engine.poll();
+    engine.shard_mut().stop();
+    engine.submit(Request::flush(60), &[]).unwrap();
+    engine.poll();
+    let results = release_replies(&mut engine);
+    assert_eq!(results.len(), 61, "the flush is answered");
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert!(engine.shard().is_idle(), "{:?}", engine.shard());
+    assert_eq!(engine.shard().dirty_pages(), 60, "flash keeps what the disk lacks");
+}
+
+#[test]
+fn reads_are_taken_while_writes_wait_for_the_disk() {
+    let options = Options { flash_pages: 0, backing_pages: 1 << 14, ..options("lru") };
+    let mut shard = Shard::new(options).unwrap();
+    // Nothing ever reaches the disk.
+    let mut page = 0;
+    let error = loop {
+        match shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]) {
+            Ok(()) => page += 1,
+            Err(error) => break error,
+        }
+        operations(&mut shard);
+        while let Some(reply) = shard.next_reply() {
+            shard.release(reply);
+        }
+    };
+    assert_eq!(error, SubmitError::Full);
+    for read in 0..16 {
+        shard.submit(Request::read(1000 + read, (10_000 + read) * PAGE, PAGE), &[]).unwrap();
+    }
+}
+
+#[test]
+fn what_is_destaged_makes_way_for_reads_and_goes_in_order() {
+    let options = Options { ram_pages: 200, flash_pages: 0, ..options("lru") };
+    let mut shard = Shard::new(Options { backing_pages: 1024, ..options }).unwrap();
+    let release_replies = |shard: &mut Shard| {
+        while let Some(reply) = shard.next_reply() {
+            shard.release(reply);
+        }
+    };
+    // Every other page, the last one first: no two are neighbours.
+    for page in (0..150).rev() {
+        shard.submit(Request::write(page, page * 2 * PAGE, PAGE), &[1; 4096]).unwrap();
+        release_replies(&mut shard);
+    }
+    // One read takes long; others push out what was written.
+    shard.submit(Request::read(500, 1000 * PAGE, PAGE), &[]).unwrap();
+    let slow = operations(&mut shard);
+    assert_eq!(slow.len(), 1, "{slow:?}");
+    let mut beside = vec![];
+    for page in 0..190 {
+        shard.submit(Request::read(page, (600 + page) * PAGE, PAGE), &[]).unwrap();
+        let started = operations(&mut shard);
+        beside.extend(disk_writes(&started));
+        for fetch in started.iter().filter(|started| started.kind == OperationKind::Read) {
+            shard.complete(fetch.id, Ok(()));
+        }
+        release_replies(&mut shard);
+    }
+    assert_eq!(beside.len(), 8, "beside reads");
+    shard.complete(slow[0].id, Ok(()));
+    // A while after the last read.
+    shard.tick(Nanos(SECOND));
+    let writes = disk_writes(&operations(&mut shard));
+    assert_eq!(beside.len() + writes.len(), 64, "without reads");
+    let (up, again) = writes.split_at(
+        writes.windows(2).position(|pair| pair[0].offset_bytes > pair[1].offset_bytes).unwrap_or(0)
+            + 1,
+    );
+    assert!(up.is_sorted_by_key(|write| write.offset_bytes), "{writes:?}");
+    assert!(again.is_sorted_by_key(|write| write.offset_bytes), "one sweep: {writes:?}");
+}
+
+#[test]
+fn what_only_ram_has_stays_within_its_bound_without_accesses() {
+    let options = Options { undurable_pages_max: 4, ..options("lru-exclusive") };
+    let mut engine = failing(options);
+    for page in 0..16 {
+        engine.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+    }
+    assert_eq!(engine.shard().undurable_pages(), 16);
+    engine.poll();
+    assert!(engine.shard().undurable_pages() <= 4, "{}", engine.shard().undurable_pages());
+    assert_eq!(engine.shard().counters().backing.writes, 0, "flash is as good");
+}
