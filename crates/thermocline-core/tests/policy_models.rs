@@ -218,9 +218,11 @@ proptest! {
         sizes in [1_u32..8, 0..9], rules in [rule(), rule()], numbers in numbers(),
         inclusion in prop::sample::select(vec!["lazy", "exclusive", "inclusive"]),
         writes in prop::sample::select(vec!["back", "through", "around"]),
+        admission in prop::sample::select(vec!["all", "second-access"]),
         accesses in accesses(),
     ) {
         let given = [
+            ("admission", admission.to_owned()),
             ("ram", rules[0].to_owned()),
             ("flash", rules[1].to_owned()),
             ("inclusion", inclusion.to_owned()),

@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 mod studies;
+mod two_tier;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 use crate::backing::Place;
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
+pub(crate) use two_tier::TwoTierOptions;
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
@@ -181,6 +183,8 @@ pub(crate) struct HierarchyOptions {
     /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
     #[arg(long, value_name = "IDENTIFIER")]
     pub(crate) admit: Option<String>,
+    #[command(flatten)]
+    pub(crate) two_tier: TwoTierOptions,
     /// How time is counted: a constant cost per page transfer, or devices with queues
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(crate) timing: TimingMode,
@@ -239,9 +243,9 @@ pub(crate) struct SimulateOptions {
     pub(crate) traces: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) clients: ClientOptions,
-    /// The policy; see `thermocline policies`
+    /// The policy; see `thermocline policies`; default: what --ram-policy and --flash-policy make
     #[arg(long, value_name = "NAME")]
-    pub(crate) policy: String,
+    pub(crate) policy: Option<String>,
     #[command(flatten)]
     pub(crate) hierarchy: HierarchyOptions,
     #[command(flatten)]
@@ -259,7 +263,7 @@ pub(crate) struct CompareOptions {
     #[command(flatten)]
     pub(crate) clients: ClientOptions,
     /// The policies, separated by commas, or `all`
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present_any = ["ram_policy", "flash_policy"])]
     pub(crate) policy: Vec<String>,
     #[command(flatten)]
     pub(crate) hierarchy: HierarchyOptions,

@@ -15,27 +15,28 @@ pub(crate) fn configurations(
     policies: &[&'static Entry],
     clients: Clients,
 ) -> Result<Vec<Configuration>> {
-    Ok(thermocline_lab::configurations(&words(options), policies, clients)?)
+    Ok(thermocline_lab::configurations(&words(options)?, policies, clients)?)
 }
 
 /// The options as the lab takes them.
-fn words(options: &HierarchyOptions) -> HierarchyWords {
-    HierarchyWords {
+fn words(options: &HierarchyOptions) -> Result<HierarchyWords> {
+    let two_tier = options.two_tier.words()?;
+    Ok(HierarchyWords {
         tiers: options.tiers.clone(),
         devices: options.devices.clone(),
         costs: options.costs.clone(),
         latencies: options.latencies.clone(),
         prices: options.prices.clone(),
         device_file: options.device_file.clone(),
-        parameters: options.parameters.clone(),
+        parameters: [two_tier.parameters, options.parameters.clone()].concat(),
         write_miss: options.write_miss.into_core(),
-        admit: options.admit.clone(),
+        admit: two_tier.admit.or_else(|| options.admit.clone()),
         timing: TimingWords {
             is_events: options.timing == TimingMode::Events,
             closed_loop: options.closed_loop,
             models: options.models.clone(),
         },
-    }
+    })
 }
 
 /// Says which policies leave the flash that they are given empty.

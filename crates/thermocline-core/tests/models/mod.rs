@@ -78,8 +78,13 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         "lru-inclusive" => Box::new(LruTwoTier::new(true, memory, flash)),
         "lru-exclusive" => Box::new(LruTwoTier::new(false, memory, flash)),
         "two-tier" => {
-            let words =
-                [("ram", "lru"), ("flash", "lru"), ("inclusion", "lazy"), ("writes", "back")];
+            let words = [
+                ("ram", "lru"),
+                ("flash", "lru"),
+                ("inclusion", "lazy"),
+                ("writes", "back"),
+                ("admission", "all"),
+            ];
             let words = words.map(|(name, default)| value(given, name, default.to_owned()));
             Box::new(TwoTier::new(words, sizes))
         }

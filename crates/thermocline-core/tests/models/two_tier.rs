@@ -22,6 +22,8 @@ pub(crate) struct TwoTier {
     writes: String,
     memory: Queue,
     flash: Queue,
+    /// Pages that were offered to flash once, the newest last, if that is not enough.
+    offered: Option<Vec<u32>>,
     versions: Versions,
     counts: Counts,
 }
@@ -64,15 +66,16 @@ impl Queue {
 }
 
 impl TwoTier {
-    /// `words`: the rules of memory and flash, the inclusion, the writes.
-    pub(crate) fn new(words: [String; 4], sizes: [u32; 2]) -> Self {
-        let [ram, flash, inclusion, writes] = words;
+    /// `words`: the rules of memory and flash, the inclusion, the writes, the admission.
+    pub(crate) fn new(words: [String; 5], sizes: [u32; 2]) -> Self {
+        let [ram, flash, inclusion, writes, admission] = words;
         let queue = |rule, capacity| Queue { rule, capacity: capacity as usize, pages: vec![] };
         Self {
             inclusion,
             writes,
             memory: queue(ram, sizes[0]),
             flash: queue(flash, sizes[1]),
+            offered: (admission == "second-access").then(Vec::new),
             versions: Versions::default(),
             counts: Counts::default(),
         }
@@ -84,6 +87,20 @@ impl TwoTier {
             self.counts.disk_writes += 1;
             self.counts.flash_reads += u64::from(is_from_flash);
         }
+    }
+
+    /// Whether flash takes a page now.
+    fn is_admitted(&mut self, page: u32) -> bool {
+        let Some(offered) = &mut self.offered else { return true };
+        if let Some(place) = offered.iter().position(|&known| known == page) {
+            offered.remove(place);
+            return true;
+        }
+        offered.push(page);
+        if offered.len() > self.flash.capacity {
+            offered.remove(0);
+        }
+        false
     }
 
     fn insert_into_flash(&mut self, page: u32, version: u64) {
@@ -107,7 +124,10 @@ impl TwoTier {
                 self.flash.renew(page, version);
                 self.counts.flash_writes += 1;
             }
-            None if self.inclusion != "inclusive" && self.flash.capacity > 0 => {
+            None if self.inclusion != "inclusive"
+                && self.flash.capacity > 0
+                && self.is_admitted(page) =>
+            {
                 self.insert_into_flash(page, version);
             }
             None => self.destage(page, version, false),
@@ -167,7 +187,11 @@ impl Model for TwoTier {
         if let Some((victim, version)) = self.memory.insert(page, version) {
             self.leave_memory(victim, version);
         }
-        if self.inclusion == "inclusive" && on_flash.is_none() && self.flash.capacity > 0 {
+        if self.inclusion == "inclusive"
+            && on_flash.is_none()
+            && self.flash.capacity > 0
+            && self.is_admitted(page)
+        {
             self.insert_into_flash(page, version);
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Reading, WriteMiss};
+use super::{Reading, TwoTierOptions, WriteMiss};
 
 #[derive(Args, Debug)]
 pub(crate) struct MrcOptions {
@@ -43,6 +43,8 @@ pub(crate) struct MrcOptions {
     /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
     #[arg(long, value_name = "IDENTIFIER")]
     pub(crate) admit: Option<String>,
+    #[command(flatten)]
+    pub(crate) two_tier: TwoTierOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write the points as comma-separated values

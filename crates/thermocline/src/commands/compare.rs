@@ -13,7 +13,8 @@ use crate::{hierarchy, output, reading};
 /// Runs the command.
 pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     let clients = reading::clients(&options.traces, &options.clients)?;
-    let policies: Result<Vec<_>> = match options.policy.as_slice() {
+    let names = options.hierarchy.two_tier.policies(&options.policy);
+    let policies: Result<Vec<_>> = match names.as_slice() {
         [all] if all == "all" => {
             let depth = options.hierarchy.tiers.len();
             let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));

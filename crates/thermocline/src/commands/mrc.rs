@@ -17,7 +17,7 @@ use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &MrcOptions) -> Result<String> {
-    let policies = policies(&options.policy)?;
+    let policies = policies(&options.two_tier.policies(&options.policy))?;
     let asked = curve_options(options)?;
     let is_one_tier = policies.iter().all(|policy| policy.depth.allows(1));
     ensure!(
@@ -81,10 +81,13 @@ fn all_configurations(
     trace: &CompiledTrace,
 ) -> Result<Vec<Vec<Configuration>>> {
     let owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
-    let identifier = options.admit.as_deref().map(thermocline_core::hotness::registry::find);
+    let two_tier = options.two_tier.words()?;
+    let admit = two_tier.admit.or_else(|| options.admit.clone());
+    let identifier = admit.as_deref().map(thermocline_core::hotness::registry::find);
     let identifier = identifier.transpose()?.map(Owner::from);
     let given: Vec<Owner> = owners.iter().copied().chain(identifier).collect();
-    let given = Given::parse(&options.parameters, &given)?;
+    let parameters = [two_tier.parameters, options.parameters.clone()].concat();
+    let given = Given::parse(&parameters, &given)?;
     let sizes = [options.sizes.as_slice(), options.flash_sizes.as_slice()];
     let of_policy = |&policy: &&'static Entry| {
         let named = |owner: Owner| {
@@ -94,7 +97,7 @@ fn all_configurations(
         let words = HierarchyWords {
             parameters: parameters.collect(),
             write_miss: options.write_miss.into_core(),
-            admit: options.admit.clone(),
+            admit: admit.clone(),
             ..HierarchyWords::default()
         };
         Ok(curve_configurations(trace, policy, &words, sizes)?)

@@ -10,7 +10,8 @@ use crate::{hierarchy, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
-    let policy = thermocline_lab::find_policy(&options.policy)?;
+    let name = options.hierarchy.two_tier.policy(options.policy.as_deref())?;
+    let policy = thermocline_lab::find_policy(&name)?;
     let clients = reading::clients(&options.traces, &options.clients)?;
     let configurations = hierarchy::configurations(&options.hierarchy, &[policy], clients)?;
     ensure!(

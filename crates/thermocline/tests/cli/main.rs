@@ -9,6 +9,7 @@ mod over_time;
 mod plan;
 mod sweep;
 mod tiers;
+mod two_tier;
 
 use std::path::Path;
 use std::process::Command;

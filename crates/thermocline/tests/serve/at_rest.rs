@@ -172,3 +172,21 @@ fn a_lost_note_is_no_dead_end() {
     assert_eq!(cache.bytes("disk.img")[4096..8192], page(2));
     assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(2));
 }
+
+#[test]
+fn an_end_writes_everything_back_if_it_is_told_to() {
+    let mut cache = Cache::new(8);
+    let engine = cache.set("cleaning.drain_at_exit", true).set("cleaning.dirty_ratio", 1.0).start();
+    for byte in 1..=9_u8 {
+        engine.client().write(u64::from(byte) * 4096, &page(byte)).unwrap();
+    }
+    engine.stop();
+    let found = inspect(&cache);
+    assert_eq!(found["dirty_pages"], 0, "{found}");
+    let disk = cache.bytes("disk.img");
+    for byte in 1..=9_u8 {
+        assert!(disk[usize::from(byte) * 4096..][..4096] == page(byte), "page {byte}");
+    }
+    // The backing store may be served alone now.
+    cache.unset("flash").set("policy.name", "lru").start().stop();
+}

@@ -8,14 +8,17 @@
 //!
 //! * Source: the schemes of Koltsidas and Viglas, *Designing a Flash-Aware Two-Level Cache*, ADBIS
 //!   2011; each tier's algorithm has a source of its own.
-//! * State: that of both algorithms, and one byte per page that exists.
+//! * State: that of both algorithms, and one byte per page that exists; with admission on second access
+//!   4 bytes per page that exists and 6 per page of flash besides.
 //! * Cost: that of both algorithms.
 //! * Deviations: (1) The algorithms have their default parameters. (2) An algorithm says itself which
 //!   page leaves, so an inclusive flash cannot spare what memory holds: it is told of memory hits too,
 //!   so that what is used in memory is not idle on flash, and what it evicts nevertheless leaves memory.
 //!   (3) What an algorithm or the admission refuses goes where it would go without that tier; a
 //!   refused page may then be in memory alone, under an inclusive flash as well. (4) A page that moves
-//!   up from a FIFO leaves a place that is free when its turn comes, as in a log on flash.
+//!   up from a FIFO leaves a place that is free when its turn comes, as in a log on flash. (5) What
+//!   memory serves by itself is no access to flash: admission on second access counts what is offered
+//!   to flash.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -23,6 +26,7 @@ use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, SEED, Space};
+use crate::queue::{Logs, PRESENT, Use};
 use crate::random::{Draws as _, SplitMix64};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
@@ -61,7 +65,7 @@ pub const PARAMETERS: &[Parameter] = &[
         source: "a common choice",
     },
     Parameter {
-        name: "inclusion",
+        name: INCLUSION,
         kind: Kind::Choice(&["lazy", "exclusive", "inclusive"]),
         default: Value::Choice("lazy"),
         summary: "whether a page may, must not or must be in both tiers",
@@ -76,6 +80,14 @@ pub const PARAMETERS: &[Parameter] = &[
         source: "a common choice",
     },
     Parameter {
+        name: ADMISSION,
+        kind: Kind::Choice(&["all", SECOND_ACCESS]),
+        default: Value::Choice("all"),
+        summary: "which of the pages offered to flash may enter it: all, or those that were offered \
+                  before and refused, not longer ago than as many others as flash has pages",
+        source: "caching on the second hit, Maggs, Sitaraman, CCR 45(3), 2015, section 3",
+    },
+    Parameter {
         name: PROBABILITY,
         kind: Kind::Real { min: 0.0, max: 1.0 },
         default: Value::Real(1.0),
@@ -85,8 +97,14 @@ pub const PARAMETERS: &[Parameter] = &[
     SEED,
 ];
 
+/// The parameter that chooses which pages may enter flash.
+pub const ADMISSION: &str = "admission";
+/// The choice of pages that are offered for the second time.
+pub const SECOND_ACCESS: &str = "second-access";
 /// The share of the pages offered to flash that may enter it, drawn by lot.
-const PROBABILITY: &str = "probability";
+pub const PROBABILITY: &str = "probability";
+/// The parameter that says which page may be in both tiers.
+pub const INCLUSION: &str = "inclusion";
 
 /// State bit: the newest cached copy is newer than the disk's.
 const DIRTY: u8 = 1;
@@ -119,6 +137,10 @@ pub struct TwoTier {
     writes: Writes,
     write_miss: WriteMiss,
     gate: Gate,
+    /// The pages that flash refused last, if it takes them when they are offered again; as many as it
+    /// has pages.
+    refused: Option<Logs<1>>,
+    flash_pages: u32,
     /// A page enters flash if a draw is below this.
     probability: f64,
     draws: SplitMix64,
@@ -142,7 +164,7 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         memory: tier(RAM, memory_pages),
         flash: (flash_pages > 0).then(|| tier(FLASH, flash_pages)),
         states: vec![0; pages as usize],
-        inclusion: match values.choice("inclusion") {
+        inclusion: match values.choice(INCLUSION) {
             "exclusive" => Inclusion::Exclusive,
             "inclusive" => Inclusion::Inclusive,
             _ => Inclusion::Lazy,
@@ -154,6 +176,9 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         },
         write_miss: setup.write_miss,
         gate: setup.admission.gate(pages),
+        refused: (flash_pages > 0 && values.choice(ADMISSION) == SECOND_ACCESS)
+            .then(|| Logs::new(pages, [(flash_pages, Use::Fifo)])),
+        flash_pages,
         probability: values.real(PROBABILITY),
         draws: SplitMix64::new(values.integer(SEED.name)),
     })
@@ -191,7 +216,10 @@ impl TwoTier {
     /// took it.
     fn offer(&mut self, page: PageId, op: Op, from: Tier, out: &mut Actions) -> bool {
         let is_open = self.flash.is_some() && self.gate.admits(page);
-        if !is_open || self.probability < 1.0 && self.draws.unit() >= self.probability {
+        if !is_open
+            || !self.is_known(page)
+            || self.probability < 1.0 && self.draws.unit() >= self.probability
+        {
             return false;
         }
         let outcome = self.flash.as_mut().map(|flash| flash.refer(page, op));
@@ -201,6 +229,20 @@ impl TwoTier {
         }
         out.copy(page, from, Tier::FLASH);
         true
+    }
+
+    /// Whether a page that is offered to flash is not offered for the first time, if that matters.
+    fn is_known(&mut self, page: PageId) -> bool {
+        let Some(refused) = &mut self.refused else { return true };
+        if let Some(position) = refused.find(page) {
+            refused.remove(0, position);
+            return true;
+        }
+        if refused.len(0) == self.flash_pages {
+            refused.pop(0);
+        }
+        refused.push(0, page, PRESENT);
+        false
     }
 
     /// Carries out that flash gave up a page.
@@ -356,6 +398,9 @@ impl Policy for TwoTier {
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
+        if let Some(refused) = &self.refused {
+            refused.assert_invariants();
+        }
         if let Some(flash) = &self.flash {
             flash.assert_invariants();
         }
@@ -379,12 +424,15 @@ impl Policy for TwoTier {
     fn memory_bytes(&self) -> usize {
         let flash_bytes = self.flash.as_ref().map_or(0, |flash| flash.memory_bytes());
         let states_bytes = size_of_val(&*self.states);
-        self.memory.memory_bytes() + flash_bytes + states_bytes + self.gate.memory_bytes()
+        let refused_bytes = self.refused.as_ref().map_or(0, Logs::memory_bytes);
+        let of_tiers = self.memory.memory_bytes() + flash_bytes + states_bytes;
+        of_tiers + refused_bytes + self.gate.memory_bytes()
     }
 
     fn metadata_bytes(&self) -> usize {
         let of_flash = self.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
-        self.memory.metadata_bytes() + of_flash
+        let refused = self.refused.as_ref().map_or(0, |refused| refused.len(0) as usize);
+        self.memory.metadata_bytes() + of_flash + refused * size_of::<u32>()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {

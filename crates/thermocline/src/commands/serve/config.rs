@@ -92,6 +92,8 @@ pub(crate) struct CleaningSection {
     dirty_ratio: Option<f64>,
     pages_per_second: Option<u32>,
     pages_in_flight: Option<u32>,
+    #[serde(default)]
+    pub(crate) drain_at_exit: bool,
 }
 
 /// What is bounded.

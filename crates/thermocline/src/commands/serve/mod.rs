@@ -134,6 +134,7 @@ fn serve(
     config: &Config,
     note: Option<&Note>,
 ) -> Result<()> {
+    let mut drains = config.cleaning.drain_at_exit;
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(&server.handle(), &wants_reload)?;
     let handle = server.handle();
@@ -151,10 +152,13 @@ fn serve(
     info!(policy = config.policy.name, "serving");
     server.run(|services| {
         let [service] = services else { return };
-        if wants_reload.swap(false, Ordering::AcqRel)
-            && let Err(error) = reload(options, service, watch)
-        {
-            error!(error = format!("{error:#}"), "the configuration stays as it is");
+        if wants_reload.swap(false, Ordering::AcqRel) {
+            match reload(options, service, watch) {
+                Ok(config) => drains = config.cleaning.drain_at_exit,
+                Err(error) => {
+                    error!(error = format!("{error:#}"), "the configuration stays as it is");
+                }
+            }
         }
         board.post(watch.status(service.engine_mut(), clients.clients()));
     })?;
@@ -163,7 +167,7 @@ fn serve(
     watch.end_recording();
     let mut is_clean = true;
     for service in server.into_services() {
-        is_clean &= leave(service.into_engine());
+        is_clean &= leave(service.into_engine(), drains);
     }
     if let Some(note) = note.filter(|_| is_clean) {
         note.release()?;
@@ -172,7 +176,7 @@ fn serve(
 }
 
 /// Takes over what can change while clients are served; all of it, or nothing.
-fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Result<()> {
+fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Result<Config> {
     let path = options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
     let shadow_options = shadows::options(&config)?;
@@ -207,11 +211,16 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
     );
     watch.set_shadows(shadows);
     info!("the configuration was read again; sizes, devices and addresses change with a restart");
-    Ok(())
+    Ok(config)
 }
 
-/// Makes everything durable; says whether the disk has it all.
-fn leave(mut engine: Engine<AnyDriver>) -> bool {
+/// Makes everything durable, on disk or on flash; says whether the disk has it all.
+fn leave(mut engine: Engine<AnyDriver>, drains: bool) -> bool {
+    if drains {
+        info!(dirty_pages = engine.shard().dirty_slots(), "writing back what the disk lacks");
+        engine.shard_mut().drain();
+        come_to_rest(&mut engine);
+    }
     // What is dirty on flash may stay so.
     let cleaning = engine.shard().options().cleaning;
     engine.shard_mut().set_cleaning(Cleaning { dirty_ratio_target: 1.0, ..cleaning });

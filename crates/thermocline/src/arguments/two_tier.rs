@@ -1,0 +1,148 @@
+//! Words for the parameters of `two-tier`, the cache that is put together from two algorithms.
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use thermocline_core::policy::hybrid::two_tier;
+
+/// The policy that these words are about.
+const POLICY: &str = "two-tier";
+/// The algorithm of flash under which TinyLFU decides what enters.
+const TINY_LFU: &str = "tinylfu";
+/// What TinyLFU decides for.
+const LRU: &str = "lru";
+
+/// A cache of two tiers, put together from an algorithm for each.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TwoTierOptions {
+    /// The algorithm of RAM, for the policy `two-tier`: lru, arc, s3-fifo and the others that need no flash
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ram_policy: Option<String>,
+    /// The algorithm of flash, for the policy `two-tier`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) flash_policy: Option<String>,
+    /// Whether a page may, must not or must be in both tiers of `two-tier`; default: lazy
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) inclusion: Option<Inclusion>,
+    /// Which pages enter the flash of `two-tier`: all, second-access, probabilistic:0.2, tinylfu, or those that an identifier finds hot, as in mbf
+    #[arg(long, value_name = "WHICH", conflicts_with = "admit")]
+    pub(crate) admission: Option<String>,
+}
+
+/// Which page may be in both tiers.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Inclusion {
+    /// It may
+    Lazy,
+    /// It must not
+    Exclusive,
+    /// What RAM holds, flash holds as well
+    Inclusive,
+}
+
+/// What the words come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// Parameters of the policy, as by `--param`.
+    pub(crate) parameters: Vec<String>,
+    /// The identifier that decides what enters flash, as by `--admit`.
+    pub(crate) admit: Option<String>,
+}
+
+impl TwoTierOptions {
+    /// Whether any of them was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.ram_policy.is_some()
+            || self.flash_policy.is_some()
+            || self.inclusion.is_some()
+            || self.admission.is_some()
+    }
+
+    /// The policies to run: those named, and `two-tier` if there are words for it.
+    pub(crate) fn policies(&self, named: &[String]) -> Vec<String> {
+        let mut names = named.to_vec();
+        if self.is_given() && !names.iter().any(|name| name == POLICY || name == "all") {
+            names.push(POLICY.into());
+        }
+        names
+    }
+
+    /// The one policy to run.
+    ///
+    /// # Errors
+    /// None, or one that the words are not for.
+    pub(crate) fn policy(&self, named: Option<&str>) -> Result<String> {
+        let Some(name) = named else {
+            ensure!(
+                self.is_given(),
+                "no policy: name one by --policy (see `thermocline policies`), or put one together by \
+                 --ram-policy and --flash-policy"
+            );
+            return Ok(POLICY.into());
+        };
+        ensure!(
+            name == POLICY || !self.is_given(),
+            "--ram-policy, --flash-policy, --inclusion and --admission are for `{POLICY}`, not for \
+             `{name}`: leave --policy out"
+        );
+        Ok(name.into())
+    }
+
+    /// Parameters and identifier.
+    ///
+    /// # Errors
+    /// An admission that is none, or does not go with the algorithm of flash.
+    pub(crate) fn words(&self) -> Result<Words> {
+        let mut words = Words::default();
+        let mut set = |name: &str, value: &str| {
+            words.parameters.push(format!("{POLICY}.{name}={value}"));
+        };
+        if let Some(name) = &self.ram_policy {
+            set(two_tier::RAM, name);
+        }
+        let mut flash = self.flash_policy.as_deref();
+        if let Some(inclusion) = self.inclusion.and_then(|inclusion| inclusion.to_possible_value())
+        {
+            set(two_tier::INCLUSION, inclusion.get_name());
+        }
+        let admission = self.admission.as_deref().unwrap_or("all");
+        match admission.split_once(':').unwrap_or((admission, "")) {
+            ("all", "") => {}
+            (two_tier::SECOND_ACCESS, "") => set(two_tier::ADMISSION, two_tier::SECOND_ACCESS),
+            ("probabilistic", share) => {
+                let is_share = share.parse().is_ok_and(|share: f64| (0.0..=1.0).contains(&share));
+                ensure!(
+                    is_share,
+                    "--admission `{admission}`: write the share that may enter, from 0 to 1, as in \
+                     probabilistic:0.2"
+                );
+                set(two_tier::PROBABILITY, share);
+            }
+            (TINY_LFU, "") => {
+                ensure!(
+                    flash.is_none_or(|name| name == LRU || name == TINY_LFU),
+                    "--admission {TINY_LFU} compares a page with the one that would leave, and goes with \
+                     --flash-policy {LRU}; `w-tinylfu` is another algorithm that has it built in"
+                );
+                flash = Some(TINY_LFU);
+            }
+            (identifier, "") => {
+                thermocline_core::hotness::registry::find(identifier).map_err(|error| {
+                    anyhow::anyhow!(
+                        "--admission takes all, {}, probabilistic:0.2, {TINY_LFU}, or an identifier: \
+                         {error}",
+                        two_tier::SECOND_ACCESS
+                    )
+                })?;
+                words.admit = Some(identifier.into());
+            }
+            _ => anyhow::bail!(
+                "--admission `{admission}`: only `probabilistic` takes a number, as in \
+                 probabilistic:0.2"
+            ),
+        }
+        if let Some(name) = flash {
+            words.parameters.push(format!("{POLICY}.{}={name}", two_tier::FLASH));
+        }
+        Ok(words)
+    }
+}
