@@ -1,6 +1,9 @@
-//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `bench`, `soak`, `tidy`.
+//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `book`, `bench`, `soak`,
+//! `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
+mod book;
+mod console;
 mod readme;
 mod soak;
 mod tidy;
@@ -21,7 +24,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README
+    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README, book
     Test,
     /// Check the rules that no lint knows: sizes, headers, titles, dependency directions
     Tidy,
@@ -29,6 +32,15 @@ enum Task {
     Golden,
     /// Run the README's commands in a clean copy of the project
     Readme,
+    /// Write the source of the documentation site, and check its links and the guide's commands
+    Book {
+        /// Render it as HTML too; needs mdbook
+        #[arg(long)]
+        render: bool,
+        /// A `thermocline` that is built already, to ask for its help and its registry
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Run the benchmarks and print ratios; takes minutes
     Bench {
         /// Passed on to the benchmark
@@ -58,7 +70,8 @@ fn main() -> Result<()> {
             &["test", "--package", "thermocline-lab", "--test", "golden"],
             &[("THERMOCLINE_WRITE_GOLDEN", "1")],
         ),
-        Task::Readme => readme::check(&root),
+        Task::Readme => readme::check(&root).map(drop),
+        Task::Book { render, program } => book::make(&root, program.as_deref(), render),
         Task::Bench { arguments } => {
             let mut words = vec!["run", "--release", "--package", "thermocline-bench", "--"];
             if arguments.is_empty() {
@@ -85,7 +98,8 @@ fn test(root: &Path) -> Result<()> {
     )?;
     cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
     run(root, "python3", &["testdata/pgbench/convert.py", "--self-test"], &[])?;
-    readme::check(root)
+    let program = readme::check(root)?;
+    book::make(root, Some(&program), false)
 }
 
 fn fuzz(root: &Path, seconds: u32) -> Result<()> {
@@ -129,6 +143,19 @@ fn run(
 
 fn cargo_program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The files that git tracks, or would, as paths from the root.
+fn files(root: &Path) -> Result<Vec<String>> {
+    let listing = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("cannot start git")?;
+    ensure!(listing.status.success(), "git cannot list the project's files");
+    let listing = String::from_utf8(listing.stdout).context("a file name is not UTF-8")?;
+    let names = listing.split('\0').filter(|name| !name.is_empty());
+    Ok(names.filter(|name| root.join(name).is_file()).map(ToOwned::to_owned).collect())
 }
 
 /// The root of the project: the folder above this package.

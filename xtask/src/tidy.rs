@@ -1,9 +1,8 @@
 //! The rules that no lint knows.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail};
 
 /// Lines of a source file, its tests not counted.
 const SOURCE_LINES_MAX: usize = 600;
@@ -25,8 +24,8 @@ const DEPENDENCIES: [(&str, &[&str]); 7] = [
 /// Checks every file that git tracks, or would.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut faults = vec![];
-    for path in files(root)? {
-        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+    for name in crate::files(root)? {
+        let path = root.join(&name);
         let extension = path.extension().and_then(|extension| extension.to_str());
         let (Some("rs" | "md" | "toml" | "py" | "sh"), Ok(text)) =
             (extension, std::fs::read_to_string(&path))
@@ -105,15 +104,4 @@ fn check_dependencies(name: &str, text: &str, fault: &mut impl FnMut(String)) {
             }
         }
     }
-}
-
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
-    let listing = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("cannot start git")?;
-    ensure!(listing.status.success(), "git cannot list the project's files");
-    let listing = String::from_utf8(listing.stdout).context("a file name is not UTF-8")?;
-    Ok(listing.lines().map(|name| root.join(name)).filter(|path| path.is_file()).collect())
 }

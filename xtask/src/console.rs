@@ -1,0 +1,207 @@
+//! Runs the commands that a document shows, as its reader would: in order, in one shell, in a clean
+//! copy of the project.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// Commands that are this very check, or install something for good.
+const NOT_RUN: [&str; 2] = ["cargo xtask", "cargo install"];
+/// Programs of others that a machine may lack: what comes after one builds upon it, and is left out.
+const FOREIGN: [&str; 3] = ["nbdinfo", "nbdcopy", "fio"];
+/// What the shell prints before each command.
+const MARK: &str = "==> ";
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A document, and how its commands are run.
+pub(crate) struct Session<'a> {
+    /// What errors call it.
+    pub(crate) name: &'a str,
+    /// Its Markdown.
+    pub(crate) text: &'a str,
+    /// Where its commands run.
+    pub(crate) folder: &'a Path,
+    /// Where programs are looked for first.
+    pub(crate) programs: Option<&'a Path>,
+    /// Where cargo builds.
+    pub(crate) target: &'a Path,
+    /// How long all of it may take.
+    pub(crate) patience: Duration,
+}
+
+impl Session<'_> {
+    /// Runs all commands, up to the first that fails.
+    pub(crate) fn run(&self) -> Result<()> {
+        let name = self.name;
+        let script = self.script()?;
+        let outside = tempfile::tempdir().context("cannot make a folder for the output")?;
+        let (script_path, output_path) =
+            (outside.path().join("script"), outside.path().join("output"));
+        std::fs::write(&script_path, script).context("cannot write the commands to a file")?;
+        let output = File::create(&output_path).context("cannot make a file for the output")?;
+        let mut shell = Command::new("sh")
+            .arg("-e")
+            .arg(&script_path)
+            .current_dir(self.folder)
+            .env("PATH", self.path()?)
+            .env("CARGO_TARGET_DIR", self.target)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .spawn()
+            .context("cannot start sh")?;
+        let deadline = Instant::now() + self.patience;
+        let status = loop {
+            if let Some(status) = shell.try_wait().context("cannot wait for sh")? {
+                break Some(status);
+            }
+            if Instant::now() >= deadline {
+                shell.kill().context("cannot end sh")?;
+                shell.wait().context("cannot wait for sh")?;
+                break None;
+            }
+            thread::sleep(POLL_INTERVAL);
+        };
+        if status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        let output = std::fs::read(&output_path).context("cannot read the output")?;
+        let output = String::from_utf8_lossy(&output);
+        let last = output.rfind(MARK).map_or(&*output, |place| &output[place + MARK.len()..]);
+        let why = match status {
+            Some(status) => status.to_string(),
+            None => format!("not done within {} s", self.patience.as_secs()),
+        };
+        bail!("{name}: this failed ({why}):\n{last}")
+    }
+
+    /// All commands as a script, in which each is named before it runs, for the reader of the output
+    /// and for who waits.
+    fn script(&self) -> Result<String> {
+        let commands = commands(self.text);
+        ensure!(!commands.is_empty(), "{} shows no command", self.name);
+        // What was started in the background does not outlive the document.
+        let mut script = format!(
+            "trap 'kill $! 2>/dev/null || :' EXIT
+exec 3>&2 2>&1
+show() {{
+  shown_command=$(cat)
+  printf '%s\\n' '{}: '\"$shown_command\" >&3
+  printf '%s\\n' '{MARK}'\"$shown_command\"
+}}
+",
+            self.name
+        );
+        for command in commands {
+            if let Some(skipped) = NOT_RUN.iter().find(|&&skipped| command.starts_with(skipped)) {
+                eprintln!("{}: `{skipped}` is for the reader: {command}", self.name);
+                continue;
+            }
+            if let Some(program) = self.missing(command)? {
+                eprintln!(
+                    "{}: `{program}` is not installed, so this ends at: {command}",
+                    self.name
+                );
+                break;
+            }
+            script += &format!("show <<'END OF COMMAND'\n{command}\nEND OF COMMAND\n{command}\n");
+        }
+        Ok(script)
+    }
+
+    /// The program of a command, if it is one that a machine may lack, and this one does.
+    fn missing<'a>(&self, command: &'a str) -> Result<Option<&'a str>> {
+        let program = command.split_whitespace().next().unwrap_or_default();
+        if !FOREIGN.contains(&program) {
+            return Ok(None);
+        }
+        let path = self.path()?;
+        let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+        Ok((!is_there).then_some(program))
+    }
+
+    fn path(&self) -> Result<std::ffi::OsString> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let own = self.programs.map(PathBuf::from);
+        std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path)))
+            .context("the folder of the program cannot be part of PATH")
+    }
+}
+
+/// The lines that begin with `$ ` in blocks marked `console`.
+pub(crate) fn commands(text: &str) -> Vec<&str> {
+    let mut commands = vec![];
+    let mut is_console = false;
+    for line in text.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            is_console = !is_console && language == "console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_console) {
+            commands.push(command);
+        }
+    }
+    commands
+}
+
+/// Copies what git tracks, or would, to an empty folder.
+pub(crate) fn copy_project(root: &Path, copy: &Path) -> Result<()> {
+    for name in crate::files(root)? {
+        let (source, target) = (root.join(&name), copy.join(&name));
+        let folder = target.parent().context("a file lies in a folder")?;
+        std::fs::create_dir_all(folder).context("cannot make a folder in the copy")?;
+        std::fs::copy(&source, &target)
+            .with_context(|| format!("cannot copy `{}`", source.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(text: &str, patience_s: u64) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let patience = Duration::from_secs(patience_s);
+        let target = folder.path();
+        Session { name: "a.md", text, folder: target, programs: None, target, patience }.run()
+    }
+
+    #[test]
+    fn commands_share_a_shell_and_a_folder() {
+        run(
+            "```console\n$ x=1\n$ echo $x > a\n```\ntext\n```console\n$ test $(cat a) = 1\n```\n",
+            60,
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn the_command_that_fails_is_told_with_its_output() {
+        let text = "```console\n$ echo first\n$ echo bad; false\n$ echo third\n```\n";
+        let error = run(text, 60).unwrap_err().to_string();
+        assert!(error.starts_with("a.md: this failed"), "{error}");
+        assert!(error.contains("echo bad; false\nbad\n"), "{error}");
+        assert!(!error.contains("first") && !error.contains("third"), "{error}");
+    }
+
+    #[test]
+    fn only_console_blocks_are_run_and_one_is_needed() {
+        let error = run("```sh\n$ true\n```\n$ true\n", 60).unwrap_err();
+        assert_eq!(error.to_string(), "a.md shows no command");
+    }
+
+    #[test]
+    fn what_takes_too_long_is_ended() {
+        let error = run("```console\n$ while :; do sleep 0.1; done\n```\n", 1).unwrap_err();
+        assert!(error.to_string().contains("not done within 1 s"), "{error}");
+    }
+
+    #[test]
+    fn what_runs_in_the_background_is_ended() {
+        let begin = Instant::now();
+        run("```console\n$ sleep 50 &\n$ true\n```\n", 60).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(40));
+    }
+}
