@@ -6,6 +6,7 @@
 //! each goes to a place of its own, and all links are led there.
 
 mod commands;
+mod devices;
 mod documents;
 mod entries;
 mod figures;
@@ -74,6 +75,7 @@ fn generate(
     for section in entries::SECTIONS {
         sections.push(section.pages(root, program)?);
     }
+    sections.push(vec![devices::page(program)?]);
     sections.push(commands::pages(program)?);
     for pages in sections {
         let mut paths = pages.iter().map(|(path, _)| path.clone());
