@@ -84,9 +84,10 @@ pub(crate) fn run(root: &Path, minutes: f64) -> Result<()> {
 impl Soak {
     /// The policies that the configuration takes.
     fn find_policies(&mut self) -> Result<()> {
-        let listed = Command::new(&self.program).arg("policies").output()?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        for name in listed.lines().filter_map(|line| line.split_whitespace().next()) {
+        let listed = Command::new(&self.program).args(["policies", "--json"]).output()?;
+        let listed: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout)
+            .context("`thermocline policies --json` prints no list")?;
+        for name in listed.iter().filter_map(|policy| policy["name"].as_str()) {
             self.write_config(name, "back")?;
             let mut check = self.command();
             check.args(["--check"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -94,7 +95,7 @@ impl Soak {
                 self.policies.push(name.to_owned());
             }
         }
-        ensure!(self.policies.len() > 5, "`thermocline policies` lists: {listed}");
+        ensure!(self.policies.len() > 5, "the engine runs {:?} only", self.policies);
         Ok(())
     }
 
@@ -200,8 +201,8 @@ impl Soak {
         let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
         let state = format!("--aux-path={}", self.folder.display());
         let seed = format!("--randseed={}", self.tally.rounds + 1);
+        // What comes before the first name is for every job.
         let words = [
-            "--name=soak",
             "--ioengine=nbd",
             &uri,
             &state,
@@ -217,6 +218,7 @@ impl Soak {
             "--verify_backlog=1024",
             "--fsync=512",
             "--end_fsync=1",
+            "--name=soak",
         ];
         Command::new("fio")
             .args(words)
