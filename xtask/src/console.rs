@@ -34,10 +34,11 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Runs all commands, up to the first that fails.
+    /// Runs all commands, up to the first that fails, and compares their output with what is shown.
     pub(crate) fn run(&self) -> Result<()> {
         let name = self.name;
-        let script = self.script()?;
+        let commands = self.commands()?;
+        let script = self.script(&commands);
         let outside = tempfile::tempdir().context("cannot make a folder for the output")?;
         let (script_path, output_path) =
             (outside.path().join("script"), outside.path().join("output"));
@@ -65,11 +66,11 @@ impl Session<'_> {
             }
             thread::sleep(POLL_INTERVAL);
         };
-        if status.is_some_and(|status| status.success()) {
-            return Ok(());
-        }
         let output = std::fs::read(&output_path).context("cannot read the output")?;
         let output = String::from_utf8_lossy(&output);
+        if status.is_some_and(|status| status.success()) {
+            return self.check_shown(&commands, &output);
+        }
         let last = output.rfind(MARK).map_or(&*output, |place| &output[place + MARK.len()..]);
         let why = match status {
             Some(status) => status.to_string(),
@@ -78,11 +79,29 @@ impl Session<'_> {
         bail!("{name}: this failed ({why}):\n{last}")
     }
 
+    /// What the document shows as output must be in that of its command, line by line, in order.
+    fn check_shown(&self, commands: &[Shown], output: &str) -> Result<()> {
+        let mut rest = output;
+        for Shown { command, output } in commands {
+            let mark = format!("{MARK}{command}\n");
+            let (_, after) =
+                rest.split_once(&mark).context("each command is named in the output")?;
+            rest = after;
+            let mut lines = after.split(MARK).next().unwrap_or_default().lines();
+            for line in output {
+                ensure!(
+                    lines.any(|printed| printed.contains(line.trim())),
+                    "{}: `{command}` does not print this, or not there:\n{line}",
+                    self.name
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// All commands as a script, in which each is named before it runs, for the reader of the output
     /// and for who waits.
-    fn script(&self) -> Result<String> {
-        let commands = commands(self.text);
-        ensure!(!commands.is_empty(), "{} shows no command", self.name);
+    fn script(&self, commands: &[Shown]) -> String {
         // What was started in the background does not outlive the document.
         let mut script = format!(
             "trap 'kill $! 2>/dev/null || :' EXIT
@@ -95,7 +114,19 @@ show() {{
 ",
             self.name
         );
-        for command in commands {
+        for Shown { command, .. } in commands {
+            script += &format!("show <<'END OF COMMAND'\n{command}\nEND OF COMMAND\n{command}\n");
+        }
+        script
+    }
+
+    /// The commands that are run here.
+    fn commands(&self) -> Result<Vec<Shown>> {
+        let all = commands(self.text);
+        ensure!(!all.is_empty(), "{} shows no command", self.name);
+        let mut kept = vec![];
+        for shown in all {
+            let command = &shown.command;
             if let Some(skipped) = NOT_RUN.iter().find(|&&skipped| command.starts_with(skipped)) {
                 eprintln!("{}: `{skipped}` is for the reader: {command}", self.name);
                 continue;
@@ -107,9 +138,9 @@ show() {{
                 );
                 break;
             }
-            script += &format!("show <<'END OF COMMAND'\n{command}\nEND OF COMMAND\n{command}\n");
+            kept.push(shown);
         }
-        Ok(script)
+        Ok(kept)
     }
 
     /// The program of a command, if it is one that a machine may lack, and this one does.
@@ -131,15 +162,35 @@ show() {{
     }
 }
 
-/// The lines that begin with `$ ` in blocks marked `console`.
-pub(crate) fn commands(text: &str) -> Vec<&str> {
-    let mut commands = vec![];
+/// A command that a document shows, and what it shows of its output.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// As a shell takes it, maybe of several lines.
+    command: String,
+    output: Vec<String>,
+}
+
+/// What blocks marked `console` show. A command begins with `$ `, and goes on after a line that ends
+/// with a backslash; other lines are output, but for `...`, which stands for more of it.
+fn commands(text: &str) -> Vec<Shown> {
+    let mut commands: Vec<Shown> = vec![];
     let mut is_console = false;
     for line in text.lines() {
         if let Some(language) = line.strip_prefix("```") {
             is_console = !is_console && language == "console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_console) {
-            commands.push(command);
+            continue;
+        }
+        if !is_console {
+            continue;
+        }
+        if let Some(command) = line.strip_prefix("$ ") {
+            commands.push(Shown { command: command.to_owned(), output: vec![] });
+        } else if let Some(shown) = commands.last_mut() {
+            if shown.command.ends_with('\\') {
+                shown.command += &format!("\n{line}");
+            } else if !matches!(line.trim(), "" | "...") {
+                shown.output.push(line.to_owned());
+            }
         }
     }
     commands
@@ -184,6 +235,23 @@ mod tests {
         assert!(error.starts_with("a.md: this failed"), "{error}");
         assert!(error.contains("echo bad; false\nbad\n"), "{error}");
         assert!(!error.contains("first") && !error.contains("third"), "{error}");
+    }
+
+    #[test]
+    fn a_command_may_have_several_lines_and_show_some_of_its_output() {
+        let text = "```console\n$ printf '%s\\n' a \\\n  b c\na\n...\n  c\n\n$ true\n```\n";
+        let shown = commands(text);
+        assert_eq!(shown[0].command, "printf '%s\\n' a \\\n  b c");
+        assert_eq!(shown[0].output, ["a", "  c"]);
+        assert_eq!(shown[1], Shown { command: "true".into(), output: vec![] });
+        run(text, 60).unwrap();
+    }
+
+    #[test]
+    fn shown_output_that_is_not_printed_is_told() {
+        let text = "```console\n$ echo a; echo b\nb\na\n$ echo a\na\n```\n";
+        let error = run(text, 60).unwrap_err().to_string();
+        assert_eq!(error, "a.md: `echo a; echo b` does not print this, or not there:\na");
     }
 
     #[test]
