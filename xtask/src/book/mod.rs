@@ -39,6 +39,9 @@ const SETTINGS: [&str; 2] = ["docs/book.toml", "book.toml"];
 
 /// Writes the source of the book to `book` in the target folder, checks it, and renders it if wanted.
 pub(crate) fn make(root: &Path, built: Option<&Path>, is_rendered: bool) -> Result<()> {
+    if is_rendered {
+        mdbook(&["--version"])?;
+    }
     let program = Program::new(root, built)?;
     let files = crate::files(root)?;
     let mut documents = read(root, &files)?;
@@ -131,15 +134,23 @@ fn run_guide(root: &Path, program: &Program, target: &Path) -> Result<()> {
     Session { name: GUIDE, text: &text, folder, programs, target, patience }.run()
 }
 
-/// Renders it with the `mdbook` that is installed.
+/// Renders it.
 fn render(folder: &Path) -> Result<()> {
-    match Command::new("mdbook").arg("build").arg(folder).status() {
-        Ok(status) => ensure!(status.success(), "`mdbook build {}` failed", folder.display()),
+    mdbook(&["build", folder.to_str().context("the target folder is not named in UTF-8")?])?;
+    eprintln!("book: open `{}`", folder.join("html/index.html").display());
+    Ok(())
+}
+
+/// Runs the `mdbook` that is installed.
+fn mdbook(words: &[&str]) -> Result<()> {
+    match Command::new("mdbook").args(words).status() {
+        Ok(status) => {
+            ensure!(status.success(), "`mdbook {}` failed", words.join(" "));
+            Ok(())
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             bail!("`mdbook` is not installed; `cargo install --locked mdbook` does it")
         }
-        Err(error) => return Err(error).context("cannot start mdbook"),
+        Err(error) => Err(error).context("cannot start mdbook"),
     }
-    eprintln!("book: open `{}`", folder.join("html/index.html").display());
-    Ok(())
 }
