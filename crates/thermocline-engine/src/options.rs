@@ -25,7 +25,8 @@ pub struct Options {
     /// Frames besides those of RAM and those for two requests of the greatest length: for pages on
     /// their way to a device.
     pub spare_frames: u32,
-    /// Pages that may be newer in RAM than on any device before the engine logs the oldest: bounds
+    /// Pages that may be newer in RAM than on any device before the engine logs the oldest; with a
+    /// quarter more of them writes are not taken while any is on its way: bounds
     /// the work of a flush.
     pub undurable_pages_max: u32,
     /// Reads or writes that continue one another for so long bypass the caches from there on, where

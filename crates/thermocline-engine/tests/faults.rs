@@ -373,3 +373,27 @@ fn what_only_ram_has_stays_within_its_bound_without_accesses() {
     assert!(engine.shard().undurable_pages() <= 4, "{}", engine.shard().undurable_pages());
     assert_eq!(engine.shard().counters().backing.writes, 0, "flash is as good");
 }
+
+#[test]
+fn writes_wait_while_far_too_much_is_in_ram_only() {
+    let options = Options { undurable_pages_max: 8, ..options("lru-exclusive") };
+    let mut shard = Shard::new(options).unwrap();
+    let mut started = vec![];
+    let mut page = 0;
+    let error = loop {
+        match shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]) {
+            Ok(()) => page += 1,
+            Err(error) => break error,
+        }
+        started.extend(operations(&mut shard));
+        while let Some(reply) = shard.next_reply() {
+            shard.release(reply);
+        }
+    };
+    assert_eq!((error, page), (SubmitError::Full, 11));
+    shard.submit(Request::read(100, 100 * PAGE, PAGE), &[]).unwrap();
+    for operation in started {
+        shard.complete(operation.id, Ok(()));
+    }
+    shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+}

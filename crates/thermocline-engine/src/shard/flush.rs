@@ -20,7 +20,9 @@ use crate::request::{Request, RequestError};
 const UNSYNCED_PAGES_MAX: usize = 1024;
 
 /// Pages that are on their way to flash at once because too many are newer in RAM.
-const LOGGED_AT_ONCE_MAX: usize = 32;
+const LOGGED_AT_ONCE_MAX: usize = 128;
+/// Writes are not taken while this part of the bound is exceeded.
+const EXCESS_PART: usize = 4;
 
 /// A request that waits for versions to be durable.
 #[derive(Clone, Debug)]
@@ -114,6 +116,13 @@ impl Shard {
     /// Whether more pages are newer in RAM than should be.
     pub(super) fn is_too_volatile(&self) -> bool {
         self.entries.undurable_pages() > self.options.undurable_pages_max as usize
+    }
+
+    /// Whether so many pages are newer in RAM that writes have to wait for those on their way; if none
+    /// is, waiting would not help.
+    pub(super) fn is_overfull(&self) -> bool {
+        let most = self.options.undurable_pages_max as usize;
+        self.entries.undurable_pages() > most + most / EXCESS_PART && !self.is_at_rest()
     }
 
     /// Logs the pages that have been newer in RAM for longest, if there are too many of them.

@@ -100,7 +100,8 @@ impl Shard {
         let needed = 2 * (pages.end - pages.start) + u64::from(RESERVED_FRAMES);
         let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
         let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
-        if (self.pool.free_frames() as u64) < needed + left {
+        let has_frames = self.pool.free_frames() as u64 >= needed + left;
+        if !has_frames || (is_write && self.is_overfull()) {
             return Err(SubmitError::Full);
         }
         self.announce(&request);
