@@ -13,7 +13,7 @@ use clap::Args;
 use thermocline_core::{Nanos, registry};
 use thermocline_device::queueing::{DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Precondition, Ssd, SsdConfig};
-use thermocline_lab::{Arrivals, BufferConfiguration, BufferedSsd, TierSize, run_buffer};
+use thermocline_lab::{Arrivals, BufferConfiguration, BufferedSsd, TierSize, Watch, run_buffer};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
@@ -184,6 +184,7 @@ fn run_ours(trace: &CompiledTrace, config: &SsdConfig) -> Result<()> {
         size: TierSize::Pages(64.0),
         ssd: Some(BufferedSsd::new(config.clone())),
         arrivals: Arrivals::Trace,
+        watch: Watch::default(),
     };
     let summary = run_buffer(trace, &configuration, false)?;
     ensure!(summary.ssd.is_some(), "the drive was run");

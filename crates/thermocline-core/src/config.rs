@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, iter};
 
+use crate::policy::Maker;
 use crate::policy::multi::hfa::HintLog;
 use crate::{Admission, Clients, Foresight, Geometry, Tier};
 
@@ -138,6 +139,7 @@ pub struct Values {
     entries: Vec<(Parameter, Value)>,
     hints: Option<Arc<HintLog>>,
     foresight: Option<Arc<Foresight>>,
+    maker: Option<Arc<dyn Maker>>,
 }
 
 /// Why a policy could not be built.
@@ -195,6 +197,11 @@ pub enum ConfigError {
     },
     /// The policy knows the accesses to come, and was not told them.
     NoForesight {
+        /// The policy.
+        policy: String,
+    },
+    /// The policy is brought by a caller, who did not say what makes it.
+    NoMaker {
         /// The policy.
         policy: String,
     },
@@ -321,7 +328,7 @@ impl Values {
             };
             entry.1 = entry.0.parse(text)?;
         }
-        Ok(Self { entries: values, hints: None, foresight: None })
+        Ok(Self { entries: values, hints: None, foresight: None, maker: None })
     }
 
     /// With the hints of an earlier run, for a policy that replays them.
@@ -344,6 +351,17 @@ impl Values {
     /// What is to come, if it is known.
     pub fn foresight(&self) -> Option<&Arc<Foresight>> {
         self.foresight.as_ref()
+    }
+
+    /// With what makes the policy, for one that is brought.
+    #[must_use]
+    pub fn with_maker(self, maker: Arc<dyn Maker>) -> Self {
+        Self { maker: Some(maker), ..self }
+    }
+
+    /// What makes the policy, if it is brought.
+    pub fn maker(&self) -> Option<&Arc<dyn Maker>> {
+        self.maker.as_ref()
     }
 
     /// All parameters with their values, in the registry's order.
@@ -497,6 +515,9 @@ impl fmt::Display for ConfigError {
                 f,
                 "`{policy}` is an oracle: it needs to know the accesses to come, which only the replay of a trace can tell it"
             ),
+            Self::NoMaker { policy } => {
+                write!(f, "`{policy}` is not registered: whoever brings it must say what makes it")
+            }
             Self::TooManyAccesses { accesses, accesses_max } => write!(
                 f,
                 "an oracle foresees {accesses_max} accesses at most, and the trace has {accesses}: cut the trace"

@@ -63,6 +63,9 @@ const OF_ONE_CLIENT: &[&str] = &["ulc"];
 /// The policies that look at which pages are neighbours on disk.
 const LOOKING_AT_NEIGHBOURS: &[&str] = &["tac", "lc", "cw", "dw", "hca"];
 
+/// The source of policies that are not registered.
+const BROUGHT: &str = "brought by the caller";
+
 /// The policy of that name.
 ///
 /// # Errors
@@ -91,6 +94,23 @@ pub fn entries() -> &'static [Entry] {
 }
 
 impl Entry {
+    /// A policy that is not registered: what makes it is among its [values](Values::with_maker).
+    pub const fn brought(name: &'static str, depth: Depth) -> Self {
+        Self {
+            name,
+            summary: "a policy that is not registered",
+            source: BROUGHT,
+            depth,
+            needs_clock: false,
+            takes_admission: false,
+            parameters: &[],
+            build: |setup, values| {
+                let maker = values.maker().expect("`Entry::build` asks for it");
+                maker.make(setup)
+            },
+        }
+    }
+
     /// The parameters' values: the defaults, with those given by name and text in their place.
     ///
     /// # Errors
@@ -119,6 +139,9 @@ impl Entry {
         if self.needs_foresight() && values.foresight().is_none() {
             return Err(ConfigError::NoForesight { policy: self.name.to_owned() });
         }
+        if self.is_brought() && values.maker().is_none() {
+            return Err(ConfigError::NoMaker { policy: self.name.to_owned() });
+        }
         Ok((self.build)(setup, values))
     }
 
@@ -126,6 +149,11 @@ impl Entry {
     /// [values](Values::with_foresight) hold, and is then driven along them.
     pub fn needs_foresight(&self) -> bool {
         ORACLES.iter().any(|oracle| oracle.name == self.name)
+    }
+
+    /// Whether it is [brought](Self::brought), and not registered.
+    pub fn is_brought(&self) -> bool {
+        self.source == BROUGHT
     }
 
     /// Whether it replays the hints of an earlier run, which its [values](Values::with_hints) hold.
@@ -140,7 +168,7 @@ impl Entry {
 
     /// Whether several clients may share its lower tiers.
     pub fn takes_clients(&self) -> bool {
-        self.depth == Depth::Tiers && !OF_ONE_CLIENT.contains(&self.name)
+        self.depth == Depth::Tiers && !self.is_brought() && !OF_ONE_CLIENT.contains(&self.name)
     }
 
     /// Whether so many clients may share its lower tiers.

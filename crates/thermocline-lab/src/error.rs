@@ -193,6 +193,12 @@ pub enum LabError {
         /// The names that exist, separated by commas.
         known: String,
     },
+    /// A policy that is brought has the name of a registered one.
+    #[error("a registered policy is called `{name}`: give yours another name")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
     /// No drive has this name.
     #[error(
         "no drive is called `{name}`; there are: {known}, none, or a file whose name ends in .toml"
@@ -248,6 +254,9 @@ pub enum LabError {
         /// The rate that leaves it one page.
         least: f64,
     },
+    /// Its [`Watch`](crate::Watch) stopped it.
+    #[error("stopped before its end")]
+    Stopped,
     /// Threads could not be started, or one is gone.
     #[error("threads cannot run: {reason}")]
     Threads {

@@ -11,7 +11,7 @@ use thermocline_device::{Catalogue, Device};
 use crate::parameters::{Given, Owner, split};
 use crate::{
     Arrivals, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize, Timing,
-    default_latencies_ms,
+    Watch, default_latencies_ms,
 };
 
 /// The cache tiers of a hybrid cache, fastest first, with the device that each has by default.
@@ -45,6 +45,8 @@ pub struct HierarchyWords {
     pub admit: Option<String>,
     /// Whether time is simulated, and how.
     pub timing: TimingWords,
+    /// Who looks on while they run.
+    pub watch: Watch,
 }
 
 /// How time is counted, in words.
@@ -109,6 +111,7 @@ pub fn configurations(
                 prices: prices.clone(),
                 timing: timing.clone(),
                 clients,
+                watch: words.watch.clone(),
             });
         }
     }

@@ -5,6 +5,7 @@
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
 //! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
+mod brought;
 mod buffering;
 mod configuration;
 mod error;
@@ -23,7 +24,9 @@ mod summary;
 pub mod sweep;
 mod tiers;
 mod timing;
+mod watch;
 
+pub use brought::bring;
 pub use buffering::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
     run_buffer, run_buffers,
@@ -49,3 +52,4 @@ pub use tiers::{Cost, Prices, default_latencies_ms};
 pub use timing::{
     Arrivals, DeviceModel, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary,
 };
+pub use watch::Watch;

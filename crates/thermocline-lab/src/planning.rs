@@ -21,7 +21,7 @@ use crate::mrc::{Estimate, Miniature, Rate};
 use crate::timing::SECONDS_PER_DAY;
 use crate::{
     Configuration, HierarchyWords, LabError, PolicySummary, RunOptions, TimingWords, TraceSummary,
-    configurations, run,
+    Watch, configurations, run,
 };
 
 /// So many candidates are simulated in full.
@@ -74,6 +74,8 @@ pub struct PlanOptions {
     pub closed_loop: Option<u32>,
     /// The seed of samples.
     pub seed: u64,
+    /// Who looks on.
+    pub watch: Watch,
 }
 
 /// What to buy. Its JSON form is a contract.
@@ -318,6 +320,7 @@ impl<'a> Priced<'a> {
             tiers,
             devices: options.devices.iter().filter(is_there).cloned().collect(),
             timing: TimingWords { is_events: true, closed_loop: options.closed_loop, models },
+            watch: options.watch.clone(),
             ..HierarchyWords::default()
         };
         let mut all = configurations(&words, &[policy], Clients::ONE)?;

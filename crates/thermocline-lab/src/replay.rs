@@ -7,8 +7,9 @@ use std::str::FromStr;
 use thermocline_core::{Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
-use crate::LabError;
 use crate::over_time::{Intervals, Tally};
+use crate::watch::CHUNK_ACCESSES;
+use crate::{LabError, Watch};
 
 /// How many accesses ahead the policy's state is asked for: far enough to hide a memory access.
 const PREFETCH_ACCESSES: usize = 16;
@@ -33,6 +34,8 @@ pub struct Replay<'a> {
     pub ledger: Option<&'a mut Ledger>,
     /// Takes what is found over time, if given.
     pub intervals: Option<&'a mut Intervals>,
+    /// Who looks on, if anybody does; once stopped, the replay ends, and its counts mean nothing.
+    pub watch: Option<&'a Watch>,
 }
 
 impl WarmUp {
@@ -89,11 +92,15 @@ pub fn replay(
     replay: Replay<'_>,
 ) -> Result<Vec<Counts>, Violation> {
     let tally = Tally::new(trace, replay.warm_up_accesses, replay.intervals);
-    let mut stage = Stage { trace, policy, actions: Actions::new(), ledger: replay.ledger, tally };
+    let Replay { ledger, watch, .. } = replay;
+    let mut stage = Stage { trace, policy, actions: Actions::new(), ledger, tally, watch };
     if replay.needs_clock {
         for request in trace.requests() {
             stage.background(request.at)?;
             stage.go_through(request.accesses)?;
+            if stage.is_stopped() {
+                break;
+            }
         }
     } else {
         stage.go_through(0..trace.len())?;
@@ -117,18 +124,33 @@ struct Stage<'a> {
     actions: Actions,
     ledger: Option<&'a mut Ledger>,
     tally: Tally<'a>,
+    watch: Option<&'a Watch>,
 }
 
 impl Stage<'_> {
     /// Replays a range of the trace's accesses, in parts where counts must be taken.
     fn go_through(&mut self, mut range: Range<usize>) -> Result<(), Violation> {
         while !range.is_empty() {
-            let end = range.end.min(self.tally.next_cut());
+            let cut = range.end.min(self.tally.next_cut());
+            let end = cut.min(range.start.saturating_add(CHUNK_ACCESSES));
             self.run(range.start..end)?;
+            if self.ledger.is_some() && end == cut {
+                self.policy.assert_invariants();
+            }
             self.tally.reach(end, self.policy);
+            if let Some(watch) = self.watch {
+                watch.advance(end - range.start);
+            }
+            if self.is_stopped() {
+                return Ok(());
+            }
             range.start = end;
         }
         Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.watch.is_some_and(Watch::is_stopped)
     }
 
     fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
@@ -161,13 +183,10 @@ impl Stage<'_> {
             }
             self.actions.clear();
             self.policy.access(access, &mut self.actions);
-            self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
             if let Some(ledger) = &mut self.ledger {
                 ledger.access(access, &self.actions)?;
             }
-        }
-        if self.ledger.is_some() {
-            self.policy.assert_invariants();
+            self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
         }
         Ok(())
     }

@@ -220,12 +220,14 @@ impl Summary {
 /// Replays a trace through one configuration.
 ///
 /// # Errors
-/// A configuration that cannot be, or an action that the Ledger refuses.
+/// A configuration that cannot be, an action that the Ledger refuses, or a watch that stops it.
 pub fn run(
     trace: &CompiledTrace,
     configuration: &Configuration,
-    options: RunOptions,
+    mut options: RunOptions,
 ) -> Result<Summary, LabError> {
+    // Nobody has tested a policy that is brought.
+    options.is_checked |= configuration.policy.is_brought();
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
         return run_timed(trace, configuration, timing, options);
@@ -239,10 +241,12 @@ pub fn run(
         needs_clock: configuration.policy.needs_clock,
         ledger: ledger.as_mut(),
         intervals: intervals.as_mut(),
+        watch: Some(&configuration.watch),
     };
     let counts = replay(trace, &mut *policy, replay_options).map_err(|violation| {
         LabError::Violation { policy: configuration.policy.name.into(), violation }
     })?;
+    configuration.watch.check()?;
     let replay_seconds = start.elapsed().as_secs_f64();
     let state = PolicyState::of(&*policy, &configuration.tier_names());
     let timing = None;

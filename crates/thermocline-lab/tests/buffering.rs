@@ -8,7 +8,7 @@ use thermocline_core::hotness;
 use thermocline_core::registry::{self, BUFFERS};
 use thermocline_device::ssd::{Precondition, SsdConfig};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, run_buffer, run_buffers,
+    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Watch, run_buffer, run_buffers,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -20,6 +20,7 @@ fn configuration(policy: &str, size: &str, ssd: Option<BufferedSsd>) -> BufferCo
         size: size.parse().unwrap(),
         ssd,
         arrivals: Arrivals::Trace,
+        watch: Watch::default(),
     }
 }
 

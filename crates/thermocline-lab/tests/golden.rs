@@ -13,7 +13,7 @@ use thermocline_core::{
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration,
+    Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, Watch,
     default_latencies_ms, run_buffers,
 };
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
@@ -70,6 +70,7 @@ fn golden_buffers_hold() {
             size: "1000p".parse().unwrap(),
             ssd: Some(ssd.clone()),
             arrivals: Arrivals::Closed { requests: 4 },
+            watch: Watch::default(),
         })
         .collect();
     for summary in run_buffers(&trace, &configurations, true, || ()).unwrap() {
@@ -131,6 +132,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        watch: Watch::default(),
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: None,

@@ -9,7 +9,7 @@ use thermocline_lab::mrc::{
     CurveOptions, Method, MissRatios, Rate, Sample, StackPass, curve_configurations,
     default_sizes_pages, miss_ratios,
 };
-use thermocline_lab::{Configuration, HierarchyWords, LabError, find_policy};
+use thermocline_lab::{Configuration, HierarchyWords, LabError, Watch, find_policy};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, Sampling};
 
@@ -70,7 +70,8 @@ fn the_exact_curve_is_lru_at_every_size() {
 fn a_fixed_rate_is_lru_on_the_sample_at_scaled_sizes() {
     let trace = trace(20_000, 2000, 0.7, 5);
     let sampling = Sampling::new(0.25, 9).unwrap();
-    let pass = StackPass::over(&trace, Sample::Rate { rate: 0.25, seed: 9 }).unwrap();
+    let pass =
+        StackPass::over(&trace, Sample::Rate { rate: 0.25, seed: 9 }, &Watch::default()).unwrap();
     let expected_accesses = 20_000.0 * 0.25;
     for capacity in [1_u32, 3, 4, 40, 401, 1000, 5000] {
         let scaled = f64::from(capacity) * 0.25;
@@ -123,7 +124,8 @@ fn fixed_size_by_the_paper(trace: &CompiledTrace, pages: usize, seed: u64) -> (V
 #[test]
 fn a_fixed_size_is_what_the_paper_says() {
     let trace = trace(20_000, 2000, 0.7, 6);
-    let pass = StackPass::over(&trace, Sample::Size { pages: 150, seed: 2 }).unwrap();
+    let pass =
+        StackPass::over(&trace, Sample::Size { pages: 150, seed: 2 }, &Watch::default()).unwrap();
     let (counts, rate) = fixed_size_by_the_paper(&trace, 150, 2);
     assert!((pass.rate() - rate).abs() < 1e-15 && rate < 0.2, "{rate}");
     for capacity in [1_u32, 10, 50, 200, 900, 1500, 4000] {
@@ -133,8 +135,9 @@ fn a_fixed_size_is_what_the_paper_says() {
         let found = pass.miss_ratio(capacity);
         assert!((found - expected).abs() < 1e-9, "{capacity}: {found} {expected}");
     }
-    let all = StackPass::over(&trace, Sample::Size { pages: 5000, seed: 2 }).unwrap();
-    let exact = StackPass::over(&trace, Sample::All).unwrap();
+    let all =
+        StackPass::over(&trace, Sample::Size { pages: 5000, seed: 2 }, &Watch::default()).unwrap();
+    let exact = StackPass::over(&trace, Sample::All, &Watch::default()).unwrap();
     assert_eq!(all.miss_ratio(100).to_bits(), exact.miss_ratio(100).to_bits());
 }
 
@@ -215,7 +218,7 @@ fn re_use_is_told_as_it_is() {
     };
     let trace =
         CompiledTrace::compile(&mut Generator::new(options).unwrap(), PageSize::DEFAULT).unwrap();
-    let reuse = StackPass::over(&trace, Sample::All).unwrap().into_reuse();
+    let reuse = StackPass::over(&trace, Sample::All, &Watch::default()).unwrap().into_reuse();
     assert_eq!((reuse.accesses, reuse.first_uses), (100, 10));
     let distance = &reuse.distance_pages;
     assert_eq!((distance.count, distance.p10, distance.p99, distance.max), (90, 9, 9, 9));
@@ -229,7 +232,7 @@ fn re_use_is_told_as_it_is() {
 #[test]
 fn percentiles_are_those_of_a_sorted_list() {
     let trace = trace(60_000, 9000, 0.7, 11);
-    let reuse = StackPass::over(&trace, Sample::All).unwrap().into_reuse();
+    let reuse = StackPass::over(&trace, Sample::All, &Watch::default()).unwrap().into_reuse();
     let (mut list, mut distances): (Vec<PageId>, Vec<u64>) = (vec![], vec![]);
     let (mut latest, mut gaps) = (std::collections::HashMap::new(), vec![]);
     for (now, access) in (0_u64..).zip(trace.accesses()) {
@@ -268,7 +271,7 @@ fn percentiles_are_those_of_a_sorted_list() {
 fn what_cannot_be_is_refused() {
     let trace = trace(1000, 300, 0.8, 1);
     for rate in [0.0, -1.0, 1.5, f64::NAN] {
-        let refused = StackPass::over(&trace, Sample::Rate { rate, seed: 1 });
+        let refused = StackPass::over(&trace, Sample::Rate { rate, seed: 1 }, &Watch::default());
         assert!(matches!(refused, Err(LabError::BadRate { .. })), "{rate}");
     }
     let tiny = CurveOptions {

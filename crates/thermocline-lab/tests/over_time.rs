@@ -9,7 +9,7 @@ use thermocline_core::{Action, Actions, Admission, Clients, Tier, WriteMiss, reg
 use thermocline_device::Device;
 use thermocline_lab::{
     Arrivals, Configuration, DeviceModel, IntervalSummary, LabError, RunOptions, Summary,
-    TierConfiguration, TierSize, Timing, WarmUp, default_latencies_ms, run,
+    TierConfiguration, TierSize, Timing, WarmUp, Watch, default_latencies_ms, run,
 };
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
@@ -32,6 +32,7 @@ fn configuration(policy: &str, pages: &[u32]) -> Configuration {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        watch: Watch::default(),
         latencies_ms: default_latencies_ms(pages.len()),
         prices: None,
         timing: None,

@@ -8,7 +8,7 @@ use thermocline_core::{Admission, Clients, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_device::hdd::HddConfig;
 use thermocline_lab::{
-    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing,
+    Arrivals, Configuration, DeviceModel, RunOptions, Summary, TierConfiguration, Timing, Watch,
     default_latencies_ms, run,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
@@ -37,6 +37,7 @@ fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Co
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        watch: Watch::default(),
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: Some(Timing {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, Entry};
-use thermocline_lab::{Configuration, HierarchyWords, TimingWords};
+use thermocline_lab::{Configuration, HierarchyWords, TimingWords, Watch};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
@@ -36,6 +36,7 @@ fn words(options: &HierarchyOptions) -> Result<HierarchyWords> {
             closed_loop: options.closed_loop,
             models: options.models.clone(),
         },
+        watch: Watch::default(),
     })
 }
 

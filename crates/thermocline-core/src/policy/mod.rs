@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use self::multi::hfa::HintLog;
-use crate::{Access, Actions, Nanos, PageId, Tier};
+use crate::{Access, Actions, Nanos, PageId, Setup, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -15,6 +15,13 @@ mod blocks;
 
 /// A policy that owns its state, ready to be driven.
 pub type BoxedPolicy = Box<dyn Policy + Send>;
+
+/// Makes a policy that no registry lists, for a caller that brings it; see
+/// [`Entry::brought`](crate::registry::Entry::brought).
+pub trait Maker: Debug + Send + Sync {
+    /// The policy, empty, for a hierarchy.
+    fn make(&self, setup: &Setup) -> BoxedPolicy;
+}
 
 /// A page that a tier below RAM still held after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,7 +19,7 @@ use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
 use thermocline_trace::CompiledTrace;
 
 use crate::timing::Placement;
-use crate::{Arrivals, LabError, ResponseSummary, TierSize, TraceSummary};
+use crate::{Arrivals, LabError, ResponseSummary, TierSize, TraceSummary, Watch};
 
 /// Pages of a flash block where no SSD says otherwise: those of SSDsim's default geometry.
 const PAGES_PER_BLOCK: u32 = 64;
@@ -37,6 +37,8 @@ pub struct BufferConfiguration {
     pub ssd: Option<BufferedSsd>,
     /// When requests arrive.
     pub arrivals: Arrivals,
+    /// Who looks on.
+    pub watch: Watch,
 }
 
 /// An SSD behind a write buffer.

@@ -16,7 +16,8 @@ use super::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, Layout, SsdSummary,
 };
 use crate::timing::Placement;
-use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, summary};
+use crate::watch::CHUNK_ACCESSES;
+use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, Watch, summary};
 
 /// How long the buffer takes to serve the pages of a request: SSDsim's constant.
 const BUFFER_NS: u64 = 1_000;
@@ -53,6 +54,7 @@ pub(super) fn run(
         trace,
         policy: entry.build(&setup, &values)?,
         policy_name: entry.name,
+        watch: &configuration.watch,
         actions: Actions::new(),
         ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
         tally: Tally::new(&layout.geometry, layout.pages_per_block),
@@ -130,6 +132,7 @@ struct Stage<'a> {
     trace: &'a CompiledTrace,
     policy: BoxedPolicy,
     policy_name: &'static str,
+    watch: &'a Watch,
     actions: Actions,
     ledger: Option<Ledger>,
     tally: Tally,
@@ -160,9 +163,14 @@ impl Stage<'_> {
     }
 
     fn run_untimed(&mut self) -> Result<(), LabError> {
-        for index in 0..self.trace.len() {
-            self.prefetch(index);
-            self.access(self.trace.access(index))?;
+        for first in (0..self.trace.len()).step_by(CHUNK_ACCESSES) {
+            let chunk = first..self.trace.len().min(first + CHUNK_ACCESSES);
+            self.watch.advance(chunk.len());
+            self.watch.check()?;
+            for index in chunk {
+                self.prefetch(index);
+                self.access(self.trace.access(index))?;
+            }
         }
         Ok(())
     }
@@ -191,6 +199,8 @@ impl Stage<'_> {
                 Arrivals::Closed { requests } => drive.wait_for_fewer(requests)?,
             }
             let Some(first) = request.accesses.clone().next() else { continue };
+            self.watch.advance(request.accesses.len());
+            self.watch.check()?;
             drive.begin(trace.access(first).op);
             for index in request.accesses {
                 self.prefetch(index);

@@ -180,7 +180,8 @@ pub fn miss_ratios(
     options: CurveOptions,
     done: impl Fn() + Sync,
 ) -> Result<MissRatios, LabError> {
-    let pass = StackPass::over(trace, options.sample)?;
+    let watch = policies.iter().flatten().next().map(|one| one.watch.clone()).unwrap_or_default();
+    let pass = StackPass::over(trace, options.sample, &watch)?;
     let mut curves = vec![];
     for configurations in policies {
         let mut curve = if is_one_pass(configurations) {

@@ -18,7 +18,7 @@ use thermocline_core::PageId;
 use thermocline_trace::{CompiledTrace, ReuseDistance, Sampling};
 
 use super::reuse::{Reuse, ReuseStats};
-use crate::LabError;
+use crate::{LabError, Watch};
 
 /// Which pages are looked at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ impl StackPass {
     /// # Errors
     /// [`LabError::BadRate`] if a rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
     /// page is in the sample.
-    pub fn over(trace: &CompiledTrace, sample: Sample) -> Result<Self, LabError> {
+    pub fn over(trace: &CompiledTrace, sample: Sample, watch: &Watch) -> Result<Self, LabError> {
         let mut looking = Looking::new(sample)?;
         let mut distances = ReuseDistance::new(looking.pages_max(trace));
         let mut reuse = Reuse::new(looking.pages_max(trace), trace.is_timed());
@@ -81,6 +81,7 @@ impl StackPass {
         let mut counts = vec![0.0; trace.footprint_pages() as usize + 1];
         let first_uses = counts.len() - 1;
         for request in trace.requests() {
+            watch.check()?;
             for index in request.accesses {
                 let page = trace.access(index).page;
                 let Some(number) = looking.look(page, &mut distances, &mut reuse) else { continue };

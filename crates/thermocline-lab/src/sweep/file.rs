@@ -12,7 +12,7 @@ use super::places::Step::{At, Key};
 use super::places::{Places, Step, bad_toml};
 use super::{Sweep, SweepPoint, TraceSource};
 use crate::{
-    Given, HierarchyWords, LabError, Owner, RunOptions, TierSize, TimingWords, WarmUp,
+    Given, HierarchyWords, LabError, Owner, RunOptions, TierSize, TimingWords, WarmUp, Watch,
     configurations, find_policy,
 };
 
@@ -422,6 +422,7 @@ impl File {
                 closed_loop: self.closed_loop,
                 models: kept(&self.model).iter().map(|word| in_folder(word, folder)).collect(),
             },
+            watch: Watch::default(),
         }
     }
 }

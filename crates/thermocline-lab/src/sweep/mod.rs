@@ -19,10 +19,10 @@ use thermocline_core::WriteMiss;
 use thermocline_trace::{CompiledTrace, ReadOptions, Reader, TimeUnit};
 
 use crate::summary::parameters;
-use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, run};
+use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
 pub use results::{Row, RowTier, RowTiming};
-pub use run::{Outcome, Progress};
+pub use run::{Outcome, Progress, Running};
 
 /// Traces, and the configurations that each is replayed with.
 #[derive(Clone, Debug)]
@@ -33,6 +33,17 @@ pub struct Sweep {
     pub points: Vec<SweepPoint>,
     /// How the runs are made.
     pub options: RunOptions,
+}
+
+impl Sweep {
+    /// The same sweep, with somebody who looks on.
+    #[must_use]
+    pub fn watched(mut self, watch: &Watch) -> Self {
+        for point in &mut self.points {
+            point.configuration.watch = watch.clone();
+        }
+        self
+    }
 }
 
 /// A trace, and how it is read.
@@ -62,11 +73,11 @@ pub struct SweepPoint {
 }
 
 impl TraceSource {
-    /// Reads and compiles the trace.
+    /// Reads and compiles the trace, unless the watch stops it.
     ///
     /// # Errors
-    /// What is wrong with the file, and where.
-    pub fn open(&self) -> Result<CompiledTrace, LabError> {
+    /// What is wrong with the file, and where, or [`LabError::Stopped`].
+    pub fn open(&self, watch: &Watch) -> Result<CompiledTrace, LabError> {
         if CompiledTrace::is_saved(&self.path) {
             if self.page_size.is_some() || self.format.is_some() {
                 let reason = "a compiled trace: its page size and format are fixed";
@@ -80,9 +91,9 @@ impl TraceSource {
             allow_truncated: self.allow_truncated,
             ..ReadOptions::default()
         };
-        let mut reader = Reader::open(&self.path, &options)?;
+        let reader = Reader::open(&self.path, &options)?;
         let own = reader.page_size().unwrap_or(thermocline_trace::PageSize::DEFAULT);
-        Ok(CompiledTrace::compile(&mut reader, self.page_size.unwrap_or(own))?)
+        watch.compile(reader, self.page_size.unwrap_or(own))
     }
 
     /// The SHA-256 of the file, in hexadecimal digits.
@@ -155,11 +166,14 @@ impl SweepPoint {
         [key, trace_sha256]: [&str; 2],
     ) -> Result<Row, LabError> {
         let summary: Summary =
-            run(trace, &self.configuration, options).map_err(|error| self.bad(source, &error))?;
+            run(trace, &self.configuration, options).map_err(|error| self.bad(source, error))?;
         Ok(Row::of(&summary, [key, trace_sha256, &source.name]))
     }
 
-    fn bad(&self, source: &TraceSource, error: &LabError) -> LabError {
+    fn bad(&self, source: &TraceSource, error: LabError) -> LabError {
+        if matches!(error, LabError::Stopped) {
+            return error;
+        }
         let size = |tier: &TierConfiguration| format!("{}={}", tier.name, tier.size);
         let sizes: Vec<String> = self.configuration.tiers.iter().map(size).collect();
         LabError::BadPoint {

@@ -13,7 +13,7 @@ use thermocline_trace::CompiledTrace;
 
 use super::results::{self, Row};
 use super::{Sweep, TraceSource};
-use crate::LabError;
+use crate::{LabError, Watch};
 
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,33 +45,38 @@ struct SharedTrace<'a> {
 }
 
 /// The parts beside an output: results that are not in it yet.
+#[derive(Debug)]
 struct Parts {
     folder: PathBuf,
     /// Held as long as the sweep runs.
     lock: File,
 }
 
-impl Sweep {
-    /// Runs the points that are not finished, on so many threads (as many as there are processors if
-    /// 0), and writes all results to `output`. `progress` is told how far it is.
+/// A sweep at work: what is finished, and what is left to be run.
+///
+/// Whoever runs the points, here or elsewhere, hands in each result, and [ends](Self::finish) when
+/// nothing is [missing](Self::missing) any more.
+#[derive(Debug)]
+pub struct Running {
+    output: PathBuf,
+    parts: Parts,
+    hashes: Vec<String>,
+    keys: Vec<String>,
+    known: HashMap<String, Row>,
+    missing: Vec<usize>,
+    dropped_results: usize,
+}
+
+impl Running {
+    /// Finds what is finished; `hashes` are the SHA-256s of the traces.
     ///
     /// # Errors
-    /// The first point that cannot be, or a file; what was finished until then is kept. A sweep that
-    /// another program runs is left alone.
-    #[expect(clippy::missing_panics_doc, reason = "every point is known or was run")]
-    pub fn run(
-        &self,
-        output: &Path,
-        threads: usize,
-        progress: impl Fn(Progress) + Sync,
-    ) -> Result<Outcome, LabError> {
-        let hashes: Result<Vec<String>, LabError> =
-            self.traces.iter().map(TraceSource::sha256).collect();
-        let hashes = hashes?;
+    /// A file that cannot be read or is no result of a sweep, or another sweep that writes there.
+    pub fn begin(sweep: &Sweep, output: &Path, hashes: Vec<String>) -> Result<Self, LabError> {
         let of_point = |point: &super::SweepPoint| {
-            point.key(&self.traces[point.trace], &hashes[point.trace], self.options)
+            point.key(&sweep.traces[point.trace], &hashes[point.trace], sweep.options)
         };
-        let keys: Vec<String> = self.points.iter().map(of_point).collect();
+        let keys: Vec<String> = sweep.points.iter().map(of_point).collect();
         let parts = Parts::open(output)?;
         let mut known = HashMap::new();
         if output.exists() {
@@ -87,28 +92,81 @@ impl Sweep {
         // Two points that are the same run are one.
         let mut seen = HashSet::new();
         missing.retain(|&point| seen.insert(&keys[point]));
-        progress(Progress::Reused(keys.len() - missing.len()));
-        for row in self.run_points(&missing, &keys, &hashes, &parts, threads, &progress)? {
-            known.insert(row.key.clone(), row);
-        }
-        let of_key = |key: &String| known.get(key).cloned().expect("every point is finished");
-        let rows: Vec<Row> = keys.iter().map(of_key).collect();
-        results::write(output, &rows)?;
-        parts.remove()?;
-        let (ran_points, reused_points) = (missing.len(), keys.len() - missing.len());
-        Ok(Outcome { rows, ran_points, reused_points, dropped_results })
+        let output = output.to_owned();
+        Ok(Self { output, parts, hashes, keys, known, missing, dropped_results })
+    }
+
+    /// The points that must be run, by number.
+    pub fn missing(&self) -> &[usize] {
+        &self.missing
+    }
+
+    /// What the row of a point names: its key, and the SHA-256 of its trace.
+    pub fn names(&self, sweep: &Sweep, point: usize) -> [&str; 2] {
+        [&self.keys[point], &self.hashes[sweep.points[point].trace]]
+    }
+
+    /// Keeps some results on disk, so that they count as finished.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn keep(&self, rows: &[Row]) -> Result<(), LabError> {
+        self.parts.write(rows)
+    }
+
+    /// Writes all results to the output, in the order of the points; `rows` are those of the missing
+    /// ones, in any order.
+    ///
+    /// # Errors
+    /// If the output cannot be written.
+    ///
+    /// # Panics
+    /// If a result is missing.
+    pub fn finish(mut self, rows: Vec<Row>) -> Result<Outcome, LabError> {
+        self.known.extend(rows.into_iter().map(|row| (row.key.clone(), row)));
+        let of_key = |key: &String| self.known.get(key).cloned().expect("every point is finished");
+        let rows: Vec<Row> = self.keys.iter().map(of_key).collect();
+        results::write(&self.output, &rows)?;
+        self.parts.remove()?;
+        let ran_points = self.missing.len();
+        Ok(Outcome {
+            reused_points: rows.len() - ran_points,
+            rows,
+            ran_points,
+            dropped_results: self.dropped_results,
+        })
+    }
+}
+
+impl Sweep {
+    /// Runs the points that are not finished, on so many threads (as many as there are processors if
+    /// 0), and writes all results to `output`. `progress` is told how far it is.
+    ///
+    /// # Errors
+    /// The first point that cannot be, or a file; what was finished until then is kept. A sweep that
+    /// another program runs is left alone.
+    pub fn run(
+        &self,
+        output: &Path,
+        threads: usize,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<Outcome, LabError> {
+        let hashes: Result<Vec<String>, LabError> =
+            self.traces.iter().map(TraceSource::sha256).collect();
+        let running = Running::begin(self, output, hashes?)?;
+        progress(Progress::Reused(self.points.len() - running.missing.len()));
+        let rows = self.run_points(&running, threads, &progress)?;
+        running.finish(rows)
     }
 
     /// Runs some points; each result is in a part before it counts as finished.
     fn run_points(
         &self,
-        missing: &[usize],
-        keys: &[String],
-        hashes: &[String],
-        parts: &Parts,
+        running: &Running,
         threads: usize,
         progress: &(impl Fn(Progress) + Sync),
     ) -> Result<Vec<Row>, LabError> {
+        let missing = running.missing();
         let shared = |(trace, source)| SharedTrace {
             source,
             compiled: Mutex::new(None),
@@ -121,12 +179,12 @@ impl Sweep {
         let pool = pool.map_err(|error| LabError::Threads { reason: error.to_string() })?;
         let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
-            let writer = scope.spawn(move || parts.write_all(&receiver, progress));
+            let writer = scope.spawn(move || running.parts.write_all(&receiver, progress));
             let run = |point: usize, sender: &Sender<Row>| -> Result<(), LabError> {
                 let one = &self.points[point];
                 let shared = &traces[one.trace];
-                let trace = shared.compiled()?;
-                let names = [keys[point].as_str(), hashes[one.trace].as_str()];
+                let trace = shared.compiled(&one.configuration.watch)?;
+                let names = running.names(self, point);
                 let row = one.run(&trace, self.options, shared.source, names)?;
                 shared.finish_one();
                 // A writer that is gone has failed, and says why below.
@@ -146,12 +204,12 @@ impl Sweep {
 
 impl SharedTrace<'_> {
     /// The trace; whoever comes first compiles it, and the others wait.
-    fn compiled(&self) -> Result<Arc<CompiledTrace>, LabError> {
+    fn compiled(&self, watch: &Watch) -> Result<Arc<CompiledTrace>, LabError> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = &*compiled {
             return Ok(Arc::clone(trace));
         }
-        let trace = Arc::new(self.source.open()?);
+        let trace = Arc::new(self.source.open(watch)?);
         *compiled = Some(Arc::clone(&trace));
         Ok(trace)
     }
@@ -204,12 +262,17 @@ impl Parts {
         let mut all = vec![];
         while let Ok(first) = finished.recv() {
             let rows: Vec<Row> = [first].into_iter().chain(finished.try_iter()).collect();
-            let path = self.folder.join(format!("{}.parquet", rows[0].key));
-            results::write(&path, &rows)?;
+            self.write(&rows)?;
             progress(Progress::Finished(rows.len()));
             all.extend(rows);
         }
         Ok(all)
+    }
+
+    /// Writes some results as one part, named after the first.
+    fn write(&self, rows: &[Row]) -> Result<(), LabError> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        results::write(&self.folder.join(format!("{}.parquet", first.key)), rows)
     }
 
     /// Removes the parts, whose results are in the output.

@@ -14,7 +14,7 @@ use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
 use crate::over_time::Tally;
 use crate::summary::PolicyState;
-use crate::{Configuration, LabError};
+use crate::{Configuration, LabError, Watch};
 
 /// No job, or no request.
 const NONE: u32 = u32::MAX;
@@ -73,6 +73,7 @@ pub(crate) struct Engine<'a> {
     ledger: Option<Ledger>,
     needs_clock: bool,
     policy_name: &'static str,
+    watch: &'a Watch,
     devices: Vec<Box<dyn QueueingDevice + Send>>,
     /// Per device: how many of its own pages a page of the trace takes.
     subpages: Vec<u32>,
@@ -99,7 +100,7 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     pub(crate) fn new(
         trace: &'a CompiledTrace,
-        configuration: &Configuration,
+        configuration: &'a Configuration,
         timing: &Timing,
         is_checked: bool,
         tally: Tally<'a>,
@@ -126,6 +127,7 @@ impl<'a> Engine<'a> {
             ledger: is_checked.then(|| configuration.ledger(trace)).transpose()?,
             needs_clock: configuration.policy.needs_clock,
             policy_name: configuration.policy.name,
+            watch: &configuration.watch,
             tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
             device_responses: devices.iter().map(|_| Default::default()).collect(),
             devices,
@@ -179,6 +181,8 @@ impl<'a> Engine<'a> {
                     let is_early = request.at.0.saturating_sub(first_at.0) < now.0;
                     time_reversals += u64::from(is_early && timing.arrivals == Arrivals::Trace);
                     now = arrival;
+                    self.watch.advance(request.accesses.len());
+                    self.watch.check()?;
                     self.arrive(arrival, request.accesses, warm_up_accesses)?;
                 }
                 (_, Some((at, device))) => {

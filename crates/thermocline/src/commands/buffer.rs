@@ -9,8 +9,8 @@ use thermocline_device::ssd::Precondition;
 use thermocline_lab::metric::buffer_columns;
 use thermocline_lab::report::{Options, buffers as buffer_report};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Given, Owner, TierSize, find_ssd,
-    run_buffers,
+    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Given, Owner, TierSize, Watch,
+    find_ssd, run_buffers,
 };
 use thermocline_trace::{CompiledTrace, PageSize};
 
@@ -21,43 +21,9 @@ use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &BufferOptions) -> Result<String> {
-    let policies: Vec<&'static Entry> = match options.policy.as_slice() {
-        [all] if all == "all" => registry::BUFFERS.iter().collect(),
-        names => names.iter().map(|name| buffers::find(name)).collect::<Result<_>>()?,
-    };
-    let sizes: Vec<TierSize> = options
-        .size
-        .iter()
-        .map(|size| size.parse().with_context(|| format!("--size {size}")))
-        .collect::<Result<_>>()?;
-    let ssd = ssd(options)?;
-    let streams = options.streams.as_deref().map(hotness::registry::find).transpose()?;
-    let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
-    owners.extend(streams.map(Owner::from));
-    let parameters = Given::parse(&options.parameters, &owners)?;
-    let trace = open(&options.trace, &options.reading, ssd.as_ref())?;
-    let ssd = match ssd {
-        Some(mut ssd) => {
-            if let Some(identifier) = streams {
-                ssd.config.streams = 2;
-                let values = identifier.values(&parameters.of(identifier.into()))?;
-                ssd.streams = Some((identifier, values));
-            }
-            // Two streams keep more blocks open, which a drive of the size asked for must have.
-            Some(sized(ssd, options.ssd_size.as_deref(), &trace)?)
-        }
-        None => None,
-    };
-    let arrivals =
-        options.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
-    let mut configurations = vec![];
-    for &size in &sizes {
-        for &policy in &policies {
-            let parameters = parameters.of(policy.into());
-            let ssd = ssd.clone();
-            configurations.push(BufferConfiguration { policy, parameters, size, ssd, arrivals });
-        }
-    }
+    let asked = Asked::new(options)?;
+    let trace = open(&options.trace, &options.reading, asked.ssd.as_ref())?;
+    let configurations = asked.configurations(&trace)?;
     let summaries = run_all(&trace, &configurations, options.check)?;
     if let Some(path) = &options.report {
         let title = format!("Write buffers on {}", reading::file_name(&options.trace));
@@ -66,6 +32,68 @@ pub(crate) fn run(options: &BufferOptions) -> Result<String> {
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }
+}
+
+/// The options, understood as far as they can be without the trace.
+pub(crate) struct Asked<'a> {
+    options: &'a BufferOptions,
+    policies: Vec<&'static Entry>,
+    sizes: Vec<TierSize>,
+    ssd: Option<BufferedSsd>,
+    streams: Option<&'static hotness::registry::Entry>,
+    parameters: Given<'a>,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(options: &'a BufferOptions) -> Result<Self> {
+        let policies: Vec<&'static Entry> = match options.policy.as_slice() {
+            [all] if all == "all" => registry::BUFFERS.iter().collect(),
+            names => names.iter().map(|name| buffers::find(name)).collect::<Result<_>>()?,
+        };
+        let size = |size: &String| size.parse().with_context(|| format!("--size {size}"));
+        let sizes: Vec<TierSize> = options.size.iter().map(size).collect::<Result<_>>()?;
+        let ssd = ssd(options)?;
+        let streams = options.streams.as_deref().map(hotness::registry::find).transpose()?;
+        let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+        owners.extend(streams.map(Owner::from));
+        let parameters = Given::parse(&options.parameters, &owners)?;
+        Ok(Self { options, policies, sizes, ssd, streams, parameters })
+    }
+
+    /// One for each size and policy, policies last.
+    pub(crate) fn configurations(&self, trace: &CompiledTrace) -> Result<Vec<BufferConfiguration>> {
+        let Self { options, parameters, .. } = self;
+        let ssd = match self.ssd.clone() {
+            Some(mut ssd) => {
+                if let Some(identifier) = self.streams {
+                    ssd.config.streams = 2;
+                    let values = identifier.values(&parameters.of(identifier.into()))?;
+                    ssd.streams = Some((identifier, values));
+                }
+                // Two streams keep more blocks open, which a drive of the size asked for must have.
+                Some(sized(ssd, options.ssd_size.as_deref(), trace)?)
+            }
+            None => None,
+        };
+        let arrivals =
+            options.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
+        let mut configurations = vec![];
+        for &size in &self.sizes {
+            for &policy in &self.policies {
+                let parameters = parameters.of(policy.into());
+                let (ssd, watch) = (ssd.clone(), Watch::default());
+                configurations.push(BufferConfiguration {
+                    policy,
+                    parameters,
+                    size,
+                    ssd,
+                    arrivals,
+                    watch,
+                });
+            }
+        }
+        Ok(configurations)
+    }
 }
 
 /// Runs all configurations in parallel, with a progress bar on a terminal.

@@ -1,28 +1,22 @@
 //! `thermocline compare`: one trace, many policies and sizes, side by side.
 
 use anyhow::{Context as _, Result};
-use thermocline_core::registry;
+use thermocline_core::Clients;
+use thermocline_core::registry::{self, Entry};
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
 use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
+use crate::brought::{self, Brought};
 use crate::{hierarchy, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     let clients = reading::clients(&options.traces, &options.clients)?;
-    let names = options.hierarchy.two_tier.policies(&options.policy);
-    let policies: Result<Vec<_>> = match names.as_slice() {
-        [all] if all == "all" => {
-            let depth = options.hierarchy.tiers.len();
-            let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
-            Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
-        }
-        names => names.iter().map(|name| Ok(thermocline_lab::find_policy(name)?)).collect(),
-    };
-    let configurations = hierarchy::configurations(&options.hierarchy, &policies?, clients)?;
+    let policies = policies(options, clients, &[])?;
+    let configurations = hierarchy::configurations(&options.hierarchy, &policies, clients)?;
     hierarchy::note_unused_flash(&configurations);
     let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
     hierarchy::note_shrinking_tiers(&configurations, &trace)?;
@@ -37,6 +31,22 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
         return output::json(&summaries);
     }
     Ok(format!("{}{}{}", table(&summaries), traffic(&summaries), over_time(&summaries)))
+}
+
+/// The policies asked for, some of which may be brought.
+pub(crate) fn policies(
+    options: &CompareOptions,
+    clients: Clients,
+    brought: &[Brought],
+) -> Result<Vec<&'static Entry>> {
+    match options.hierarchy.two_tier.policies(&options.policy).as_slice() {
+        [all] if all == "all" => {
+            let depth = options.hierarchy.tiers.len();
+            let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
+            Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
+        }
+        names => names.iter().map(|name| Ok(brought::find(name, brought)?)).collect(),
+    }
 }
 
 /// The program and its version, for reports.
@@ -139,6 +149,7 @@ pub(crate) fn command_line() -> String {
             format!("'{}'", word.replace('\'', r"'\''"))
         }
     };
-    let words = std::env::args_os().skip(1).map(|word| quote(word.to_string_lossy().into_owned()));
+    let words = crate::command_line();
+    let words = words.iter().skip(1).map(|word| quote(word.to_string_lossy().into_owned()));
     ["thermocline".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

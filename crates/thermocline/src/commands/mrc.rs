@@ -8,29 +8,22 @@ use thermocline_lab::mrc::{
     is_one_pass, miss_ratios,
 };
 use thermocline_lab::report::{Options, miss_ratios as report_of};
-use thermocline_lab::{Configuration, Given, HierarchyWords, Owner, find_policy};
+use thermocline_lab::{Configuration, Given, HierarchyWords, Owner, Watch};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::MrcOptions;
+use crate::brought::{self, Brought};
 use crate::commands::compare::{VERSION, command_line};
 use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &MrcOptions) -> Result<String> {
-    let policies = policies(&options.two_tier.policies(&options.policy))?;
+    let policies = policies(&options.two_tier.policies(&options.policy), &[])?;
     let asked = curve_options(options)?;
-    let is_one_tier = policies.iter().all(|policy| policy.depth.allows(1));
-    ensure!(
-        options.flash_sizes.is_empty() || !is_one_tier,
-        "--flash-sizes: none of these policies uses flash; take one that does, as in --policy face"
-    );
+    check_flash(options, &policies)?;
     let trace = reading::open(&options.trace, &options.reading)?;
-    let curves = all_configurations(options, &policies, &trace)?;
-    let simulated = curves.iter().map(|curve| {
-        let passes = usize::from(!is_one_pass(curve)) + usize::from(options.check);
-        curve.len() * passes
-    });
-    let bar = output::progress(simulated.sum(), "sizes")?;
+    let curves = all_configurations(options, &policies, &trace, &Watch::default())?;
+    let bar = output::progress(simulated_sizes(options, &curves), "sizes")?;
     let found = miss_ratios(&trace, &curves, asked, || bar.inc(1));
     ProgressBar::finish_and_clear(&bar);
     let found = found?;
@@ -48,17 +41,36 @@ pub(crate) fn run(options: &MrcOptions) -> Result<String> {
 }
 
 /// The policies asked for: all that run on RAM and flash, or those of these names.
-fn policies(names: &[String]) -> Result<Vec<&'static Entry>> {
+pub(crate) fn policies(names: &[String], brought: &[Brought]) -> Result<Vec<&'static Entry>> {
     match names {
         [all] if all == "all" => {
             Ok(registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect())
         }
-        names => names.iter().map(|name| Ok(find_policy(name)?)).collect(),
+        names => names.iter().map(|name| Ok(brought::find(name, brought)?)).collect(),
     }
 }
 
+/// Sizes of flash are for policies that use it.
+pub(crate) fn check_flash(options: &MrcOptions, policies: &[&'static Entry]) -> Result<()> {
+    let is_one_tier = policies.iter().all(|policy| policy.depth.allows(1));
+    ensure!(
+        options.flash_sizes.is_empty() || !is_one_tier,
+        "--flash-sizes: none of these policies uses flash; take one that does, as in --policy face"
+    );
+    Ok(())
+}
+
+/// How many sizes are simulated.
+pub(crate) fn simulated_sizes(options: &MrcOptions, curves: &[Vec<Configuration>]) -> usize {
+    let simulated = curves.iter().map(|curve| {
+        let passes = usize::from(!is_one_pass(curve)) + usize::from(options.check);
+        curve.len() * passes
+    });
+    simulated.sum()
+}
+
 /// How the curves are to be found.
-fn curve_options(options: &MrcOptions) -> Result<CurveOptions> {
+pub(crate) fn curve_options(options: &MrcOptions) -> Result<CurveOptions> {
     for (flag, rate) in [("--shards", options.shards), ("--rate", options.rate)] {
         if let Some(rate) = rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
             bail!("{flag} {rate}: it takes a share of the pages, above 0 and at most 1");
@@ -75,10 +87,11 @@ fn curve_options(options: &MrcOptions) -> Result<CurveOptions> {
 }
 
 /// The configurations of each policy's curve.
-fn all_configurations(
+pub(crate) fn all_configurations(
     options: &MrcOptions,
     policies: &[&'static Entry],
     trace: &CompiledTrace,
+    watch: &Watch,
 ) -> Result<Vec<Vec<Configuration>>> {
     let owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
     let two_tier = options.two_tier.words()?;
@@ -98,6 +111,7 @@ fn all_configurations(
             parameters: parameters.collect(),
             write_miss: options.write_miss.into_core(),
             admit: admit.clone(),
+            watch: watch.clone(),
             ..HierarchyWords::default()
         };
         Ok(curve_configurations(trace, policy, &words, sizes)?)

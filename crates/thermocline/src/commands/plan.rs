@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::registry::{self, Entry};
 use thermocline_lab::planning::{self, Choice, Plan, PlanProgress};
-use thermocline_lab::{TierSize, find_policy, find_ssd};
+use thermocline_lab::{TierSize, Watch, find_policy, find_ssd};
 use thermocline_trace::CompiledTrace;
 
 use super::serve::config::Config;
@@ -22,32 +22,15 @@ const BACKLOG_US: f64 = 10e6;
 
 /// Runs the command.
 pub(crate) fn run(options: &PlanOptions) -> Result<String> {
-    let policies = policies(&options.policies)?;
-    let prices = prices(&options.prices)?;
-    if let Some(years) = options.min_lifetime_years {
-        ensure!(years >= 0.0, "--min-lifetime-years {years}: it takes a number of at least 0");
-    }
-    let disk_bytes = options.disk_size.as_deref().map(disk_bytes).transpose()?;
+    let mut asked = asked(options)?;
     let trace = reading::open(&options.trace, &options.reading)?;
+    asked.flash_drive = drive(options, &trace)?;
     let page = trace.page_size_bytes();
     ensure!(
         options.output.is_none() || (page.is_multiple_of(4096) && page <= 1 << 20),
         "an engine has pages of 4KiB to 1MiB, and the trace was read with {}: take --page-size 4KiB",
         output::bytes(page)
     );
-    let asked = planning::PlanOptions {
-        budget: options.budget,
-        prices,
-        disk_bytes,
-        objective: options.objective.into_lab(),
-        min_lifetime_years: options.min_lifetime_years,
-        policies,
-        devices: options.devices.clone(),
-        flash_drive: drive(options, &trace)?,
-        disk_model: options.disk_model.clone(),
-        closed_loop: options.closed_loop,
-        seed: options.seed,
-    };
     let bar = output::progress(0, "candidates")?;
     let plan = Plan::search(&trace, &asked, |progress| match progress {
         PlanProgress::Coarse(count) => bar.set_length(count as u64),
@@ -61,8 +44,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
     let plan = plan?;
     let chosen = &plan.front[plan.chosen];
     if let Some(path) = &options.output {
-        let text = engine(chosen, &plan)?;
-        output::write_file(path, &text)?;
+        output::write_file(path, &engine(&plan)?)?;
         output::note(&format!("engine configuration: {}", path.display()));
     }
     if options.closed_loop.is_none() && chosen.p99_us > BACKLOG_US {
@@ -72,6 +54,27 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
         ));
     }
     if options.json { output::json(&plan) } else { Ok(table(&plan, &asked.flash_drive)) }
+}
+
+/// What is asked of the lab; the drive is that of [`drive`], once the trace is known.
+pub(crate) fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
+    if let Some(years) = options.min_lifetime_years {
+        ensure!(years >= 0.0, "--min-lifetime-years {years}: it takes a number of at least 0");
+    }
+    Ok(planning::PlanOptions {
+        budget: options.budget,
+        prices: prices(&options.prices)?,
+        disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,
+        objective: options.objective.into_lab(),
+        min_lifetime_years: options.min_lifetime_years,
+        policies: policies(&options.policies)?,
+        devices: options.devices.clone(),
+        flash_drive: DRIVES[0].into(),
+        disk_model: options.disk_model.clone(),
+        closed_loop: options.closed_loop,
+        seed: options.seed,
+        watch: Watch::default(),
+    })
 }
 
 impl Objective {
@@ -138,7 +141,7 @@ fn disk_bytes(text: &str) -> Result<u64> {
 }
 
 /// The drive that flash is.
-fn drive(options: &PlanOptions, trace: &CompiledTrace) -> Result<String> {
+pub(crate) fn drive(options: &PlanOptions, trace: &CompiledTrace) -> Result<String> {
     if let Some(drive) = &options.drive {
         return Ok(drive.clone());
     }
@@ -192,7 +195,8 @@ fn table(plan: &Plan, drive: &str) -> String {
 }
 
 /// The configuration of an engine, which `serve --check` accepts.
-fn engine(chosen: &Choice, plan: &Plan) -> Result<String> {
+pub(crate) fn engine(plan: &Plan) -> Result<String> {
+    let chosen = &plan.front[plan.chosen];
     let page = plan.trace.page_size_bytes;
     let mut text = format!(
         "# What `thermocline plan` chose on {}: {:.4} of {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",

@@ -60,7 +60,7 @@ pub(crate) fn run(options: &SweepOptions) -> Result<String> {
     if options.json { json(&outcome, &target) } else { Ok(table(&outcome, &target)) }
 }
 
-fn json(outcome: &Outcome, target: &Path) -> Result<String> {
+pub(crate) fn json(outcome: &Outcome, target: &Path) -> Result<String> {
     output::json(&Printed {
         output: target.display().to_string(),
         points: outcome.rows.len(),

@@ -11,7 +11,7 @@ use thermocline_trace::CompiledTrace;
 use super::{Architecture, Experiment, Point, TraceResult};
 use crate::{
     Arrivals, Configuration, Cost, DeviceModel, HcaSummary, LabError, Prices, RunOptions, Summary,
-    TierConfiguration, TierSize, Timing, TraceSummary, default_latencies_ms, run,
+    TierConfiguration, TierSize, Timing, TraceSummary, Watch, default_latencies_ms, run,
 };
 
 impl Experiment {
@@ -155,6 +155,7 @@ impl Architecture {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            watch: Watch::default(),
             prices: None,
             timing: Some(Timing { arrivals: Arrivals::Closed { requests: 1 }, devices }),
         })

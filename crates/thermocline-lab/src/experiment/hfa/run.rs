@@ -8,7 +8,7 @@ use thermocline_trace::CompiledTrace;
 use super::hints::hint_groups;
 use super::{Experiment, Point, Stability, StudyPoint, WorkloadResult};
 use crate::{
-    Configuration, LabError, RunOptions, TierConfiguration, TierSize, TraceSummary, WarmUp,
+    Configuration, LabError, RunOptions, TierConfiguration, TierSize, TraceSummary, WarmUp, Watch,
     default_latencies_ms, run,
 };
 
@@ -146,6 +146,7 @@ fn hierarchy(
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        watch: Watch::default(),
         latencies_ms,
         prices: None,
         timing: None,

@@ -8,7 +8,8 @@ use thermocline_trace::classes::{ClassOptions, Classes};
 
 use super::{Drive, Experiment, PaperWorkload, Run, WorkloadResult};
 use crate::{
-    Arrivals, BufferConfiguration, LabError, TierSize, TraceSummary, round_interval, run_buffers,
+    Arrivals, BufferConfiguration, LabError, TierSize, TraceSummary, Watch, round_interval,
+    run_buffers,
 };
 
 /// A buffer to run: label, policy and parameters.
@@ -97,6 +98,7 @@ fn runs(
                 size: size.parse()?,
                 ssd: Some(ssd.clone()),
                 arrivals,
+                watch: Watch::default(),
             });
         }
     }

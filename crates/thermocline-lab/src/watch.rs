@@ -1,0 +1,88 @@
+//! Looking on while traces are replayed, from another thread: how far they are, and a way to stop.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use thermocline_trace::{CompiledTrace, PageSize, Request, Requests, TraceError};
+
+use crate::LabError;
+
+/// Accesses that are replayed between two looks at a watch: at ten million a second, many looks in the
+/// time that people notice.
+pub(crate) const CHUNK_ACCESSES: usize = 1 << 14;
+
+/// What replays tell of themselves, and are told. Clones are the same watch.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    accesses: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+impl Watch {
+    /// Accesses that were replayed so far, by all that this watch looks at.
+    pub fn accesses(&self) -> u64 {
+        self.0.accesses.load(Ordering::Relaxed)
+    }
+
+    /// Has them all stop soon; each then returns [`LabError::Stopped`].
+    pub fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they are to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.0.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Compiles what a source has, unless it is stopped.
+    ///
+    /// # Errors
+    /// As for [`CompiledTrace::compile`], or [`LabError::Stopped`].
+    pub fn compile(
+        &self,
+        source: impl Requests,
+        page_size: PageSize,
+    ) -> Result<CompiledTrace, LabError> {
+        let compiled = CompiledTrace::compile(&mut Watched { source, watch: self }, page_size);
+        self.check()?;
+        Ok(compiled?)
+    }
+
+    /// So many more accesses are replayed.
+    pub(crate) fn advance(&self, accesses: usize) {
+        self.0.accesses.fetch_add(accesses as u64, Ordering::Relaxed);
+    }
+
+    /// An error if they are to stop.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        if self.is_stopped() { Err(LabError::Stopped) } else { Ok(()) }
+    }
+}
+
+/// A source that ends when it is stopped.
+struct Watched<'a, R> {
+    source: R,
+    watch: &'a Watch,
+}
+
+impl<R: Requests> Requests for Watched<'_, R> {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        if self.watch.is_stopped() {
+            batch.clear();
+            return Ok(false);
+        }
+        self.source.read_batch(batch)
+    }
+
+    fn volume_names(&self) -> &[String] {
+        self.source.volume_names()
+    }
+
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+}

@@ -1,0 +1,28 @@
+//! The Python extension: glue without logic, under the package `thermocline`, which documents it.
+//!
+//! Long work runs in a thread of its own while the interpreter is free, and the thread that called
+//! looks after signals and progress; see `work`.
+#![expect(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
+
+mod errors;
+mod identifier;
+mod lab;
+mod policy;
+mod sweep;
+mod trace;
+mod work;
+
+use pyo3::prelude::*;
+
+/// The extension module.
+#[pymodule]
+mod _thermocline {
+    #[pymodule_export]
+    use crate::identifier::Identifier;
+    #[pymodule_export]
+    use crate::lab::{find, listing, run_command_line};
+    #[pymodule_export]
+    use crate::sweep::{Running, Sweep};
+    #[pymodule_export]
+    use crate::trace::Trace;
+}

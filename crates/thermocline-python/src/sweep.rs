@@ -1,0 +1,160 @@
+//! Sweeps: run here, or point by point for those who run them elsewhere.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use thermocline::{Job, outcome_json};
+use thermocline_lab::sweep::{self, Outcome, Progress, Row};
+
+use crate::errors::python;
+use crate::trace::Trace;
+use crate::work::watched;
+
+/// A sweep as its TOML says.
+#[derive(Debug)]
+#[pyclass(frozen, module = "thermocline._thermocline")]
+pub(crate) struct Sweep(sweep::Sweep);
+
+/// A sweep whose points are run elsewhere.
+#[derive(Debug)]
+#[pyclass(frozen, module = "thermocline._thermocline")]
+pub(crate) struct Running {
+    output: PathBuf,
+    /// None once it is finished.
+    running: Mutex<Option<sweep::Running>>,
+}
+
+#[pymethods]
+impl Sweep {
+    #[new]
+    fn new(text: &str, folder: PathBuf) -> PyResult<Self> {
+        Ok(Self(sweep::Sweep::parse(text, &folder).map_err(python)?))
+    }
+
+    /// The TOML of a sweep that is given as JSON.
+    #[staticmethod]
+    fn to_toml(json: &str) -> PyResult<String> {
+        let value: serde_json::Value = serde_json::from_str(json).map_err(python)?;
+        toml::to_string(&value).map_err(python)
+    }
+
+    /// The same with the files of its traces elsewhere.
+    fn with_paths(&self, paths: Vec<PathBuf>) -> Self {
+        let mut sweep = self.0.clone();
+        for (source, path) in sweep.traces.iter_mut().zip(paths) {
+            source.path = path;
+        }
+        Self(sweep)
+    }
+
+    /// The name and the path of each trace.
+    fn traces(&self) -> Vec<(String, PathBuf)> {
+        self.0.traces.iter().map(|source| (source.name.clone(), source.path.clone())).collect()
+    }
+
+    /// The trace of each point, by number.
+    fn points(&self) -> Vec<usize> {
+        self.0.points.iter().map(|point| point.trace).collect()
+    }
+
+    fn sha256(&self, py: Python<'_>, trace: usize) -> PyResult<String> {
+        py.detach(|| self.0.traces[trace].sha256()).map_err(python)
+    }
+
+    fn open(&self, py: Python<'_>, trace: usize) -> PyResult<Trace> {
+        let job = Job::default();
+        let opened = watched(py, &job, None, || self.0.traces[trace].open(&job.watch))?;
+        Ok(Trace(Arc::new(opened.map_err(python)?)))
+    }
+
+    /// The row of a point, as JSON.
+    fn run_point(
+        &self,
+        py: Python<'_>,
+        point: usize,
+        trace: &Trace,
+        key: &str,
+        trace_sha256: &str,
+    ) -> PyResult<String> {
+        let (sweep, trace) = (&self.0, &trace.0);
+        let one = &sweep.points[point];
+        let names = [key, trace_sha256];
+        let row = py.detach(|| one.run(trace, sweep.options, &sweep.traces[one.trace], names));
+        serde_json::to_string(&row.map_err(python)?).map_err(python)
+    }
+
+    /// Runs all points in threads of this process; the outcome as JSON.
+    fn run(
+        &self,
+        py: Python<'_>,
+        output: PathBuf,
+        threads: usize,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let job = Job::default();
+        let sweep = self.0.clone().watched(&job.watch);
+        job.expect(sweep.points.len());
+        let work = || {
+            sweep.run(&output, threads, |progress| match progress {
+                Progress::Reused(points) | Progress::Finished(points) => job.advance(points),
+            })
+        };
+        let outcome = watched(py, &job, progress.as_ref(), work)?;
+        json(&outcome.map_err(python)?, &output)
+    }
+
+    /// Finds what is finished; the points that are not are run elsewhere.
+    fn begin(&self, output: PathBuf, hashes: Vec<String>) -> PyResult<Running> {
+        let running = sweep::Running::begin(&self.0, &output, hashes).map_err(python)?;
+        Ok(Running { output, running: Mutex::new(Some(running)) })
+    }
+}
+
+#[pymethods]
+impl Running {
+    /// The points that must be run, and the names that each row has.
+    fn missing(&self, sweep: &Sweep) -> PyResult<Vec<(usize, String, String)>> {
+        self.with(|running| {
+            let names = |&point: &usize| {
+                let [key, trace_sha256] = running.names(&sweep.0, point).map(str::to_owned);
+                (point, key, trace_sha256)
+            };
+            Ok(running.missing().iter().map(names).collect())
+        })
+    }
+
+    /// Keeps rows, each as JSON, on disk.
+    fn keep(&self, rows: Vec<String>) -> PyResult<()> {
+        let rows = parse(&rows)?;
+        self.with(|running| running.keep(&rows).map_err(python))
+    }
+
+    /// Writes the output; the outcome as JSON.
+    fn finish(&self, rows: Vec<String>) -> PyResult<String> {
+        let rows = parse(&rows)?;
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let outcome = running.ok_or_else(finished)?.finish(rows).map_err(python)?;
+        json(&outcome, &self.output)
+    }
+}
+
+impl Running {
+    fn with<T>(&self, ask: impl FnOnce(&sweep::Running) -> PyResult<T>) -> PyResult<T> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        ask(running.as_ref().ok_or_else(finished)?)
+    }
+}
+
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("the sweep is finished")
+}
+
+fn parse(rows: &[String]) -> PyResult<Vec<Row>> {
+    rows.iter().map(|row| serde_json::from_str(row).map_err(python)).collect()
+}
+
+fn json(outcome: &Outcome, output: &std::path::Path) -> PyResult<String> {
+    outcome_json(outcome, output).map_err(python)
+}

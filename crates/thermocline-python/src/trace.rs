@@ -1,0 +1,225 @@
+//! Traces: opened, generated, made of arrays, and their columns as arrays.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use thermocline::Job;
+use thermocline_core::{Nanos, Op};
+use thermocline_lab::sweep::TraceSource;
+use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::{CompiledTrace, Extent, PageSize, Request, Requests, TraceError};
+
+use crate::errors::python;
+use crate::work::watched;
+
+/// Requests per batch.
+const BATCH: usize = 4096;
+/// The top bit of a packed access: it writes.
+const WRITE_BIT: u32 = 1 << 31;
+
+/// A compiled trace.
+#[derive(Debug)]
+#[pyclass(frozen, module = "thermocline._thermocline")]
+pub(crate) struct Trace(pub(crate) Arc<CompiledTrace>);
+
+/// Requests in arrays of equal length.
+struct Arrays<'a> {
+    name: PathBuf,
+    volumes: [String; 1],
+    pages: &'a [u64],
+    counts: &'a [u64],
+    writes: &'a [bool],
+    at_ns: &'a [u64],
+    next: usize,
+}
+
+impl Requests for Arrays<'_> {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        let end = self.pages.len().min(self.next + BATCH);
+        batch.clear();
+        batch.extend((self.next..end).map(|index| Request {
+            at: Nanos(self.at_ns.get(index).copied().unwrap_or(0)),
+            op: if self.writes.get(index) == Some(&true) { Op::Write } else { Op::Read },
+            volume: 0,
+            extent: Extent::Pages {
+                first: self.pages[index],
+                count: self.counts.get(index).copied().unwrap_or(1),
+            },
+        }));
+        self.next = end;
+        if self.pages.is_empty() {
+            return Err(TraceError::Empty { path: self.name.clone() });
+        }
+        Ok(!batch.is_empty())
+    }
+
+    fn volume_names(&self) -> &[String] {
+        &self.volumes
+    }
+
+    fn path(&self) -> &Path {
+        &self.name
+    }
+}
+
+#[pymethods]
+impl Trace {
+    #[staticmethod]
+    #[pyo3(signature = (path, page_size, format, time_unit, allow_truncated))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        page_size: Option<&str>,
+        format: Option<&str>,
+        time_unit: Option<&str>,
+        allow_truncated: bool,
+    ) -> PyResult<Self> {
+        let source = TraceSource {
+            name: path.display().to_string(),
+            path,
+            page_size: page_size.map(str::parse).transpose().map_err(python)?,
+            format: format.map(str::parse).transpose().map_err(python)?,
+            time_unit: time_unit.map(str::parse).transpose().map_err(python)?,
+            allow_truncated,
+        };
+        let job = Job::default();
+        let opened = watched(py, &job, None, || source.open(&job.watch))?;
+        Ok(Self(Arc::new(opened.map_err(python)?)))
+    }
+
+    #[staticmethod]
+    fn from_arrays(
+        py: Python<'_>,
+        pages: PyReadonlyArray1<'_, u64>,
+        counts: Option<PyReadonlyArray1<'_, u64>>,
+        writes: Option<PyReadonlyArray1<'_, bool>>,
+        at_ns: Option<PyReadonlyArray1<'_, u64>>,
+        page_size: &str,
+        name: PathBuf,
+    ) -> PyResult<Self> {
+        let page_size = page_size.parse().map_err(python)?;
+        let source = Arrays {
+            name,
+            volumes: ["0".into()],
+            pages: pages.as_slice()?,
+            counts: counts.as_ref().map_or(Ok(&[] as &[u64]), PyReadonlyArray1::as_slice)?,
+            writes: writes.as_ref().map_or(Ok(&[] as &[bool]), PyReadonlyArray1::as_slice)?,
+            at_ns: at_ns.as_ref().map_or(Ok(&[] as &[u64]), PyReadonlyArray1::as_slice)?,
+            next: 0,
+        };
+        Self::compile(py, source, page_size)
+    }
+
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    fn generate(
+        py: Python<'_>,
+        kind: &str,
+        requests: u64,
+        pages: u64,
+        alpha: f64,
+        write_share: f64,
+        interval_ns: u64,
+        scatter: bool,
+        seed: u64,
+        page_size: &str,
+    ) -> PyResult<Self> {
+        let patterns = [
+            Pattern::Zipf { alpha },
+            Pattern::Uniform,
+            Pattern::Sequential,
+            Pattern::Loop,
+            Pattern::OLTP,
+        ];
+        let pattern = patterns.into_iter().find(|pattern| pattern.name() == kind);
+        let pattern = pattern.ok_or_else(|| {
+            python(TraceError::Generator {
+                reason: format!(
+                    "there is no kind `{kind}`; there are: {}",
+                    patterns.map(|pattern| pattern.name()).join(", ")
+                ),
+            })
+        })?;
+        let interarrival = Nanos(interval_ns);
+        let options =
+            Options { pattern, requests, pages, write_share, interarrival, scatter, seed };
+        let source = Generator::new(options).map_err(python)?;
+        Self::compile(py, source, page_size.parse().map_err(python)?)
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.0.save(path)).map_err(python)
+    }
+
+    fn page_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        let ids = self.0.packed().iter().map(|packed| packed & !WRITE_BIT);
+        ids.collect::<Vec<u32>>().into_pyarray(py)
+    }
+
+    fn writes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        let writes = self.0.packed().iter().map(|packed| packed & WRITE_BIT != 0);
+        writes.collect::<Vec<bool>>().into_pyarray(py)
+    }
+
+    fn page_numbers<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.0.page_numbers().to_vec().into_pyarray(py)
+    }
+
+    fn requests<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.of_requests(py, |number, _| number)
+    }
+
+    fn at_ns<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.of_requests(py, |_, at| at.0)
+    }
+
+    #[getter]
+    fn path(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    #[getter]
+    fn page_size_bytes(&self) -> u64 {
+        self.0.page_size_bytes()
+    }
+
+    #[getter]
+    fn footprint_pages(&self) -> u32 {
+        self.0.footprint_pages()
+    }
+
+    #[getter]
+    fn is_timed(&self) -> bool {
+        self.0.is_timed()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Trace {
+    fn compile(
+        py: Python<'_>,
+        source: impl Requests + Send,
+        page_size: PageSize,
+    ) -> PyResult<Self> {
+        let job = Job::default();
+        let compiled = watched(py, &job, None, || job.watch.compile(source, page_size))?;
+        Ok(Self(Arc::new(compiled.map_err(python)?)))
+    }
+
+    /// A figure of each access's request: by the request's number, from 0, and its time.
+    fn of_requests<'py>(
+        &self,
+        py: Python<'py>,
+        figure: impl Fn(u64, Nanos) -> u64,
+    ) -> Bound<'py, PyArray1<u64>> {
+        let figures = (0..).zip(self.0.requests()).flat_map(|(number, request)| {
+            std::iter::repeat_n(figure(number, request.at), request.accesses.len())
+        });
+        figures.collect::<Vec<u64>>().into_pyarray(py)
+    }
+}

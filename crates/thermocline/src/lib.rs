@@ -1,0 +1,91 @@
+//! The command line of Thermocline as a library: the only crate that prints.
+//!
+//! Results go to standard output, progress and notes to standard error. Every command prints a
+//! table for people, or with `--json` one JSON value for tools. Errors name the place and the
+//! remedy, and the exit status is then 1 (2 for a wrong command line).
+//!
+//! [`run`] is the whole command line; a [`Job`] finds what its commands find for other programs.
+
+mod arguments;
+mod backing;
+mod brought;
+mod commands;
+mod hierarchy;
+mod job;
+mod output;
+mod reading;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use clap::Parser as _;
+
+use crate::arguments::{Arguments, Command};
+pub use brought::Brought;
+pub use job::{Job, listing, outcome_json};
+
+/// The exit status after an error.
+const FAILURE: u8 = 1;
+
+/// The words of the command line that was run last, for reports.
+static COMMAND_LINE: Mutex<Vec<OsString>> = Mutex::new(vec![]);
+
+/// Runs a command line, of which the first word is the program's name, and returns the exit status.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let words: Vec<OsString> = words.into_iter().collect();
+    COMMAND_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&words);
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nobody is left to be told that standard error is closed.
+            drop(error.print());
+            return u8::try_from(error.exit_code()).unwrap_or(FAILURE);
+        }
+    };
+    let result = match &arguments.command {
+        Command::Demo(options) => commands::demo::run(options),
+        Command::Policies(options) => commands::policies::run(options),
+        Command::Devices(options) => commands::devices::run(options),
+        Command::Drives(options) => commands::drives::run(options),
+        Command::Hot(options) => commands::hot::run(options),
+        Command::Identifiers(options) => commands::identifiers::run(options),
+        Command::Trace(options) => commands::trace::run(options),
+        Command::Simulate(options) => commands::simulate::run(options),
+        Command::Compare(options) => commands::compare::run(options),
+        Command::Mrc(options) => commands::mrc::run(options),
+        Command::Sweep(options) => commands::sweep::run(options),
+        Command::Plan(options) => commands::plan::run(options),
+        Command::Buffer(options) => commands::buffer::run(options),
+        Command::Buffers(options) => commands::buffers::run(options),
+        Command::Reproduce(options) => commands::reproduce::run(options),
+        Command::Serve(options) => commands::serve::run(options),
+        Command::Cache(options) => commands::cache::run(options),
+        Command::Top(options) => commands::top::run(options),
+    };
+    match result {
+        Ok(text) => print(&text),
+        Err(error) => {
+            output::note(&format!("error: {error:#}"));
+            FAILURE
+        }
+    }
+}
+
+/// Prints a result; that the reader has had enough (`| head`) is no failure.
+fn print(text: &str) -> u8 {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => 0,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(error) => {
+            output::note(&format!("error: cannot write to standard output: {error}"));
+            FAILURE
+        }
+    }
+}
+
+/// The command line, the program's name first.
+fn command_line() -> Vec<OsString> {
+    COMMAND_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

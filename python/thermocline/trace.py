@@ -1,0 +1,427 @@
+"""Traces of page accesses."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from thermocline import _remote, _thermocline
+from thermocline.errors import TraceError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Trace"]
+
+Kind = Literal["zipf", "uniform", "sequential", "loop", "oltp"]
+
+
+class Trace:
+    """A trace, compiled: page accesses with dense ids in order of first appearance.
+
+    Make one with :meth:`open`, :meth:`from_arrays`, :meth:`from_arrow` or :meth:`generate`.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.from_arrays([7, 9, 7], writes=[False, True, True])
+    >>> len(trace), trace.footprint_pages
+    (3, 2)
+    >>> trace.page_ids
+    array([0, 1, 0], dtype=uint32)
+    >>> trace.page_numbers
+    array([7, 9], dtype=uint64)
+    """
+
+    def __init__(self, compiled: _thermocline.Trace) -> None:
+        self._compiled = compiled
+
+    @classmethod
+    def open(
+        cls,
+        path: str | PathLike[str],
+        *,
+        page_size: str | int | None = None,
+        format: str | None = None,  # noqa: A002, it is called so everywhere
+        time_unit: Literal["ns", "us", "ms"] | None = None,
+        allow_truncated: bool = False,
+    ) -> Trace:
+        """Read and compile a trace file of any format that the command line reads.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file, compressed or not; or, with fsspec installed, a URL as in ``s3://...``.
+        page_size : str or int, optional
+            Bytes per page, a power of two from 512 to 16 MiB, as in ``4096`` or ``"8KiB"``; the
+            recording's own, else 4 KiB, if not given.
+        format : str, optional
+            The format; told by the content if not given.
+        time_unit : {"ns", "us", "ms"}, optional
+            The unit of time of formats that leave it open.
+        allow_truncated : bool, optional
+            Whether a truncated file is taken for what it holds.
+
+        Returns
+        -------
+        Trace
+            The compiled trace.
+
+        Raises
+        ------
+        TraceError
+            If the file cannot be read or is malformed; the message says where.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.open("testdata/pgbench/pgbench.csv.zst", page_size="8KiB")
+        >>> trace.footprint_pages
+        38868
+        """
+        text = None if page_size is None else str(page_size)
+        with _remote.local(path) as file:
+            return cls(_thermocline.Trace.open(file, text, format, time_unit, allow_truncated))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        pages: ArrayLike,
+        *,
+        writes: ArrayLike | None = None,
+        at_ns: ArrayLike | None = None,
+        counts: ArrayLike | None = None,
+        page_size: str | int = "4KiB",
+        name: str = "arrays",
+    ) -> Trace:
+        """Make a trace of requests in arrays.
+
+        Parameters
+        ----------
+        pages : array_like
+            The first page of each request, shape ``(n,)``, whole numbers >= 0; n must be > 0.
+        writes : array_like, optional
+            Whether each request writes, shape ``(n,)``, bool; all read if not given.
+        at_ns : array_like, optional
+            When each request came, shape ``(n,)``, unit: ns, >= 0; all at 0 if not given.
+        counts : array_like, optional
+            How many pages each request has, shape ``(n,)``, each < 2**24; one if not given.
+        page_size : str or int, optional
+            Bytes per page, a power of two from 512 to 16 MiB.
+        name : str, optional
+            What messages and results call the trace.
+
+        Returns
+        -------
+        Trace
+            The compiled trace.
+
+        Raises
+        ------
+        TraceError
+            If an array is empty, has another shape, or values that cannot be.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.from_arrays(np.array([10, 4]), counts=[3, 1])
+        >>> trace.page_numbers[trace.page_ids]
+        array([10, 11, 12,  4], dtype=uint64)
+        """
+        first = _whole("pages", pages, None)
+        compiled = _thermocline.Trace.from_arrays(
+            first,
+            None if counts is None else _whole("counts", counts, len(first)),
+            None if writes is None else _switches("writes", writes, len(first)),
+            None if at_ns is None else _whole("at_ns", at_ns, len(first)),
+            str(page_size),
+            name,
+        )
+        return cls(compiled)
+
+    @classmethod
+    def from_arrow(cls, table: Any, *, page_size: str | int = "4KiB", name: str = "arrow") -> Trace:
+        """Make a trace of a table of any library that speaks Arrow.
+
+        Parameters
+        ----------
+        table : object with ``__arrow_c_stream__``
+            A table of pyarrow, polars, pandas, DuckDB or others, a row per request. Its columns:
+            ``page`` (or ``page_number``), whole numbers >= 0, and perhaps ``write`` (bool),
+            ``at_ns`` (>= 0) and ``count`` (pages per request), as in :meth:`from_arrays`. Others
+            are not looked at, and none of these has nulls.
+        page_size : str or int, optional
+            Bytes per page, a power of two from 512 to 16 MiB.
+        name : str, optional
+            What messages and results call the trace.
+
+        Returns
+        -------
+        Trace
+            The compiled trace.
+
+        Raises
+        ------
+        TraceError
+            If a column is missing, has nulls, or values that cannot be.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> import thermocline as tc
+        >>> tc.Trace.from_arrow(pa.table({"page": [1, 2, 1], "write": [True, False, False]}))
+        <thermocline.Trace arrow: 3 accesses, 2 pages of 4096 B>
+        """
+        columns = pa.table(table)
+
+        def column(*names: str) -> Any:
+            for known in names:
+                if known in columns.column_names:
+                    found = columns.column(known)
+                    if found.null_count:
+                        message = f"column `{known}` has {found.null_count} nulls: fill them"
+                        raise TraceError(message)
+                    return found.to_numpy()
+            return None
+
+        pages = column("page", "page_number")
+        if pages is None:
+            there = ", ".join(columns.column_names) or "none"
+            message = f"there is no column `page` or `page_number`; there are: {there}"
+            raise TraceError(message)
+        return cls.from_arrays(
+            pages,
+            writes=column("write"),
+            at_ns=column("at_ns"),
+            counts=column("count"),
+            page_size=page_size,
+            name=name,
+        )
+
+    @classmethod
+    def generate(
+        cls,
+        kind: Kind = "zipf",
+        *,
+        requests: int = 100_000,
+        pages: int = 10_000,
+        alpha: float = 1.0,
+        write_share: float = 0.3,
+        interval_ns: int = 100_000,
+        scatter: bool = False,
+        seed: int = 1,
+        page_size: str | int = "4KiB",
+    ) -> Trace:
+        """Make a synthetic trace, the same on every platform.
+
+        Parameters
+        ----------
+        kind : {"zipf", "uniform", "sequential", "loop", "oltp"}, optional
+            What to make; "oltp" is a mix of hot pages, scans and an appended log.
+        requests : int, optional
+            How many requests, > 0.
+        pages : int, optional
+            How many pages there are to reference, > 0.
+        alpha : float, optional
+            The skew of "zipf", >= 0.
+        write_share : float, optional
+            The share of requests that write, in ``[0, 1]``.
+        interval_ns : int, optional
+            The time from one request to the next, unit: ns, >= 0.
+        scatter : bool, optional
+            Whether hot pages are scattered over the address space.
+        seed : int, optional
+            The seed, from 0 to 2**64 - 1: the same seed makes the same trace.
+        page_size : str or int, optional
+            Bytes per page, a power of two from 512 to 16 MiB.
+
+        Returns
+        -------
+        Trace
+            The compiled trace.
+
+        Raises
+        ------
+        TraceError
+            If an option is out of its range.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.generate("loop", requests=6, pages=3, write_share=0)
+        >>> trace.page_ids
+        array([0, 1, 2, 0, 1, 2], dtype=uint32)
+        """
+        numbers = {"requests": requests, "pages": pages, "interval_ns": interval_ns, "seed": seed}
+        for option, number in numbers.items():
+            if not 0 <= number < 2**64:
+                message = f"{option}={number}: it takes a whole number from 0 to 2**64 - 1"
+                raise TraceError(message)
+        compiled = _thermocline.Trace.generate(
+            kind,
+            requests,
+            pages,
+            alpha,
+            write_share,
+            interval_ns,
+            scatter,
+            seed,
+            str(page_size),
+        )
+        return cls(compiled)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save the compiled trace as a Parquet file, which :meth:`open` opens at once.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file, which appears whole or not at all.
+
+        Raises
+        ------
+        TraceError
+            If the file cannot be written.
+        """
+        self._compiled.save(path)
+
+    def __len__(self) -> int:
+        """How many accesses there are, at least 1."""
+        return len(self._compiled)
+
+    def __repr__(self) -> str:
+        """Its name and its size."""
+        accesses, pages = f"{len(self):,}", f"{self.footprint_pages:,}"
+        name = Path(self.name).name
+        size = self.page_size_bytes
+        return f"<thermocline.Trace {name}: {accesses} accesses, {pages} pages of {size} B>"
+
+    @property
+    def name(self) -> str:
+        """The file that it was read from, or the name that it was given."""
+        return self._compiled.path
+
+    @property
+    def page_size_bytes(self) -> int:
+        """Bytes per page."""
+        return self._compiled.page_size_bytes
+
+    @property
+    def footprint_pages(self) -> int:
+        """How many distinct pages are accessed."""
+        return self._compiled.footprint_pages
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether any request has a time other than 0."""
+        return self._compiled.is_timed
+
+    @cached_property
+    def page_ids(self) -> NDArray[np.uint32]:
+        """The dense page id of each access, shape ``(len(self),)``, < `footprint_pages`."""
+        return _frozen(self._compiled.page_ids())
+
+    @cached_property
+    def writes(self) -> NDArray[np.bool_]:
+        """Whether each access writes, shape ``(len(self),)``."""
+        return _frozen(self._compiled.writes())
+
+    @cached_property
+    def page_numbers(self) -> NDArray[np.uint64]:
+        """The page number of each id, shape ``(footprint_pages,)``."""
+        return _frozen(self._compiled.page_numbers())
+
+    @cached_property
+    def requests(self) -> NDArray[np.uint64]:
+        """The request of each access, shape ``(len(self),)``, ascending from 0."""
+        return _frozen(self._compiled.requests())
+
+    @cached_property
+    def at_ns(self) -> NDArray[np.uint64]:
+        """When the request of each access came, shape ``(len(self),)``, unit: ns."""
+        return _frozen(self._compiled.at_ns())
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """What the trace holds, as by ``thermocline trace info --json``.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> info = tc.Trace.from_arrays([1, 2, 1, 1], writes=[0, 0, 1, 1]).info
+        >>> info["accesses"], info["write_share"], info["mean_references_per_page"]
+        (4, 0.5, 2.0)
+        """
+        found = _thermocline.find(["trace", "info", "-", "--json"], self._compiled, [], None)
+        info: dict[str, Any] = json.loads(found)
+        return info
+
+    def to_arrow(self) -> pa.Table:
+        """Return the accesses as an Arrow table that shares the memory of the columns.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row per access: ``page_id`` (uint32), ``write`` (bool), ``at_ns`` (uint64, ns),
+            ``page_number`` (uint64), ``request`` (uint64).
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> tc.Trace.from_arrays([5, 6]).to_arrow().column("page_number").to_pylist()
+        [5, 6]
+        """
+        columns = {
+            "page_id": self.page_ids,
+            "write": self.writes,
+            "at_ns": self.at_ns,
+            "page_number": self.page_numbers[self.page_ids],
+            "request": self.requests,
+        }
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+def _frozen(column: Any) -> Any:
+    """Keep a column from being changed, as the trace is not."""
+    column.flags.writeable = False
+    return column
+
+
+def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
+    column = np.asarray(values)
+    if column.ndim != 1 or (rows is not None and len(column) != rows):
+        wanted = "(n,)" if rows is None else f"({rows},)"
+        message = f"`{name}` has the shape {column.shape}: it takes {wanted}"
+        raise TraceError(message)
+    return column
+
+
+def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]:
+    column = _column(name, values, rows)
+    if len(column) and not np.issubdtype(column.dtype, np.integer):
+        message = f"`{name}` has the type {column.dtype}: it takes whole numbers"
+        raise TraceError(message)
+    if len(column) and column.min() < 0:
+        place = int(np.argmax(column < 0))
+        message = f"`{name}`[{place}] is {column[place]}: it takes numbers of at least 0"
+        raise TraceError(message)
+    return np.ascontiguousarray(column, dtype=np.uint64)
+
+
+def _switches(name: str, values: ArrayLike, rows: int) -> NDArray[np.bool_]:
+    column = _column(name, values, rows)
+    if column.dtype != np.bool_ and not np.isin(column, (0, 1)).all():
+        message = f"`{name}` takes booleans, and has other values"
+        raise TraceError(message)
+    return np.ascontiguousarray(column, dtype=np.bool_)
