@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 __all__ = ["Progress"]
 
-Progress: TypeAlias = bool | None | Callable[[int, int, int], object]
+Progress: TypeAlias = bool | Callable[[int, int, int], object] | None
 """Whether a bar is shown (None: on a terminal only), or what is told how far it is.
 
 A function is called about twenty times per second with the steps that are done, the steps in all

@@ -6,13 +6,13 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from thermocline.errors import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from os import PathLike
 
 __all__: list[str] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from thermocline.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
 __all__ = ["HierarchyOptions", "Size", "Value"]
@@ -87,7 +88,7 @@ def size(value: Size) -> str:
 
 def sizes(value: Size | Sequence[Size]) -> str:
     """Write one size or several."""
-    several = [value] if isinstance(value, str | int) else list(value)
+    several = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     if not several:
         message = "a list of sizes is empty: give at least one"
         raise ConfigurationError(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Trace"]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 Kind = Literal["zipf", "uniform", "sequential", "loop", "oltp"]
 
@@ -84,7 +86,7 @@ class Trace:
         >>> import thermocline as tc
         >>> trace = tc.Trace.open("testdata/pgbench/pgbench.csv.zst", page_size="8KiB")
         >>> trace.footprint_pages
-        38868
+        38899
         """
         text = None if page_size is None else str(page_size)
         with _remote.local(path) as file:
@@ -392,7 +394,7 @@ class Trace:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def _frozen(column: Any) -> Any:
+def _frozen(column: NDArray[_Scalar]) -> NDArray[_Scalar]:
     """Keep a column from being changed, as the trace is not."""
     column.flags.writeable = False
     return column

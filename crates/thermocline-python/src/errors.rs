@@ -1,5 +1,7 @@
 //! From our errors to Python's: one class per family, with the whole chain of reasons as text.
 
+use std::error::Error;
+
 use pyo3::PyErr;
 use thermocline_device::DeviceError;
 use thermocline_device::queueing::QueueingError;
@@ -23,21 +25,33 @@ mod classes {
 pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
     let error = error.into();
     let text = format!("{error:#}");
-    let is = |family: fn(&(dyn std::error::Error + 'static)) -> bool| error.chain().any(family);
-    if is(|one| matches!(one.downcast_ref(), Some(LabError::Violation { .. }))) {
-        classes::LedgerError::new_err(text)
-    } else if is(|one| one.is::<TraceError>()) {
-        classes::TraceError::new_err(text)
-    } else if is(|one| one.is::<DeviceError>() || one.is::<SsdError>() || one.is::<QueueingError>())
-    {
-        classes::DeviceError::new_err(text)
-    } else if is(|one| matches!(one.downcast_ref(), Some(LabError::File { .. }))) {
-        classes::FileError::new_err(text)
-    } else if is(|one| {
-        matches!(one.downcast_ref(), Some(LabError::Threads { .. } | LabError::Stopped))
-    }) {
-        classes::ThermoclineError::new_err(text)
-    } else {
+    error.chain().find_map(|one| family(one, &text)).unwrap_or_else(|| {
+        // Words that are not understood, and parameters that do not go together.
         classes::ConfigurationError::new_err(text)
+    })
+}
+
+/// The exception of an error's family, if it is one of ours that has one.
+fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
+    let text = text.to_owned();
+    let is_of_device =
+        error.is::<DeviceError>() || error.is::<SsdError>() || error.is::<QueueingError>();
+    if error.is::<TraceError>() {
+        return Some(classes::TraceError::new_err(text));
+    }
+    if is_of_device {
+        return Some(classes::DeviceError::new_err(text));
+    }
+    match error.downcast_ref::<LabError>()? {
+        LabError::Trace(_) => Some(classes::TraceError::new_err(text)),
+        LabError::Device(_) | LabError::Ssd(_) | LabError::Queueing(_) => {
+            Some(classes::DeviceError::new_err(text))
+        }
+        LabError::Violation { .. } => Some(classes::LedgerError::new_err(text)),
+        LabError::File { .. } => Some(classes::FileError::new_err(text)),
+        LabError::Threads { .. } | LabError::Stopped => {
+            Some(classes::ThermoclineError::new_err(text))
+        }
+        _ => None,
     }
 }

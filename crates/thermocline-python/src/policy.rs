@@ -149,14 +149,15 @@ impl Kinds {
     /// Appends an action of Python, for the page and operation of an access.
     fn push(&self, action: &Bound<'_, PyAny>, access: Access, out: &mut Actions) -> PyResult<()> {
         let kind = action.get_type();
+        let wrong = |error| not_a_place(action, error);
         if kind.is(&self.serve) {
-            let (found, tier) = action.extract()?;
+            let (found, tier) = action.extract().map_err(wrong)?;
             out.serve(access.page, access.op, Tier(found), Tier(tier));
         } else if kind.is(&self.copy) {
-            let (page, source, target) = action.extract()?;
+            let (page, source, target) = action.extract().map_err(wrong)?;
             out.copy(PageId(page), Tier(source), Tier(target));
         } else if kind.is(&self.drop) {
-            let (page, tier) = action.extract()?;
+            let (page, tier) = action.extract().map_err(wrong)?;
             out.drop_copy(PageId(page), Tier(tier));
         } else {
             let kind = kind.name()?;
@@ -166,4 +167,12 @@ impl Kinds {
         }
         Ok(())
     }
+}
+
+/// What is wrong with an action whose parts are no pages and tiers.
+fn not_a_place(action: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let what = action.repr().map_or_else(|_| "an action".to_owned(), |text| text.to_string());
+    PyTypeError::new_err(format!(
+        "{what}: pages and tiers are whole numbers, from 0, of the setup ({error})"
+    ))
 }

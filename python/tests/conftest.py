@@ -1,0 +1,23 @@
+"""What all tests share."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+import thermocline as tc
+
+mpl.use("agg")
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _at_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths in examples are relative to the project."""
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.fixture(scope="session")
+def zipf() -> tc.Trace:
+    """A trace of 10,000 accesses with times and writes."""
+    return tc.Trace.generate("zipf", requests=10_000, pages=1_000, seed=11)

@@ -1,0 +1,93 @@
+"""Ctrl-C, and the interpreter that is free while the lab works."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import thermocline as tc
+
+
+def interrupt_soon(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+@pytest.fixture(scope="module")
+def long() -> tc.Trace:
+    """Takes many seconds with a policy that is checked."""
+    return tc.Trace.generate("zipf", requests=3_000_000, pages=100_000, seed=1)
+
+
+@pytest.mark.parametrize("what", ["simulate", "compare", "mrc", "buffer", "events", "python"])
+def test_an_interrupt_stops_the_replay(long: tc.Trace, what: str) -> None:
+    class Slow(tc.Policy):
+        def __init__(self, setup: tc.Setup) -> None:
+            self.disk = setup.disk
+
+        def access(self, page: int, write: bool) -> list[tc.Action]:
+            del page, write
+            return [tc.Serve(self.disk, self.disk)]
+
+    tiers = {"ram": "5%"}
+    works: dict[str, Callable[[], object]] = {
+        "simulate": lambda: tc.simulate(long, "cacheus", tiers, check=True),
+        "compare": lambda: tc.compare(long, ["lirs", "cacheus"], {"ram": ["1%", "5%"]}, check=True),
+        "mrc": lambda: tc.mrc(long, ["cacheus", "lirs"], rate=1, sizes=["1%", "2%", "3%"]),
+        "buffer": lambda: tc.buffer(long, ["cfdc", "hwb"], ["1%", "5%"], check=True),
+        "events": lambda: tc.simulate(long, "lru", tiers, timing="events", closed_loop=4),
+        "python": lambda: tc.simulate(long, Slow, tiers),
+    }
+    begin = time.monotonic()
+    timer = interrupt_soon(0.3)
+
+    def work() -> None:
+        works[what]()
+        timer.join()
+        pytest.fail("it came to its end before it could be interrupted")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert time.monotonic() - begin < 3
+
+
+def test_other_threads_run_meanwhile(long: tc.Trace) -> None:
+    turns = []
+    is_over = threading.Event()
+
+    def turn() -> None:
+        while not is_over.wait(0.01):
+            turns.append(1)
+
+    other = threading.Thread(target=turn)
+    other.start()
+    begin = time.monotonic()
+    tc.simulate(long, "lru", {"ram": "5%"})
+    seconds = time.monotonic() - begin
+    is_over.set()
+    other.join()
+    assert len(turns) > 10 * min(seconds, 5)
+
+
+def test_the_command_line_is_interrupted_at_once() -> None:
+    words = ["serve", "--example-config"]
+    command = [sys.executable, "-m", "thermocline", *words]
+    assert b"[backing]" in subprocess.run(command, check=True, capture_output=True).stdout
+    script = (
+        "import sys; sys.argv[1:] = sys.argv[1:]; from thermocline._command import main; main()"
+    )
+    long = ["compare", "testdata/pgbench/pgbench.csv.zst", "--policy", "all", "--check"]
+    long += ["--tier", "ram=1%,2%,3%,4%,5%,6%"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *long],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=5) == -signal.SIGINT

@@ -1,0 +1,253 @@
+"""Runs, comparisons, curves, plans and buffers, against the command line and each other."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+import thermocline as tc
+
+# Figures that differ from run to run.
+SPEED = ("replay_seconds", "accesses_per_second")
+
+
+def command_line(*words: str) -> Any:
+    command = [sys.executable, "-m", "thermocline", *words, "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def without_speed(figures: Any) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name not in SPEED}
+
+
+@pytest.fixture(scope="module")
+def saved(zipf: tc.Trace, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("traces") / "zipf.parquet"
+    zipf.save(path)
+    return str(path)
+
+
+def test_a_run_is_that_of_the_command_line(saved: str) -> None:
+    run = tc.simulate(
+        saved,
+        "hat",
+        {"ram": "5%", "flash": "4x"},
+        parameters={"nonhot_ratio": 0.2},
+        costs={"flash": (0.09, 0.03)},
+        prices={"ram": 4, "flash": 0.5},
+        warm_up="20%",
+        over_time=5,
+        write_miss="allocate",
+        check=True,
+    )
+    words = "simulate TRACE --policy hat --tier ram=5% --tier flash=4x --param nonhot_ratio=0.2"
+    words += " --cost flash=0.09/0.03 --price ram=4 --price flash=0.5 --warm-up 20% --over-time 5"
+    words += " --write-miss allocate --check"
+    expected = command_line(*words.replace("TRACE", saved).split())
+    assert without_speed(run.figures) == without_speed(expected)
+    assert run.policy == "hat"
+    assert run.parameters["nonhot_ratio"] == 0.2
+    assert run.over_time is not None
+    assert len(run.over_time) == 5
+    assert run.tiers.column("name").to_pylist() == ["ram", "flash", "disk"]
+    assert run.hit_ratio == pytest.approx(1 - run.miss_ratio)
+    assert repr(run).startswith("<thermocline.Run hat, ram 4")
+
+
+def test_time_can_be_simulated(zipf: tc.Trace) -> None:
+    run = tc.simulate(
+        zipf,
+        "face-gsc",
+        {"ram": 50, "flash": 200},
+        timing="events",
+        closed_loop=4,
+        models={"disk": "server:2"},
+    )
+    row = run.table.to_pylist()[0]
+    assert 0 < row["read_mean_us"] <= row["read_p99_us"]
+    assert row["duration_s"] > 0
+    with pytest.raises(tc.ConfigurationError, match="--timing events"):
+        tc.simulate(zipf, "lru", {"ram": 50}, closed_loop=4)
+
+
+def test_a_comparison_has_a_row_per_run(saved: str, zipf: tc.Trace) -> None:
+    found = tc.compare(zipf, ["lru", "face-gsc"], {"ram": [20, "4%"], "flash": "4x"})
+    words = "compare TRACE --policy lru,face-gsc --tier ram=20p,4% --tier flash=4x"
+    expected = command_line(*words.replace("TRACE", saved).split())
+    for run, other in zip(found.runs, expected, strict=True):
+        ours, theirs = without_speed(run.figures), without_speed(other)
+        assert ours.pop("trace").keys() == theirs.pop("trace").keys()
+        assert ours == theirs
+    table = found.table
+    assert table.column("policy").to_pylist() == ["lru", "face-gsc"] * 2
+    assert table.column("miss_ratio").to_pylist() == [run.miss_ratio for run in found.runs]
+    assert found.best().io_time_ms == min(run.io_time_ms for run in found.runs)
+    alone = tc.compare(zipf, "arc", {"ram": 20})
+    assert len(alone) == 1
+    assert len(tc.compare(zipf, "all", {"ram": 20})) > 20
+
+
+def test_frames_share_the_memory_of_the_table(zipf: tc.Trace) -> None:
+    found = tc.compare(zipf, ["lru", "arc"], {"ram": [10, 20, 30]})
+    address = found.table.column("ram_hits").chunk(0).buffers()[1].address
+    frame = found.to_pandas()
+    column = pa.chunked_array(frame["ram_hits"].array.__arrow_array__())
+    assert column.chunk(0).buffers()[1].address == address
+    again = pa.table(found)
+    assert again.column("ram_hits").chunk(0).buffers()[1].address == address
+    polars = pl.DataFrame(found)
+    assert polars.equals(found.to_polars())
+    assert polars["ram_hits"].to_arrow().buffers()[1].address == address
+    assert frame["policy"].tolist() == polars["policy"].to_list()
+    assert "<table" in found._repr_html_()
+
+
+def test_curves_are_those_of_the_command_line(saved: str, zipf: tc.Trace) -> None:
+    found = tc.mrc(zipf, ["lru", "s3-fifo"], sizes=["5%", "20%"], check=True)
+    words = "mrc TRACE --policy lru,s3-fifo --sizes 5%,20% --check".replace("TRACE", saved)
+    expected = command_line(*words.split())
+    assert found.figures["curves"] == expected["curves"]
+    assert found.reuse == expected["reuse"]
+    rows = found.table.to_pylist()
+    assert [row["method"] for row in rows[:2]] == ["exact"] * 2
+    for row in rows:
+        alone = tc.simulate(zipf, row["policy"], {"ram": row["ram_pages"]})
+        assert row["simulated_miss_ratio"] == pytest.approx(alone.miss_ratio)
+    sampled = tc.mrc(zipf, shards=0.5, seed=3)
+    assert {row["rate"] for row in sampled.table.to_pylist()} == {0.5}
+    grid = tc.mrc(zipf, "face-gsc", sizes=["5%"], flash_sizes=["2x", "4x"], rate=1)
+    assert grid.table.column("flash_pages").to_pylist() == sorted(
+        grid.table.column("flash_pages").to_pylist()
+    )
+    with pytest.raises(tc.ConfigurationError, match="above 0 and at most 1"):
+        tc.mrc(zipf, shards=2.0)
+
+
+def test_a_plan_chooses_and_writes_the_engines_configuration(
+    zipf: tc.Trace, tmp_path: Path
+) -> None:
+    prices = {"ram": 4, "flash": 0.4, "disk": 0.02}
+    found = tc.plan(
+        zipf,
+        0.005,
+        prices,
+        policies=["lru", "face-gsc"],
+        objective="io-time",
+        closed_loop=8,
+        output=tmp_path / "cache.toml",
+    )
+    assert found.table.column("is_chosen").to_pylist().count(True) == 1
+    assert found.chosen["cost"] <= 0.005
+    assert f'name = "{found.chosen["policy"]}"' in (tmp_path / "cache.toml").read_text()
+    with pytest.raises(tc.ConfigurationError, match="that of `disk` is missing"):
+        tc.plan(zipf, 1, {"ram": 1, "flash": 1}, closed_loop=8)
+
+
+def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> None:
+    found = tc.buffer(
+        zipf,
+        ["lru", "bplru"],
+        ["128p", 256],
+        ssd="ssdsim",
+        ssd_size="fit",
+        precondition={"fill": 1},
+        closed_loop=4,
+        check=True,
+    )
+    words = "buffer TRACE --policy lru,bplru --size 128p,256p --ssd ssdsim --ssd-size fit"
+    words += " --precondition fill=1 --closed-loop 4 --check"
+    expected = command_line(*words.replace("TRACE", saved).split())
+    assert [run["erase_count"] for run in found.runs] == [run["erase_count"] for run in expected]
+    assert found.table.column("read_mean_us").to_pylist() == [
+        run["response_us"]["read"]["mean"] for run in expected
+    ]
+    alone = tc.buffer(zipf, "all", "128p")
+    assert len(alone) == len(tc.buffers())
+    assert alone.table.column("erase_count").null_count == len(alone)
+
+
+def test_mistakes_are_named(zipf: tc.Trace) -> None:
+    for arguments, message in [
+        ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),
+        ((zipf, "lru", {"ram": "10 apples"}), "64MiB"),
+        ((zipf, "lru", {"sand": 10}), "no tier is called `sand`"),
+        ((zipf, "hat", {"ram": 10}), "`hat` runs on"),
+        ((zipf, "lru", {"ram": 0}), "at least one page"),
+        ((zipf, "lru", {"ram": [1, 2]}), "one size per tier|several are compared"),
+        ((zipf, "lru", {"ram": 1.5}), "1.5 is no size"),
+        ((zipf, "lru", {}), "--tier"),
+        ((zipf, 7, {"ram": 1}), "7 is no policy"),
+        ((zipf, [], {"ram": 1}), "is no policy"),
+    ]:
+        with pytest.raises(tc.ConfigurationError, match=message):
+            tc.simulate(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(tc.ConfigurationError, match="nothing in this run has it"):
+        tc.simulate(zipf, "lru", {"ram": 10}, parameters={"colour": 1})
+    with pytest.raises(TypeError, match="there is no option colour; there are: devices"):
+        tc.simulate(zipf, "lru", {"ram": 10}, colour=1)  # type: ignore[call-arg]
+    with pytest.raises(tc.ConfigurationError, match="a list of names is empty"):
+        tc.compare(zipf, [], {"ram": 10})
+    with pytest.raises(tc.TraceError, match=r"no-such\.csv"):
+        tc.simulate("no-such.csv", "lru", {"ram": 10})
+
+
+def test_errors_are_a_family_and_travel(tmp_path: Path) -> None:
+    families = [
+        tc.ClusterError,
+        tc.ConfigurationError,
+        tc.DeviceError,
+        tc.FileError,
+        tc.LedgerError,
+        tc.TraceError,
+    ]
+    for family in families:
+        assert issubclass(family, tc.ThermoclineError)
+        again = pickle.loads(pickle.dumps(family("what and where")))
+        assert type(again) is family
+        assert str(again) == "what and where"
+    with pytest.raises(tc.FileError, match=r"no\.toml"):
+        tc.devices(tmp_path / "no.toml")
+    tiny = tc.Trace.generate(requests=10, pages=5, page_size=512)
+    with pytest.raises(tc.ConfigurationError, match="multiple of the drive's pages"):
+        tc.buffer(tiny, "lru", "4p", ssd="ssdsim", ssd_size="fit")
+
+
+def test_plots_have_lines_and_labels(zipf: tc.Trace) -> None:
+    found = tc.compare(zipf, ["lru", "arc"], {"ram": [10, 50]}, over_time=4)
+    lines = found.plot("io_time_ms").get_lines()
+    assert [line.get_label() for line in lines] == ["lru", "arc"]
+    assert np.asarray(lines[0].get_xdata()).tolist() == [10, 50]
+    assert np.asarray(lines[0].get_ydata()).tolist() == [
+        found.runs[0].io_time_ms,
+        found.runs[2].io_time_ms,
+    ]
+    assert found.over_time is not None
+    assert len(found.over_time) == 16
+    assert found.runs[0].plot().get_xlabel() == "accesses"
+    assert len(tc.simulate(zipf, "lru", {"ram": 10}).plot().patches) == 2
+    assert tc.mrc(zipf, sizes=[10, 100]).plot().get_xscale() == "log"
+    assert tc.buffer(zipf, "lru", [64, 128]).plot().get_ylabel() == "write_hit_ratio"
+    prices = {"ram": 4, "flash": 0.4, "disk": 0.02}
+    plan = tc.plan(zipf, 0.005, prices, policies="lru", objective="io-time", closed_loop=8)
+    assert plan.plot().get_xlabel() == "cost"
+
+
+def test_progress_is_told(zipf: tc.Trace) -> None:
+    told: list[tuple[int, int, int]] = []
+    tc.compare(zipf, ["lru", "arc"], {"ram": [10, 50]}, progress=lambda *where: told.append(where))
+    assert told[-1] == (4, 4, 4 * len(zipf))
+    with pytest.raises(ZeroDivisionError):
+        tc.compare(zipf, "lru", {"ram": 10}, progress=lambda *_: 1 // 0)
+
+
+def test_a_bar_is_shown_if_asked_for(zipf: tc.Trace, capsys: pytest.CaptureFixture[str]) -> None:
+    tc.compare(zipf, ["lru", "arc"], {"ram": 10}, progress=True)
+    assert "2/2" in capsys.readouterr().err
+    tc.compare(zipf, ["lru", "arc"], {"ram": 10})
+    assert capsys.readouterr().err == ""

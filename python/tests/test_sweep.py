@@ -1,0 +1,188 @@
+"""Sweeps here, and on a Dask cluster of several worker processes."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+import thermocline as tc
+from distributed import Client, LocalCluster
+from thermocline import sweeping
+
+SWEEP = """
+policies = ["lru", "arc", "face-gsc"]
+warm_up = "10%"
+[[trace]]
+path = "one.parquet"
+[[trace]]
+path = "URL"
+page_size = "8KiB"
+[[tier]]
+name = "ram"
+sizes = { from = "1%", to = "16%", factor = 2 }
+[[tier]]
+name = "flash"
+sizes = ["2x", "4x"]
+[parameters]
+face-gsc.group_pages = [1, 2]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over a file and a URL."""
+    folder = tmp_path_factory.mktemp("sweep")
+    tc.Trace.generate("zipf", requests=30_000, pages=3_000, seed=5).save(folder / "one.parquet")
+    lines = [f"0,{16 * (i * i % 997)},8192,{'wr'[i % 2]},{i}.0" for i in range(20_000)]
+    with fsspec.open(f"file://{folder}/two.spc", "w") as file:
+        file.write("\n".join(lines) + "\n")
+    (folder / "sweep.toml").write_text(SWEEP.replace("URL", f"file://{folder}/two.spc"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=3,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address=":0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> tc.SweepResult:
+    return tc.sweep(folder / "sweep.toml", folder / "local.parquet")
+
+
+def test_a_sweep_here_can_be_run_again(folder: Path, local: tc.SweepResult) -> None:
+    assert local.reused_points == 0
+    assert local.ran_points == len(local)
+    again = tc.sweep(folder / "sweep.toml", folder / "local.parquet", threads=1)
+    assert (again.ran_points, again.reused_points) == (0, len(local))
+    assert again.table.equals(local.table)
+    assert local.plot().get_ylabel() == "miss_ratio"
+    row = local.table.to_pylist()[0]
+    alone = tc.simulate(folder / "one.parquet", "lru", {"ram": row["ram_pages"]}, warm_up="10%")
+    assert row["ram_hits"] == alone.tiers.column("hits")[0].as_py()
+
+
+def test_a_mapping_is_a_sweep(folder: Path, local: tc.SweepResult) -> None:
+    spec = {
+        "policies": ["lru"],
+        "warm_up": "10%",
+        "trace": [{"path": folder / "one.parquet"}],
+        "tier": [{"name": "ram", "sizes": ["1%", "2%"]}],
+    }
+    with pytest.raises(tc.ConfigurationError, match="give an `output`"):
+        tc.sweep(spec)
+    found = tc.sweep(spec, folder / "mapping.parquet")
+    expected = local.table.column("ram_hits").to_pylist()[:2]
+    assert found.table.column("ram_hits").to_pylist() == expected
+
+
+def kill_one(client: Client) -> None:
+    """Kill a worker process."""
+    pid = next(iter(client.run(os.getpid).values()))
+    assert pid != os.getpid()
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_cluster_finds_the_same_though_a_worker_is_killed(
+    folder: Path, local: tc.SweepResult, cluster: Client
+) -> None:
+    batches: list[pa.RecordBatch] = []
+
+    def take(batch: pa.RecordBatch) -> None:
+        batches.append(batch)
+        if len(batches) == 5:
+            kill_one(cluster)
+
+    output = folder / "cluster.parquet"
+    found = tc.sweep(folder / "sweep.toml", output, client=cluster, on_batch=take)
+    assert len(batches) == found.ran_points == len(local)
+    assert found.table.equals(local.table)
+    assert output.read_bytes() == Path(local.output).read_bytes()
+    points = sorted(batch.column("point")[0].as_py() for batch in batches)
+    assert points == list(range(len(local)))
+    by_point = {batch.column("point")[0].as_py(): batch for batch in batches}
+    for name in ("policy", "miss_ratio", "ram_hits", "result"):
+        streamed = [by_point[point].column(name)[0].as_py() for point in points]
+        assert streamed == local.table.column(name).to_pylist()
+    again = tc.sweep(folder / "sweep.toml", output, client=cluster)
+    assert again.ran_points == 0
+
+
+def test_a_sweep_goes_on_where_it_was(folder: Path, local: tc.SweepResult, cluster: Client) -> None:
+    output = folder / "resumed.parquet"
+    seen = []
+
+    def stop(batch: pa.RecordBatch) -> None:
+        seen.append(batch)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tc.sweep(folder / "sweep.toml", output, client=cluster, on_batch=stop)
+    assert not output.exists()
+    # What a cluster left is taken up here.
+    found = tc.sweep(folder / "sweep.toml", output)
+    assert found.reused_points == 4
+    assert output.read_bytes() == Path(local.output).read_bytes()
+
+
+def _count_compiled() -> int:
+    return sweeping._this_worker().compiled
+
+
+def test_a_worker_compiles_a_trace_once(folder: Path, cluster: Client) -> None:
+    compiled: list[dict[str, int]] = []
+    total = 48
+
+    def count(batch: pa.RecordBatch) -> None:
+        del batch
+        if len(compiled) < total:
+            compiled.append(cluster.run(_count_compiled))
+
+    tc.sweep(folder / "sweep.toml", folder / "counted.parquet", client=cluster, on_batch=count)
+    assert max(max(one.values()) for one in compiled) <= 2
+    assert set(cluster.run(_count_compiled).values()) == {0}, "they are given up at the end"
+
+
+def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
+    text = (folder / "sweep.toml").read_text()
+    (folder / "absent.toml").write_text(text.replace("one.parquet", "absent.parquet"))
+    with pytest.raises(tc.FileError, match=r"absent\.parquet"):
+        tc.sweep(folder / "absent.toml", client=cluster)
+    (folder / "typo.toml").write_text(text.replace('"arc"', '"arcc"'))
+    with pytest.raises(tc.ConfigurationError, match=r"typo\.toml.*line 2.*`arcc`"):
+        tc.sweep(folder / "typo.toml", client=cluster)
+    (folder / "bad.toml").write_text(text.replace("4x", "4y"))
+    with pytest.raises(tc.ConfigurationError, match=r"bad\.toml.*64MiB"):
+        tc.sweep(folder / "bad.toml")
+    with pytest.raises(tc.FileError, match=r"no-such\.toml"):
+        tc.sweep("no-such.toml")
+    with pytest.raises(tc.ConfigurationError, match="leave `threads` or `client` out"):
+        tc.sweep(folder / "sweep.toml", client=cluster, threads=2)
+    with pytest.raises(tc.ConfigurationError, match="threads=0"):
+        tc.sweep(folder / "sweep.toml", threads=0)
+    with pytest.raises(tc.ConfigurationError, match="give a `client`"):
+        tc.sweep(folder / "sweep.toml", on_batch=print)
+
+
+def _fatal(*_arguments: object) -> None:
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_kills_every_worker_is_told(cluster: Client) -> None:
+    with pytest.raises(tc.ClusterError, match="workers fail on"):
+        list(sweeping._answers(cluster, [(_fatal, ("a", "b"))]))

@@ -1,0 +1,129 @@
+"""Traces: opened, generated, from arrays and from Arrow; their columns."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import thermocline as tc
+from hypothesis import given
+from hypothesis import strategies as st
+
+PGBENCH = "testdata/pgbench/pgbench.csv.zst"
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**40), st.booleans(), st.integers(0, 2**62), st.integers(1, 5)),
+        min_size=1,
+        max_size=50,
+    )
+)
+def test_arrays_come_back_as_accesses(rows: list[tuple[int, bool, int, int]]) -> None:
+    pages, writes, at_ns, counts = zip(*rows, strict=True)
+    trace = tc.Trace.from_arrays(pages, writes=writes, at_ns=at_ns, counts=counts)
+    expected = [
+        (page + offset, write, at, request)
+        for request, (page, write, at, count) in enumerate(rows)
+        for offset in range(count)
+    ]
+    found = zip(
+        trace.page_numbers[trace.page_ids].tolist(),
+        trace.writes.tolist(),
+        trace.at_ns.tolist(),
+        trace.requests.tolist(),
+        strict=True,
+    )
+    assert list(found) == expected
+    assert len(trace) == len(expected)
+    assert trace.footprint_pages == len({page for page, *_ in expected})
+    # Ids are in the order of first appearance.
+    firsts = list(dict.fromkeys(trace.page_ids.tolist()))
+    assert firsts == list(range(trace.footprint_pages))
+
+
+@pytest.mark.parametrize("make", [pa.table, pl.DataFrame, pd.DataFrame])
+def test_any_library_of_arrow_is_a_source(make: type) -> None:
+    columns = {"page": [3, 1, 3], "write": [True, False, False], "at_ns": [5, 6, 7]}
+    trace = tc.Trace.from_arrow(make(columns), name="mine")
+    assert trace.name == "mine"
+    assert trace.page_numbers[trace.page_ids].tolist() == [3, 1, 3]
+    assert trace.writes.tolist() == [True, False, False]
+    assert trace.at_ns.tolist() == [5, 6, 7]
+
+
+def test_a_trace_is_a_table_and_can_be_made_of_it(zipf: tc.Trace) -> None:
+    again = tc.Trace.from_arrow(zipf)
+    np.testing.assert_array_equal(again.page_ids, zipf.page_ids)
+    np.testing.assert_array_equal(again.at_ns, zipf.at_ns)
+    assert tc.simulate(again, "lru", {"ram": 50}).miss_ratio == (
+        tc.simulate(zipf, "lru", {"ram": 50}).miss_ratio
+    )
+    frame = pl.DataFrame(zipf)
+    assert frame.columns == ["page_id", "write", "at_ns", "page_number", "request"]
+    assert len(frame) == len(zipf)
+
+
+def test_columns_are_shared_and_cannot_be_changed(zipf: tc.Trace) -> None:
+    column = zipf.to_arrow().column("page_id").chunk(0)
+    assert column.buffers()[1].address == zipf.page_ids.ctypes.data
+    with pytest.raises(ValueError, match="read-only"):
+        zipf.page_ids[0] = 7
+
+
+def test_a_saved_trace_is_the_same(zipf: tc.Trace, tmp_path: Path) -> None:
+    path = tmp_path / "saved.parquet"
+    zipf.save(path)
+    again = tc.Trace.open(path)
+    np.testing.assert_array_equal(again.page_ids, zipf.page_ids)
+    np.testing.assert_array_equal(again.writes, zipf.writes)
+
+
+def test_the_bundled_trace_opens(tmp_path: Path) -> None:
+    trace = tc.Trace.open(Path(PGBENCH), page_size=8192)
+    assert trace.page_size_bytes == 8192
+    assert trace.is_timed
+    assert trace.info["accesses"] == len(trace)
+    assert trace.info["write_share"] == trace.writes.mean()
+    copy = f"file://{Path(PGBENCH).absolute()}"
+    fetched = tc.Trace.open(copy, page_size="8KiB")
+    np.testing.assert_array_equal(fetched.page_ids, trace.page_ids)
+    bad = tmp_path / "bad.spc"
+    bad.write_text("0,8,4096,r,0.5\n0,8,x,r,0.6\n")
+    with pytest.raises(tc.TraceError, match=r"bad\.spc: line 2: .*size"):
+        tc.Trace.open(bad, format="spc")
+
+
+def test_generators_are_seeded_and_checked() -> None:
+    one, same, other = (tc.Trace.generate(requests=500, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.page_ids, same.page_ids)
+    assert one.page_numbers.tolist() != other.page_numbers.tolist()
+    with pytest.raises(tc.TraceError, match="there are: zipf, uniform"):
+        tc.Trace.generate("gauss")  # type: ignore[arg-type]
+    with pytest.raises(tc.TraceError, match="requests=-1"):
+        tc.Trace.generate(requests=-1)
+    with pytest.raises(tc.TraceError, match="write"):
+        tc.Trace.generate(write_share=2.0)
+
+
+def test_what_is_no_column_is_named() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"pages": []}, "no requests"),
+        ({"pages": [[1]]}, r"`pages` has the shape \(1, 1\)"),
+        ({"pages": [1.5]}, "`pages` has the type float64"),
+        ({"pages": [4, -3]}, r"`pages`\[1\] is -3"),
+        ({"pages": [1, 2], "writes": [True]}, r"`writes` has the shape \(1,\): it takes \(2,\)"),
+        ({"pages": [1], "writes": [7]}, "`writes` takes booleans"),
+        ({"pages": [1], "counts": [2**30]}, "2\\^24"),
+        ({"pages": [1], "page_size": "5KiB"}, "power of two"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(tc.TraceError, match=message):
+            tc.Trace.from_arrays(**arguments)
+    with pytest.raises(tc.TraceError, match=r"no column `page`.*there are: side"):
+        tc.Trace.from_arrow(pa.table({"side": [1]}))
+    with pytest.raises(tc.TraceError, match="`page` has 1 nulls"):
+        tc.Trace.from_arrow(pa.table({"page": [1, None]}))

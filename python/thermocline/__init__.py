@@ -1,0 +1,96 @@
+"""Thermocline: the laboratory for hotness-aware caching in hybrid storage.
+
+Replay a trace through every published policy, or one of your own, and get figures as Arrow tables.
+
+Examples
+--------
+>>> import thermocline as tc
+>>> trace = tc.Trace.open("testdata/pgbench/pgbench.csv.zst", page_size="8KiB")
+>>> found = tc.compare(trace, ["hat", "face-gsc", "lru"], {"ram": "2%", "flash": ["2x", "4x"]})
+>>> found.table.column("policy").to_pylist()
+['hat', 'face-gsc', 'lru', 'hat', 'face-gsc', 'lru']
+"""
+
+from importlib.metadata import version
+
+from thermocline._progress import Progress
+from thermocline._words import HierarchyOptions, Size, Value
+from thermocline.catalogue import (
+    Device,
+    Entry,
+    Parameter,
+    buffers,
+    devices,
+    drives,
+    identifiers,
+    policies,
+)
+from thermocline.errors import (
+    ClusterError,
+    ConfigurationError,
+    DeviceError,
+    FileError,
+    LedgerError,
+    ThermoclineError,
+    TraceError,
+)
+from thermocline.identifier import Identifier
+from thermocline.lab import buffer, compare, mrc, plan, simulate
+from thermocline.policy import Action, Copy, Drop, Policy, Serve, Setup
+from thermocline.results import (
+    BufferComparison,
+    Comparison,
+    MissRatios,
+    Plan,
+    Result,
+    Run,
+    SweepResult,
+)
+from thermocline.sweeping import sweep
+from thermocline.trace import Trace
+
+__version__ = version("thermocline")
+
+__all__ = [
+    "Action",
+    "BufferComparison",
+    "ClusterError",
+    "Comparison",
+    "ConfigurationError",
+    "Copy",
+    "Device",
+    "DeviceError",
+    "Drop",
+    "Entry",
+    "FileError",
+    "HierarchyOptions",
+    "Identifier",
+    "LedgerError",
+    "MissRatios",
+    "Parameter",
+    "Plan",
+    "Policy",
+    "Progress",
+    "Result",
+    "Run",
+    "Serve",
+    "Setup",
+    "Size",
+    "SweepResult",
+    "ThermoclineError",
+    "Trace",
+    "TraceError",
+    "Value",
+    "__version__",
+    "buffer",
+    "buffers",
+    "compare",
+    "devices",
+    "drives",
+    "identifiers",
+    "mrc",
+    "plan",
+    "policies",
+    "simulate",
+    "sweep",
+]

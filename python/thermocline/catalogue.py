@@ -1,0 +1,211 @@
+"""What there is: policies, identifiers, write buffers, devices, drives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from thermocline import _thermocline, _words
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = [
+    "Device",
+    "Entry",
+    "Parameter",
+    "buffers",
+    "devices",
+    "drives",
+    "identifiers",
+    "policies",
+]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a policy or an identifier.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    default : str
+        Its default, as text.
+    range : str
+        What values it takes, in words.
+    summary : str
+        What it does.
+    source : str
+        Where the default comes from.
+    """
+
+    name: str
+    default: str
+    range: str
+    summary: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered policy, identifier or write buffer.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    summary : str
+        What it does, in one line.
+    source : str
+        Who published it, where.
+    parameters : tuple[Parameter, ...]
+        Its parameters.
+    tiers : str or None
+        The hierarchies that it runs on, in words, for a policy.
+    clients : str or None
+        How many clients may share its lower tiers, for a policy: ``"one"`` or ``"several"``.
+    """
+
+    name: str
+    summary: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    tiers: str | None = None
+    clients: str | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of the cost model.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    summary : str
+        What it is.
+    read_ms : float
+        What reading a page costs, unit: ms.
+    write_ms : float
+        What writing a page costs, unit: ms.
+    source : str
+        Where the figures come from.
+    """
+
+    name: str
+    summary: str
+    read_ms: float
+    write_ms: float
+    source: str
+
+
+def _listing(*words: str) -> Any:
+    return json.loads(_thermocline.listing([*words, "--json"]))
+
+
+def _entries(command: str) -> list[Entry]:
+    entries = []
+    for entry in _listing(command):
+        parameters = tuple(Parameter(**one) for one in entry.pop("parameters"))
+        entries.append(Entry(**entry, parameters=parameters))
+    return entries
+
+
+def policies() -> list[Entry]:
+    """Return the registered policies.
+
+    Returns
+    -------
+    list[Entry]
+        All of them, in the order in which they are listed.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> "hat" in [policy.name for policy in tc.policies()]
+    True
+    """
+    return _entries("policies")
+
+
+def identifiers() -> list[Entry]:
+    """Return the hot-data identifiers.
+
+    Returns
+    -------
+    list[Entry]
+        All of them, in the order in which they are listed.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> tc.identifiers()[0].name
+    'mbf'
+    """
+    return _entries("identifiers")
+
+
+def buffers() -> list[Entry]:
+    """Return the write buffers.
+
+    Returns
+    -------
+    list[Entry]
+        All of them, in the order in which they are listed.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> "hwb" in [buffer.name for buffer in tc.buffers()]
+    True
+    """
+    return _entries("buffers")
+
+
+def devices(device_file: str | PathLike[str] | None = None) -> list[Device]:
+    """Return the devices of the cost model.
+
+    Parameters
+    ----------
+    device_file : str or PathLike, optional
+        A TOML file of more devices.
+
+    Returns
+    -------
+    list[Device]
+        All of them, those of the file last.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be read, or is not as expected.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> [device.name for device in tc.devices()][0]
+    'memory'
+    """
+    found = _listing("devices", *_words.option("--devices", device_file))
+    return [Device(**one) for one in found]
+
+
+def drives() -> dict[str, list[dict[str, Any]]]:
+    """Return the drives that queue requests.
+
+    Returns
+    -------
+    dict
+        ``"ssd"`` and ``"hdd"``, each a list of drives with every field, as a TOML file of one's
+        own gives it.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> "ssdsim" in [drive["name"] for drive in tc.drives()["ssd"]]
+    True
+    """
+    found: dict[str, list[dict[str, Any]]] = _listing("drives")
+    return found

@@ -1,0 +1,427 @@
+"""What the lab finds on a trace."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from thermocline import _thermocline, _words
+from thermocline._progress import Progress, watching
+from thermocline.errors import ConfigurationError
+from thermocline.policy import Given, PolicyFactory, given
+from thermocline.results import BufferComparison, Comparison, MissRatios, Plan, Run
+from thermocline.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from typing_extensions import Unpack
+
+    from thermocline._words import HierarchyOptions, Size, Value
+
+__all__ = ["buffer", "compare", "mrc", "plan", "simulate"]
+
+TraceLike: TypeAlias = "Trace | str | PathLike[str]"
+PolicyLike: TypeAlias = str | PolicyFactory
+
+
+def _find(
+    words: list[str],
+    trace: TraceLike,
+    brought: list[Given],
+    progress: Progress,
+    unit: str,
+) -> Any:
+    opened = trace if isinstance(trace, Trace) else Trace.open(trace)
+    with watching(progress, unit) as watch:
+        return json.loads(_thermocline.find(words, opened._compiled, brought, watch))
+
+
+def _policies(
+    policies: PolicyLike | Sequence[PolicyLike],
+    tiers: int,
+) -> tuple[str, list[Given]]:
+    """Separate the policies of Python, and give the names of all."""
+    several = [policies] if isinstance(policies, str) or callable(policies) else list(policies)
+    names: list[str] = []
+    brought: list[Given] = []
+    for policy in several:
+        if isinstance(policy, str):
+            names.append(policy)
+            continue
+        one = given(policy, tiers)
+        if any(other.name == one.name for other in brought):
+            message = f"two policies are called `{one.name}`: give one an attribute `name`"
+            raise ConfigurationError(message)
+        brought.append(one)
+        names.append(one.name)
+    return _words.names(names), brought
+
+
+def simulate(
+    trace: TraceLike,
+    policy: PolicyLike,
+    tiers: Mapping[str, Size],
+    *,
+    progress: Progress = None,
+    **options: Unpack[HierarchyOptions],
+) -> Run:
+    """Replay a trace through one policy.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, or a file that :meth:`Trace.open` reads.
+    policy : str or type
+        A registered policy (see :func:`policies`), or a class of Python (see :class:`Policy`).
+    tiers : Mapping[str, Size]
+        The cache tiers, fastest first: ``ram`` and ``flash``, or ``l1`` to ``l8``. A size is
+        pages > 0, ``"64MiB"``, ``"5%"`` of the footprint, or ``"4x"`` the tier above.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+    **options : HierarchyOptions
+        More about the hierarchy; see :class:`HierarchyOptions`.
+
+    Returns
+    -------
+    Run
+        What it found.
+
+    Raises
+    ------
+    ConfigurationError
+        If the policy, a size or an option cannot be.
+    TraceError
+        If the trace cannot be read.
+    LedgerError
+        If the policy does what cannot be; the message names access, page and action.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=5000, pages=1000, seed=3)
+    >>> run = tc.simulate(trace, "face-gsc", {"ram": "5%", "flash": "4x"})
+    >>> run.tiers.column("name").to_pylist()
+    ['ram', 'flash', 'disk']
+    >>> 0 < run.miss_ratio < 1
+    True
+    """
+    names, brought = _policies([policy], len(tiers))
+    words = ["simulate", "-", f"--policy={names}", *_words.tiers(tiers)]
+    words += _words.hierarchy(options)
+    return Run(_find(words, trace, brought, progress, "runs"))
+
+
+def compare(
+    trace: TraceLike,
+    policies: PolicyLike | Sequence[PolicyLike],
+    tiers: Mapping[str, Size | Sequence[Size]],
+    *,
+    progress: Progress = None,
+    **options: Unpack[HierarchyOptions],
+) -> Comparison:
+    """Replay a trace through many policies and sizes, on all processors.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, or a file that :meth:`Trace.open` reads.
+    policies : str or type, or a sequence of them
+        Registered policies by name, and classes of Python; ``"all"`` that run on the tiers.
+    tiers : Mapping[str, Size or Sequence[Size]]
+        The cache tiers, fastest first, each with one size or several, as in :func:`simulate`.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+    **options : HierarchyOptions
+        More about the hierarchy; see :class:`HierarchyOptions`.
+
+    Returns
+    -------
+    Comparison
+        A row per size and policy, in the order in which they were given, policies last.
+
+    Raises
+    ------
+    ConfigurationError
+        If a policy, a size or an option cannot be.
+    TraceError
+        If the trace cannot be read.
+    LedgerError
+        If a policy does what cannot be; the message names access, page and action.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=5000, pages=1000, seed=3)
+    >>> found = tc.compare(trace, ["lru", "arc"], {"ram": ["1%", "10%"]})
+    >>> found.table.select(["policy", "ram_pages"]).to_pylist()[:2]
+    [{'policy': 'lru', 'ram_pages': 7}, {'policy': 'arc', 'ram_pages': 7}]
+    """
+    names, brought = _policies(policies, len(tiers))
+    words = ["compare", "-", f"--policy={names}", *_words.tiers(tiers)]
+    words += _words.hierarchy(options)
+    return Comparison(_find(words, trace, brought, progress, "runs"))
+
+
+def mrc(
+    trace: TraceLike,
+    policies: PolicyLike | Sequence[PolicyLike] = "lru",
+    *,
+    sizes: Size | Sequence[Size] | None = None,
+    flash_sizes: Size | Sequence[Size] | None = None,
+    shards: float | None = None,
+    shards_size: int | None = None,
+    rate: float | None = None,
+    seed: int = 1,
+    check: bool = False,
+    parameters: Mapping[str, Value] | None = None,
+    write_miss: Literal["fetch", "allocate"] = "fetch",
+    admit: str | None = None,
+    progress: Progress = None,
+) -> MissRatios:
+    """Tell how often caches of many sizes miss, and when pages are used again.
+
+    LRU's curve takes one pass over the trace, or over a sample of it (SHARDS). That of any other
+    policy is found by miniature simulation.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, or a file that :meth:`Trace.open` reads.
+    policies : str or type, or a sequence of them, optional
+        Registered policies by name, and classes of Python, which have one tier here; ``"all"``.
+    sizes : Size or Sequence[Size], optional
+        The sizes of RAM; 32 from a thousandth of the footprint to all of it if not given.
+    flash_sizes : Size or Sequence[Size], optional
+        The sizes of flash, for policies of two tiers.
+    shards : float, optional
+        Look at this share of the pages for LRU and the figures of re-use, in ``(0, 1]``.
+    shards_size : int, optional
+        Look at no more than so many pages for them, >= 1; not together with `shards`.
+    rate : float, optional
+        The share of pages that other policies are simulated on, in ``(0, 1]``; as little as each
+        size allows if not given, 1 for all.
+    seed : int, optional
+        The seed of samples, >= 0.
+    check : bool, optional
+        Whether every size is simulated in full as well, to tell how far the curves are off.
+    parameters : Mapping[str, Value], optional
+        Parameters of policies.
+    write_miss : {"fetch", "allocate"}, optional
+        Whether a write miss reads the page from disk first.
+    admit : str, optional
+        The identifier that decides which pages enter flash.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+
+    Returns
+    -------
+    MissRatios
+        A row per point of a curve.
+
+    Raises
+    ------
+    ConfigurationError
+        If a policy, a size or a rate cannot be.
+    TraceError
+        If the trace cannot be read.
+
+    References
+    ----------
+    Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST '15.
+    Waldspurger et al., "Cache Modeling and Optimization using Miniature Simulations", ATC '17.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("loop", requests=1000, pages=100, write_share=0)
+    >>> curve = tc.mrc(trace, sizes=["50p", "100p"])
+    >>> curve.table.column("miss_ratio").to_pylist()
+    [1.0, 0.1]
+    """
+    names, brought = _policies(policies, 1)
+    words = ["mrc", "-", f"--policy={names}"]
+    words += [] if sizes is None else [f"--sizes={_words.sizes(sizes)}"]
+    words += [] if flash_sizes is None else [f"--flash-sizes={_words.sizes(flash_sizes)}"]
+    words += [
+        *_words.option("--shards", shards),
+        *_words.option("--shards-size", shards_size),
+        *_words.option("--rate", rate),
+        *_words.option("--seed", seed),
+        *_words.option("--check", check),
+        *_words.pairs("--param", parameters),
+        *_words.option("--write-miss", write_miss),
+        *_words.option("--admit", admit),
+    ]
+    return MissRatios(_find(words, trace, brought, progress, "sizes"))
+
+
+def plan(
+    trace: TraceLike,
+    budget: float,
+    prices: Mapping[str, float],
+    *,
+    objective: Literal["p99", "io-time", "cost-per-io"] = "p99",
+    min_lifetime_years: float | None = None,
+    policies: str | Sequence[str] | None = None,
+    disk_size: str | None = None,
+    devices: Mapping[str, str] | None = None,
+    drive: str | None = None,
+    disk_model: str | None = None,
+    closed_loop: int | None = None,
+    seed: int = 1,
+    output: str | PathLike[str] | None = None,
+    progress: Progress = None,
+) -> Plan:
+    """Find tier sizes and a policy for a budget.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, with times or with a closed loop, or a file that :meth:`Trace.open` reads.
+    budget : float
+        What RAM, flash and disk may cost together, > 0.
+    prices : Mapping[str, float]
+        The prices of ``ram``, ``flash`` and ``disk`` per GiB, each >= 0.
+    objective : {"p99", "io-time", "cost-per-io"}, optional
+        What is to be best.
+    min_lifetime_years : float, optional
+        How long flash must last, >= 0.
+    policies : str or Sequence[str], optional
+        Registered policies to choose from, or ``"all"``.
+    disk_size : str, optional
+        The size of the disk, as in ``"4TiB"``; that of the trace's pages if not given.
+    devices : Mapping[str, str], optional
+        The device of a tier; see :func:`devices`.
+    drive : str, optional
+        The drive that flash is, or a TOML file; see :func:`drives`.
+    disk_model : str, optional
+        The model of the disk, as in ``"exos-x18"`` or ``"server:4"``.
+    closed_loop : int, optional
+        Requests kept outstanding instead of the trace's times, >= 1.
+    seed : int, optional
+        The seed of samples, >= 0.
+    output : str or PathLike, optional
+        Where the engine's configuration of the chosen point is written.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+
+    Returns
+    -------
+    Plan
+        What no other choice beats in cost, latency and lifetime, and which is best.
+
+    Raises
+    ------
+    ConfigurationError
+        If the budget or a price cannot be, or nothing lasts as long as is asked.
+    TraceError
+        If the trace cannot be read.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=3000, pages=500, seed=3)
+    >>> found = tc.plan(trace, 0.01, {"ram": 4, "flash": 0.4, "disk": 0.02},
+    ...                 policies="lru", objective="io-time", closed_loop=4)
+    >>> found.chosen["policy"]
+    'lru'
+    """
+    words = [
+        "plan",
+        "-",
+        f"--budget={budget}",
+        *_words.pairs("--price", prices),
+        *_words.option("--objective", objective),
+        *_words.option("--min-lifetime-years", min_lifetime_years),
+        *([] if policies is None else [f"--policies={_words.names(policies)}"]),
+        *_words.option("--disk-size", disk_size),
+        *_words.pairs("--device", devices),
+        *_words.option("--drive", drive),
+        *_words.option("--disk-model", disk_model),
+        *_words.option("--closed-loop", closed_loop),
+        *_words.option("--seed", seed),
+        *_words.option("--output", output),
+    ]
+    return Plan(_find(words, trace, [], progress, "candidates"))
+
+
+def buffer(
+    trace: TraceLike,
+    policies: str | Sequence[str],
+    sizes: Size | Sequence[Size],
+    *,
+    ssd: str | None = None,
+    ssd_size: str | None = None,
+    precondition: Mapping[str, float] | None = None,
+    streams: str | None = None,
+    closed_loop: int | None = None,
+    parameters: Mapping[str, Value] | None = None,
+    check: bool = False,
+    progress: Progress = None,
+) -> BufferComparison:
+    """Put write buffers in front of an SSD, or run them alone.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, with pages that are multiples of the drive's, or a file.
+    policies : str or Sequence[str]
+        Write buffers by name (see :func:`buffers`), or ``"all"``.
+    sizes : Size or Sequence[Size]
+        The sizes of the buffer, as in :func:`simulate`.
+    ssd : str, optional
+        The drive, by name (see :func:`drives`) or as a TOML file; none if not given.
+    ssd_size : str, optional
+        Its capacity, as in ``"4GiB"``, or ``"fit"`` for just what the trace needs.
+    precondition : Mapping[str, float], optional
+        What is written to it before: ``fill`` in ``[0, 1]``, ``overwrite`` >= 0, ``seed``.
+    streams : str, optional
+        The identifier that keeps hot and cold pages in different blocks.
+    closed_loop : int, optional
+        Requests kept outstanding instead of the trace's times, >= 1.
+    parameters : Mapping[str, Value], optional
+        Parameters of buffers, as in ``{"hwb.alpha": 0.5}``.
+    check : bool, optional
+        Whether the Ledger runs alongside.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+
+    Returns
+    -------
+    BufferComparison
+        A row per size and buffer.
+
+    Raises
+    ------
+    ConfigurationError
+        If a buffer, a size or an option cannot be.
+    DeviceError
+        If the drive is too small or wears out.
+    TraceError
+        If the trace cannot be read.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=5000, pages=1000, write_share=1, seed=3)
+    >>> found = tc.buffer(trace, ["lru", "fab"], ["128p"])
+    >>> found.table.column("policy").to_pylist()
+    ['lru', 'fab']
+    """
+    conditions = ",".join(f"{name}={value}" for name, value in (precondition or {}).items())
+    words = [
+        "buffer",
+        "-",
+        f"--policy={_words.names(policies)}",
+        f"--size={_words.sizes(sizes)}",
+        *_words.option("--ssd", ssd),
+        *_words.option("--ssd-size", ssd_size),
+        *_words.option("--precondition", conditions or None),
+        *_words.option("--streams", streams),
+        *_words.option("--closed-loop", closed_loop),
+        *_words.pairs("--param", parameters),
+        *_words.option("--check", check),
+    ]
+    return BufferComparison(_find(words, trace, [], progress, "buffers"))

@@ -1,0 +1,576 @@
+"""What runs found: the figures of the JSON contract, as Arrow tables and as plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from matplotlib.axes import Axes
+
+__all__ = ["BufferComparison", "Comparison", "MissRatios", "Plan", "Result", "Run", "SweepResult"]
+
+Figures = Mapping[str, Any]
+
+
+class Result:
+    """Something that was found, as a table.
+
+    It speaks the Arrow PyCapsule interface, so that ``polars.DataFrame(result)``,
+    ``pyarrow.table(result)``, ``duckdb.from_arrow(result)`` and others take it without copying.
+    """
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The table; what a row is, and what the columns are, the class says."""
+        return pa.Table.from_pylist(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as a frame of pandas, whose columns are Arrow's.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The same rows and columns; nothing is copied.
+        """
+        import pandas as pd  # noqa: PLC0415, it is optional
+
+        frame: pd.DataFrame = self.table.to_pandas(types_mapper=pd.ArrowDtype)
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the table as a frame of polars.
+
+        Returns
+        -------
+        polars.DataFrame
+            The same rows and columns; nothing is copied.
+        """
+        import polars as pl  # noqa: PLC0415, it is optional
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        html: str = self.to_pandas().to_html(max_rows=20, notebook=True)
+        return html
+
+
+def _run_row(figures: Figures) -> dict[str, Any]:
+    """Flatten the figures of one run: a column per figure and tier."""
+    policy = figures["policy"]
+    row: dict[str, Any] = {
+        "policy": policy["name"],
+        "parameters": json.dumps(policy["parameters"], sort_keys=True),
+    }
+    for tier in figures["tiers"]:
+        name = tier["name"]
+        if tier["capacity_pages"] is not None:
+            row[f"{name}_pages"] = tier["capacity_pages"]
+        for figure in ("hits", "hit_ratio", "page_reads", "page_writes"):
+            row[f"{name}_{figure}"] = tier[figure]
+    row["miss_ratio"] = figures["tiers"][-1]["hit_ratio"]
+    for figure in ("io_time_ms", "average_response_ms", "metadata_bytes", "warm_up_accesses"):
+        row[figure] = figures[figure]
+    if "cost" in figures:
+        row["cost_total"] = figures["cost"]["total"]
+        row["cost_per_io"] = figures["cost"]["per_io"]
+    if "response_us" in figures:
+        for op in ("read", "write"):
+            for figure in ("mean", "p50", "p95", "p99"):
+                row[f"{op}_{figure}_us"] = figures["response_us"][op][figure]
+        row["duration_s"] = figures["duration_s"]
+    return row
+
+
+class Run(Result):
+    """What one run found; its table has one row, with the columns of a :class:`Comparison`.
+
+    Attributes
+    ----------
+    figures : dict
+        All figures by the names of the JSON contract (``docs/json.md``).
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{tier['name']} {tier['capacity_pages']:,} pages"
+            for tier in self.figures["tiers"][:-1]
+        )
+        return f"<thermocline.Run {self.policy}, {sizes}: miss ratio {self.miss_ratio:.4f}>"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [_run_row(self.figures)]
+
+    @property
+    def policy(self) -> str:
+        """The name of the policy."""
+        name: str = self.figures["policy"]["name"]
+        return name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All its parameters."""
+        return dict(self.figures["policy"]["parameters"])
+
+    @property
+    def miss_ratio(self) -> float:
+        """Accesses that no cache tier answers, divided by all; in ``[0, 1]``."""
+        ratio: float = self.figures["tiers"][-1]["hit_ratio"]
+        return ratio
+
+    @property
+    def hit_ratio(self) -> float:
+        """Accesses that a cache tier answers, divided by all; in ``[0, 1]``."""
+        return 1.0 - self.miss_ratio
+
+    @property
+    def io_time_ms(self) -> float:
+        """All page transfers, each at the cost of its tier, unit: ms."""
+        time: float = self.figures["io_time_ms"]
+        return time
+
+    @cached_property
+    def tiers(self) -> pa.Table:
+        """A row per tier, the disk last: hits, hit ratio, pages read and written, device."""
+        return pa.Table.from_pylist(list(self.figures["tiers"]))
+
+    @cached_property
+    def over_time(self) -> pa.Table | None:
+        """A row per interval; None unless `over_time` was asked for."""
+        if "over_time" not in self.figures:
+            return None
+        names = [tier["name"] for tier in self.figures["tiers"]]
+        rows = []
+        for interval in self.figures["over_time"]["intervals"]:
+            row = {"policy": self.policy, "end_accesses": interval["end_accesses"]}
+            row["end_s"] = interval.get("end_s")
+            row["accesses"] = interval["accesses"]
+            for name, hits, ratio in zip(
+                names, interval["hits"], interval["hit_ratios"], strict=True
+            ):
+                row[f"{name}_hits"] = hits
+                row[f"{name}_hit_ratio"] = ratio
+            row["miss_ratio"] = interval["hit_ratios"][-1]
+            row["average_response_ms"] = interval["average_response_ms"]
+            row["metadata_bytes"] = interval["metadata_bytes"]
+            rows.append(row)
+        return pa.Table.from_pylist(rows)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot where accesses were found; over time, if that was asked for.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        names = [tier["name"] for tier in self.figures["tiers"]]
+        if self.over_time is not None:
+            x = self.over_time.column("end_accesses").to_pylist()
+            shares = [self.over_time.column(f"{name}_hit_ratio").to_pylist() for name in names]
+            ax.stackplot(x, shares, labels=names)
+            ax.set_xlabel("accesses")
+            ax.legend()
+        else:
+            ax.bar(names, [tier["hit_ratio"] for tier in self.figures["tiers"]])
+        ax.set_ylabel("share of accesses")
+        ax.set_title(self.policy)
+        return ax
+
+
+class Comparison(Result):
+    """What many runs on one trace found; its table has a row per run, policies last.
+
+    Columns: ``policy``, ``parameters`` (JSON); per tier ``TIER_pages``, ``TIER_hits``,
+    ``TIER_hit_ratio``, ``TIER_page_reads``, ``TIER_page_writes`` (the disk has no pages);
+    ``miss_ratio``, ``io_time_ms``, ``average_response_ms``, ``metadata_bytes``,
+    ``warm_up_accesses``; with prices ``cost_total``, ``cost_per_io``; with ``timing="events"``
+    ``read_mean_us`` to ``write_p99_us`` and ``duration_s``.
+
+    Attributes
+    ----------
+    runs : list[Run]
+        The runs, in the order of the rows.
+    """
+
+    def __init__(self, figures: Sequence[Figures]) -> None:
+        self.runs = [Run(one) for one in figures]
+
+    def __repr__(self) -> str:
+        policies = ", ".join(dict.fromkeys(run.policy for run in self.runs))
+        return f"<thermocline.Comparison of {policies}: {len(self.runs)} runs>"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return _equal([_run_row(run.figures) for run in self.runs])
+
+    def best(self, metric: str = "io_time_ms") -> Run:
+        """Return the run with the least of a figure.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of the table.
+
+        Returns
+        -------
+        Run
+            The first of the best ones.
+
+        Raises
+        ------
+        KeyError
+            If the table has no such column.
+        """
+        values = self.table.column(metric).to_pylist()
+        places = [place for place, value in enumerate(values) if value is not None]
+        return self.runs[min(places, key=lambda place: values[place])]
+
+    @cached_property
+    def over_time(self) -> pa.Table | None:
+        """A row per run and interval; None unless `over_time` was asked for."""
+        tables = [run.over_time for run in self.runs if run.over_time is not None]
+        return pa.concat_tables(tables, promote_options="default") if tables else None
+
+    def plot(self, metric: str = "miss_ratio", *, ax: Axes | None = None) -> Axes:
+        """Plot a figure over all cache pages together, a line per policy.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of the table.
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        rows = self.table.to_pylist()
+        sizes = [name for name in self.table.column_names if name.endswith("_pages")]
+        points = [
+            (row["policy"], sum(row[size] or 0 for size in sizes), row[metric]) for row in rows
+        ]
+        _lines(ax, points)
+        ax.set_xlabel("pages of all caches")
+        ax.set_ylabel(metric)
+        return ax
+
+
+class BufferComparison(Result):
+    """What write buffers found on one trace; its table has a row per run, policies last.
+
+    Columns: ``policy``, ``parameters`` (JSON), ``buffer_pages``, ``page_reads``, ``page_writes``,
+    ``read_hits``, ``write_hits``, ``write_hit_ratio``, ``flushes``, ``pages_flushed``,
+    ``pages_resident``, ``pages_padded``; with an SSD ``erase_count``, ``write_amplification``,
+    ``lifetime_years``, and ``read_mean_us`` to ``write_p99_us``, else null.
+
+    Attributes
+    ----------
+    runs : list[dict]
+        All figures of each run, by the names of ``thermocline buffer --json``.
+    """
+
+    _FIGURES = (
+        "buffer_pages",
+        "page_reads",
+        "page_writes",
+        "read_hits",
+        "write_hits",
+        "write_hit_ratio",
+        "flushes",
+        "pages_flushed",
+        "pages_resident",
+        "pages_padded",
+        "erase_count",
+        "write_amplification",
+        "lifetime_years",
+    )
+
+    def __init__(self, figures: Sequence[Figures]) -> None:
+        self.runs = list(figures)
+
+    def __repr__(self) -> str:
+        return f"<thermocline.BufferComparison: {len(self.runs)} runs>"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for run in self.runs:
+            policy = run["policy"]
+            parameters = json.dumps(policy["parameters"], sort_keys=True)
+            row = {"policy": policy["name"], "parameters": parameters}
+            row |= {figure: run[figure] for figure in self._FIGURES}
+            for op in ("read", "write"):
+                times = (run["response_us"] or {}).get(op, {})
+                row |= {
+                    f"{op}_{name}_us": times.get(name) for name in ("mean", "p50", "p95", "p99")
+                }
+            rows.append(row)
+        return rows
+
+    def plot(self, metric: str = "write_hit_ratio", *, ax: Axes | None = None) -> Axes:
+        """Plot a figure over the size of the buffer, a line per policy.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of the table.
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        rows = self.table.to_pylist()
+        _lines(ax, [(row["policy"], row["buffer_pages"], row[metric]) for row in rows])
+        ax.set_xlabel("pages of the buffer")
+        ax.set_ylabel(metric)
+        return ax
+
+
+class MissRatios(Result):
+    """Miss-ratio curves; the table has a row per point.
+
+    Columns: ``policy``, ``method``; per cache tier ``TIER_pages`` and ``TIER_hit_ratio``;
+    ``miss_ratio``, ``rate`` (the share of pages that was looked at), ``simulated_miss_ratio``
+    (null unless checked).
+
+    Attributes
+    ----------
+    figures : dict
+        All figures by the names of the JSON contract (``docs/json.md``).
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        policies = ", ".join(curve["policy"] for curve in self.figures["curves"])
+        return f"<thermocline.MissRatios of {policies}: {len(self)} points>"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for curve in self.figures["curves"]:
+            for point in curve["points"]:
+                row = {"policy": curve["policy"], "method": curve["method"]["name"]}
+                for tier, pages, ratio in zip(
+                    curve["tiers"], point["capacity_pages"], point["hit_ratios"], strict=True
+                ):
+                    row[f"{tier}_pages"] = pages
+                    row[f"{tier}_hit_ratio"] = ratio
+                row["miss_ratio"] = point["miss_ratio"]
+                row["rate"] = point["rate"]
+                row["simulated_miss_ratio"] = point.get("simulated_miss_ratio")
+                rows.append(row)
+        return _equal(rows)
+
+    @property
+    def reuse(self) -> dict[str, Any]:
+        """When pages are used again: re-use distances and inter-reference times."""
+        return dict(self.figures["reuse"])
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot miss ratios over pages of all caches, a line per policy.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        points = [
+            (curve["policy"], sum(point["capacity_pages"]), point["miss_ratio"])
+            for curve in self.figures["curves"]
+            for point in curve["points"]
+        ]
+        _lines(ax, points)
+        ax.set_xscale("log")
+        ax.set_xlabel("pages of all caches")
+        ax.set_ylabel("miss ratio")
+        return ax
+
+
+class Plan(Result):
+    """What to buy; the table is the front, by cost.
+
+    Columns: ``policy``, ``ram_pages``, ``flash_pages``, ``cost``, ``miss_ratio``, ``io_time_ms``,
+    ``average_response_ms``, ``cost_per_io``, ``p99_us``, ``flash_page_writes``,
+    ``lifetime_years`` (null without writes to flash), ``is_chosen``.
+
+    Attributes
+    ----------
+    figures : dict
+        All figures by the names of the JSON contract (``docs/json.md``).
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        chosen = self.chosen
+        return (
+            f"<thermocline.Plan {chosen['policy']}, ram {chosen['ram_pages']:,} pages, "
+            f"flash {chosen['flash_pages']:,} pages, cost {chosen['cost']:.4f}>"
+        )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for place, choice in enumerate(self.figures["front"]):
+            row = {**choice, "policy": choice["policy"]["name"]}
+            row["lifetime_years"] = choice.get("lifetime_years")
+            row["is_chosen"] = place == self.figures["chosen"]
+            rows.append(row)
+        return _equal(rows)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The row of the front that is best by the objective."""
+        row: dict[str, Any] = self._rows()[self.figures["chosen"]]
+        return row
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Plot the front: cost and 99th percentile, the chosen point marked.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        _lines(ax, [(row["policy"], row["cost"], row["p99_us"]) for row in self._rows()])
+        chosen = self.chosen
+        ax.plot([chosen["cost"]], [chosen["p99_us"]], "o", fillstyle="none", markersize=14)
+        ax.set_xlabel("cost")
+        ax.set_ylabel("99 % are answered within, us")
+        return ax
+
+
+class SweepResult(Result):
+    """The points of a sweep, a row each, in the order of the sweep.
+
+    The columns are those of the Parquet file that it wrote (``docs/json.md``).
+
+    Attributes
+    ----------
+    output : str
+        The file.
+    ran_points : int
+        Points that were run.
+    reused_points : int
+        Points that were found finished.
+    dropped_results : int
+        Earlier results that no point of the sweep has any more.
+    """
+
+    def __init__(self, figures: Figures, table: pa.Table) -> None:
+        self.output: str = figures["output"]
+        self.ran_points: int = figures["ran_points"]
+        self.reused_points: int = figures["reused_points"]
+        self.dropped_results: int = figures["dropped_results"]
+        self.table = table
+
+    def __repr__(self) -> str:
+        return (
+            f"<thermocline.SweepResult {self.output}: {len(self)} points, "
+            f"{self.ran_points} run, {self.reused_points} found finished>"
+        )
+
+    def plot(self, metric: str = "miss_ratio", *, ax: Axes | None = None) -> Axes:
+        """Plot a figure over all cache pages together, a line per trace, policy and parameters.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of the table.
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        rows = self.table.to_pylist()
+        sizes = [
+            name
+            for name in self.table.column_names
+            if name.endswith("_pages") and name != "footprint_pages"
+        ]
+        many = [len({row[name] for row in rows}) > 1 for name in ("trace", "policy", "parameters")]
+        points = []
+        for row in rows:
+            words = [row["trace"], row["policy"], row["parameters"]]
+            label = " ".join(word for word, shown in zip(words, many, strict=True) if shown)
+            pages = sum(row[size] or 0 for size in sizes)
+            points.append((label or row["policy"], pages, row[metric]))
+        _lines(ax, points)
+        ax.set_xlabel("pages of all caches")
+        ax.set_ylabel(metric)
+        return ax
+
+
+def _equal(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give all rows the columns of all, in the order in which they come."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt  # noqa: PLC0415, it is optional
+    except ImportError:
+        message = "to plot, install matplotlib, as in `pip install thermocline[plot]`"
+        raise ImportError(message) from None
+    return plt.subplots()[1]
+
+
+def _lines(ax: Axes, points: Sequence[tuple[str, float, float | None]]) -> None:
+    """Draw a line per label, through its points in the order of x."""
+    for label in dict.fromkeys(point[0] for point in points):
+        line = sorted((x, y) for name, x, y in points if name == label and y is not None)
+        ax.plot([x for x, _ in line], [y for _, y in line], marker=".", label=label)
+    ax.legend()
