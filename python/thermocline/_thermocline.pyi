@@ -5,6 +5,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Identifier", "Running", "Sweep", "Trace", "find", "listing", "run_command_line"]
+
 _Path: TypeAlias = str | PathLike[str]
 _Progress: TypeAlias = Callable[[int, int, int], object]
 

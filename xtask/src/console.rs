@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Commands that are this very check, or install something for good.
-const NOT_RUN: [&str; 2] = ["cargo xtask", "cargo install"];
+const NOT_RUN: [&str; 3] = ["cargo xtask", "cargo install", "pip install"];
 /// Programs of others that a machine may lack: what comes after one builds upon it, and is left out.
 const FOREIGN: [&str; 3] = ["nbdinfo", "nbdcopy", "fio"];
 /// What the shell prints before each command.

@@ -1,9 +1,10 @@
-//! What people run by hand or in CI: `cargo xtask test`, `golden`, `readme`, `book`, `bench`, `soak`,
-//! `tidy`.
+//! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
+//! `soak`, `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
 mod console;
+mod python;
 mod readme;
 mod soak;
 mod tidy;
@@ -24,8 +25,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README, book
+    /// Everything that CI runs: format, lints, tidy, all tests, documentation, README, book, the Python package
     Test,
+    /// Build the Python package, and run its lints, type checks, tests, doctests and notebooks
+    Python,
     /// Check the rules that no lint knows: sizes, headers, titles, dependency directions
     Tidy,
     /// Write the golden results anew; review the difference
@@ -64,6 +67,7 @@ fn main() -> Result<()> {
     let root = root()?;
     match Arguments::parse().task {
         Task::Test => test(&root),
+        Task::Python => python::check(&root),
         Task::Tidy => tidy::check(&root),
         Task::Golden => cargo(
             &root,
@@ -99,7 +103,8 @@ fn test(root: &Path) -> Result<()> {
     cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
     run(root, "python3", &["testdata/pgbench/convert.py", "--self-test"], &[])?;
     let program = readme::check(root)?;
-    book::make(root, Some(&program), false)
+    book::make(root, Some(&program), false)?;
+    python::check(root)
 }
 
 fn fuzz(root: &Path, seconds: u32) -> Result<()> {

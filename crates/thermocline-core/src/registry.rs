@@ -104,10 +104,7 @@ impl Entry {
             needs_clock: false,
             takes_admission: false,
             parameters: &[],
-            build: |setup, values| {
-                let maker = values.maker().expect("`Entry::build` asks for it");
-                maker.make(setup)
-            },
+            build: make_brought,
         }
     }
 
@@ -274,6 +271,11 @@ impl Depth {
         }
         Ok(())
     }
+}
+
+/// Builds a policy that is brought.
+fn make_brought(setup: &Setup, values: &Values) -> BoxedPolicy {
+    values.maker().expect("`Entry::build` refuses values without it").make(setup)
 }
 
 #[cfg(test)]

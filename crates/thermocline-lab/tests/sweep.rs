@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use thermocline_lab::sweep::{Outcome, Progress, Sweep};
-use thermocline_lab::{RunOptions, run};
+use thermocline_lab::sweep::{Outcome, Progress, Running, Sweep};
+use thermocline_lab::{LabError, RunOptions, Watch, run};
 use thermocline_trace::PageSize;
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{Generator, Options, Pattern};
@@ -85,7 +85,7 @@ fn rows_are_what_a_run_alone_finds() {
     let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
     let rows = place.run(SWEEP, "out.parquet", 2).rows;
     for (point, row) in sweep.points.iter().zip(&rows).step_by(5) {
-        let trace = sweep.traces[point.trace].open().unwrap();
+        let trace = sweep.traces[point.trace].open(&Watch::default()).unwrap();
         let warm_up = "10%".parse().unwrap();
         let options = RunOptions { warm_up, ..RunOptions::default() };
         let summary = run(&trace, &point.configuration, options).unwrap();
@@ -178,4 +178,51 @@ fn a_sweep_that_runs_is_left_alone() {
         })
         .unwrap();
     assert!(seen.into_inner().unwrap().unwrap().contains("another sweep"));
+}
+
+#[test]
+fn points_that_run_elsewhere_give_the_same_output() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    place.run(SWEEP, "here.parquet", 2);
+    let hashes = || sweep.traces.iter().map(|source| source.sha256().unwrap()).collect();
+    let traces: Vec<_> =
+        sweep.traces.iter().map(|source| source.open(&Watch::default()).unwrap()).collect();
+    let elsewhere = |running: &Running, point: usize| {
+        let (one, names) = (&sweep.points[point], running.names(&sweep, point));
+        one.run(&traces[one.trace], sweep.options, &sweep.traces[one.trace], names).unwrap()
+    };
+    let output = place.path("elsewhere.parquet");
+    let first = Running::begin(&sweep, &output, hashes()).unwrap();
+    assert_eq!(first.missing().len(), POINTS);
+    for &point in first.missing().iter().rev().take(3) {
+        first.keep(&[elsewhere(&first, point)]).unwrap();
+    }
+    first.keep(&[]).unwrap();
+    assert!(Running::begin(&sweep, &output, hashes()).is_err(), "it is being written");
+    drop(first);
+    let second = Running::begin(&sweep, &output, hashes()).unwrap();
+    assert_eq!(second.missing().len(), POINTS - 3, "what was kept is finished");
+    let rows = second.missing().iter().rev().map(|&point| elsewhere(&second, point)).collect();
+    let outcome = second.finish(rows).unwrap();
+    assert_eq!((outcome.ran_points, outcome.reused_points), (POINTS - 3, 3));
+    assert_eq!(bytes(&output), bytes(&place.path("here.parquet")));
+}
+
+#[test]
+fn a_stopped_sweep_goes_on_later() {
+    let place = Place::new();
+    let watch = Watch::default();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    let stop = |progress| {
+        if matches!(progress, Progress::Finished(_)) {
+            watch.stop();
+        }
+    };
+    let output = place.path("out.parquet");
+    let stopped = sweep.clone().watched(&watch).run(&output, 1, stop).unwrap_err();
+    assert!(matches!(stopped, LabError::Stopped), "{stopped}");
+    assert!(!output.exists());
+    let outcome = sweep.run(&output, 1, |_| ()).unwrap();
+    assert!(outcome.reused_points > 0 && outcome.ran_points > 0);
 }

@@ -32,6 +32,7 @@ pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
 }
 
 /// The exception of an error's family, if it is one of ours that has one.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most are mistakes in a configuration")]
 fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     let text = text.to_owned();
     let is_of_device =

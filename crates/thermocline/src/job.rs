@@ -55,6 +55,7 @@ impl Job {
     ///
     /// # Errors
     /// Words that are no command line, or that of another command; else as the command's.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no other command looks at a trace alone")]
     pub fn find(
         &self,
         words: &[String],
@@ -170,6 +171,7 @@ pub fn outcome_json(outcome: &Outcome, target: &Path) -> Result<String> {
 ///
 /// # Errors
 /// Words that are no command line, or that of another command; else as the command's.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other command lists")]
 pub fn listing(words: &[String]) -> Result<String> {
     match &parse(words)?.command {
         Command::Policies(options) => commands::policies::run(options),

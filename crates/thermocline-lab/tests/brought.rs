@@ -1,0 +1,162 @@
+//! Policies that a caller brings, and a watch that looks at runs and stops them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::sync::Arc;
+use std::thread;
+
+use thermocline_core::policy::{Maker, Survivor};
+use thermocline_core::registry::{self, Depth};
+use thermocline_core::{
+    Access, Actions, BoxedPolicy, Clients, ConfigError, PageId, Policy, Setup, Tier,
+};
+use thermocline_lab::mrc::{Sample, StackPass};
+use thermocline_lab::{
+    Arrivals, BufferConfiguration, Configuration, HierarchyWords, LabError, RunOptions, Summary,
+    TimingWords, Watch, bring, compare, configurations, run, run_buffer,
+};
+use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::{CompiledTrace, PageSize};
+
+/// Serves everything from disk, and stops its watch or does a wrong thing at some access.
+#[derive(Debug)]
+struct Bypass {
+    disk: Tier,
+    accesses: u64,
+    stops: Option<(u64, Watch)>,
+    errs_at: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bypasses {
+    stops: Option<(u64, Watch)>,
+    errs_at: Option<u64>,
+}
+
+impl Maker for Bypasses {
+    fn make(&self, setup: &Setup) -> BoxedPolicy {
+        let Self { stops, errs_at } = self.clone();
+        Box::new(Bypass { disk: setup.disk(), accesses: 0, stops, errs_at })
+    }
+}
+
+impl Policy for Bypass {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.accesses += 1;
+        if let Some((at, watch)) = &self.stops
+            && *at == self.accesses
+        {
+            watch.stop();
+        }
+        let tier = if self.errs_at == Some(self.accesses) { Tier::RAM } else { self.disk };
+        out.serve(access.page, access.op, self.disk, tier);
+    }
+
+    fn flush(&mut self, _out: &mut Actions) {}
+
+    fn restore(&mut self, survivors: &[Survivor], _out: &mut Actions) {
+        assert!(survivors.is_empty(), "nothing was cached");
+    }
+
+    fn assert_invariants(&self) {}
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+fn trace(requests: u64) -> CompiledTrace {
+    let pattern = Pattern::Zipf { alpha: 1.0 };
+    let options = Options { pattern, requests, pages: 1000, ..Options::default() };
+    CompiledTrace::compile(&mut Generator::new(options).unwrap(), PageSize::DEFAULT).unwrap()
+}
+
+fn configuration(maker: Bypasses, timing: TimingWords, watch: &Watch) -> Configuration {
+    let words = HierarchyWords {
+        tiers: vec!["ram=10p".into()],
+        timing,
+        watch: watch.clone(),
+        ..HierarchyWords::default()
+    };
+    let policy = bring("bypass", Depth::Ram).unwrap();
+    let mut configuration = configurations(&words, &[policy], Clients::ONE).unwrap().remove(0);
+    configuration.values = configuration.values.with_maker(Arc::new(maker));
+    configuration
+}
+
+fn timings() -> [TimingWords; 2] {
+    let events = TimingWords { is_events: true, closed_loop: Some(1), models: vec![] };
+    [TimingWords::default(), events]
+}
+
+fn run_it(maker: Bypasses, timing: TimingWords, watch: &Watch) -> Result<Summary, LabError> {
+    run(&trace(100_000), &configuration(maker, timing, watch), RunOptions::default())
+}
+
+#[test]
+fn a_policy_that_is_brought_runs_under_the_ledger() {
+    for timing in timings() {
+        let watch = Watch::default();
+        let summary = run_it(Bypasses::default(), timing.clone(), &watch).unwrap();
+        assert_eq!(summary.policy.name, "bypass");
+        assert_eq!(summary.tiers[1].hits, 100_000);
+        assert_eq!(watch.accesses(), 100_000);
+        let wrong = Bypasses { errs_at: Some(20_001), ..Bypasses::default() };
+        let refused = run_it(wrong, timing, &watch).unwrap_err().to_string();
+        assert!(refused.contains("`bypass`") && refused.contains("access 20001"), "{refused}");
+    }
+}
+
+#[test]
+fn its_name_is_its_own_and_somebody_makes_it() {
+    assert!(matches!(bring("lru", Depth::Ram), Err(LabError::NameTaken { .. })));
+    let [one, same] = [(); 2].map(|()| bring("mine", Depth::Ram).unwrap());
+    assert!(std::ptr::eq(one, same) && one.is_brought() && !one.takes_clients());
+    assert!(!std::ptr::eq(one, bring("mine", Depth::Tiers).unwrap()));
+    assert!(registry::find("mine").is_err() && !registry::find("lru").unwrap().is_brought());
+    let mut orphan = configuration(Bypasses::default(), TimingWords::default(), &Watch::default());
+    orphan.values = orphan.policy.values(&[]).unwrap();
+    let refused = run(&trace(10), &orphan, RunOptions::default()).unwrap_err();
+    assert!(matches!(refused, LabError::Config(ConfigError::NoMaker { .. })), "{refused}");
+}
+
+#[test]
+fn a_stopped_run_ends_soon_and_says_so() {
+    for timing in timings() {
+        let watch = Watch::default();
+        let maker = Bypasses { stops: Some((30_000, watch.clone())), ..Bypasses::default() };
+        let stopped = run_it(maker, timing, &watch).unwrap_err();
+        assert!(matches!(stopped, LabError::Stopped), "{stopped}");
+        assert!((30_000..50_000).contains(&watch.accesses()), "{}", watch.accesses());
+        let more = compare(
+            &trace(10),
+            &[configuration(Bypasses::default(), TimingWords::default(), &watch)],
+            RunOptions::default(),
+            || (),
+        );
+        assert!(matches!(more, Err(LabError::Stopped)), "whatever it looks at is stopped");
+    }
+}
+
+#[test]
+fn buffers_curves_and_compilation_stop_too() {
+    let watch = Watch::default();
+    let buffer = BufferConfiguration {
+        policy: registry::find_buffer("lru").unwrap(),
+        parameters: vec![],
+        size: "100p".parse().unwrap(),
+        ssd: None,
+        arrivals: Arrivals::Trace,
+        watch: watch.clone(),
+    };
+    let trace = trace(50_000);
+    run_buffer(&trace, &buffer, false).unwrap();
+    assert_eq!(watch.accesses(), 50_000);
+    let other = watch.clone();
+    thread::spawn(move || other.stop()).join().unwrap();
+    assert!(matches!(run_buffer(&trace, &buffer, false), Err(LabError::Stopped)));
+    assert!(matches!(StackPass::over(&trace, Sample::All, &watch), Err(LabError::Stopped)));
+    let generator = || Generator::new(Options::default()).unwrap();
+    assert!(matches!(watch.compile(generator(), PageSize::DEFAULT), Err(LabError::Stopped)));
+    let whole = Watch::default().compile(generator(), PageSize::DEFAULT).unwrap();
+    assert_eq!(whole.access(0).page, PageId(0));
+}
