@@ -58,8 +58,8 @@ impl TwoTierOptions {
     }
 
     /// The policies to run: those named, and `two-tier` if there are words for it.
-    pub(crate) fn policies(&self, named: &[String]) -> Vec<String> {
-        let mut names = named.to_vec();
+    pub(crate) fn policies(&self, given: &[String]) -> Vec<String> {
+        let mut names = given.to_vec();
         if self.is_given() && !names.iter().any(|name| name == POLICY || name == "all") {
             names.push(POLICY.into());
         }
