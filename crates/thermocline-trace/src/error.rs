@@ -153,6 +153,27 @@ pub enum TraceError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// Lines or records of another program's recording that are beyond understanding.
+    #[error(
+        "{}: {lines} lines were not understood, {limit} are allowed (--max-unknown):{shown}",
+        path.display()
+    )]
+    NotUnderstood {
+        /// The recording.
+        path: PathBuf,
+        /// How many.
+        lines: u64,
+        /// How many may be.
+        limit: u64,
+        /// The first of them, one a line.
+        shown: String,
+    },
+    /// A pattern for file names that is malformed.
+    #[error("{reason}")]
+    Pattern {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A generator's options contradict themselves.
     #[error("generator: {reason}")]
     Generator {

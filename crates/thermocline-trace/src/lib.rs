@@ -18,6 +18,7 @@
 //! ```
 
 mod atomic;
+pub mod capture;
 pub mod classes;
 mod clients;
 pub mod columns;

@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 mod studies;
+mod traces;
 mod two_tier;
 
 use std::path::PathBuf;
@@ -12,6 +13,10 @@ use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 use crate::backing::Place;
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
+pub(crate) use traces::{
+    CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
+    TraceCommand, TraceOptions, Workload,
+};
 pub(crate) use two_tier::TwoTierOptions;
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
@@ -384,129 +389,6 @@ pub(crate) enum Paper {
     Hwb,
     /// Multiple bloom filters: Figures 6 and 8 to 15
     Mbf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct TraceOptions {
-    #[command(subcommand)]
-    pub(crate) command: TraceCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TraceCommand {
-    /// Show what a trace holds: footprint, shares, re-use, LRU hit ratios
-    Info(InfoOptions),
-    /// Class the written pages by update frequency and re-use distance
-    Classes(ClassesOptions),
-    /// Write a trace in another format
-    Convert(ConvertOptions),
-    /// Make a synthetic trace, the same on every platform
-    Generate(GenerateOptions),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct InfoOptions {
-    /// The trace
-    pub(crate) trace: PathBuf,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ClassesOptions {
-    /// The trace
-    pub(crate) trace: PathBuf,
-    /// A page written at least so often is frequently updated
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub(crate) frequent_writes: u64,
-    /// A mean re-use distance of up to this size is short: 32MiB, 5% (of the footprint), 8192p (pages)
-    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
-    pub(crate) short_distance: String,
-    /// Writes per point of the figure over time; default: about fifty points
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) interval: Option<u64>,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-    /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ConvertOptions {
-    /// The trace
-    pub(crate) trace: PathBuf,
-    /// The file to write
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-    /// The format to write: csv, parquet, spc, oracle-general, or compiled (a row per page access)
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) to: String,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
-    /// Print JSON instead of a sentence
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct GenerateOptions {
-    /// The file to write
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-    /// The format to write: csv, parquet, spc or oracle-general
-    #[arg(long, value_name = "FORMAT", default_value = "csv")]
-    pub(crate) to: String,
-    /// What to make
-    #[arg(long, value_enum, default_value = "zipf")]
-    pub(crate) kind: Workload,
-    /// How many requests, each of one page
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
-    pub(crate) requests: u64,
-    /// How many pages there are to reference
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub(crate) pages: u64,
-    /// Skew of the Zipf distribution (`--kind zipf`), at least 0
-    #[arg(long, value_name = "ALPHA", default_value_t = 1.0, allow_negative_numbers = true)]
-    pub(crate) alpha: f64,
-    /// Share of requests that write, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.3, allow_negative_numbers = true)]
-    pub(crate) write_share: f64,
-    /// Bytes per page
-    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
-    pub(crate) page_size: String,
-    /// Scatter the pages over the address space, so that hot ones are not neighbours
-    #[arg(long)]
-    pub(crate) scatter: bool,
-    /// Time from one request to the next, in microseconds
-    #[arg(long, value_name = "US", default_value_t = 100)]
-    pub(crate) interval_us: u64,
-    /// The seed: the same seed makes the same trace
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print JSON instead of a sentence
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Workload {
-    /// Zipf popularity
-    Zipf,
-    /// Every page equally often
-    Uniform,
-    /// Ever new pages, one after the other
-    Sequential,
-    /// All pages in order, again and again
-    Loop,
-    /// A mix of hot pages, scans and an appended log
-    Oltp,
 }
 
 #[derive(Args, Debug)]

@@ -21,8 +21,9 @@ use crate::request::{PageSize, Request};
 use crate::text::{Fields, ONLY_VOLUME, integer, letter_op, pages, time};
 use crate::volumes::Volumes;
 
-const HEADER: &[u8] = b"timestamp_us,op,file_id,page_no,pages,flags";
-const TABLE_HEADER: &[u8] = b"file_id,base_page,extent_pages,class,read_pages,write_pages,path";
+pub(crate) const HEADER: &[u8] = b"timestamp_us,op,file_id,page_no,pages,flags";
+pub(crate) const TABLE_HEADER: &[u8] =
+    b"file_id,base_page,extent_pages,class,read_pages,write_pages,path";
 
 /// What compressed variants of a file are called.
 const EXTENSIONS: [&str; 5] = ["", ".zst", ".xz", ".gz", ".bz2"];
@@ -203,15 +204,26 @@ fn with_extension(path: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Where the file table of a recording belongs, compressed like the recording.
+pub(crate) fn table_path(path: &Path) -> PathBuf {
+    let (plain, extension) = sibling(path, ".files.csv");
+    with_extension(&plain, &extension)
+}
+
+/// Where the statistics of a recording belong.
+pub(crate) fn stats_path(path: &Path) -> PathBuf {
+    sibling(path, ".stats.json").0
+}
+
 /// The file table beside a recording. `beside` is where the recording is, if it is a file.
 pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, TraceError> {
-    let (plain, extension) = sibling(path, ".files.csv");
+    let (plain, _) = sibling(path, ".files.csv");
     let found = EXTENSIONS
         .iter()
         .map(|extension| with_extension(&plain, extension))
         .find(|candidate| beside.is_some() && candidate.is_file());
     let Some(found) = found else {
-        let expected = with_extension(&plain, &extension);
+        let expected = table_path(path);
         return Err(TraceError::MissingFileTable { path: path.to_owned(), expected });
     };
     let mut input = Input::open(&found, false)?;
@@ -221,7 +233,7 @@ pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, 
 
 /// The page size stated beside a recording.
 pub(crate) fn page_size_of(path: &Path) -> Result<Option<PageSize>, TraceError> {
-    let (stats, _) = sibling(path, ".stats.json");
+    let stats = stats_path(path);
     if !stats.is_file() {
         return Ok(None);
     }

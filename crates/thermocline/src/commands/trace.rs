@@ -1,5 +1,7 @@
 //! `thermocline trace`: look at, convert and make traces.
 
+mod capture;
+
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -158,12 +160,17 @@ fn pages(pages: u64, page_size_bytes: u64) -> String {
 const COMPILED: &str = "compiled";
 
 fn convert_trace(options: &ConvertOptions) -> Result<String> {
-    let written = if options.to == COMPILED {
+    if let Some(source) = &options.from {
+        return capture::convert_recording(source, options);
+    }
+    capture::refuse(&options.capture)?;
+    let to = options.to.as_deref().unwrap_or_default();
+    let written = if to == COMPILED {
         let trace = reading::open(&options.trace, &options.reading)?;
         trace.save(&options.output)?;
         trace.len() as u64
     } else {
-        let format = output_format(&options.to)?;
+        let format = output_format(to)?;
         let reader = reading::open_reader(&options.trace, &options.reading)?;
         let page_size = reading::page_size(&options.reading, &reader)?;
         let mut reader = reading::WithProgress::new(reader)?;
@@ -171,7 +178,7 @@ fn convert_trace(options: &ConvertOptions) -> Result<String> {
         reader.finish();
         written
     };
-    written_to(&options.output, &options.to, written, options.json)
+    written_to(&options.output, to, written, options.json)
 }
 
 fn output_format(name: &str) -> Result<OutputFormat> {

@@ -1,0 +1,221 @@
+//! Recordings of block devices: blktrace's binary records, and the text that blkparse prints.
+//!
+//! Each device is a file of the table, called `major:minor`. The requests are the queue events.
+//!
+//! * Binary: records of 48 bytes, in the byte order of the machine that wrote them: magic
+//!   `0x65617407`, sequence, time in ns, sector, bytes, action, process, device, cpu, error, and the
+//!   length of what follows the record.
+//! * Source: `blktrace_api.h` and `blktrace.h` of Linux; the format of blkparse's text is that of the
+//!   trace format `blkparse`.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use thermocline_core::Op;
+
+use super::collector::{Captured, Collector};
+use super::files::FilesByKey;
+use super::options::CaptureOptions;
+use super::progress::Progress;
+use super::source::Recorded;
+use super::spool::Spooled;
+use crate::error::{Position, TraceError, hexadecimal};
+use crate::format::FormatName;
+use crate::reader::{ReadOptions, Reader};
+use crate::request::{Extent, Requests as _};
+use crate::text::SECTOR_BYTES;
+
+/// The processors' buffers are written in turn, so events stand up to this much behind later ones.
+const DISORDER_NS: u64 = 1_000_000_000;
+
+/// A process that no record names.
+const UNKNOWN_COMMAND: &[u8] = b"unknown";
+
+/// Converts what blkparse printed.
+pub(super) fn convert_text(
+    source: &Recorded,
+    output: &Path,
+    options: &CaptureOptions,
+    progress: &mut dyn Progress,
+) -> Result<Captured, TraceError> {
+    let reading = ReadOptions { format: Some(FormatName::Blkparse), ..ReadOptions::default() };
+    let mut reader = match source {
+        Recorded::File(path) => Reader::open(path, &reading)?,
+        Recorded::Text(name, text) => {
+            Reader::from_read(name, std::io::Cursor::new(text.clone()), &reading)?
+        }
+    };
+    let mut collector = Collector::new(options, output)?;
+    let command = collector.command(UNKNOWN_COMMAND);
+    let mut files: Vec<u32> = vec![];
+    let mut batch = vec![];
+    while reader.read_batch(&mut batch)? {
+        let (bytes, of_bytes) = reader.progress_bytes();
+        progress.at(bytes, of_bytes);
+        for name in &reader.volume_names()[files.len()..] {
+            files.push(collector.add_file(name.as_bytes()));
+        }
+        for request in &batch {
+            let Extent::Bytes { offset, length } = request.extent else { continue };
+            let (at_ns, file) = (request.at.0, files[request.volume as usize]);
+            collector.counts.io_calls += 1;
+            let request = Spooled { at_ns, file, command, op: request.op, offset, length };
+            // The reader has refused what is beyond the last address.
+            collector.request(request, at_ns.saturating_sub(DISORDER_NS))?;
+        }
+    }
+    let counts = reader.counts();
+    collector.counts.lines = counts.requests + counts.other_events + counts.summary_lines;
+    collector.counts.other_calls = counts.other_events;
+    collector.finish(source.path(), "blkparse")
+}
+
+const RECORD_BYTES: usize = 48;
+
+/// The magic number of version 7, the only one that there has been since 2006.
+const MAGIC: u32 = 0x6561_7407;
+
+/// The event: a request was queued.
+const QUEUED: u32 = 1;
+
+/// Categories of events, in the upper half of the action.
+const WRITE: u32 = 1 << (16 + 1);
+const READ: u32 = 1 << 16;
+const NOTIFY: u32 = 1 << (16 + 10);
+const DISCARD: u32 = 1 << (16 + 13);
+
+/// The note: the name of a process follows.
+const PROCESS_NAME: u32 = 0;
+
+/// A record of blktrace.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    at_ns: u64,
+    sector: u64,
+    bytes: u32,
+    action: u32,
+    pid: u32,
+    device: u32,
+    following_bytes: usize,
+}
+
+impl Record {
+    fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
+        let is_little = match bytes[..4] {
+            [0x07, 0x74, 0x61, 0x65] => true,
+            [0x65, 0x61, 0x74, 0x07] => false,
+            _ => return None,
+        };
+        let number = |at: usize, length: usize| {
+            let mut value = 0_u64;
+            for index in 0..length {
+                let byte = bytes[if is_little { at + length - 1 - index } else { at + index }];
+                value = value << 8 | u64::from(byte);
+            }
+            value
+        };
+        let half = |at: usize| u32::try_from(number(at, 4)).expect("four bytes");
+        Some(Self {
+            at_ns: number(8, 8),
+            sector: number(16, 8),
+            bytes: half(24),
+            action: half(28),
+            pid: half(32),
+            device: half(36),
+            following_bytes: usize::try_from(number(46, 2)).expect("two bytes"),
+        })
+    }
+
+    /// The direction of data, if any moves to or from a sector.
+    const fn op(&self) -> Option<Op> {
+        if self.action & 0xffff != QUEUED || self.action & (NOTIFY | DISCARD) != 0 {
+            None
+        } else if self.action & WRITE != 0 {
+            Some(Op::Write)
+        } else if self.action & READ != 0 {
+            Some(Op::Read)
+        } else {
+            None
+        }
+    }
+
+    const fn is_process_name(&self) -> bool {
+        self.action & NOTIFY != 0 && self.action & 0xffff == PROCESS_NAME
+    }
+
+    /// `major:minor`.
+    fn device_name(&self) -> String {
+        format!("{}:{}", self.device >> 20, self.device & 0xf_ffff)
+    }
+}
+
+/// Converts what blktrace wrote.
+pub(super) fn convert_binary(
+    source: &Recorded,
+    output: &Path,
+    options: &CaptureOptions,
+    progress: &mut dyn Progress,
+) -> Result<Captured, TraceError> {
+    let mut input = source.open()?;
+    let mut collector = Collector::new(options, output)?;
+    let mut files = FilesByKey::default();
+    let mut commands: HashMap<u32, u32> = HashMap::new();
+    let unknown = collector.command(UNKNOWN_COMMAND);
+    let (mut number, mut offset_bytes) = (0_u64, 0_u64);
+    loop {
+        input.fill_to(RECORD_BYTES)?;
+        let Some((head, _)) = input.available().split_first_chunk::<RECORD_BYTES>() else { break };
+        let head = *head;
+        number += 1;
+        let position = Position::Record { number, offset_bytes };
+        let Some(record) = Record::parse(&head) else {
+            return Err(TraceError::Malformed {
+                path: source.path().into(),
+                position,
+                reason: format!("its magic number is not {MAGIC:#x} in either byte order").into(),
+                text: hexadecimal(&head),
+            });
+        };
+        let record_bytes = RECORD_BYTES + record.following_bytes;
+        input.fill_to(record_bytes)?;
+        let Some(following) = input.available().get(RECORD_BYTES..record_bytes) else {
+            return Err(truncated(source.path(), position));
+        };
+        collector.counts.lines += 1;
+        if record.is_process_name() {
+            let end = memchr::memchr(0, following).unwrap_or(following.len());
+            let name = following[..end].to_vec();
+            commands.insert(record.pid, collector.command(&name));
+        } else if let Some(op) = record.op() {
+            collector.counts.io_calls += 1;
+            let name = record.device_name();
+            let file = files.file(name.as_bytes(), name.as_bytes(), &mut collector);
+            let command = *commands.get(&record.pid).unwrap_or(&unknown);
+            let offset = record.sector.saturating_mul(SECTOR_BYTES);
+            let length = u64::from(record.bytes);
+            let request = Spooled { at_ns: record.at_ns, file, command, op, offset, length };
+            if !collector.request(request, record.at_ns.saturating_sub(DISORDER_NS))? {
+                collector.not_understood(number, "the request is beyond 2^63 bytes", &head);
+            }
+        } else {
+            collector.counts.other_calls += 1;
+        }
+        input.consume(record_bytes);
+        offset_bytes += record_bytes as u64;
+        if number.is_multiple_of(1024) {
+            progress.at(input.fetched_bytes(), input.size_bytes());
+        }
+    }
+    if !input.available().is_empty() {
+        return Err(truncated(
+            source.path(),
+            Position::Record { number: number + 1, offset_bytes },
+        ));
+    }
+    collector.finish(source.path(), "blktrace")
+}
+
+fn truncated(path: &Path, position: Position) -> TraceError {
+    let reason = "the file ends within a record".into();
+    TraceError::Truncated { path: path.into(), position, reason }
+}

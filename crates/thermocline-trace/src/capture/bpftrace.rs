@@ -1,0 +1,173 @@
+//! What [`BPFTRACE_SCRIPT`] prints.
+//!
+//! * `# thermocline 1`: the first line.
+//! * `N ID LEVEL NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ...
+//! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered.
+//! * `M NS PID ID BYTES`: a mapping into memory.
+//! * `Attaching ...`, `Lost N events`: bpftrace's own.
+//!
+//! The kernel itself tells offset and file, so nothing has to be followed.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use thermocline_core::Op;
+
+use super::collector::{Captured, Collector};
+use super::files::FilesByKey;
+use super::options::{CaptureOptions, Identity, Mmap};
+use super::progress::Progress;
+use super::source::Recorded;
+use super::spool::Spooled;
+use crate::error::{Position, Reason, TraceError, excerpt};
+use crate::text::{Fields, integer};
+
+/// The script for bpftrace that records processes; `WANTED` stands for statements that name them.
+pub const BPFTRACE_SCRIPT: &str = include_str!("bpftrace.bt");
+
+const FIRST_LINE: &[u8] = b"# thermocline 1";
+
+/// Lines come when a call ends, and so up to this much behind those of calls that began later.
+const DISORDER_NS: u64 = 1_000_000_000;
+
+/// A line that was understood.
+enum Line<'a> {
+    Name { id: &'a [u8], level: u64, name: &'a [u8] },
+    Request { at_ns: u64, id: &'a [u8], op: Op, offset: u64, length: u64, command: &'a [u8] },
+    Map { at_ns: u64, id: &'a [u8], length: u64 },
+    Lost(u64),
+    Other,
+}
+
+fn parse(text: &[u8]) -> Result<Line<'_>, Reason> {
+    let mut fields = Fields::new(text);
+    let first = fields.word("kind of line")?;
+    match first {
+        b"N" => {
+            let id = fields.word("file")?;
+            let level = integer(fields.word("level")?, "level")?;
+            Ok(Line::Name { id, level, name: fields.rest() })
+        }
+        b"R" | b"W" => {
+            let at_ns = integer(fields.word("time")?, "time")?;
+            integer(fields.word("process id")?, "process id")?;
+            let id = fields.word("file")?;
+            let offset = integer(fields.word("offset")?, "offset")?;
+            let length = integer(fields.word("length")?, "length")?;
+            let op = if first == b"R" { Op::Read } else { Op::Write };
+            Ok(Line::Request { at_ns, id, op, offset, length, command: fields.rest() })
+        }
+        b"M" => {
+            let at_ns = integer(fields.word("time")?, "time")?;
+            integer(fields.word("process id")?, "process id")?;
+            let id = fields.word("file")?;
+            Ok(Line::Map { at_ns, id, length: integer(fields.word("length")?, "length")? })
+        }
+        b"Lost" => Ok(Line::Lost(integer(fields.word("number of events")?, "number of events")?)),
+        b"Attaching" | b"#" => Ok(Line::Other),
+        _ => Err("it is no line of the script's".into()),
+    }
+}
+
+/// Converts the recording `source` to `output`.
+pub(super) fn convert(
+    source: &Recorded,
+    output: &Path,
+    options: &CaptureOptions,
+    progress: &mut dyn Progress,
+) -> Result<Captured, TraceError> {
+    let mut collector = Collector::new(options, output)?;
+    let mut paths = Paths::default();
+    // The names of files may come behind their requests, from another processor.
+    let mut has_first_line = false;
+    source.each_line(progress, |number, text| {
+        if let Ok(Line::Name { id, level, name }) = parse(text) {
+            paths.add(id, level, name);
+        }
+        has_first_line |= number <= 8 && text.ends_with(FIRST_LINE);
+        Ok(())
+    })?;
+    if !has_first_line {
+        let reason = "the first lines lack `# thermocline 1`: record with the script that \
+            `thermocline trace record --with bpftrace` uses";
+        return Err(TraceError::Malformed {
+            path: source.path().into(),
+            position: Position::Line(1),
+            reason: reason.into(),
+            text: excerpt(b""),
+        });
+    }
+    let mut files = FilesByKey::default();
+    source.each_line(progress, |number, text| {
+        if text.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        collector.counts.lines += 1;
+        let (at_ns, id, op, offset, length, command) = match parse(text) {
+            Ok(Line::Request { at_ns, id, op, offset, length, command }) => {
+                collector.counts.io_calls += 1;
+                (at_ns, id, op, offset, length, command)
+            }
+            Ok(Line::Map { at_ns, id, length }) => {
+                collector.counts.mmaps += 1;
+                let bytes = collector.counts.mmap_bytes.saturating_add(length);
+                collector.counts.mmap_bytes = bytes;
+                if options.mmap == Mmap::Ignore {
+                    return Ok(());
+                }
+                (at_ns, id, Op::Read, 0, length, &b"mmap"[..])
+            }
+            Ok(Line::Lost(events)) => {
+                collector.counts.lost = collector.counts.lost.saturating_add(events);
+                return Ok(());
+            }
+            Ok(Line::Name { .. } | Line::Other) => return Ok(()),
+            Err(reason) => {
+                collector.not_understood(number, &reason, text);
+                return Ok(());
+            }
+        };
+        let path = paths.path(id);
+        let key = if options.identity == Identity::Path { &path } else { id };
+        let file = match files.known(key) {
+            Some(file) => file,
+            None => files.file(key, path, &mut collector),
+        };
+        let command = collector.command(command);
+        let request = Spooled { at_ns, file, command, op, offset, length };
+        if !collector.request(request, at_ns.saturating_sub(DISORDER_NS))? {
+            collector.not_understood(number, "the request is beyond 2^63 bytes", text);
+        }
+        Ok(())
+    })?;
+    collector.finish(source.path(), "bpftrace")
+}
+
+/// The paths of files, by their ids.
+#[derive(Default)]
+struct Paths {
+    of: HashMap<Box<[u8]>, Vec<u8>>,
+}
+
+impl Paths {
+    /// Adds a step: they come from the file's own name upwards, up to the root, which is called `/`.
+    fn add(&mut self, id: &[u8], level: u64, name: &[u8]) {
+        let path = self.of.entry(id.into()).or_default();
+        if level == 0 {
+            path.clear();
+        }
+        if path.first() == Some(&b'/') || name.is_empty() {
+            return;
+        }
+        let mut above = name.to_vec();
+        if !path.is_empty() && name != b"/" {
+            above.push(b'/');
+        }
+        path.splice(..0, above);
+    }
+
+    /// The path of a file; its id if it is not known.
+    fn path<'a>(&'a self, id: &'a [u8]) -> &'a [u8] {
+        self.of.get(id).map_or(id, Vec::as_slice)
+    }
+}
