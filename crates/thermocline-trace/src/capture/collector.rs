@@ -537,6 +537,3 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,0 @@
-//! Recordings as they are written.
