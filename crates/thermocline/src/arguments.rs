@@ -15,7 +15,7 @@ use crate::backing::Place;
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
-    TraceCommand, TraceOptions, Workload,
+    RecordOptions, Recorder, TraceCommand, TraceOptions, Workload,
 };
 pub(crate) use two_tier::TwoTierOptions;
 

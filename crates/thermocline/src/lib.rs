@@ -2,7 +2,8 @@
 //!
 //! Results go to standard output, progress and notes to standard error. Every command prints a
 //! table for people, or with `--json` one JSON value for tools. Errors name the place and the
-//! remedy, and the exit status is then 1 (2 for a wrong command line).
+//! remedy, and the exit status is then 1 (2 for a wrong command line). `trace record` ends with the
+//! status of the command that it has recorded.
 //!
 //! [`run`] is the whole command line; a [`Job`] finds what its commands find for other programs.
 
@@ -43,6 +44,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             return u8::try_from(error.exit_code()).unwrap_or(FAILURE);
         }
     };
+    let mut status = 0;
     let result = match &arguments.command {
         Command::Demo(options) => commands::demo::run(options),
         Command::Policies(options) => commands::policies::run(options),
@@ -50,7 +52,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Drives(options) => commands::drives::run(options),
         Command::Hot(options) => commands::hot::run(options),
         Command::Identifiers(options) => commands::identifiers::run(options),
-        Command::Trace(options) => commands::trace::run(options),
+        Command::Trace(options) => commands::trace::run(options, &mut status),
         Command::Simulate(options) => commands::simulate::run(options),
         Command::Compare(options) => commands::compare::run(options),
         Command::Mrc(options) => commands::mrc::run(options),
@@ -64,7 +66,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Top(options) => commands::top::run(options),
     };
     match result {
-        Ok(text) => print(&text),
+        Ok(text) if print(&text) => status,
+        Ok(_) => FAILURE,
         Err(error) => {
             output::note(&format!("error: {error:#}"));
             FAILURE
@@ -72,15 +75,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// Prints a result; that the reader has had enough (`| head`) is no failure.
-fn print(text: &str) -> u8 {
+/// Prints a result, if it can; that the reader has had enough (`| head`) is no failure.
+fn print(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => 0,
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
         Err(error) => {
             output::note(&format!("error: cannot write to standard output: {error}"));
-            FAILURE
+            false
         }
     }
 }

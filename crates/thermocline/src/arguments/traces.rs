@@ -1,5 +1,6 @@
 //! What `thermocline trace` accepts.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -20,6 +21,8 @@ pub(crate) enum TraceCommand {
     Classes(ClassesOptions),
     /// Write a trace in another format
     Convert(ConvertOptions),
+    /// Run a command, or watch running processes, and record which pages of which files they use
+    Record(RecordOptions),
     /// Make a synthetic trace, the same on every platform
     Generate(GenerateOptions),
 }
@@ -173,4 +176,39 @@ pub(crate) enum Mmap {
     Ignore,
     /// Take whole ranges
     Map,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordOptions {
+    /// What records; default: bpftrace where it may, else strace
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    pub(crate) with: Option<Recorder>,
+    /// Record this process, and what it has begun or begins, until Ctrl-C; may be given several times
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pub(crate) attach: Vec<u32>,
+    /// Bytes per page, as in 4096 or 8KiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    pub(crate) page_size: String,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArguments,
+    /// Keep what the recorder wrote
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keep_raw: Option<PathBuf>,
+    /// The recording to write: FILE, with its file table and figures beside it; FILE.zst is compressed
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Print JSON when it ends
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command, behind --
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "attach")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Recorder {
+    /// strace: no root needed
+    Strace,
+    /// bpftrace: root, and a kernel with BTF
+    Bpftrace,
 }

@@ -1,6 +1,7 @@
 //! `thermocline trace`: look at, convert and make traces.
 
 mod capture;
+mod record;
 
 use std::path::Path;
 
@@ -21,12 +22,17 @@ use crate::arguments::{
 use crate::commands::compare::{VERSION, command_line};
 use crate::{output, reading};
 
-/// Runs the command.
-pub(crate) fn run(options: &TraceOptions) -> Result<String> {
+/// Runs the command; a recorded one's status goes to `status`.
+pub(crate) fn run(options: &TraceOptions, status: &mut u8) -> Result<String> {
     match &options.command {
         TraceCommand::Info(options) => info(options),
         TraceCommand::Classes(options) => classes(options),
         TraceCommand::Convert(options) => convert_trace(options),
+        TraceCommand::Record(options) => {
+            let (text, code) = record::record(options)?;
+            *status = code;
+            Ok(text)
+        }
         TraceCommand::Generate(options) => generate_trace(options),
     }
 }

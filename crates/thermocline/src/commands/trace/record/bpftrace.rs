@@ -1,0 +1,142 @@
+//! Recording with bpftrace: cheaper than strace, but for root on a kernel that describes itself.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Signal, geteuid};
+use thermocline_trace::capture::BPFTRACE_SCRIPT;
+
+use super::watch::{self, Signals};
+use super::{Target, installed, processes};
+
+/// Attaching to some twenty tracepoints takes a while.
+const ATTACHING_MOST: Duration = Duration::from_secs(120);
+
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What the script prints first.
+const READY: &str = "# thermocline 1";
+
+/// Where tracepoints are described, in the order in which bpftrace looks.
+const TRACEPOINTS: [&str; 2] =
+    ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
+
+/// Waits for a line from the pipe, and becomes the command.
+const WAITING_SHELL: &str = "read -r _ < \"$0\"; exec \"$@\"";
+
+/// Whether bpftrace is there, and may trace.
+pub(super) fn check() -> Result<()> {
+    installed("bpftrace")?;
+    ensure!(geteuid().is_root(), "bpftrace needs root");
+    ensure!(
+        fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false),
+        "bpftrace needs a kernel with BTF (/sys/kernel/btf/vmlinux)"
+    );
+    ensure!(
+        TRACEPOINTS.iter().any(|folder| fs::exists(folder).unwrap_or(false)),
+        "bpftrace needs tracefs (mount -t tracefs tracefs /sys/kernel/tracing)"
+    );
+    Ok(())
+}
+
+/// Records into the file `raw`; a command's status.
+pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatus>> {
+    check()?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let pipe = folder.path().join("start");
+    let signals = Signals::new()?;
+    match target {
+        Target::Processes(processes) => {
+            let mut recorder = start(processes, folder.path(), raw)?;
+            let pid = recorder.id();
+            wait_until_ready(&mut recorder, raw)?;
+            watch::wait(&mut recorder, raw, &signals, |_| processes::signal(pid, Signal::INT))?;
+            Ok(None)
+        }
+        Target::Command(command) => {
+            mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+                .context("cannot make a pipe")?;
+            let mut shell = Command::new("sh");
+            shell.args(["-c", WAITING_SHELL]).arg(&pipe).args(*command);
+            let mut child = shell.spawn().context("cannot start the command")?;
+            let recorded = run(&mut child, &pipe, folder.path(), raw, &signals);
+            if recorded.is_err() {
+                // It has not begun, or nobody watches it any more.
+                drop(child.kill());
+                drop(child.wait());
+            }
+            recorded.map(Some)
+        }
+    }
+}
+
+/// Records a command that waits at a pipe for its start.
+fn run(
+    child: &mut Child,
+    pipe: &Path,
+    folder: &Path,
+    raw: &Path,
+    signals: &Signals,
+) -> Result<ExitStatus> {
+    let mut recorder = start(&[child.id()], folder, raw)?;
+    let done = wait_until_ready(&mut recorder, raw).and_then(|()| {
+        let start = OpenOptions::new().write(true).open(pipe);
+        start.and_then(|mut pipe| pipe.write_all(b"\n")).context("cannot start the command")?;
+        let pid = child.id();
+        watch::wait(child, raw, signals, |signal| processes::signal(pid, signal))
+    });
+    processes::signal(recorder.id(), Signal::INT);
+    recorder.wait().context("cannot wait for bpftrace")?;
+    done
+}
+
+/// Starts bpftrace for these processes.
+fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
+    let statements: String = wanted.iter().map(|pid| format!("@wanted[{pid}] = 1; ")).collect();
+    let script = folder.join("record.bt");
+    fs::write(&script, BPFTRACE_SCRIPT.replace("  WANTED\n", &format!("  {statements}\n")))
+        .context("cannot write the script")?;
+    let errors = fs::File::create(folder.join("errors")).context("cannot write a file")?;
+    let mut recorder = Command::new("bpftrace");
+    recorder
+        .args(["-B", "line", "-o"])
+        .arg(raw)
+        .arg(&script)
+        .env("BPFTRACE_STRLEN", "128")
+        .env("BPFTRACE_PERF_RB_PAGES", "1024")
+        .env("BPFTRACE_MAP_KEYS_MAX", "1048576")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(errors)
+        // Ctrl-C is for the command; bpftrace ends behind it.
+        .process_group(0);
+    let child = recorder.spawn().context("cannot start bpftrace")?;
+    Ok(child)
+}
+
+/// Waits until the script has said that it runs.
+fn wait_until_ready(recorder: &mut Child, raw: &Path) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let text = fs::read_to_string(raw).unwrap_or_default();
+        if text.lines().any(|line| line == READY) {
+            return Ok(());
+        }
+        if let Some(status) = recorder.try_wait().context("cannot wait for bpftrace")? {
+            bail!("bpftrace ended with {status} before it recorded anything; try --with strace");
+        }
+        if begun.elapsed() > ATTACHING_MOST {
+            bail!(
+                "bpftrace was not ready within {} s; try --with strace",
+                ATTACHING_MOST.as_secs()
+            );
+        }
+        std::thread::sleep(LOOK);
+    }
+}

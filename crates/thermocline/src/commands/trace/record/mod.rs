@@ -1,0 +1,167 @@
+//! `thermocline trace record`: a command, or processes that run, under a recorder.
+
+mod bpftrace;
+mod processes;
+mod strace;
+mod watch;
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tempfile::NamedTempFile;
+use thermocline_trace::capture::{CaptureOptions, Source};
+
+use super::capture;
+use crate::arguments::{RecordOptions, Recorder};
+use crate::output;
+
+/// What no recorder of system calls sees.
+const UNSEEN: &str = "accesses to mapped memory, requests by io_uring and libaio, the kernel's own read-ahead and write-back";
+
+/// What is recorded.
+#[derive(Debug)]
+enum Target<'a> {
+    /// A command, until it ends.
+    Command(&'a [OsString]),
+    /// Processes and what they begin, until they end or the recorder is interrupted.
+    Processes(Vec<u32>),
+}
+
+/// Runs the command; the status is that of the recorded one.
+pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
+    let page_size = Some(options.page_size.as_str());
+    let capture_options = CaptureOptions {
+        folder: std::env::current_dir().ok().map(|folder| bytes(folder.as_os_str())),
+        ..capture::capture_options(&options.capture, page_size, None)?
+    };
+    let target = target(options)?;
+    let recorder = match options.with {
+        Some(recorder) => recorder,
+        None => pick()?,
+    };
+    let raw = raw_file(options)?;
+    let status = match recorder {
+        Recorder::Strace => strace::record(&target, raw.path())?,
+        Recorder::Bpftrace => bpftrace::record(&target, raw.path())?,
+    };
+    let source = match recorder {
+        Recorder::Strace => Source::Strace,
+        Recorder::Bpftrace => Source::Bpftrace,
+    };
+    let kept = options.keep_raw.as_ref().map(|path| keep(&raw, path).map(|()| path));
+    kept.transpose()?;
+    let captured = match capture::convert(source, raw.path(), &options.output, &capture_options) {
+        Ok(captured) => captured,
+        Err(error) => return Err(with_raw(error, raw, options, source)),
+    };
+    let text = if options.json {
+        capture::json(&captured)?
+    } else {
+        output::note(capture::sentence(&captured).trim_end());
+        String::new()
+    };
+    Ok((text, status.map_or(0, exit_code)))
+}
+
+/// What to record, as far as it is there.
+fn target(options: &RecordOptions) -> Result<Target<'_>> {
+    if options.attach.is_empty() {
+        processes::find_program(&options.command[0])?;
+        return Ok(Target::Command(&options.command));
+    }
+    let processes = processes::descendants(&options.attach)?;
+    if processes.len() > options.attach.len() {
+        let more = processes.len() - options.attach.len();
+        output::note(&format!("note: {more} descendants of these processes are recorded too"));
+    }
+    Ok(Target::Processes(processes))
+}
+
+/// The better recorder that is there.
+fn pick() -> Result<Recorder> {
+    let Err(no_bpftrace) = bpftrace::check() else {
+        output::note(&format!("recording with bpftrace; it does not see {UNSEEN}"));
+        return Ok(Recorder::Bpftrace);
+    };
+    let Err(no_strace) = strace::check() else {
+        output::note(&format!(
+            "recording with strace, as {no_bpftrace:#}; it does not see {UNSEEN}"
+        ));
+        return Ok(Recorder::Strace);
+    };
+    bail!("nothing can record: {no_strace:#}; {no_bpftrace:#}");
+}
+
+/// Where the recorder writes: in the folder where it may stay.
+fn raw_file(options: &RecordOptions) -> Result<NamedTempFile> {
+    let place = options.keep_raw.as_ref().unwrap_or(&options.output);
+    let folder = match place.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".thermocline-raw-")
+        .tempfile_in(folder)
+        .with_context(|| format!("cannot write `{}`", place.display()))
+}
+
+/// Keeps the raw recording under another name.
+fn keep(raw: &NamedTempFile, path: &Path) -> Result<()> {
+    let context = || format!("cannot keep the raw recording as `{}`", path.display());
+    let folder = raw.path().parent().unwrap_or(Path::new("."));
+    let copy = tempfile::Builder::new().tempfile_in(folder).with_context(context)?;
+    // A second name costs nothing; a file system without such gets a copy.
+    std::fs::remove_file(copy.path()).with_context(context)?;
+    std::fs::hard_link(raw.path(), copy.path())
+        .or_else(|_| std::fs::copy(raw.path(), copy.path()).map(drop))
+        .with_context(context)?;
+    copy.persist(path).with_context(context)?;
+    Ok(())
+}
+
+/// A recording that cannot be converted is kept: it may have taken hours.
+fn with_raw(
+    error: anyhow::Error,
+    raw: NamedTempFile,
+    options: &RecordOptions,
+    source: Source,
+) -> anyhow::Error {
+    if options.keep_raw.is_some() {
+        return error;
+    }
+    let mut name = options.output.as_os_str().to_owned();
+    name.push(".");
+    name.push(source.name());
+    let path = PathBuf::from(name);
+    match raw.persist(&path) {
+        Ok(_) => error.context(format!(
+            "the raw recording is kept as `{0}`; `thermocline trace convert --from {1} {0} -o {2}` converts it",
+            path.display(),
+            source.name(),
+            options.output.display()
+        )),
+        Err(_) => error,
+    }
+}
+
+/// The status of a command as shells tell it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn bytes(text: &std::ffi::OsStr) -> Vec<u8> {
+    text.as_encoded_bytes().to_vec()
+}
+
+/// Whether a program is there, with the package to install if not.
+fn installed(program: &str) -> Result<()> {
+    ensure!(
+        processes::find_program(program.as_ref()).is_ok(),
+        "{program} is not installed (install the package `{program}`)"
+    );
+    Ok(())
+}

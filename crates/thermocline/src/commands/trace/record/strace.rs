@@ -1,0 +1,109 @@
+//! Recording with strace, which needs no root.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::watch::{self, Signals};
+use super::{Target, installed, processes};
+
+/// The calls that are recorded; the question marks let strace skip what a machine does not have.
+const CALLS: &str = "trace=?open,?openat,?openat2,?creat,?close,?close_range,?dup,?dup2,?dup3,?fcntl,\
+?read,?write,?pread64,?pwrite64,?readv,?writev,?preadv,?pwritev,?preadv2,?pwritev2,?lseek,?sendfile,\
+?copy_file_range,?splice,?truncate,?ftruncate,?fallocate,?rename,?renameat,?renameat2,?unlink,\
+?unlinkat,?link,?linkat,?fsync,?fdatasync,?sync_file_range,?mmap,?memfd_create,?clone,?clone3,?fork,\
+?vfork,?unshare,?execve,?execveat,?chdir,?fchdir,?exit_group,?io_uring_setup,?io_setup";
+
+/// How strace can be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It stops the command only at the calls that are recorded.
+    Filtered,
+    /// It stops the command at every call.
+    Plain,
+}
+
+impl Mode {
+    const ALL: [Self; 2] = [Self::Filtered, Self::Plain];
+
+    const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Filtered => &["-f", "--seccomp-bpf"],
+            Self::Plain => &["-f"],
+        }
+    }
+}
+
+/// Whether strace is there, and may trace.
+pub(super) fn check() -> Result<()> {
+    mode().map(drop)
+}
+
+/// How strace works here, by trying it.
+fn mode() -> Result<Mode> {
+    installed("strace")?;
+    let mut reason = String::new();
+    for mode in Mode::ALL {
+        let tried = Command::new("strace")
+            .args(mode.arguments())
+            .args(["-qq", "-e", "trace=close", "-o", "/dev/null", "true"])
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start strace")?;
+        if tried.status.success() {
+            return Ok(mode);
+        }
+        reason = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
+    }
+    bail!(
+        "strace may not trace here ({reason}): a container needs the capability SYS_PTRACE, and kernel.yama.ptrace_scope may be 2 at most"
+    );
+}
+
+/// Records into the file `raw`; a command's status.
+pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatus>> {
+    let mode = mode()?;
+    let mut strace = Command::new("strace");
+    let (program, attached): (&[_], &[u32]) = match target {
+        Target::Command(command) => (command, &[]),
+        Target::Processes(processes) => (&[], processes),
+    };
+    // A process that is attached to cannot be given a filter.
+    let mode = if attached.is_empty() { mode } else { Mode::Plain };
+    strace.args(mode.arguments()).args([
+        "-q",
+        "-ttt",
+        "-y",
+        "-s0",
+        "-e",
+        CALLS,
+        "-e",
+        "signal=none",
+    ]);
+    strace.arg("-o").arg(raw);
+    for process in attached {
+        strace.arg("-p").arg(process.to_string());
+    }
+    if !program.is_empty() {
+        strace.arg(OsStr::new("--")).args(program);
+    }
+    let signals = Signals::new()?;
+    let mut child = strace.spawn().context("cannot start strace")?;
+    let tracer = child.id();
+    let is_command = attached.is_empty();
+    let status = watch::wait(&mut child, raw, &signals, |signal| {
+        // strace shields itself from signals while it runs a command, and detaches otherwise.
+        let receivers = if is_command { processes::children(tracer) } else { vec![tracer] };
+        for receiver in receivers {
+            processes::signal(receiver, signal);
+        }
+    })?;
+    if !is_command && std::fs::metadata(raw).is_ok_and(|raw| raw.len() == 0) {
+        bail!(
+            "strace recorded nothing: it may not attach, or the processes made no call meanwhile"
+        );
+    }
+    Ok(is_command.then_some(status))
+}

@@ -1,0 +1,107 @@
+//! Waiting for a command under a recorder: what is counted, and what becomes of signals.
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::output;
+
+/// The time between two looks, at first and at most.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_MOST: Duration = Duration::from_millis(200);
+
+/// Signals that came to this process, which goes on to convert what was recorded.
+pub(super) struct Signals {
+    interrupted: Arc<AtomicBool>,
+    terminated: Arc<AtomicBool>,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self> {
+        let signals = Self { interrupted: Arc::default(), terminated: Arc::default() };
+        for (signal, flag) in [(SIGINT, &signals.interrupted), (SIGTERM, &signals.terminated)] {
+            signal_hook::flag::register(signal, Arc::clone(flag))
+                .context("cannot watch for signals")?;
+        }
+        Ok(signals)
+    }
+
+    /// The signal to pass on. Ctrl-C on a terminal goes to all programs there by itself.
+    fn take(&self) -> Option<Signal> {
+        if self.terminated.swap(false, Ordering::Relaxed) {
+            return Some(Signal::TERM);
+        }
+        let is_interrupted = self.interrupted.swap(false, Ordering::Relaxed);
+        (is_interrupted && !std::io::stdin().is_terminal()).then_some(Signal::INT)
+    }
+}
+
+/// Waits until `child` ends; `pass_on` is given the signals that come meanwhile.
+pub(super) fn wait(
+    child: &mut Child,
+    raw: &Path,
+    signals: &Signals,
+    mut pass_on: impl FnMut(Signal),
+) -> Result<ExitStatus> {
+    let mut count = Count::new(raw)?;
+    let mut look = LOOK_FIRST;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+            count.bar.finish_and_clear();
+            return Ok(status);
+        }
+        if let Some(signal) = signals.take() {
+            pass_on(signal);
+        }
+        count.show()?;
+        std::thread::sleep(look);
+        look = (look * 2).min(LOOK_MOST);
+    }
+}
+
+/// How much was recorded, on a terminal.
+struct Count {
+    raw: File,
+    lines: u64,
+    bytes: u64,
+    bar: ProgressBar,
+}
+
+impl Count {
+    fn new(raw: &Path) -> Result<Self> {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg}");
+        bar.set_style(style.context("the template is well-formed")?);
+        let raw = File::open(raw).context("cannot read the recording")?;
+        Ok(Self { raw, lines: 0, bytes: 0, bar })
+    }
+
+    fn show(&mut self) -> Result<()> {
+        if self.bar.is_hidden() {
+            return Ok(());
+        }
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let read = self.raw.read(&mut buffer).context("cannot read the recording")?;
+            if read == 0 {
+                break;
+            }
+            let lines = buffer[..read].iter().filter(|&&byte| byte == b'\n').count();
+            self.lines += lines as u64;
+            self.bytes += read as u64;
+        }
+        let (lines, bytes) = (output::count(self.lines), output::bytes(self.bytes));
+        self.bar.set_message(format!("{lines} lines recorded ({bytes})"));
+        self.bar.tick();
+        Ok(())
+    }
+}
