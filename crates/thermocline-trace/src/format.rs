@@ -198,7 +198,8 @@ pub(crate) fn decoder(
         FormatName::Csv => Box::new(Lines(csv::Csv::default())),
         FormatName::Recording => {
             let table = options.file_table.clone().unwrap_or_default();
-            Box::new(Lines(recording::Recording::new(table)))
+            let only = &options.only_classes;
+            Box::new(Lines(recording::Recording::new(table, only, options.volume_of)))
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::decode::{Decoder, ReadCounts, State};
 use crate::detect;
 use crate::error::TraceError;
-use crate::format::recording::{self, FileTable};
+use crate::format::recording::{self, FileTable, VolumeOf};
 use crate::format::{self, FormatName};
 use crate::input::{Compression, Input};
 use crate::request::{PageSize, Request, Requests};
@@ -68,6 +68,10 @@ pub struct ReadOptions {
     pub allow_truncated: bool,
     /// The file table of a recording, if it is not beside it.
     pub file_table: Option<Arc<FileTable>>,
+    /// Of a recording, only requests to files of these classes; all if there is none.
+    pub only_classes: Vec<String>,
+    /// What a recording's volumes are.
+    pub volume_of: VolumeOf,
 }
 
 impl Default for ReadOptions {
@@ -78,6 +82,8 @@ impl Default for ReadOptions {
             blkparse_action: 'Q',
             allow_truncated: false,
             file_table: None,
+            only_classes: vec![],
+            volume_of: VolumeOf::All,
         }
     }
 }
@@ -149,6 +155,14 @@ impl Reader {
                 options.file_table = Some(Arc::new(recording::table_of(input.path(), beside)?));
             }
             page_size = beside.map(recording::page_size_of).transpose()?.flatten();
+            if let Some(table) = &options.file_table {
+                recording::check_classes(input.path(), table, &options.only_classes)?;
+            }
+        } else if !options.only_classes.is_empty() || options.volume_of != VolumeOf::All {
+            let reason = format!(
+                "classes and files are those of recordings, and this is a trace of format {format}: leave --only and --volumes out"
+            );
+            return Err(TraceError::Content { path: input.path().to_owned(), reason });
         }
         let decoder = format::decoder(format, sample, &options);
         let file_table = options.file_table.filter(|_| format == FormatName::Recording);

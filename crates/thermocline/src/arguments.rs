@@ -121,12 +121,26 @@ pub(crate) struct Reading {
     /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) page_size: Option<String>,
+    /// Of a recording, only requests to files of these classes, separated by commas: data, log, temporary, other
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// What a recording's volumes are: one of all files, or each file; default: all
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) volumes: Option<VolumesOf>,
     /// The unit of time of formats that leave it open
     #[arg(long, value_enum, value_name = "UNIT")]
     pub(crate) time_unit: Option<TimeUnit>,
     /// Take a truncated file for what it holds
     #[arg(long)]
     pub(crate) allow_truncated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VolumesOf {
+    /// One volume of all files
+    All,
+    /// Each file is a volume
+    Files,
 }
 
 /// The clients that share a hierarchy, and whose requests are whose.

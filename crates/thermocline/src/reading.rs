@@ -2,15 +2,17 @@
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
+    AddressSpace, CompiledTrace, FileTable, PageSize, ReadOptions, Reader, Request, Requests,
+    TraceError, VolumeOf,
 };
 
-use crate::arguments::{ClientOptions, Reading, Split, TimeUnit};
+use crate::arguments::{ClientOptions, Reading, Split, TimeUnit, VolumesOf};
 use crate::output;
 
 /// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
@@ -29,20 +31,32 @@ pub(crate) fn open_bundled() -> Result<CompiledTrace> {
 
 /// Reads and compiles a trace, with a progress bar on a terminal.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
+    Ok(open_with_files(path, reading)?.0)
+}
+
+/// Reads and compiles a trace; a recording comes with its file table.
+pub(crate) fn open_with_files(
+    path: &Path,
+    reading: &Reading,
+) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
     if CompiledTrace::is_saved(path) {
         ensure!(
-            reading.page_size.is_none() && reading.format.is_none(),
-            "`{}` is a compiled trace: its page size and format are fixed",
+            reading.page_size.is_none()
+                && reading.format.is_none()
+                && reading.only.is_empty()
+                && reading.volumes.is_none(),
+            "`{}` is a compiled trace: its page size and format are fixed, and it has no file table",
             path.display()
         );
-        return Ok(CompiledTrace::open(path)?);
+        return Ok((CompiledTrace::open(path)?, None));
     }
     let reader = open_reader(path, reading)?;
+    let files = reader.file_table().cloned();
     let page_size = page_size(reading, &reader)?;
     let mut reader = WithProgress::new(reader)?;
     let trace = CompiledTrace::compile(&mut reader, page_size)?;
     reader.finish();
-    Ok(trace)
+    Ok((trace, files))
 }
 
 /// How many clients there are.
@@ -125,6 +139,11 @@ pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
         format: reading.format.as_deref().map(str::parse).transpose()?,
         time_unit: reading.time_unit.map(TimeUnit::into_trace),
         allow_truncated: reading.allow_truncated,
+        only_classes: reading.only.clone(),
+        volume_of: match reading.volumes {
+            Some(VolumesOf::Files) => VolumeOf::File,
+            Some(VolumesOf::All) | None => VolumeOf::All,
+        },
         ..ReadOptions::default()
     };
     Ok(Reader::open(path, &options)?)

@@ -9,13 +9,16 @@
 //! * `NAME.stats.json`: its `page_size` is the page size in bytes.
 //! * Each may be compressed, with the usual extension behind the name.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use thermocline_core::Nanos;
 
 use crate::decode::{Line, TextFormat};
 use crate::error::{Position, Reason, TraceError, excerpt};
+use crate::file_shares::{ProcessShare, share};
 use crate::input::Input;
 use crate::request::{PageSize, Request};
 use crate::text::{Fields, ONLY_VOLUME, integer, letter_op, pages, time};
@@ -87,9 +90,26 @@ impl FileTable {
 
     /// The file to which a page number of the trace belongs.
     pub fn file_of(&self, page_number: u64) -> Option<&FileEntry> {
+        self.index_of(page_number).map(|index| &self.files[index])
+    }
+
+    /// The id of that file.
+    pub(crate) fn index_of(&self, page_number: u64) -> Option<usize> {
         let after = self.files.partition_point(|file| file.base_page <= page_number);
-        let file = self.files[..after].iter().rev().find(|file| file.extent_pages > 0)?;
-        (page_number - file.base_page < file.extent_pages).then_some(file)
+        let index = self.files[..after].iter().rposition(|file| file.extent_pages > 0)?;
+        let file = &self.files[index];
+        (page_number - file.base_page < file.extent_pages).then_some(index)
+    }
+
+    /// The id of the file that has a volume of this name.
+    pub(crate) fn named(&self, volume: &str) -> Option<usize> {
+        let id = volume.rsplit_once('#').and_then(|(_, id)| id.parse::<usize>().ok())?;
+        (id < self.files.len()).then_some(id)
+    }
+
+    /// The classes that there are.
+    fn classes(&self) -> BTreeSet<&str> {
+        self.files.iter().map(|file| file.class.as_str()).collect()
     }
 
     fn add(&mut self, line: &[u8]) -> Result<(), Reason> {
@@ -131,32 +151,106 @@ fn unquoted(field: &[u8]) -> Result<String, Reason> {
     Ok(inner.replace("\"\"", "\""))
 }
 
+/// What a recording's volumes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeOf {
+    /// All files together are one volume.
+    #[default]
+    All,
+    /// Each file is a volume, called by its path and its id.
+    File,
+}
+
 #[derive(Debug)]
 pub(crate) struct Recording {
     has_header: bool,
-    table: Option<std::sync::Arc<FileTable>>,
+    table: Option<Arc<FileTable>>,
+    volume_of: VolumeOf,
+    /// The number of each file's volume, once it has one.
+    volumes: Vec<Option<u32>>,
+    /// Whether each file is of a class that is wanted; empty if all are.
+    is_wanted: Vec<bool>,
+}
+
+/// Where a file's pages are.
+struct Place {
+    volume: u32,
+    base_page: u64,
 }
 
 impl Recording {
-    pub(crate) const fn new(table: std::sync::Arc<FileTable>) -> Self {
-        Self { has_header: false, table: Some(table) }
+    /// A parser of requests to the files of `table`, as far as they are of the classes `only`; of
+    /// all if there is none.
+    pub(crate) fn new(table: Arc<FileTable>, only: &[String], volume_of: VolumeOf) -> Self {
+        let is_wanted = if only.is_empty() {
+            vec![]
+        } else {
+            table.files.iter().map(|file| only.contains(&file.class)).collect()
+        };
+        let volumes = match volume_of {
+            VolumeOf::All => vec![],
+            VolumeOf::File => vec![None; table.files.len()],
+        };
+        Self { has_header: false, table: Some(table), volume_of, volumes, is_wanted }
     }
 
     /// A parser that takes every file for known: for recognising the format.
     pub(crate) const fn without_table() -> Self {
-        Self { has_header: false, table: None }
+        Self {
+            has_header: false,
+            table: None,
+            volume_of: VolumeOf::All,
+            volumes: vec![],
+            is_wanted: vec![],
+        }
     }
 
-    fn base_page(&self, file_id: u64, end_page: u64) -> Result<u64, Reason> {
-        let Some(table) = &self.table else { return Ok(0) };
-        let Some(file) = usize::try_from(file_id).ok().and_then(|id| table.files.get(id)) else {
-            return Err("the file is not in the file table".into());
+    /// Where a file is; none if it is not wanted.
+    #[inline]
+    fn place(
+        &mut self,
+        file_id: u64,
+        end_page: u64,
+        volumes: &mut Volumes,
+    ) -> Result<Option<Place>, Reason> {
+        let Some(table) = &self.table else {
+            return Ok(Some(Place { volume: volumes.number(ONLY_VOLUME), base_page: 0 }));
         };
+        let id = usize::try_from(file_id).ok().filter(|&id| id < table.files.len());
+        let Some(id) = id else { return Err("the file is not in the file table".into()) };
+        let file = &table.files[id];
         if end_page > file.extent_pages {
             let extent_pages = file.extent_pages;
             return Err(format!("the file has {extent_pages} pages in the file table").into());
         }
-        Ok(file.base_page)
+        if self.is_wanted.get(id) == Some(&false) {
+            return Ok(None);
+        }
+        if self.volume_of == VolumeOf::All {
+            let volume = volumes.number(ONLY_VOLUME);
+            return Ok(Some(Place { volume, base_page: file.base_page }));
+        }
+        let volume = *self.volumes[id]
+            .get_or_insert_with(|| volumes.number(format!("{}#{id}", file.path).as_bytes()));
+        Ok(Some(Place { volume, base_page: 0 }))
+    }
+}
+
+/// Refuses classes that no file of the table has.
+pub(crate) fn check_classes(
+    path: &Path,
+    table: &FileTable,
+    only: &[String],
+) -> Result<(), TraceError> {
+    let classes = table.classes();
+    match only.iter().find(|class| !classes.contains(class.as_str())) {
+        None => Ok(()),
+        Some(class) => {
+            let classes: Vec<&str> = classes.into_iter().collect();
+            let reason =
+                format!("no file is of class '{class}'; there are: {}", classes.join(", "));
+            Err(TraceError::Content { path: path.into(), reason })
+        }
     }
 }
 
@@ -182,9 +276,12 @@ impl TextFormat for Recording {
             return Err("the flags are not letters".into());
         }
         fields.end()?;
-        let base_page = self.base_page(file_id, page_number.saturating_add(count))?;
+        let end_page = page_number.saturating_add(count);
+        let Some(Place { volume, base_page }) = self.place(file_id, end_page, volumes)? else {
+            return Ok(Line::OtherEvent);
+        };
         let extent = pages(base_page.saturating_add(page_number), count)?;
-        Ok(Line::Request(Request { at, op, volume: volumes.number(ONLY_VOLUME), extent }))
+        Ok(Line::Request(Request { at, op, volume, extent }))
     }
 }
 
@@ -231,8 +328,8 @@ pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, 
     FileTable::parse(found, input.available())
 }
 
-/// The page size stated beside a recording.
-pub(crate) fn page_size_of(path: &Path) -> Result<Option<PageSize>, TraceError> {
+/// What is stated beside a recording, and where; none if there is no such file.
+fn stats_of(path: &Path) -> Result<Option<(PathBuf, serde_json::Value)>, TraceError> {
     let stats = stats_path(path);
     if !stats.is_file() {
         return Ok(None);
@@ -242,14 +339,53 @@ pub(crate) fn page_size_of(path: &Path) -> Result<Option<PageSize>, TraceError> 
         action: "open",
         source,
     })?;
-    let malformed = |reason: String| TraceError::Content { path: stats.clone(), reason };
-    let value: serde_json::Value = serde_json::from_reader(std::io::BufReader::new(file))
-        .map_err(|error| malformed(error.to_string()))?;
-    match value.get("page_size").map(|size| (size, size.as_u64())) {
+    match serde_json::from_reader(std::io::BufReader::new(file)) {
+        Ok(value) => Ok(Some((stats, value))),
+        Err(error) => Err(TraceError::Content { path: stats, reason: error.to_string() }),
+    }
+}
+
+/// The page size stated beside a recording.
+pub(crate) fn page_size_of(path: &Path) -> Result<Option<PageSize>, TraceError> {
+    let Some((path, stats)) = stats_of(path)? else { return Ok(None) };
+    match stats.get("page_size").map(|size| (size, size.as_u64())) {
         None => Ok(None),
         Some((_, Some(page_size_bytes))) => PageSize::new(page_size_bytes).map(Some),
-        Some((size, None)) => Err(malformed(format!("page_size is {size}, not a number of bytes"))),
+        Some((size, None)) => {
+            let reason = format!("page_size is {size}, not a number of bytes");
+            Err(TraceError::Content { path, reason })
+        }
     }
+}
+
+/// The shares of the processes of a recording, the largest first; none if they are not stated beside
+/// it.
+///
+/// # Errors
+/// If what is beside it cannot be read.
+pub fn processes_of(path: &Path) -> Result<Vec<ProcessShare>, TraceError> {
+    let Some((path, stats)) = stats_of(path)? else { return Ok(vec![]) };
+    let Some(processes) = stats.get("processes").and_then(serde_json::Value::as_object) else {
+        return Ok(vec![]);
+    };
+    let mut counts = vec![];
+    for (process, count) in processes {
+        let pages = |name: &str| count.get(name).and_then(serde_json::Value::as_u64);
+        let (Some(reads), Some(writes)) = (pages("read_pages"), pages("write_pages")) else {
+            let reason = format!("process '{process}' lacks read_pages or write_pages");
+            return Err(TraceError::Content { path, reason });
+        };
+        counts.push((process, reads, writes));
+    }
+    let all = counts
+        .iter()
+        .fold(0_u64, |all, (_, reads, writes)| all.saturating_add(*reads).saturating_add(*writes));
+    counts.sort_by_key(|(_, reads, writes)| std::cmp::Reverse(reads.saturating_add(*writes)));
+    let share_of = |(process, reads, writes): (&String, u64, u64)| ProcessShare {
+        process: process.clone(),
+        share: share(reads, writes, all),
+    };
+    Ok(counts.into_iter().map(share_of).collect())
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ pub(crate) struct InfoOptions {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) reading: Reading,
+    /// Write a self-contained HTML report: footprint and re-use over time, and a recording's files
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
@@ -72,7 +75,7 @@ pub(crate) struct ConvertOptions {
     #[arg(long, value_name = "FORMAT", required_unless_present = "from")]
     pub(crate) to: Option<String>,
     /// Turn a recording that another program made into ours: strace, bpftrace, blkparse, blktrace, fio-iolog
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["to", "format", "time_unit", "allow_truncated"])]
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["to", "format", "time_unit", "allow_truncated", "only", "volumes"])]
     pub(crate) from: Option<String>,
     /// The folder in which the recorded program began, if strace was run without -y
     #[arg(long, value_name = "DIR", requires = "from")]

@@ -1,6 +1,7 @@
 //! `thermocline trace`: look at, convert and make traces.
 
 mod capture;
+mod information;
 mod record;
 
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::{output, reading};
 /// Runs the command; a recorded one's status goes to `status`.
 pub(crate) fn run(options: &TraceOptions, status: &mut u8) -> Result<String> {
     match &options.command {
-        TraceCommand::Info(options) => info(options),
+        TraceCommand::Info(options) => information::info(options),
         TraceCommand::Classes(options) => classes(options),
         TraceCommand::Convert(options) => convert_trace(options),
         TraceCommand::Record(options) => {
@@ -35,24 +36,6 @@ pub(crate) fn run(options: &TraceOptions, status: &mut u8) -> Result<String> {
         }
         TraceCommand::Generate(options) => generate_trace(options),
     }
-}
-
-/// What `trace info` prints as JSON.
-#[derive(Serialize)]
-struct InfoJson {
-    path: String,
-    #[serde(flatten)]
-    stats: Stats,
-}
-
-fn info(options: &InfoOptions) -> Result<String> {
-    let trace = reading::open(&options.trace, &options.reading)?;
-    let stats = Stats::of(&trace);
-    let path = options.trace.display().to_string();
-    if options.json {
-        return output::json(&InfoJson { path, stats });
-    }
-    Ok(format!("{path}\n{}", output::table(&["", "value"], &describe(&stats), 1)))
 }
 
 /// What `trace classes` prints as JSON.
@@ -116,50 +99,6 @@ fn classes(options: &ClassesOptions) -> Result<String> {
         output::count(classes.short_distance_pages),
         output::table(&header, &rows, 1)
     ))
-}
-
-fn describe(stats: &Stats) -> Vec<Vec<String>> {
-    let share = |share: f64| output::percent(share);
-    let reads = 1.0 - stats.write_share;
-    let mut rows = vec![
-        ("requests", output::count(stats.requests)),
-        ("  that write", share(stats.write_request_share)),
-        ("  of length 0", output::count(stats.zero_length_requests)),
-        ("bytes read", output::bytes(stats.read_bytes)),
-        ("bytes written", output::bytes(stats.write_bytes)),
-        ("page size", output::bytes(stats.page_size_bytes)),
-        ("page accesses", output::count(stats.accesses)),
-        ("  that read", format!("{} ({})", output::count(stats.reads), share(reads))),
-        ("  that write", format!("{} ({})", output::count(stats.writes), share(stats.write_share))),
-        ("volumes", output::count(stats.volumes as u64)),
-        ("footprint", pages(u64::from(stats.footprint_pages), stats.page_size_bytes)),
-        ("span", pages(stats.span_pages, stats.page_size_bytes)),
-        ("requests that continue the previous one", share(stats.sequential_request_share)),
-        ("accesses to the page after the previous one", share(stats.sequential_access_share)),
-        ("pages touched once", share(stats.touched_once_share)),
-        ("references per page", format!("{:.2}", stats.mean_references_per_page)),
-    ];
-    if stats.is_timed {
-        let seconds = stats.duration().0 as f64 / 1e9;
-        rows.push(("duration", format!("{seconds:.3} s")));
-        rows.push(("requests earlier than the one before", output::count(stats.time_reversals)));
-    }
-    let mut rows: Vec<Vec<String>> =
-        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    for lru in &stats.lru {
-        let name = format!(
-            "LRU hit ratio at {} % of the footprint ({} pages)",
-            lru.footprint_percent,
-            output::count(u64::from(lru.capacity_pages))
-        );
-        rows.push(vec![name, share(lru.hit_ratio)]);
-    }
-    rows
-}
-
-fn pages(pages: u64, page_size_bytes: u64) -> String {
-    let size = pages.saturating_mul(page_size_bytes);
-    format!("{} pages ({})", output::count(pages), output::bytes(size))
 }
 
 /// The name of the compiled form, which is no format of requests.

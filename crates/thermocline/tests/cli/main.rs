@@ -7,6 +7,7 @@ mod command;
 mod mrc;
 mod over_time;
 mod plan;
+mod record;
 mod sweep;
 mod tiers;
 mod two_tier;

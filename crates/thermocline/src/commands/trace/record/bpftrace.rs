@@ -55,7 +55,7 @@ pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatu
         Target::Processes(processes) => {
             let mut recorder = start(processes, folder.path(), raw)?;
             let pid = recorder.id();
-            wait_until_ready(&mut recorder, raw)?;
+            wait_until_ready(&mut recorder, raw, &signals)?;
             watch::wait(&mut recorder, raw, &signals, |_| processes::signal(pid, Signal::INT))?;
             Ok(None)
         }
@@ -85,7 +85,7 @@ fn run(
     signals: &Signals,
 ) -> Result<ExitStatus> {
     let mut recorder = start(&[child.id()], folder, raw)?;
-    let done = wait_until_ready(&mut recorder, raw).and_then(|()| {
+    let done = wait_until_ready(&mut recorder, raw, signals).and_then(|()| {
         let start = OpenOptions::new().write(true).open(pipe);
         start.and_then(|mut pipe| pipe.write_all(b"\n")).context("cannot start the command")?;
         let pid = child.id();
@@ -103,16 +103,17 @@ fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
     fs::write(&script, BPFTRACE_SCRIPT.replace("  WANTED\n", &format!("  {statements}\n")))
         .context("cannot write the script")?;
     let errors = fs::File::create(folder.join("errors")).context("cannot write a file")?;
+    // Its own `-o` would hold the first line back.
+    let raw = OpenOptions::new().append(true).open(raw).context("cannot write the recording")?;
     let mut recorder = Command::new("bpftrace");
     recorder
-        .args(["-B", "line", "-o"])
-        .arg(raw)
+        .args(["-B", "line"])
         .arg(&script)
         .env("BPFTRACE_STRLEN", "128")
         .env("BPFTRACE_PERF_RB_PAGES", "1024")
         .env("BPFTRACE_MAP_KEYS_MAX", "1048576")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(raw)
         .stderr(errors)
         // Ctrl-C is for the command; bpftrace ends behind it.
         .process_group(0);
@@ -121,7 +122,7 @@ fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
 }
 
 /// Waits until the script has said that it runs.
-fn wait_until_ready(recorder: &mut Child, raw: &Path) -> Result<()> {
+fn wait_until_ready(recorder: &mut Child, raw: &Path, signals: &Signals) -> Result<()> {
     let begun = Instant::now();
     loop {
         let text = fs::read_to_string(raw).unwrap_or_default();
@@ -131,7 +132,11 @@ fn wait_until_ready(recorder: &mut Child, raw: &Path) -> Result<()> {
         if let Some(status) = recorder.try_wait().context("cannot wait for bpftrace")? {
             bail!("bpftrace ended with {status} before it recorded anything; try --with strace");
         }
-        if begun.elapsed() > ATTACHING_MOST {
+        let is_stopped = signals.has_any();
+        if is_stopped || begun.elapsed() > ATTACHING_MOST {
+            processes::signal(recorder.id(), Signal::INT);
+            recorder.wait().context("cannot wait for bpftrace")?;
+            ensure!(!is_stopped, "stopped before bpftrace was ready: nothing is recorded");
             bail!(
                 "bpftrace was not ready within {} s; try --with strace",
                 ATTACHING_MOST.as_secs()

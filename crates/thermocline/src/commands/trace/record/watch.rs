@@ -35,6 +35,11 @@ impl Signals {
         Ok(signals)
     }
 
+    /// Whether there was one.
+    pub(super) fn has_any(&self) -> bool {
+        self.terminated.load(Ordering::Relaxed) || self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// The signal to pass on. Ctrl-C on a terminal goes to all programs there by itself.
     fn take(&self) -> Option<Signal> {
         if self.terminated.swap(false, Ordering::Relaxed) {

@@ -1,0 +1,476 @@
+//! `trace record` and `trace convert --from`: a program of known requests, what becomes of its
+//! status, recordings made elsewhere, and what a recording is good for afterwards.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::command::thermocline;
+use super::{fails, json, text};
+
+/// Whether strace is there and may trace; says so if not.
+fn can_trace() -> bool {
+    let tried =
+        Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    let can = tried.is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("skipped: strace is missing or may not trace");
+    }
+    can
+}
+
+/// The generator, compiled, or none without a compiler.
+fn generator(folder: &Path) -> Option<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/generator.c");
+    let program = folder.join("generator");
+    let compiled =
+        Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no C compiler");
+        return None;
+    }
+    Some(program)
+}
+
+/// Requests by operation, file, first page and pages; how often each is there.
+type Requests = BTreeMap<(String, String, u64, u64), u64>;
+
+const PAGE_BYTES: u64 = 512;
+
+/// What the generator says that it did in `folder`.
+fn told(output: &[u8], folder: &Path) -> Requests {
+    let mut requests = Requests::new();
+    for line in String::from_utf8(output.to_vec()).unwrap().lines() {
+        let mut words = line.splitn(4, ' ');
+        let mut word = || words.next().unwrap();
+        let (op, offset, length, name) = (word(), word(), word(), word());
+        let (offset, length): (u64, u64) = (offset.parse().unwrap(), length.parse().unwrap());
+        let first = offset / PAGE_BYTES;
+        let pages = (offset + length).div_ceil(PAGE_BYTES) - first;
+        let path = format!("{}/{name}", folder.display());
+        *requests.entry((op.into(), path, first, pages)).or_default() += 1;
+    }
+    requests
+}
+
+/// What a recording holds, and how many files.
+fn recorded(path: &Path) -> (Requests, usize) {
+    let table = fs::read_to_string(format!("{}.files.csv", path.display())).unwrap();
+    let path_of = |line: &str| {
+        let field = line.splitn(7, ',').nth(6).unwrap();
+        field[1..field.len() - 1].replace("\"\"", "\"")
+    };
+    let files: Vec<String> = table.lines().skip(1).map(path_of).collect();
+    let mut requests = Requests::new();
+    for line in fs::read_to_string(path).unwrap().lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let file = files[fields[2].parse::<usize>().unwrap()].clone();
+        let (first, pages) = (fields[3].parse().unwrap(), fields[4].parse().unwrap());
+        *requests.entry((fields[1].into(), file, first, pages)).or_default() += 1;
+    }
+    (requests, files.len())
+}
+
+fn work_folder(folder: &TempDir, name: &str) -> PathBuf {
+    let work = folder.path().canonicalize().unwrap().join(name);
+    fs::create_dir_all(work.join("sub")).unwrap();
+    work
+}
+
+#[track_caller]
+fn check_all_came_back(told: &Requests, recording: &Path) {
+    let total: u64 = told.values().sum();
+    assert!(total >= 1700, "{total} requests were told");
+    let (found, files) = recorded(recording);
+    let lost: Vec<_> = told.iter().filter(|(key, count)| found.get(key) != Some(count)).collect();
+    assert!(lost.is_empty(), "{} of {total} differ: {:?}", lost.len(), &lost[..lost.len().min(5)]);
+    let more: Vec<_> = found.keys().filter(|key| !told.contains_key(key)).collect();
+    assert!(more.is_empty(), "not told: {:?}", &more[..more.len().min(5)]);
+    let names: std::collections::BTreeSet<&String> = told.keys().map(|key| &key.1).collect();
+    // The name `journal` had four files.
+    assert_eq!(files, names.len() + 3);
+}
+
+#[test]
+fn every_request_of_a_program_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = generator(folder.path()).filter(|_| can_trace()) else { return };
+    let program = program.to_str().unwrap();
+    let work = work_folder(&folder, "annotated");
+    let output = folder.path().join("annotated.trace");
+    let include = format!("{}/*", work.display());
+    let run = thermocline(&[
+        "trace",
+        "record",
+        "--with",
+        "strace",
+        "--page-size",
+        "512",
+        "--include",
+        &include,
+        "-o",
+        output.to_str().unwrap(),
+        "--",
+        program,
+        work.to_str().unwrap(),
+    ]);
+    let errors = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(7), "{errors}");
+    assert!(errors.contains("annotated.trace: "), "{errors}");
+    check_all_came_back(&told(&run.stdout, &work), &output);
+}
+
+#[test]
+fn every_request_comes_back_without_annotations() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = generator(folder.path()).filter(|_| can_trace()) else { return };
+    let work = work_folder(&folder, "plain");
+    let raw = folder.path().join("plain.strace");
+    let run = Command::new("strace")
+        .args(["-f", "-ttt", "-s0", "-o"])
+        .arg(&raw)
+        .arg(program)
+        .arg(&work)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(7));
+    let output = folder.path().join("plain.trace");
+    let include = format!("{}/*", work.display());
+    let words =
+        ["trace", "convert", "--from", "strace", raw.to_str().unwrap(), "--page-size", "512"];
+    let more = ["--include", &include, "-o", output.to_str().unwrap(), "--json"];
+    let found = json(&[&words[..], &more].concat());
+    assert_eq!(found["counts"]["unknown"], 0);
+    check_all_came_back(&told(&run.stdout, &work), &output);
+}
+
+#[test]
+fn the_status_of_the_command_is_passed_on() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("x.csv");
+    let record = |script: &str| {
+        let output = output.to_str().unwrap();
+        let words = ["trace", "record", "--with", "strace", "-o", output, "--", "sh", "-c", script];
+        thermocline(&words).status.code()
+    };
+    assert_eq!(record("cat /etc/passwd > /dev/null"), Some(0));
+    assert_eq!(record("exit 3"), Some(3));
+    assert_eq!(record("kill -TERM $$"), Some(128 + 15));
+}
+
+#[test]
+fn an_interrupted_command_is_converted_all_the_same() {
+    if !can_trace() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (output, raw) = (folder.path().join("x.csv.zst"), folder.path().join("x.raw"));
+    let script = "cat /etc/passwd > /dev/null; exec sleep 30";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+        .args(["trace", "record", "--with", "strace", "--keep-raw", raw.to_str().unwrap(), "-o"])
+        .args([output.to_str().unwrap(), "--", "sh", "-c", script])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The recorder writes into this folder until it is kept under its name.
+    let has_begun = || {
+        let files = fs::read_dir(folder.path()).unwrap();
+        files.map(|file| file.unwrap().path()).any(|file| {
+            fs::read_to_string(&file).is_ok_and(|text| {
+                text.contains("execve(\"/usr/bin/sleep\"") || text.contains("execve(\"/bin/sleep\"")
+            })
+        })
+    };
+    for _ in 0..300 {
+        if has_begun() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(has_begun(), "the command has not come to its sleep");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
+    assert!(raw.is_file());
+    let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
+    let processes = info["recording"]["processes"].as_array().unwrap();
+    assert!(processes.iter().any(|process| process["process"] == "cat"), "{info}");
+}
+
+/// A recording of two programs, three classes, and a file that is removed and made anew.
+const LINES: &str = r#"7 1.0 execve("/usr/bin/app", ["app"], 0x7f /* 3 vars */) = 0
+7 1.1 openat(AT_FDCWD, "/d/bank.db", O_RDWR) = 3
+7 1.2 openat(AT_FDCWD, "/d/bank.db-wal", O_RDWR|O_CREAT|O_EXCL, 0600) = 4
+7 1.3 openat(AT_FDCWD, "/etc/app.conf", O_RDONLY) = 5
+7 1.4 pread64(3, ""..., 8192, 0) = 8192
+7 1.5 pwrite64(4, ""..., 4096, 0) = 4096
+7 1.6 pread64(5, ""..., 4096, 0) = 17
+7 1.7 pread64(3, ""..., 8192, 0) = 8192
+7 1.8 unlink("/d/bank.db-wal") = 0
+7 1.9 openat(AT_FDCWD, "/d/bank.db-wal", O_RDWR|O_CREAT|O_EXCL, 0600) = 6
+7 2.0 pwrite64(6, ""..., 4096, 0) = 4096
+7 2.1 fork() = 8
+8 2.2 execve("/usr/bin/helper", ["helper"], 0x7f /* 3 vars */) = 0
+8 2.3 pwrite64(3, ""..., 4096, 4096) = 4096
+"#;
+
+/// A folder with `x.strace`, and where its recording is.
+fn converted(more: &[&str]) -> (TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("x.strace");
+    fs::write(&raw, LINES).unwrap();
+    let output = folder.path().join("x.csv").to_str().unwrap().to_owned();
+    let words = ["trace", "convert", "--from", "strace", raw.to_str().unwrap(), "-o", &output];
+    let printed = text(&[&words[..], more].concat());
+    assert!(printed.contains("x.csv: "), "{printed}");
+    (folder, output)
+}
+
+#[test]
+fn information_names_files_classes_and_processes() {
+    let (folder, recording) = converted(&[]);
+    let report = folder.path().join("x.html");
+    let words = ["trace", "info", &recording, "--report", report.to_str().unwrap(), "--json"];
+    let info = json(&words);
+    assert_eq!((info["accesses"].as_u64(), info["volumes"].as_u64()), (Some(8), Some(1)));
+    let found = &info["recording"];
+    assert_eq!(found["files"], 4);
+    assert_eq!(found["hottest_files"][0]["path"], "/d/bank.db");
+    assert_eq!(found["hottest_files"][0]["reads"], 4);
+    assert_eq!(found["hottest_files"][0]["footprint_pages"], 2);
+    assert_eq!(found["classes"][0]["class"], "data");
+    assert_eq!(found["classes"][0]["access_share"], 0.625);
+    assert_eq!(found["classes"][1]["class"], "log");
+    assert_eq!(found["classes"][1]["files"], 2);
+    assert_eq!(found["processes"][0]["process"], "app");
+    assert_eq!(found["processes"][1]["access_share"], 0.125);
+    let html = fs::read_to_string(&report).unwrap();
+    for part in ["Footprint over time", "Re-use over time", "/d/bank.db", "helper", "<svg"] {
+        assert!(html.contains(part), "{part}");
+    }
+    let table = text(&words[..3]);
+    assert!(table.contains("hottest files") && table.contains("/d/bank.db-wal"), "{table}");
+}
+
+#[test]
+fn classes_and_files_are_read_apart() {
+    let (_folder, recording) = converted(&[]);
+    let info = |more: &[&str]| json(&[&["trace", "info", &recording, "--json"][..], more].concat());
+    assert_eq!(info(&["--only", "data"])["accesses"], 5);
+    assert_eq!(info(&["--only", "data,log"])["accesses"], 7);
+    let files = info(&["--volumes", "files"]);
+    assert_eq!((files["volumes"].as_u64(), files["accesses"].as_u64()), (Some(4), Some(8)));
+    assert_eq!(files["recording"]["hottest_files"][0]["path"], "/d/bank.db");
+    assert_eq!(info(&["--volumes", "files", "--only", "log"])["volumes"], 2);
+    let words = ["simulate", &recording, "--policy", "lru", "--tier", "ram=1p", "--only", "data"];
+    assert_eq!(json(&[&words[..], &["--json"]].concat())["trace"]["accesses"], 5);
+    let info = ["trace", "info", &recording];
+    fails(&[&info[..], &["--only", "logs"]].concat(), &["'logs'", "data, log, other"]);
+    fails(&["trace", "info", super::TRACE, "--only", "data"], &["format csv", "--only"]);
+    fails(&["trace", "info", super::TRACE, "--volumes", "files"], &["format csv", "--volumes"]);
+}
+
+#[test]
+fn files_are_taken_and_left_by_patterns() {
+    let (_folder, recording) = converted(&["--include", "/d/*", "--exclude", "*-wal"]);
+    let info = json(&["trace", "info", &recording, "--json"]);
+    assert_eq!(
+        (info["accesses"].as_u64(), info["recording"]["files"].as_u64()),
+        (Some(5), Some(1))
+    );
+    let (_folder, recording) = converted(&["--identity", "path"]);
+    let info = json(&["trace", "info", &recording, "--json"]);
+    assert_eq!(info["recording"]["files"], 3);
+}
+
+#[test]
+fn what_cannot_be_converted_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("x.strace");
+    let output = folder.path().join("x.csv");
+    let (raw_name, output_name) = (raw.to_str().unwrap(), output.to_str().unwrap());
+    let convert = ["trace", "convert", raw_name, "-o", output_name, "--from"];
+    let mut check = |content: &[u8], more: &[&str], parts: &[&str]| {
+        fs::write(&raw, content).unwrap();
+        fails(&[&convert[..], more].concat(), parts);
+        let left: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect();
+        assert_eq!(left, [raw.clone()]);
+    };
+    let damaged = format!("{LINES}strace: Process 9 attached\n");
+    check(damaged.as_bytes(), &["strace"], &["line 15", "-o FILE", "--max-unknown"]);
+    check(LINES.as_bytes(), &["dtrace"], &["'dtrace'", "strace, bpftrace"]);
+    check(LINES.as_bytes(), &["strace", "--include", "nothing"], &["no request to a file"]);
+    check(LINES.as_bytes(), &["strace", "--include", "a[b"], &["a[b"]);
+    check(LINES.as_bytes(), &["strace", "--page-size", "1000"], &["power of two"]);
+    check(LINES.as_bytes(), &["bpftrace"], &["# thermocline 1"]);
+    check(LINES.as_bytes(), &["fio-iolog"], &["line 1", "fio version 2 iolog"]);
+    check(LINES.as_bytes(), &["blktrace"], &["record 1 at byte 0", "magic"]);
+    check(b"", &["strace"], &["no request"]);
+    fails(&["trace", "convert", raw_name, "-o", output_name], &["--to"]);
+    fails(
+        &["trace", "convert", raw_name, "-o", output_name, "--to", "csv", "--identity", "path"],
+        &["--from"],
+    );
+    let gz = folder.path().join("x.csv.gz");
+    let words = ["trace", "convert", raw_name, "--from", "strace", "-o", gz.to_str().unwrap()];
+    fails(&words, &["NAME.zst"]);
+    fs::remove_file(&raw).unwrap();
+    fails(&[&convert[..], &["strace"]].concat(), &["x.strace", "cannot open"]);
+}
+
+#[test]
+fn a_recording_that_cannot_begin_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("x.csv");
+    let record = ["trace", "record", "-o", output.to_str().unwrap()];
+    fails(&[&record[..], &["--", "no-such-program"]].concat(), &["`no-such-program`", "PATH"]);
+    fails(&[&record[..], &["--attach", "4194305"]].concat(), &["no process 4194305"]);
+    fails(&record, &["COMMAND"]);
+    let without_path = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+        .args(record)
+        .args(["--with", "strace", "--", "/bin/true"])
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(without_path.stderr).unwrap();
+    assert!(errors.contains("install the package `strace`"), "{errors}");
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+}
+
+#[test]
+fn fio_logs_of_both_versions_are_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("x.log");
+    let output = folder.path().join("x.csv");
+    let mut check = |content: &str, times: [&str; 2]| {
+        fs::write(&raw, content).unwrap();
+        let (raw, name) = (raw.to_str().unwrap(), output.to_str().unwrap());
+        text(&["trace", "convert", "--from", "fio-iolog", raw, "-o", name]);
+        let lines = fs::read_to_string(&output).unwrap();
+        let lines: Vec<&str> = lines.lines().skip(1).collect();
+        let expected = [format!("{},R,0,0,2,", times[0]), format!("{},W,0,2,1,p", times[1])];
+        assert_eq!(lines, expected);
+    };
+    let name = "/data/a file";
+    check(
+        &format!(
+            "fio version 2 iolog\n{name} add\n{name} open\n{name} read 0 8192\n{name} wait 50 0\n{name} write 8192 512\n{name} sync 0 0\n{name} trim 0 4096\n{name} close\n"
+        ),
+        ["0", "50"],
+    );
+    check(
+        &format!(
+            "fio version 3 iolog\n3 {name} add\n4 {name} open\n10 {name} read 0 8192\n75 {name} write 8192 512\n80 {name} datasync 0 0\n90 {name} close\n"
+        ),
+        ["0", "65"],
+    );
+}
+
+#[test]
+fn what_the_script_prints_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = folder.path().join("x.bt");
+    let output = folder.path().join("x.csv");
+    let lines = "Attaching 25 probes...\n# thermocline 1\n\
+        R 2000 7 8:5:1 4096 8192 my app\nN 8:5:1 0 bank.db\nN 8:5:1 1 my data\nN 8:5:1 2 /\n\
+        N 8:5:1 3 /\nW 1500 7 8:5:1 0 100 my app\nM 1600 7 8:5:1 8192\nLost 3 events\n";
+    fs::write(&raw, lines).unwrap();
+    let words = ["trace", "convert", "--from", "bpftrace", raw.to_str().unwrap(), "-o"];
+    let found = json(&[&words[..], &[output.to_str().unwrap(), "--json"]].concat());
+    assert_eq!(
+        (found["counts"]["lost"].as_u64(), found["counts"]["mmaps"].as_u64()),
+        (Some(3), Some(1))
+    );
+    let requests = fs::read_to_string(&output).unwrap();
+    assert_eq!(requests.lines().skip(1).collect::<Vec<_>>(), ["0,W,0,0,1,p", "0.500,R,0,1,2,"]);
+    let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
+    assert_eq!(info["recording"]["hottest_files"][0]["path"], "/my data/bank.db");
+    assert_eq!(info["recording"]["processes"][0]["process"], "my app");
+}
+
+/// A record of blktrace in either byte order.
+fn blktrace_record(
+    is_little: bool,
+    at_ns: u64,
+    sector: u64,
+    action: u32,
+    following: &[u8],
+) -> Vec<u8> {
+    let mut bytes = vec![];
+    let mut push = |value: u64, length: usize| {
+        let all = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
+        bytes.extend_from_slice(if is_little { &all[..length] } else { &all[8 - length..] });
+    };
+    let device = 8 << 20 | 16;
+    for (value, length) in [
+        (0x6561_7407, 4),
+        (1, 4),
+        (at_ns, 8),
+        (sector, 8),
+        (8192, 4),
+        (u64::from(action), 4),
+        (42, 4),
+        (device, 4),
+        (0, 4),
+        (0, 2),
+        (following.len() as u64, 2),
+    ] {
+        push(value, length);
+    }
+    bytes.extend_from_slice(following);
+    bytes
+}
+
+#[test]
+fn blktrace_is_read_in_both_byte_orders_as_blkparse_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (queued, issued, read, write, discard, notify) = (1, 7, 1 << 16, 1 << 17, 1 << 29, 1 << 26);
+    let outputs = [true, false].map(|is_little| {
+        let record = |at, sector, action, following: &[u8]| {
+            blktrace_record(is_little, at, sector, action, following)
+        };
+        let bytes = [
+            record(1000, 0, notify, b"fsync\0\0\0"),
+            record(2000, 64, queued | write, b""),
+            record(2500, 64, issued | write, b""),
+            record(2600, 64, queued | discard | write, b""),
+            record(3000, 128, queued | read, b"xyz"),
+        ]
+        .concat();
+        let raw = folder.path().join(format!("{is_little}.blktrace.0"));
+        fs::write(&raw, &bytes).unwrap();
+        let output = folder.path().join(format!("{is_little}.csv"));
+        let words = ["trace", "convert", "--from", "blktrace", raw.to_str().unwrap(), "-o"];
+        text(&[&words[..], &[output.to_str().unwrap()]].concat());
+        fs::write(&raw, &bytes[..bytes.len() - 1]).unwrap();
+        fails(&[&words[..], &["cut.csv"]].concat(), &["truncated", "record 5"]);
+        fs::write(&raw, &bytes).unwrap();
+        fs::read_to_string(output).unwrap()
+    });
+    assert_eq!(outputs[0], outputs[1]);
+    let lines: Vec<&str> = outputs[0].lines().skip(1).collect();
+    assert_eq!(lines, ["0,W,0,8,2,", "1,R,0,16,2,"]);
+    let info = json(&["trace", "info", folder.path().join("true.csv").to_str().unwrap(), "--json"]);
+    assert_eq!(info["recording"]["processes"][0]["process"], "fsync");
+    assert_eq!(info["recording"]["hottest_files"][0]["path"], "8:16");
+    let parsed =
+        Command::new("blkparse").args(["-q", "-i", "true"]).current_dir(folder.path()).output();
+    let Ok(parsed) = parsed else {
+        eprintln!("skipped: blkparse is missing");
+        return;
+    };
+    let parsed_text = folder.path().join("true.txt");
+    fs::write(&parsed_text, parsed.stdout).unwrap();
+    let output = folder.path().join("text.csv");
+    let words = ["trace", "convert", "--from", "blkparse", parsed_text.to_str().unwrap(), "-o"];
+    text(&[&words[..], &[output.to_str().unwrap()]].concat());
+    assert_eq!(fs::read_to_string(output).unwrap(), outputs[0]);
+}
