@@ -1,0 +1,5 @@
+-- Subscribers are picked unevenly, as the benchmark does: the bits of two numbers, joined by or.
+\set mask :subscribers / 16
+\set s_id 1 + (random(0, :mask) | random(0, :subscribers - 1)) % :subscribers
+\set type random(1, 4)
+select data1, data2, data3, data4 from access_info where s_id = :s_id and ai_type = :type;
