@@ -16,7 +16,7 @@ use super::watch::{self, Signals};
 use super::{Target, installed, processes};
 
 /// Attaching to some twenty tracepoints takes a while.
-const ATTACHING_MOST: Duration = Duration::from_secs(120);
+const ATTACHING_MOST: Duration = Duration::from_mins(2);
 
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -55,10 +55,11 @@ fn mode() -> Result<Mode> {
         if tried.status.success() {
             return Ok(mode);
         }
-        reason = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
+        reason = String::from_utf8_lossy(&tried.stderr).into_owned();
     }
     bail!(
-        "strace may not trace here ({reason}): a container needs the capability SYS_PTRACE, and kernel.yama.ptrace_scope may be 2 at most"
+        "strace may not trace here ({}): a container needs the capability SYS_PTRACE, and kernel.yama.ptrace_scope may be 2 at most",
+        reason.trim()
     );
 }
 

@@ -100,7 +100,7 @@ impl Count {
             if read == 0 {
                 break;
             }
-            let lines = buffer[..read].iter().filter(|&&byte| byte == b'\n').count();
+            let lines = memchr::memchr_iter(b'\n', &buffer[..read]).count();
             self.lines += lines as u64;
             self.bytes += read as u64;
         }
