@@ -4,9 +4,11 @@
 //! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
 //! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
-//! `cargo xtask bench -- shadow` shadow policies. None is a timed test.
+//! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
+//! strace's lines. None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
+mod capture;
 mod hca;
 mod identifiers;
 mod measure;
@@ -46,6 +48,8 @@ enum Benchmark {
     Nbd(nbd::Arguments),
     /// The HCA paper's real system on the engine, scaled down, as tables
     Hca(hca::Arguments),
+    /// Converting recordings of strace's, beside reading as much CSV
+    Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
@@ -55,6 +59,7 @@ enum Benchmark {
 
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
+        Benchmark::Capture(arguments) => capture::run_all(&arguments),
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),

@@ -128,7 +128,7 @@ pub(super) fn convert(
             }
         };
         let path = paths.path(id);
-        let key = if options.identity == Identity::Path { &path } else { id };
+        let key = if options.identity == Identity::Path { path } else { id };
         let file = match files.known(key) {
             Some(file) => file,
             None => files.file(key, path, &mut collector),

@@ -474,3 +474,67 @@ fn blktrace_is_read_in_both_byte_orders_as_blkparse_reads_it() {
     text(&[&words[..], &[output.to_str().unwrap()]].concat());
     assert_eq!(fs::read_to_string(output).unwrap(), outputs[0]);
 }
+
+/// Runs a recipe at a small size and gives its recording, or none where its programs are missing.
+fn recipe(script: &str, name: &str, programs: &[&str]) -> Option<(TempDir, String)> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let paths = "PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)";
+    let has = |program: &&str| {
+        let look = format!("{paths} command -v {program}");
+        Command::new("bash").args(["-c", &look]).output().is_ok_and(|found| found.status.success())
+    };
+    if !can_trace() {
+        return None;
+    }
+    if let Some(missing) = programs.iter().find(|program| !has(program)) {
+        eprintln!("skipped: {missing} is missing");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The server of a recipe may run as another user.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = Command::new("timeout")
+        .arg("120")
+        .arg(format!("{}/../../recipes/{script}", env!("CARGO_MANIFEST_DIR")))
+        .env("THERMOCLINE", env!("CARGO_BIN_EXE_thermocline"))
+        .env("RECORDER", "strace")
+        .env("TRACES", folder.path().join("traces"))
+        .env("WORK", folder.path().join("work"))
+        .envs([("SCALE", "1"), ("TRANSACTIONS", "100")])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{script}: {errors}");
+    let recording = folder.path().join(format!("traces/{name}.csv.zst"));
+    Some((folder, recording.to_str().unwrap().to_owned()))
+}
+
+#[test]
+fn the_recipe_of_sqlite_makes_a_recording() {
+    let Some((_folder, recording)) = recipe("sqlite.sh", "sqlite", &["sqlite3"]) else { return };
+    let info = json(&["trace", "info", &recording, "--json"]);
+    // By path, a hundred journals are one file.
+    assert_eq!(info["recording"]["files"], 2);
+    assert!(info["writes"].as_u64().unwrap() >= 200, "{info}");
+    assert_eq!(info["recording"]["processes"][0]["process"], "sqlite3");
+}
+
+#[test]
+fn the_recipe_of_postgresql_makes_a_recording() {
+    let programs = ["initdb", "pgbench", "psql", "runuser"];
+    let Some((_folder, recording)) = recipe("postgresql-tpcb.sh", "tpcb", &programs) else {
+        return;
+    };
+    let info = json(&["trace", "info", &recording, "--json"]);
+    assert_eq!(info["page_size_bytes"], 8192);
+    let classes = info["recording"]["classes"].as_array().unwrap();
+    let writes = |class: &str| {
+        let found = classes.iter().find(|one| one["class"] == class).unwrap();
+        found["writes"].as_u64().unwrap()
+    };
+    // Every transaction ends in the log.
+    assert!(writes("log") >= 20, "{info}");
+    assert_eq!(info["recording"]["processes"][0]["process"], "postgres");
+    let hat = ["simulate", &recording, "--policy", "hat", "--tier", "ram=5%", "--tier", "flash=2x"];
+    json(&[&hat[..], &["--only", "data", "--check", "--json"]].concat());
+}

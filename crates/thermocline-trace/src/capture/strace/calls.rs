@@ -150,6 +150,7 @@ impl Kind {
     }
 
     /// The arguments whose descriptors count as they are when the call is entered.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds of calls come elsewhere")]
     pub(super) const fn descriptors(self) -> [Option<usize>; 2] {
         match self {
             Self::Io(..)
@@ -276,6 +277,7 @@ impl Tracer<'_> {
     }
 
     /// Calls that are only counted, or nearly.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds of calls come elsewhere")]
     fn count(&mut self, pid: u32, kind: Kind, call: &Call<'_>) {
         let counts = &mut self.collector.counts;
         match kind {
@@ -386,6 +388,7 @@ impl Tracer<'_> {
         Ok(())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds of calls come elsewhere")]
     fn resize(&mut self, kind: Kind, call: &Call<'_>, begun: &Begun) -> Result<(), Fault> {
         let file = begun.file();
         match kind {

@@ -388,7 +388,7 @@ pub(super) fn unescape(text: &[u8], target: &mut Vec<u8>) {
             b'x' => {
                 let digits = rest.get(..2).and_then(|digits| radix(digits, 16).ok());
                 if let Some(value) = digits {
-                    target.push(value as u8);
+                    target.push((value & 0xff) as u8);
                     rest = &rest[2..];
                 }
             }
@@ -430,9 +430,9 @@ mod tests {
             ("7 1.5 <... read", "resumed"),
             ("7 1.5 Hello", "neither"),
         ] {
-            let parsed = Line::parse(text.as_bytes()).and_then(|line| match line.event {
-                Event::Call(body) => Call::parse(body, false).map(drop),
-                _ => Ok(()),
+            let parsed = Line::parse(text.as_bytes()).and_then(|line| {
+                let Event::Call(body) = line.event else { return Ok(()) };
+                Call::parse(body, false).map(drop)
             });
             let error = parsed.unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

@@ -198,7 +198,7 @@ impl Tracer<'_> {
         // A call of a process that was ended has two of these.
         let call = Call::parse(&text, false).and_then(|call| match call.result {
             Outcome::Pending => Err("the second half of a call has no result".into()),
-            _ => Ok(call),
+            Outcome::Value(..) | Outcome::Failed | Outcome::Nothing => Ok(call),
         });
         let done = call.map_err(Fault::Line).and_then(|call| {
             self.complete(Moment { at_ns, ..moment }, Kind::of(call.name), &call, begun)
@@ -239,16 +239,13 @@ impl Tracer<'_> {
                 *slot = self.description(moment.pid, descriptor);
             }
         }
-        match kind {
-            Kind::Close => {
-                let number = call.descriptor(0)?.number;
-                let task = self.task(moment.pid);
-                if let Some(number) = number {
-                    task.files.borrow_mut().close(number);
-                }
+        if kind == Kind::Close {
+            let number = call.descriptor(0)?.number;
+            if let Some(number) = number {
+                self.task(moment.pid).files.borrow_mut().close(number);
             }
-            Kind::CloseRange => self.close_range(moment.pid, call)?,
-            _ => {}
+        } else if kind == Kind::CloseRange {
+            self.close_range(moment.pid, call)?;
         }
         Ok(begun)
     }

@@ -32,7 +32,7 @@ impl Tracer<'_> {
             && (description.appends.get() || has_flag(call.argument(4), b"RWF_APPEND"));
         let explicit = match position {
             Position::Argument(index) if call.argument(index) != b"-1" => Some(call.number(index)?),
-            _ => None,
+            Position::Argument(_) | Position::Current => None,
         };
         let offset = match explicit {
             _ if appends => self.append_at(file),
