@@ -55,13 +55,14 @@ pub fn information(found: &Information<'_>, options: &Options) -> Result<Report,
     }
     if !found.processes.is_empty() {
         report.heading("Processes of the whole recording");
-        let rows =
-            found.processes.iter().map(|one| row(vec![one.process.clone()], None, &one.share));
+        let rows = found.processes.iter().map(|one| row(&[&one.process], None, &one.share));
         report.table(table(&["process", "reads", "writes", "of accesses, %"], rows));
     }
     report.heading("Figures");
-    let rows =
-        found.figures.iter().map(|figure| figure.iter().map(|text| Cell::text(text)).collect());
+    let rows = found
+        .figures
+        .iter()
+        .map(|figure| figure.iter().map(|text| Cell::text(text.as_str())).collect());
     report.table(table(&["", "value"], rows));
     report.heading("How to make this report again");
     report.code(&options.command);
@@ -76,9 +77,10 @@ fn add_files(report: &mut Report, files: &FileShares) -> Result<(), LabError> {
         grouped(files.files),
         grouped(files.hottest_files.len() as u64)
     ));
-    let rows = files.hottest_files.iter().map(|one| {
-        row(vec![one.path.clone(), one.class.clone()], Some(one.footprint_pages), &one.share)
-    });
+    let rows = files
+        .hottest_files
+        .iter()
+        .map(|one| row(&[&one.path, &one.class], Some(one.footprint_pages), &one.share));
     report.table(table(&["file", "class", "pages", "reads", "writes", "of accesses, %"], rows));
     let bars = files.classes.iter().map(|one| (one.class.clone(), one.share.access_share * 100.0));
     report.bars(&BarChart {
@@ -87,8 +89,8 @@ fn add_files(report: &mut Report, files: &FileShares) -> Result<(), LabError> {
         bars: bars.collect(),
     })?;
     let rows = files.classes.iter().map(|one| {
-        let names = vec![one.class.clone(), grouped(one.files)];
-        row(names, Some(one.footprint_pages), &one.share)
+        let files = grouped(one.files);
+        row(&[&one.class, &files], Some(one.footprint_pages), &one.share)
     });
     report.table(table(&["class", "files", "pages", "reads", "writes", "of accesses, %"], rows));
     Ok(())
@@ -119,8 +121,8 @@ fn line_chart(
     }
 }
 
-fn row(names: Vec<String>, pages: Option<u64>, share: &AccessShare) -> Vec<Cell> {
-    let mut row: Vec<Cell> = names.iter().map(|name| Cell::text(name)).collect();
+fn row(names: &[&str], pages: Option<u64>, share: &AccessShare) -> Vec<Cell> {
+    let mut row: Vec<Cell> = names.iter().map(|&name| Cell::text(name)).collect();
     row.extend(pages.map(|pages| Cell::number(grouped(pages))));
     row.push(Cell::number(grouped(share.reads)));
     row.push(Cell::number(grouped(share.writes)));

@@ -11,14 +11,13 @@ use serde::Serialize;
 use thermocline_core::Nanos;
 use thermocline_lab::report::{self, Options};
 use thermocline_lab::{TierSize, round_interval};
+use thermocline_trace::TraceError;
 use thermocline_trace::classes::{ClassOptions, ClassSummary, Classes};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
-use thermocline_trace::{Stats, TraceError};
 
 use crate::arguments::{
-    ClassesOptions, ConvertOptions, GenerateOptions, InfoOptions, TraceCommand, TraceOptions,
-    Workload,
+    ClassesOptions, ConvertOptions, GenerateOptions, TraceCommand, TraceOptions, Workload,
 };
 use crate::commands::compare::{VERSION, command_line};
 use crate::{output, reading};

@@ -11,13 +11,19 @@ use tempfile::TempDir;
 use super::command::thermocline;
 use super::{fails, json, text};
 
+/// Says that a test does not test.
+#[expect(clippy::print_stderr, reason = "what is skipped is to be seen")]
+fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
+}
+
 /// Whether strace is there and may trace; says so if not.
 fn can_trace() -> bool {
     let tried =
         Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     let can = tried.is_ok_and(|status| status.success());
     if !can {
-        eprintln!("skipped: strace is missing or may not trace");
+        skip("strace is missing or may not trace");
     }
     can
 }
@@ -29,7 +35,7 @@ fn generator(folder: &Path) -> Option<PathBuf> {
     let compiled =
         Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
     if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no C compiler");
+        skip("there is no C compiler");
         return None;
     }
     Some(program)
@@ -297,12 +303,12 @@ fn what_cannot_be_converted_leaves_nothing() {
     let output = folder.path().join("x.csv");
     let (raw_name, output_name) = (raw.to_str().unwrap(), output.to_str().unwrap());
     let convert = ["trace", "convert", raw_name, "-o", output_name, "--from"];
-    let mut check = |content: &[u8], more: &[&str], parts: &[&str]| {
+    let check = |content: &[u8], more: &[&str], parts: &[&str]| {
         fs::write(&raw, content).unwrap();
         fails(&[&convert[..], more].concat(), parts);
         let left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect();
-        assert_eq!(left, [raw.clone()]);
+        assert_eq!(left, std::slice::from_ref(&raw));
     };
     let damaged = format!("{LINES}strace: Process 9 attached\n");
     check(damaged.as_bytes(), &["strace"], &["line 15", "-o FILE", "--max-unknown"]);
@@ -350,7 +356,7 @@ fn fio_logs_of_both_versions_are_converted() {
     let folder = tempfile::tempdir().unwrap();
     let raw = folder.path().join("x.log");
     let output = folder.path().join("x.csv");
-    let mut check = |content: &str, times: [&str; 2]| {
+    let check = |content: &str, times: [&str; 2]| {
         fs::write(&raw, content).unwrap();
         let (raw, name) = (raw.to_str().unwrap(), output.to_str().unwrap());
         text(&["trace", "convert", "--from", "fio-iolog", raw, "-o", name]);
@@ -464,7 +470,7 @@ fn blktrace_is_read_in_both_byte_orders_as_blkparse_reads_it() {
     let parsed =
         Command::new("blkparse").args(["-q", "-i", "true"]).current_dir(folder.path()).output();
     let Ok(parsed) = parsed else {
-        eprintln!("skipped: blkparse is missing");
+        skip("blkparse is missing");
         return;
     };
     let parsed_text = folder.path().join("true.txt");
@@ -487,7 +493,7 @@ fn recipe(script: &str, name: &str, programs: &[&str]) -> Option<(TempDir, Strin
         return None;
     }
     if let Some(missing) = programs.iter().find(|program| !has(program)) {
-        eprintln!("skipped: {missing} is missing");
+        skip(&format!("{missing} is missing"));
         return None;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::super::{CaptureCounts, CaptureOptions, Captured, Identity, Mmap, Source, convert_text};
+use crate::capture::{
+    CaptureCounts, CaptureOptions, Captured, Identity, Mmap, Source, convert_text,
+};
 use crate::error::TraceError;
 use crate::request::PageSize;
 
