@@ -44,8 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster() -> Iterator[Client]:
+    """A cluster of its own for each test: what one kills is no other's matter."""
     with (
         LocalCluster(
             n_workers=3,

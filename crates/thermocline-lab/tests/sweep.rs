@@ -154,7 +154,7 @@ fn what_is_in_the_way_is_not_written_over() {
     fs::write(place.path("notes.parquet"), "not a Parquet file").unwrap();
     sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err();
     assert_eq!(bytes(&place.path("notes.parquet")), b"not a Parquet file");
-    let trace = sweep.traces[0].open().unwrap();
+    let trace = sweep.traces[0].open(&Watch::default()).unwrap();
     trace.save(place.path("trace.parquet")).unwrap();
     let error = sweep.run(&place.path("trace.parquet"), 1, |_| ()).unwrap_err().to_string();
     assert!(error.contains("no result of a sweep"), "{error}");
