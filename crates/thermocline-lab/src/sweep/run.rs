@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::ThreadPoolBuilder;
@@ -14,6 +14,9 @@ use thermocline_trace::CompiledTrace;
 use super::results::{self, Row};
 use super::{Sweep, TraceSource};
 use crate::{LabError, Watch};
+
+/// Results that wait to be written at most: a sweep that is killed, or stopped, has kept all but these.
+const WAITING_ROWS_MAX: usize = 8;
 
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +180,10 @@ impl Sweep {
         let traces: Vec<SharedTrace<'_>> = self.traces.iter().enumerate().map(shared).collect();
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| LabError::Threads { reason: error.to_string() })?;
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(WAITING_ROWS_MAX);
         std::thread::scope(|scope| {
             let writer = scope.spawn(move || running.parts.write_all(&receiver, progress));
-            let run = |point: usize, sender: &Sender<Row>| -> Result<(), LabError> {
+            let run = |point: usize, sender: &SyncSender<Row>| -> Result<(), LabError> {
                 let one = &self.points[point];
                 let shared = &traces[one.trace];
                 let trace = shared.compiled(&one.configuration.watch)?;
@@ -261,7 +264,8 @@ impl Parts {
     ) -> Result<Vec<Row>, LabError> {
         let mut all = vec![];
         while let Ok(first) = finished.recv() {
-            let rows: Vec<Row> = [first].into_iter().chain(finished.try_iter()).collect();
+            let rows: Vec<Row> =
+                [first].into_iter().chain(finished.try_iter().take(WAITING_ROWS_MAX)).collect();
             self.write(&rows)?;
             progress(Progress::Finished(rows.len()));
             all.extend(rows);
