@@ -113,6 +113,8 @@ impl Soak {
                 let mut fio = self.fio("killed", &[])?;
                 thread::sleep(RELOAD_INTERVAL);
                 self.kill()?;
+                // It would try for ever.
+                fio.kill()?;
                 fio.wait()?;
             } else {
                 self.stop()?;
@@ -203,6 +205,8 @@ impl Soak {
         let seed = format!("--randseed={}", self.tally.rounds + 1);
         // What comes before the first name is for every job.
         let words = [
+            // Jobs that are processes of their own would outlive the fio that is killed.
+            "--thread",
             "--ioengine=nbd",
             &uri,
             &state,
