@@ -2,16 +2,20 @@
 
 import os
 import signal
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import cloudpickle
 import fsspec
 import pyarrow as pa
 import pytest
 import thermocline as tc
 from distributed import Client, LocalCluster
 from thermocline import sweeping
+
+# Workers cannot import this module, so they are sent its functions as they are.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SWEEP = """
 policies = ["lru", "arc", "face-gsc"]
@@ -177,13 +181,3 @@ def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
         tc.sweep(folder / "sweep.toml", threads=0)
     with pytest.raises(tc.ConfigurationError, match="give a `client`"):
         tc.sweep(folder / "sweep.toml", on_batch=print)
-
-
-def _fatal(*_arguments: object) -> None:
-    time.sleep(0.1)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_what_kills_every_worker_is_told(cluster: Client) -> None:
-    with pytest.raises(tc.ClusterError, match="workers fail on"):
-        list(sweeping._answers(cluster, [(_fatal, ("a", "b"))]))
