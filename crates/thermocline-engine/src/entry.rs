@@ -3,6 +3,8 @@
 //! A page whose newest version lies on flash, durably, needs no entry: its slot says all. A page that
 //! the disk holds and nothing else needs nothing at all.
 
+use std::num::NonZeroU64;
+
 use crate::memory::FrameId;
 use crate::slots::SlotId;
 
@@ -26,6 +28,17 @@ pub(crate) struct Capture {
     pub(crate) version: u64,
     /// The first version written after it; 0 if there is none.
     pub(crate) next: u64,
+}
+
+/// A page on its way to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotWrite {
+    pub(crate) slot: SlotId,
+    pub(crate) capture: Capture,
+    /// The number of the record that says so already, if there is one.
+    pub(crate) record: Option<NonZeroU64>,
+    /// Whether a later record says that the slot is not needed.
+    pub(crate) is_freed: bool,
 }
 
 /// What should happen to the newest version.
@@ -65,7 +78,7 @@ pub(crate) struct Entry {
     /// The live slot.
     pub(crate) slot: Option<SlotId>,
     /// The slot being written, and what is written.
-    pub(crate) slot_write: Option<(SlotId, Capture)>,
+    pub(crate) slot_write: Option<SlotWrite>,
     /// What is being written to disk.
     pub(crate) disk_write: Option<Capture>,
     /// The newest version whose write to disk was ever started.

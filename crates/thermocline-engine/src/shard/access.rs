@@ -5,7 +5,7 @@ use thermocline_core::{Action, Op, Tier};
 
 use super::request::{Building, Content, Piece};
 use super::{Event, Place, Shard, Waiter};
-use crate::entry::EntryId;
+use crate::entry::{EntryId, SlotWrite};
 use crate::memory::FrameId;
 use crate::options::WriteMode;
 use crate::request::RequestError;
@@ -272,7 +272,7 @@ impl Shard {
         let entry = &mut self.entries[id];
         entry.newest = version;
         entry.is_discarded = false;
-        if let Some((_, capture)) = &mut entry.slot_write
+        if let Some(SlotWrite { capture, .. }) = &mut entry.slot_write
             && capture.next == 0
         {
             capture.next = version;

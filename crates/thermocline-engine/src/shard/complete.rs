@@ -209,33 +209,6 @@ impl Shard {
         }
     }
 
-    /// A slot was written: a record will say so.
-    fn slot_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
-        self.pool.release(transfer.frame);
-        let id = self.entry(page).expect("a page that is being written has an entry");
-        let (slot, capture) =
-            self.entries[id].slot_write.take().expect("its entry knows of the write");
-        if result.is_err() || !self.has_flash {
-            self.flash_failed();
-            self.relog_page(page);
-            return;
-        }
-        let entry = &self.entries[id];
-        // A version that the disk has too is worth a slot only while it is the newest, and no newer one
-        // is on its way to disk: it would have to be obsolete, durably, before that.
-        let is_dirty = entry.disk_written < capture.version;
-        let is_newest = entry.newest == capture.version && entry.disk_started <= capture.version;
-        let is_needed = is_dirty || (entry.on_flash && is_newest);
-        if is_needed {
-            let is_clean = entry.disk_synced == capture.version;
-            self.record_slot(id, slot, !is_clean);
-        } else {
-            self.slots.free(slot);
-        }
-        self.written(id, capture);
-        self.settle(id);
-    }
-
     fn disk_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
         self.pool.release(transfer.frame);
         let id = self.entry(page).expect("a page that is being written has an entry");
@@ -278,7 +251,7 @@ impl Shard {
     }
 
     /// A version is in a recorded slot or on disk: a flush need not write it.
-    fn written(&mut self, id: EntryId, capture: Capture) {
+    pub(super) fn written(&mut self, id: EntryId, capture: Capture) {
         let undurable = self.entries[id].undurable;
         if undurable != 0 && undurable <= capture.version {
             self.entries.set_undurable(id, capture.next);

@@ -3,7 +3,8 @@
 //! A commit writes the records that came up to journal blocks, and syncs the flash once, for them and
 //! for the slots. Requests that come meanwhile share the next one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU64;
 
 use thermocline_core::Nanos;
 
@@ -11,7 +12,6 @@ use super::checkpoint::Checkpoints;
 use super::flush::{Stage, Waiter};
 use super::{InFlight, Shard};
 use crate::counters::Purpose;
-use crate::entry::EntryId;
 use crate::format::BLOCK_BYTES;
 use crate::format::journal::{self, RECORDS_PER_BLOCK, Record, RecordKind};
 use crate::format::superblock::Superblock;
@@ -66,6 +66,10 @@ pub(super) struct Log {
     /// Records ever appended, and how many of them are durable.
     pub(super) appended: u64,
     pub(super) durable: u64,
+    /// The last record that did not come up before the page was in its slot.
+    pub(super) appended_late: u64,
+    /// Records whose pages are on their way to their slots.
+    early: BTreeSet<u64>,
     /// The number of the next journal block.
     pub(super) next_sequence: u64,
     /// The first block that replay needs, as the next block will say, and as a durable block says.
@@ -117,6 +121,8 @@ impl Log {
             syncing_flash: None,
             appended: 0,
             durable: 0,
+            appended_late: 0,
+            early: BTreeSet::new(),
             next_sequence: first,
             tail: first,
             durable_tail: first,
@@ -157,6 +163,13 @@ impl Log {
             && !self.is_sync_wanted
             && !self.is_draining
             && !self.checkpoints.is_under_way()
+    }
+
+    /// Whether a block is written, and the page of a record in it is not.
+    fn awaits_page(&self) -> bool {
+        let uncovered = self.pending.len() + self.writing.records.len();
+        let covered = self.appended - uncovered as u64;
+        self.early.first().is_some_and(|&record| record <= covered)
     }
 
     /// Whether no block is on its way.
@@ -221,38 +234,28 @@ impl Shard {
         }
     }
 
-    /// The page's slot was written: a record says what it holds.
-    pub(super) fn record_slot(&mut self, id: EntryId, slot: SlotId, is_dirty: bool) {
-        let former = self.entries[id].slot.replace(slot);
-        let kind = if is_dirty { RecordKind::Dirty } else { RecordKind::Clean };
-        self.append(kind, slot, former);
-        self.slots.set_live(slot, is_dirty, true);
-        if let Some(former) = former {
-            self.make_obsolete(id, former);
-        }
-    }
-
-    /// Nobody needs the page's slot: the disk has its version, or a newer one, durably.
-    pub(super) fn give_up_slot(&mut self, id: EntryId) {
-        let slot = self.entries[id].slot.take().expect("the caller saw the slot");
-        if !self.has_flash {
-            self.slots.abandon(slot);
-            return;
-        }
-        self.append(RecordKind::Free, slot, None);
-        self.make_obsolete(id, slot);
-    }
-
-    fn make_obsolete(&mut self, id: EntryId, slot: SlotId) {
-        let is_clean = !self.slots.slot(slot).is_dirty();
-        self.slots.set_obsolete(slot, self.log.appended);
-        let entry = &mut self.entries[id];
-        entry.obsolete += 1;
-        entry.obsolete_clean += u32::from(is_clean);
-    }
-
     /// Adds a record about a slot, before the slot's state changes.
     pub(super) fn append(&mut self, kind: RecordKind, slot: SlotId, superseded: Option<SlotId>) {
+        self.push_record(kind, slot, superseded);
+        self.log.appended_late = self.log.appended;
+    }
+
+    /// Adds a record about a slot that a page is about to be written to. Returns its number.
+    pub(super) fn append_early(&mut self, slot: SlotId, superseded: Option<SlotId>) -> NonZeroU64 {
+        self.push_record(RecordKind::Dirty, slot, superseded);
+        self.log.early.insert(self.log.appended);
+        NonZeroU64::new(self.log.appended).expect("records are counted from one")
+    }
+
+    /// The page of such a record is in its slot.
+    pub(super) fn early_record_done(&mut self, record: NonZeroU64) {
+        self.log.early.remove(&record.get());
+        if self.log.written.tail.is_some() {
+            self.start_flash_sync();
+        }
+    }
+
+    fn push_record(&mut self, kind: RecordKind, slot: SlotId, superseded: Option<SlotId>) {
         let Slot { page, checksum, .. } = self.slots.slot(slot);
         let version = self.slots.slot(slot).version();
         self.log.appended += 1;
@@ -273,7 +276,9 @@ impl Shard {
         if self.log.checkpoints.needs_sync() {
             self.start_flash_sync();
         }
-        if self.log.writing_blocks > 0 || !self.log.is_commit_wanted {
+        // Blocks that wait for pages are not kept waiting for those of the next ones.
+        let awaits_page = self.log.syncing_flash.is_none() && self.log.awaits_page();
+        if self.log.writing_blocks > 0 || !self.log.is_commit_wanted || awaits_page {
             return;
         }
         if !self.has_flash {
@@ -372,9 +377,10 @@ impl Shard {
         }
     }
 
-    /// Syncs the flash for the blocks that are written, unless a sync is under way.
+    /// Syncs the flash for the blocks that are written, unless a sync is under way, or pages that they
+    /// tell of are not written.
     fn start_flash_sync(&mut self) {
-        if self.log.syncing_flash.is_some() {
+        if self.log.syncing_flash.is_some() || self.log.awaits_page() {
             return;
         }
         let log = &mut self.log;
@@ -467,6 +473,7 @@ impl Shard {
         log.syncing_flash = None;
         log.durable = log.appended;
         log.undo.clear();
+        log.early.clear();
         log.is_commit_wanted = false;
         log.checkpoints.forget();
         for waiter in &mut log.waiters {

@@ -12,7 +12,6 @@ use super::cleaning::REST;
 use super::durability::sync;
 use super::{InFlight, Shard};
 use crate::entry::EntryId;
-use crate::format::journal::RecordKind;
 use crate::operation::{Device, DeviceError};
 use crate::request::{Request, RequestError};
 
@@ -32,6 +31,17 @@ pub(super) struct Waiter {
     /// Which pages; all if there is none.
     pub(super) pages: Option<Range<u32>>,
     pub(super) stage: Stage,
+    /// So many records must be durable once the versions are written.
+    pub(super) records: u64,
+}
+
+impl Waiter {
+    /// Whether it waits for the page to be written, whose oldest version that is not has this number.
+    pub(super) fn waits_for(&self, page: u32, undurable: u64) -> bool {
+        self.stage == Stage::Data
+            && undurable <= self.version
+            && self.pages.as_ref().is_none_or(|pages| pages.contains(&page))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +60,8 @@ impl Shard {
         let version = self.version;
         let key = self.insert_waiting(request);
         self.log.flush_target = version;
-        self.log.waiters.push(Waiter { request: key, version, pages: None, stage: Stage::Data });
         self.log_all_pages();
-        self.is_stirred = true;
+        self.push_waiter(key, version, None);
     }
 
     fn log_all_pages(&mut self) {
@@ -74,7 +83,15 @@ impl Shard {
         for page in pages.clone() {
             self.log_page(page);
         }
-        self.log.waiters.push(Waiter { request, version, pages: Some(pages), stage: Stage::Data });
+        self.push_waiter(request, version, Some(pages));
+    }
+
+    /// A request waits for versions whose writes have begun, or are wanted.
+    fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u32>>) {
+        let records = self.log.appended;
+        let stage = Stage::Data;
+        self.log.waiters.push(Waiter { request, version, pages, stage, records });
+        self.want_commit();
         self.is_stirred = true;
     }
 
@@ -95,11 +112,7 @@ impl Shard {
         if undurable == 0 {
             return;
         }
-        let is_wanted = |waiter: &Waiter| {
-            waiter.stage == Stage::Data
-                && undurable <= waiter.version
-                && waiter.pages.as_ref().is_none_or(|pages| pages.contains(&page))
-        };
+        let is_wanted = |waiter: &Waiter| waiter.waits_for(page, undurable);
         if undurable <= self.log.flush_target || self.log.waiters.iter().any(is_wanted) {
             self.entries[id].wants.log = true;
         }
@@ -186,7 +199,8 @@ impl Shard {
             } else if self.is_only_on_disk(&self.log.syncing) {
                 waiter.stage = Stage::Sync(self.log.syncs_started);
             } else {
-                waiter.stage = Stage::Commit(self.log.appended);
+                // Records of what only others wait for may be under way before their pages are there.
+                waiter.stage = Stage::Commit(waiter.records.max(self.log.appended_late));
             }
         }
         if let Stage::Sync(syncs) = waiter.stage {
@@ -311,19 +325,7 @@ impl Shard {
         let Some(id) = self.entry(page) else { return };
         let entry = &mut self.entries[id];
         entry.disk_synced = entry.disk_synced.max(version);
-        let entry = &self.entries[id];
-        if let Some(slot) = entry.slot {
-            let held = self.slots.slot(slot);
-            // Unless a newer version is on its way to disk: until then the slot stays in force.
-            let is_current =
-                held.version() == entry.disk_synced && held.version() == entry.disk_started;
-            if held.version() < entry.disk_synced || (is_current && !entry.on_flash) {
-                self.give_up_slot(id);
-            } else if is_current && held.is_dirty() {
-                self.append(RecordKind::Clean, slot, None);
-                self.slots.set_clean(slot);
-            }
-        }
+        self.note_slot_synced(id);
         self.settle(id);
     }
 
@@ -376,6 +378,11 @@ impl Shard {
             self.relog(id);
             self.rest_backing(page);
             self.settle(id);
+        }
+        // Pages in doubt may be on their way to slots already, for somebody else.
+        let records = self.log.appended;
+        for waiter in &mut self.log.waiters {
+            waiter.records = records;
         }
         self.log.is_doubtful |= is_gone && !is_told;
         for request in failed {

@@ -16,6 +16,7 @@ mod flush;
 mod invariants;
 mod request;
 mod settle;
+mod slot;
 
 pub(crate) use self::settle::checksum;
 

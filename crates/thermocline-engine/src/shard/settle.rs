@@ -102,7 +102,7 @@ impl Shard {
         let is_on_disk = entry.disk_written == entry.newest;
         let is_being_written =
             |write: Option<Capture>| write.is_some_and(|capture| capture.version == entry.newest);
-        let slot_write = entry.slot_write.map(|(_, capture)| capture);
+        let slot_write = entry.slot_write.map(|write| write.capture);
         let is_met = self.current_slot(id).is_some() || is_being_written(slot_write);
         let is_logged = is_met || is_on_disk || is_being_written(entry.disk_write);
         if !self.has_flash {
@@ -126,51 +126,7 @@ impl Shard {
             self.counters.budget_refusals += 1;
             return;
         }
-        self.start_slot_write(id);
-    }
-
-    fn start_slot_write(&mut self, id: EntryId) {
-        let entry = &self.entries[id];
-        let (page, version) = (entry.page, entry.newest);
-        let frame = entry.frame.expect("the caller checked");
-        if self.slots.free_slots() == 0 {
-            self.wait_for_slot(id);
-            return;
-        }
-        let checksum = checksum(page, version, self.pool.bytes(frame));
-        let slot = self.slots.take(page, checksum, version).expect("a slot is free");
-        let frame = self.pool.retain(frame);
-        let entry = &mut self.entries[id];
-        let purpose = if entry.wants.flash { Purpose::Policy } else { Purpose::Durability };
-        entry.slot_write = Some((slot, Capture { version, next: 0 }));
-        entry.wants.flash = false;
-        entry.wants.log = false;
-        self.outbox.push(Transfer {
-            device: Device::Flash,
-            kind: OperationKind::Write,
-            position: slot.0,
-            frame,
-            purpose,
-            task: Task::SlotWrite { page },
-            is_retry: false,
-        });
-    }
-
-    /// Slots become free as pages are cleaned and records committed; if nothing of the kind is under
-    /// way, the page goes to disk.
-    fn wait_for_slot(&mut self, id: EntryId) {
-        self.want_free_slots();
-        let entry = &mut self.entries[id];
-        let is_under_way = self.slots.obsolete_slots() > 0
-            || self.write_backs.is_busy()
-            || self.log.has_unsynced();
-        if is_under_way {
-            self.enqueue(id);
-        } else {
-            entry.wants.flash = false;
-            entry.wants.log = false;
-            entry.wants.disk |= entry.disk_written != entry.newest;
-        }
+        self.start_slot_write(id, wants.log && !is_logged);
     }
 
     /// Writes the frame to disk if somebody wants that and nothing forbids it.
