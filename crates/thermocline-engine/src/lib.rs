@@ -39,7 +39,6 @@ pub mod driver;
 mod engine;
 mod entry;
 pub mod format;
-mod index;
 mod memory;
 mod offline;
 mod operation;

@@ -15,8 +15,8 @@
 //! the states that were written there. A search passes over chunks whose union lacks the class, and
 //! takes the class out of the union of a chunk in which it found none.
 //!
-//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; 8 of these if it
-//!   was [shortened](Recency::shorten).
+//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; none and 13 if it
+//!   [saves memory](Recency::save_memory).
 //! * Cost: touch and removal amortised O(1); a search passes 8 entries a step, or 4096 where the
 //!   class is absent.
 
@@ -24,15 +24,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::directory::Directory;
 use crate::PageId;
-use crate::prefetch::prefetch;
 
 /// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
 const LOG_FACTOR: usize = 4;
 /// Room beyond the factor, so that a queue of few pages is not squeezed at each step.
 const LOG_MARGIN: usize = 64;
-/// The position of a page that is not in the queue.
-const ABSENT: u32 = u32::MAX;
+/// A log has fewer entries than this.
+const ENTRIES_LIMIT: usize = u32::MAX as usize;
 /// How far ahead of a search the tables of coming victims are asked for, in log entries.
 const PREFETCH_ENTRIES: usize = 12;
 /// Entries that a search looks at together.
@@ -43,8 +43,8 @@ const CHUNK: usize = 64;
 /// A queue of pages by last reference; `CLASSES` is the number of masks that can be searched.
 #[derive(Clone, Debug)]
 pub struct Recency<const CLASSES: usize> {
-    /// Per page: its entry in the log, or [`ABSENT`].
-    position_of: Vec<u32>,
+    /// Each page's entry in the log.
+    positions: Directory,
     /// Per entry: the page that it was written for, whether it still is there or not.
     pages: Vec<u32>,
     /// Per entry: the state of its page, or zero if the entry is blank.
@@ -72,7 +72,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// An empty queue for `pages` page ids that holds at most `capacity` of them at a time.
     pub fn new(pages: u32, capacity: u32, masks: [u8; CLASSES]) -> Self {
         let mut queue = Self {
-            position_of: vec![ABSENT; pages as usize],
+            positions: Directory::new(pages),
             pages: vec![],
             states: vec![],
             chunks: vec![],
@@ -87,20 +87,21 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         queue
     }
 
-    /// Makes the log of a queue that was never used as short as it may be: less memory, and squeezed
-    /// more often.
+    /// Makes do with less memory: a log as short as may be, which is squeezed more often, and no table
+    /// of all pages.
     ///
     /// # Panics
     /// If the queue was used.
-    pub fn shorten(&mut self) {
-        assert_eq!(self.head, 0, "a queue is shortened before it is used");
+    pub fn save_memory(&mut self) {
+        assert_eq!(self.head, 0, "a queue saves memory before it is used");
         let capacity = (self.states.len() - LOG_MARGIN).div_ceil(LOG_FACTOR);
         self.set_entries(capacity + capacity / 2 + LOG_MARGIN);
+        self.positions = Directory::sparse(capacity);
     }
 
     /// Gives the log, which is empty, a length.
     fn set_entries(&mut self, entries: usize) {
-        let entries = entries.min(ABSENT as usize);
+        let entries = entries.min(ENTRIES_LIMIT);
         let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
         self.pages = vec![0; entries];
         self.states = vec![0; entries];
@@ -111,7 +112,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// Where `page` is, if it is in the queue.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<(Position, u8)> {
-        let position = self.position_of[page.index()];
+        let position = self.positions.find(page.0, page_of(&self.pages));
         self.states.get(position as usize).map(|&state| (Position(position), state))
     }
 
@@ -134,14 +135,14 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         if self.head == self.states.len() {
             self.squeeze();
         }
-        let position = &mut self.position_of[page.index()];
-        match self.states.get_mut(*position as usize) {
+        let former = self.positions.find(page.0, page_of(&self.pages));
+        match self.states.get_mut(former as usize) {
             Some(former) => *former = 0,
             None => self.len += 1,
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than ABSENT")]
+        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
         let head = self.head as u32;
-        *position = head;
+        self.positions.put(page.0, head, page_of(&self.pages));
         self.pages[self.head] = page.0;
         self.states[self.head] = state;
         self.note(self.head, state);
@@ -155,7 +156,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         debug_assert_ne!(self.states[entry], 0, "a page is at this position");
         self.states[entry] = state;
         if state == 0 {
-            self.position_of[self.pages[entry] as usize] = ABSENT;
+            self.positions.remove(self.pages[entry], page_of(&self.pages));
             self.len -= 1;
         }
         self.note(entry, state);
@@ -175,7 +176,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
             entry = self.search(entry + 1, class);
             state = *self.states[..self.head].get(entry)?;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than ABSENT")]
+        #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
         Some((Position(entry as u32), state))
     }
 
@@ -231,14 +232,14 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// Asks the processor for what the next reference to `page` will read first.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        prefetch(&self.position_of, page.index());
+        self.positions.prefetch(page.0);
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         let per_entry = size_of_val(&*self.pages) + size_of_val(&*self.states);
         let per_chunk = self.chunks.len() + self.chunks_of_chunks.len();
-        size_of_val(&*self.position_of) + per_entry + per_chunk
+        self.positions.memory_bytes() + per_entry + per_chunk
     }
 
     /// Checks every invariant of the queue.
@@ -250,12 +251,12 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         assert!(self.boundary <= self.head, "the boundary lies within the log");
         let mut len = 0;
         for (position, page, _) in self.iter() {
-            assert_eq!(self.position_of[page.index()], position.0, "the index points back");
+            let (found, _) = self.find(page).expect("every page is found");
+            assert_eq!(found, position, "the directory points back");
             len += 1;
         }
         assert_eq!(len, self.len, "every page is counted once");
-        let present = self.position_of.iter().filter(|&&position| position != ABSENT).count();
-        assert_eq!(present, len as usize, "every page of the index has an entry");
+        assert_eq!(self.positions.count(), len as usize, "every page found has an entry");
         for (entry, state) in
             self.states.iter().enumerate().take(self.head * usize::from(CLASSES > 1))
         {
@@ -284,7 +285,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         let found = self.first_from(entry, self.masks[class]);
         self.cursors[class] = found;
         if let Some(&coming) = self.pages.get(found + PREFETCH_ENTRIES) {
-            prefetch(&self.position_of, coming as usize);
+            self.positions.prefetch(coming);
         }
         found
     }
@@ -342,9 +343,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         let head = self.squeeze_range(self.boundary..self.head, boundary);
         assert!(head < self.states.len(), "the queue holds no more pages than its capacity");
         self.states[head..self.head].fill(0);
-        for (position, &page) in (0_u32..).zip(&self.pages[..head]) {
-            self.position_of[page as usize] = position;
-        }
+        self.positions.refill(self.pages[..head].iter().copied().zip(0_u32..));
         self.head = head;
         self.boundary = boundary;
         self.cursors = [0; CLASSES];
@@ -372,6 +371,12 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
         target
     }
+}
+
+/// The page that each entry of the log was written for.
+#[inline]
+fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
+    |entry| pages[entry as usize]
 }
 
 /// The first of some states, or unions of states, that belongs to a class.
@@ -418,7 +423,7 @@ mod tests {
         fn matches_a_vector_of_pages(steps in steps(), is_short in any::<bool>()) {
             let mut queue = Recency::new(12, 12, [0xff, 1]);
             if is_short {
-                queue.shorten();
+                queue.save_memory();
             }
             let mut model: Vec<(u32, u8)> = vec![];
             let mut behind: Vec<u32> = vec![];

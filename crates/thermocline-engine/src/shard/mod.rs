@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slab::Slab;
 use smallvec::SmallVec;
+use thermocline_core::queue::Index;
 use thermocline_core::{Action, Actions, BoxedPolicy, Nanos, Tier};
 use uuid::Uuid;
 
@@ -31,7 +32,6 @@ use crate::counters::Counters;
 use crate::entry::{Entries, Entry, EntryId};
 use crate::format::Layout;
 use crate::format::superblock::Superblock;
-use crate::index::Index;
 use crate::memory::{FrameId, Frames, Pool};
 use crate::operation::Operation;
 use crate::options::{META_FRAMES, Options, OptionsError};

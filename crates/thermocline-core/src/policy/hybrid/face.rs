@@ -7,7 +7,8 @@
 //!
 //! * Source: Kang, Lee, Moon, *Flash-Based Extended Cache for Higher Throughput and Faster
 //!   Recovery*, PVLDB 5(11), 2012: multi-version FIFO, GR and GSC.
-//! * State: 9 bytes per page that exists, 20 bytes per page in memory, 4 bytes per flash slot.
+//! * State: 8 bytes per page that exists, 20 bytes per page in memory, 5 bytes per flash slot; where
+//!   memory is saved, none, 13 and 10.
 //! * Cost: amortised O(1) per access.
 //! * Deviations: (1) a second chance costs a flash write and no flash read: the batch is read in
 //!   one sequential transfer, which the published counts leave out. (2) A batch of which every page
@@ -21,11 +22,10 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::Recency;
+use crate::queue::{Directory, Recency};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
@@ -67,12 +67,15 @@ const DIRTY: u8 = 1 << 1;
 /// State bit of a page in memory: changed since it was read.
 const CHANGED: u8 = 1 << 2;
 
-/// Flag of a page on flash: a version is there.
-const VALID: u8 = 1;
-/// Flag of a page on flash: read there since it was appended.
-const REFERENCED: u8 = 1 << 1;
-/// Flag of a page on flash: newer than the disk's copy.
-const FLASH_DIRTY: u8 = 1 << 2;
+/// Flag of a slot: its page was read there since it was appended.
+const REFERENCED: u8 = 1;
+/// Flag of a slot: newer than the disk's copy.
+const FLASH_DIRTY: u8 = 1 << 1;
+
+/// What a slot holds whose page has a newer version, or left.
+const HOLE: u32 = u32::MAX;
+/// Slots are numbered on and on, modulo this.
+const NUMBERS: u32 = Directory::ABSENT;
 
 /// The only class of the memory's queue: every page of it.
 const ANY: usize = 0;
@@ -83,22 +86,96 @@ pub struct Face {
     memory: Recency<1>,
     memory_pages: u32,
     flash_pages: u32,
-    /// From front to rear: the page of each slot; `None` is a hole.
-    fifo: VecDeque<Option<PageId>>,
-    /// The number of the slot at the front; slots are numbered on and on, modulo 2^32.
-    front: u32,
-    /// Per page: the number of its slot, if it is on flash.
-    slot_of: Vec<u32>,
-    /// Per page: its flags on flash.
-    flags: Vec<u8>,
-    /// The batch that is leaving the front, in order.
-    batch: Vec<PageId>,
+    fifo: Fifo,
+    /// What comes back of the batch that is leaving the front, in order, with its flags.
+    batch: Vec<(PageId, u8)>,
     group_pages: usize,
     has_second_chance: bool,
     cache_clean: bool,
     pull: bool,
     write_miss: WriteMiss,
     gate: Gate,
+}
+
+/// The slots of the flash in the order of their writing.
+#[derive(Debug)]
+struct Fifo {
+    /// From front to rear: the page of each slot, or [`HOLE`].
+    pages: VecDeque<u32>,
+    /// The same: its flags.
+    flags: VecDeque<u8>,
+    /// The number of the slot at the front.
+    front: u32,
+    /// The number of each page's slot.
+    numbers: Directory,
+}
+
+impl Fifo {
+    fn new(slots: u32, pages: u32) -> Self {
+        let slots = slots.min(pages) as usize;
+        Self {
+            pages: VecDeque::with_capacity(slots),
+            flags: VecDeque::with_capacity(slots),
+            front: 0,
+            numbers: Directory::new(pages),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The slot of a page, counted from the front, if flash has one.
+    #[inline]
+    fn find(&self, page: PageId) -> Option<usize> {
+        let number = self.numbers.find(page.0, page_of(&self.pages, self.front));
+        (number != Directory::ABSENT).then(|| slot_at(number, self.front))
+    }
+
+    /// Appends a page that flash does not have.
+    fn push(&mut self, page: PageId, flags: u8) {
+        let number = (u64::from(self.front) + self.pages.len() as u64) % u64::from(NUMBERS);
+        #[expect(clippy::cast_possible_truncation, reason = "numbers are below 2^32")]
+        self.numbers.put(page.0, number as u32, page_of(&self.pages, self.front));
+        self.pages.push_back(page.0);
+        self.flags.push_back(flags);
+    }
+
+    /// Takes the slot at the front: its page and flags, unless it is a hole.
+    fn pop(&mut self) -> Option<(PageId, u8)> {
+        let page = *self.pages.front().expect("a batch is no longer than the FIFO");
+        if page != HOLE {
+            self.numbers.remove(page, page_of(&self.pages, self.front));
+        }
+        self.pages.pop_front();
+        let flags = self.flags.pop_front().expect("each slot has flags");
+        self.front = (self.front + 1) % NUMBERS;
+        (page != HOLE).then_some((PageId(page), flags))
+    }
+
+    /// Makes a hole of a page's slot, if it has one.
+    fn remove(&mut self, page: PageId) -> bool {
+        let slot = self.find(page);
+        if let Some(slot) = slot {
+            self.numbers.remove(page.0, page_of(&self.pages, self.front));
+            self.pages[slot] = HOLE;
+            self.flags[slot] = 0;
+        }
+        slot.is_some()
+    }
+}
+
+/// Counts a slot from the front.
+#[inline]
+const fn slot_at(number: u32, front: u32) -> usize {
+    let slot = if number >= front { number - front } else { number + (NUMBERS - front) };
+    slot as usize
+}
+
+/// The page of a slot, by its number.
+#[inline]
+fn page_of(pages: &VecDeque<u32>, front: u32) -> impl Fn(u32) -> u32 + '_ {
+    move |number| pages[slot_at(number, front)]
 }
 
 /// Builds plain FaCE (multi-version FIFO) for the registry.
@@ -128,10 +205,7 @@ impl Face {
             memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
             memory_pages,
             flash_pages,
-            fifo: VecDeque::with_capacity(flash_pages.min(pages) as usize),
-            front: 0,
-            slot_of: vec![0; pages as usize],
-            flags: vec![0; pages as usize],
+            fifo: Fifo::new(flash_pages, pages),
             batch: Vec::with_capacity(group_pages.min(flash_pages as usize)),
             group_pages,
             has_second_chance: false,
@@ -146,7 +220,7 @@ impl Face {
     fn evict_from_memory(&mut self, out: &mut Actions) -> bool {
         let (position, state) = self.memory.oldest(ANY).expect("the memory holds a page");
         let page = self.memory.page(position);
-        let is_on_flash = self.flags[page.index()] & VALID != 0;
+        let is_on_flash = self.fifo.find(page).is_some();
         let mut has_room_been_made = false;
         if is_on_flash && state & CHANGED == 0 {
             // Flash holds the page as it is.
@@ -160,7 +234,7 @@ impl Face {
                 has_room_been_made = true;
             }
             out.copy(page, Tier::RAM, Tier::FLASH);
-            self.enqueue(page, if state & DIRTY == 0 { 0 } else { FLASH_DIRTY });
+            self.fifo.push(page, if state & DIRTY == 0 { 0 } else { FLASH_DIRTY });
         } else if state & DIRTY != 0 {
             out.copy(page, Tier::RAM, Tier::DISK);
         } else {
@@ -174,20 +248,9 @@ impl Face {
 
     /// Makes a hole of the version on flash, if there is one.
     fn invalidate(&mut self, page: PageId, out: &mut Actions) {
-        if self.flags[page.index()] & VALID != 0 {
-            let slot = self.slot_of[page.index()].wrapping_sub(self.front) as usize;
-            self.fifo[slot] = None;
-            self.flags[page.index()] = 0;
+        if self.fifo.remove(page) {
             out.drop_copy(page, Tier::FLASH);
         }
-    }
-
-    fn enqueue(&mut self, page: PageId, flags: u8) {
-        #[expect(clippy::cast_possible_truncation, reason = "slot numbers are modulo 2^32")]
-        let rear = self.front.wrapping_add(self.fifo.len() as u32);
-        self.slot_of[page.index()] = rear;
-        self.flags[page.index()] = VALID | flags;
-        self.fifo.push_back(Some(page));
     }
 
     /// Takes a batch from the front; what was referenced comes back at the rear.
@@ -195,30 +258,29 @@ impl Face {
         let group_pages = self.group_pages.min(self.fifo.len());
         let mut batch = core::mem::take(&mut self.batch);
         for _ in 0..group_pages {
-            let page = self.fifo.pop_front().expect("a batch is no longer than the FIFO");
-            self.front = self.front.wrapping_add(1);
-            let Some(page) = page else { continue };
-            if self.has_second_chance && self.flags[page.index()] & REFERENCED != 0 {
-                batch.push(page);
+            let Some((page, flags)) = self.fifo.pop() else { continue };
+            if self.has_second_chance && flags & REFERENCED != 0 {
+                batch.push((page, flags & FLASH_DIRTY));
             } else {
-                self.destage(page, out);
+                self.destage(page, flags, out);
             }
         }
         let is_nothing_freed = batch.len() == group_pages;
         if is_nothing_freed {
-            self.destage(batch[0], out);
+            let (page, flags) = batch[0];
+            self.destage(page, flags, out);
         }
-        for &page in &batch[usize::from(is_nothing_freed)..] {
+        for &(page, flags) in &batch[usize::from(is_nothing_freed)..] {
             out.copy(page, Tier::FLASH, Tier::FLASH);
-            self.enqueue(page, self.flags[page.index()] & FLASH_DIRTY);
+            self.fifo.push(page, flags);
         }
         batch.clear();
         self.batch = batch;
     }
 
     /// Removes a page that has left the FIFO from flash, to disk if it is dirty.
-    fn destage(&mut self, page: PageId, out: &mut Actions) {
-        if self.flags[page.index()] & FLASH_DIRTY != 0 {
+    fn destage(&mut self, page: PageId, flags: u8, out: &mut Actions) {
+        if flags & FLASH_DIRTY != 0 {
             out.copy(page, Tier::FLASH, Tier::DISK);
             if let Some((position, state)) = self.memory.find(page)
                 && state & CHANGED == 0
@@ -227,7 +289,6 @@ impl Face {
             }
         }
         out.drop_copy(page, Tier::FLASH);
-        self.flags[page.index()] = 0;
     }
 }
 
@@ -239,14 +300,14 @@ impl Policy for Face {
             out.serve(page, op, Tier::RAM, Tier::RAM);
             return;
         }
-        let flags = &mut self.flags[page.index()];
-        let found = if *flags & VALID != 0 {
-            *flags |= REFERENCED;
-            Tier::FLASH
-        } else {
-            Tier::DISK
+        let (found, dirty) = match self.fifo.find(page) {
+            Some(slot) => {
+                let flags = &mut self.fifo.flags[slot];
+                *flags |= REFERENCED;
+                (Tier::FLASH, if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY })
+            }
+            None => (Tier::DISK, 0),
         };
-        let dirty = if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY };
         if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
             out.copy(page, found, Tier::RAM);
         }
@@ -263,18 +324,19 @@ impl Policy for Face {
     }
 
     fn flush(&mut self, out: &mut Actions) {
-        let flags = &mut self.flags;
+        let fifo = &mut self.fifo;
         self.memory.update_states(|page, state| {
             if state & DIRTY != 0 {
                 out.copy(page, Tier::RAM, Tier::DISK);
-                flags[page.index()] &= !FLASH_DIRTY;
+                if let Some(slot) = fifo.find(page) {
+                    fifo.flags[slot] &= !FLASH_DIRTY;
+                }
             }
             state & !DIRTY
         });
-        for page in self.fifo.iter().copied().flatten() {
-            let flags = &mut self.flags[page.index()];
+        for (&page, flags) in fifo.pages.iter().zip(&mut fifo.flags) {
             if *flags & FLASH_DIRTY != 0 {
-                out.copy(page, Tier::FLASH, Tier::DISK);
+                out.copy(PageId(page), Tier::FLASH, Tier::DISK);
                 *flags &= !FLASH_DIRTY;
             }
         }
@@ -285,10 +347,9 @@ impl Policy for Face {
         for (index, survivor) in survivors.iter().enumerate() {
             let dirty = if survivor.is_dirty { FLASH_DIRTY } else { 0 };
             if index < surplus {
-                self.flags[survivor.page.index()] = VALID | dirty;
-                self.destage(survivor.page, out);
+                self.destage(survivor.page, dirty, out);
             } else {
-                self.enqueue(survivor.page, dirty);
+                self.fifo.push(survivor.page, dirty);
             }
         }
     }
@@ -298,32 +359,34 @@ impl Policy for Face {
         self.memory.prefetch(page);
     }
 
+    fn save_memory(&mut self) {
+        self.memory.save_memory();
+        self.fifo.numbers = Directory::sparse(self.fifo.pages.capacity());
+    }
+
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
         assert!(self.fifo.len() <= self.flash_pages as usize, "versions on flash fit it");
+        assert_eq!(self.fifo.flags.len(), self.fifo.len(), "each slot has flags");
         let mut valid = 0;
-        for (slot, page) in (0_u32..).zip(&self.fifo) {
-            let Some(page) = page else { continue };
-            valid += 1;
-            assert_ne!(self.flags[page.index()] & VALID, 0, "a slot's page is on flash");
-            let noted = self.slot_of[page.index()].wrapping_sub(self.front);
-            assert_eq!(noted, slot, "the page points back");
+        for (slot, &page) in self.fifo.pages.iter().enumerate() {
+            if page == HOLE {
+                assert_eq!(self.fifo.flags[slot], 0, "no flag is left in a hole");
+            } else {
+                valid += 1;
+                assert_eq!(self.fifo.find(PageId(page)), Some(slot), "the page points back");
+            }
         }
-        let flagged = self.flags.iter().filter(|&&flags| flags & VALID != 0).count();
-        assert_eq!(flagged, valid, "each page has one valid version");
-        assert!(
-            self.flags.iter().all(|&flags| flags & VALID != 0 || flags == 0),
-            "no flag is left"
-        );
+        assert_eq!(self.fifo.numbers.count(), valid, "each page has one valid version");
     }
 
     fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
-            + size_of_val(&*self.slot_of)
-            + self.flags.len()
-            + self.fifo.capacity() * size_of::<Option<PageId>>()
+            + self.fifo.pages.capacity() * size_of::<u32>()
+            + self.fifo.flags.capacity()
+            + self.fifo.numbers.memory_bytes()
             + self.gate.memory_bytes()
     }
 }

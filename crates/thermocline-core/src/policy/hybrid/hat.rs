@@ -8,7 +8,7 @@
 //!
 //! * Source: Lv, Cui, Chen, Li, *Hotness-aware buffer management for flash-based hybrid storage
 //!   systems*, CIKM 2013 (section 3), and Frontiers of Computer Science 8(3), 2014.
-//! * State: 4 bytes per page that exists, 20 bytes (8 where memory is saved) per page in the queue,
+//! * State: 4 bytes per page that exists (none where memory is saved), 20 bytes (13) per page in the queue,
 //!   which holds at most twice the pages of memory and flash together.
 //! * Cost: amortised O(1) per access. All orders that the paper keeps in lists of their own (hot
 //!   pages, non-hot pages in memory, pages on flash, the queue) are one order by last reference,
@@ -319,7 +319,7 @@ impl Policy for Hat {
     }
 
     fn save_memory(&mut self) {
-        self.queue.shorten();
+        self.queue.save_memory();
     }
 
     fn assert_invariants(&self) {

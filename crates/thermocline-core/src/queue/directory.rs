@@ -1,0 +1,93 @@
+//! Where the pages of a queue are: a table by page, or, if memory is to be saved, by hash.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Index;
+use crate::prefetch::prefetch;
+
+/// Places by pages. The queue knows the page of each place, and says so when it is asked by `page_of`.
+///
+/// * State: 4 bytes per page that exists; or 5 per page that the queue can hold.
+#[derive(Clone, Debug)]
+pub enum Directory {
+    /// Per page: its place, or [`ABSENT`](Directory::ABSENT).
+    Table(Vec<u32>),
+    /// Places by a hash of their pages.
+    Index(Index),
+}
+
+impl Directory {
+    /// The place of a page that is not there, and of no other.
+    pub const ABSENT: u32 = u32::MAX;
+
+    /// No page of so many is anywhere.
+    pub fn new(pages: u32) -> Self {
+        Self::Table(vec![Self::ABSENT; pages as usize])
+    }
+
+    /// The same in less memory, for a queue of so many pages, which makes all else slower.
+    pub fn sparse(capacity: usize) -> Self {
+        Self::Index(Index::with_capacity(capacity))
+    }
+
+    /// The place of a page, or [`ABSENT`](Self::ABSENT).
+    #[inline]
+    pub fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> u32 {
+        match self {
+            Self::Table(places) => places[page as usize],
+            Self::Index(index) => index.find(page, page_of).unwrap_or(Self::ABSENT),
+        }
+    }
+
+    /// Puts a page at a place.
+    #[inline]
+    pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) {
+        match self {
+            Self::Table(places) => places[page as usize] = place,
+            Self::Index(index) => index.put(page, place, page_of),
+        }
+    }
+
+    /// Forgets where a page is.
+    #[inline]
+    pub fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
+        match self {
+            Self::Table(places) => places[page as usize] = Self::ABSENT,
+            Self::Index(index) => index.remove(page, page_of),
+        }
+    }
+
+    /// The pages that are there, all of them, have these places now.
+    pub fn refill(&mut self, places: impl Iterator<Item = (u32, u32)>) {
+        match self {
+            Self::Table(table) => places.for_each(|(page, place)| table[page as usize] = place),
+            Self::Index(index) => index.refill(places),
+        }
+    }
+
+    /// Pages that are there. Takes time in proportion to all pages.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Table(places) => places.iter().filter(|&&place| place != Self::ABSENT).count(),
+            Self::Index(index) => index.len(),
+        }
+    }
+
+    /// Asks the processor for what a search for the page reads first.
+    #[inline]
+    pub fn prefetch(&self, page: u32) {
+        match self {
+            Self::Table(places) => prefetch(places, page as usize),
+            Self::Index(index) => index.prefetch(page),
+        }
+    }
+
+    /// Heap memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Table(places) => size_of_val(&**places),
+            Self::Index(index) => index.memory_bytes(),
+        }
+    }
+}
