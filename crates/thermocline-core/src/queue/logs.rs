@@ -147,8 +147,30 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Makes `page`, which is in no queue, the newest of one.
     #[inline]
     pub fn push(&mut self, queue: usize, page: PageId, state: u8) {
-        debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
         debug_assert_eq!(self.position_of[page.index()], ABSENT, "a page is in one queue at most");
+        self.append(queue, page, state);
+    }
+
+    /// Makes `page`, which is at a position of a queue, the newest of the same or another queue. Sooner
+    /// done than a removal and a push: nothing is read of the entry.
+    #[inline]
+    pub fn renew(
+        &mut self,
+        page: PageId,
+        (from, position): (usize, Position),
+        to: usize,
+        state: u8,
+    ) {
+        debug_assert_eq!(self.queue_at(position), from, "the position is the queue's");
+        debug_assert_eq!(self.page(position), page, "the page is at this position");
+        self.states[position.0 as usize] = 0;
+        self.rings[from].len -= 1;
+        self.append(to, page, state);
+    }
+
+    #[inline]
+    fn append(&mut self, queue: usize, page: PageId, state: u8) {
+        debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
         let ring = &self.rings[queue];
         if ring.used == ring.end - ring.begin {
             self.make_room(queue);
@@ -418,6 +440,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(usize, u32, u8),
+        Renew(usize, u32, u8),
         Remove(u32),
         SetState(u32, u8),
         Pop(usize),
@@ -433,6 +456,8 @@ mod tests {
         let step = prop_oneof![
             9 => (0..QUEUES, 0..PAGES, state())
                 .prop_map(|(queue, page, state)| Step::Push(queue, page, state)),
+            4 => (0..QUEUES, 0..PAGES, state())
+                .prop_map(|(queue, page, state)| Step::Renew(queue, page, state)),
             2 => (0..PAGES).prop_map(Step::Remove),
             2 => (0..PAGES, state()).prop_map(|(page, state)| Step::SetState(page, state)),
             2 => (0..QUEUES).prop_map(Step::Pop),
@@ -456,6 +481,14 @@ mod tests {
                         take_out(&mut logs, &mut model, page);
                         logs.push(queue, PageId(page), state);
                         model[queue].push((page, state));
+                    }
+                    Step::Renew(queue, page, state) => {
+                        if let Some(position) = logs.find(PageId(page)) {
+                            let from = logs.queue_at(position);
+                            logs.renew(PageId(page), (from, position), queue, state);
+                            model[from].retain(|entry| entry.0 != page);
+                            model[queue].push((page, state));
+                        }
                     }
                     Step::Remove(page) => take_out(&mut logs, &mut model, page),
                     Step::SetState(page, state) => {

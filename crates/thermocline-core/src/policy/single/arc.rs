@@ -142,16 +142,16 @@ impl Replacement for Arc {
             return Outcome::Admitted { evicted };
         };
         let list = self.lists.queue_at(position);
-        let outcome = match list {
-            RECENT | FREQUENT => Outcome::Hit,
-            RECENT_GHOSTS => Outcome::Admitted { evicted: self.lengthen_recent() },
-            _ => Outcome::Admitted { evicted: self.shorten_recent() },
-        };
+        if list == RECENT || list == FREQUENT {
+            self.lists.renew(page, (list, position), FREQUENT, PRESENT);
+            return Outcome::Hit;
+        }
+        let evicted =
+            if list == RECENT_GHOSTS { self.lengthen_recent() } else { self.shorten_recent() };
         // What was evicted may have made the ghosts' log anew.
         let position = self.lists.find(page).expect("it is in the directory");
-        self.lists.remove(list, position);
-        self.lists.push(FREQUENT, page, PRESENT);
-        outcome
+        self.lists.renew(page, (list, position), FREQUENT, PRESENT);
+        Outcome::Admitted { evicted }
     }
 
     fn contains(&self, page: PageId) -> bool {

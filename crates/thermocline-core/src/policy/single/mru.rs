@@ -32,8 +32,7 @@ impl Replacement for Mru {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(position) = self.pages.find(page) {
-            self.pages.remove(ALL, position);
-            self.pages.push(ALL, page, PRESENT);
+            self.pages.renew(page, (ALL, position), ALL, PRESENT);
             return Outcome::Hit;
         }
         let mut evicted = None;

@@ -122,8 +122,7 @@ impl Replacement for Slru {
         if let Some(position) = self.segments.find(page) {
             let segment = self.segments.queue_at(position);
             let above = (segment + 1).min(self.highest);
-            self.segments.remove(segment, position);
-            self.segments.push(above, page, PRESENT);
+            self.segments.renew(page, (segment, position), above, PRESENT);
             self.settle(above);
             return Outcome::Hit;
         }

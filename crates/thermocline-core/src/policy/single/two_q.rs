@@ -98,11 +98,11 @@ impl Replacement for TwoQ {
             if queue == NEW {
                 return Outcome::Hit;
             }
-            self.queues.remove(queue, position);
             if queue == HOT {
-                self.queues.push(HOT, page, PRESENT);
+                self.queues.renew(page, (HOT, position), HOT, PRESENT);
                 return Outcome::Hit;
             }
+            self.queues.remove(GHOSTS, position);
             target = HOT;
         }
         let is_full = self.held_pages() == self.capacity_pages;
