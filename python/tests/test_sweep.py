@@ -165,7 +165,7 @@ def test_a_worker_compiles_a_trace_once(folder: Path, cluster: Client) -> None:
 def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
     text = (folder / "sweep.toml").read_text()
     (folder / "absent.toml").write_text(text.replace("one.parquet", "absent.parquet"))
-    with pytest.raises(tc.FileError, match=r"absent\.parquet"):
+    with pytest.raises(tc.TraceError, match=r"absent\.parquet: cannot open"):
         tc.sweep(folder / "absent.toml", client=cluster)
     (folder / "typo.toml").write_text(text.replace('"arc"', '"arcc"'))
     with pytest.raises(tc.ConfigurationError, match=r"typo\.toml.*line 2.*`arcc`"):
@@ -181,3 +181,62 @@ def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
         tc.sweep(folder / "sweep.toml", threads=0)
     with pytest.raises(tc.ConfigurationError, match="give a `client`"):
         tc.sweep(folder / "sweep.toml", on_batch=print)
+
+
+def one_point(folder: Path, **keys: object) -> dict[str, object]:
+    """A sweep of a single point."""
+    spec: dict[str, object] = {
+        "policies": ["lru"],
+        "trace": [{"path": folder / "one.parquet"}],
+        "tier": [{"name": "ram", "sizes": ["1%"]}],
+    }
+    return spec | keys
+
+
+WORN = """
+name = "worn"
+channels = 1
+chips_per_channel = 1
+dies_per_chip = 1
+planes_per_die = 1
+blocks_per_plane = 32
+pages_per_block = 8
+page_bytes = 4096
+over_provisioning = 0.5
+read_us = [50]
+program_us = [600]
+erase_us = 3000
+command_ns = 200
+bus_ns_per_byte = 7.5
+queue_depth = 32
+gc_threshold = 0.1
+erase_limit = 1
+"""
+
+
+def test_errors_of_points_have_their_class(folder: Path, cluster: Client) -> None:
+    saved = (folder / "one.parquet").read_bytes()
+    damaged = folder / "damaged.parquet"
+    damaged.write_bytes(saved[: len(saved) // 2])
+    # A drive that bears one erase of each of its few blocks.
+    (folder / "worn.toml").write_text(WORN)
+    timing = {"timing": "events", "closed_loop": 1, "model": [f"flash={folder}/worn.toml"]}
+    tiers = [{"name": "ram", "sizes": ["8p"]}, {"name": "flash", "sizes": ["96p"]}]
+    cases: list[tuple[dict[str, object], type[Exception], str]] = [
+        ({"trace": [{"path": damaged}]}, tc.TraceError, r"damaged\.parquet"),
+        (
+            {"policies": ["lru-exclusive"], "tier": tiers, **timing},
+            tc.DeviceError,
+            r"`lru-exclusive` with ram=8p, flash=96p on .*: worn out",
+        ),
+        (
+            {"warm_up": "50000"},
+            tc.ConfigurationError,
+            r"`lru` with ram=1% on .*: a warm-up of 50000",
+        ),
+    ]
+    for number, (keys, family, message) in enumerate(cases):
+        for client in (None, cluster):
+            with pytest.raises(family, match=message) as caught:
+                tc.sweep(one_point(folder, **keys), folder / f"bad{number}", client=client)
+            assert caught.type is family

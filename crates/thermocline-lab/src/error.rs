@@ -173,17 +173,13 @@ pub enum LabError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// A run of a sweep cannot be.
-    #[error("`{policy}` with {sizes} on `{trace}`: {reason}")]
+    /// A point of a sweep could not be run.
+    #[error("{point}")]
     BadPoint {
-        /// The policy.
-        policy: String,
-        /// The tiers with their sizes.
-        sizes: String,
-        /// The trace.
-        trace: String,
-        /// What is wrong, and what would be right.
-        reason: String,
+        /// Its policy, sizes and trace.
+        point: String,
+        /// Why.
+        source: Box<Self>,
     },
     /// No policy has this name.
     #[error("no policy is called `{name}`; there are: {known}")]

@@ -43,7 +43,9 @@ fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     if is_of_device {
         return Some(classes::DeviceError::new_err(text));
     }
-    match error.downcast_ref::<LabError>()? {
+    // The reason of another one of ours comes in a box.
+    let boxed = || error.downcast_ref::<Box<LabError>>().map(AsRef::as_ref);
+    match error.downcast_ref::<LabError>().or_else(boxed)? {
         LabError::Trace(_) => Some(classes::TraceError::new_err(text)),
         LabError::Device(_) | LabError::Ssd(_) | LabError::Queueing(_) => {
             Some(classes::DeviceError::new_err(text))

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use thermocline_core::WriteMiss;
-use thermocline_trace::{CompiledTrace, ReadOptions, Reader, TimeUnit};
+use thermocline_trace::{CompiledTrace, ReadOptions, Reader, TimeUnit, TraceError};
 
 use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
@@ -99,12 +99,13 @@ impl TraceSource {
     /// The SHA-256 of the file, in hexadecimal digits.
     ///
     /// # Errors
-    /// [`LabError::File`] if it cannot be read.
+    /// [`LabError::Trace`] if it cannot be read.
     pub fn sha256(&self) -> Result<String, LabError> {
-        let failed = |error| LabError::file(&self.path, error);
-        let mut file = std::fs::File::open(&self.path).map_err(failed)?;
+        let failed =
+            |action| move |source| TraceError::Io { path: self.path.clone(), action, source };
+        let mut file = std::fs::File::open(&self.path).map_err(failed("open"))?;
         let mut hash = HashWriter(Sha256::new());
-        std::io::copy(&mut file, &mut hash).map_err(failed)?;
+        std::io::copy(&mut file, &mut hash).map_err(failed("read"))?;
         Ok(hex(&hash.0.finalize()))
     }
 }
@@ -165,23 +166,21 @@ impl SweepPoint {
         source: &TraceSource,
         [key, trace_sha256]: [&str; 2],
     ) -> Result<Row, LabError> {
-        let summary: Summary =
-            run(trace, &self.configuration, options).map_err(|error| self.bad(source, error))?;
+        let summary: Summary = run(trace, &self.configuration, options).map_err(|error| {
+            if matches!(error, LabError::Stopped) {
+                return error;
+            }
+            LabError::BadPoint { point: self.describe(source), source: Box::new(error) }
+        })?;
         Ok(Row::of(&summary, [key, trace_sha256, &source.name]))
     }
 
-    fn bad(&self, source: &TraceSource, error: LabError) -> LabError {
-        if matches!(error, LabError::Stopped) {
-            return error;
-        }
+    /// Its policy, sizes and trace in words.
+    pub fn describe(&self, source: &TraceSource) -> String {
         let size = |tier: &TierConfiguration| format!("{}={}", tier.name, tier.size);
         let sizes: Vec<String> = self.configuration.tiers.iter().map(size).collect();
-        LabError::BadPoint {
-            policy: self.configuration.policy.name.into(),
-            sizes: sizes.join(", "),
-            trace: source.name.clone(),
-            reason: error.to_string(),
-        }
+        let (policy, trace) = (self.configuration.policy.name, &source.name);
+        format!("`{policy}` with {} on `{trace}`", sizes.join(", "))
     }
 }
 
