@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 import thermocline as tc
 from distributed import Client, LocalCluster
-from thermocline import sweeping
+from thermocline import _cluster
 
 # Workers cannot import this module, so they are sent its functions as they are.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -145,7 +147,7 @@ def test_a_sweep_goes_on_where_it_was(folder: Path, local: tc.SweepResult, clust
 
 
 def _count_compiled() -> int:
-    return sweeping._this_worker().compiled
+    return _cluster.this_worker().compiled
 
 
 def test_a_worker_compiles_a_trace_once(folder: Path, cluster: Client) -> None:
@@ -240,3 +242,50 @@ def test_errors_of_points_have_their_class(folder: Path, cluster: Client) -> Non
             with pytest.raises(family, match=message) as caught:
                 tc.sweep(one_point(folder, **keys), folder / f"bad{number}", client=client)
             assert caught.type is family
+
+
+def _fatal(*_arguments: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.timeout(120)
+def test_what_kills_every_worker_is_told(
+    folder: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cluster, "run_point", _fatal)
+    with pytest.raises(tc.ClusterError, match=r"`lru` with ram=1% on .*: .* died, 4 of them: look"):
+        tc.sweep(one_point(folder), folder / "killed.parquet", client=cluster)
+
+
+def test_what_workers_cannot_know_is_told(
+    folder: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It can be imported in this process only, as the package can where it is not installed.
+    module = types.ModuleType("only_here")
+    exec("def run_point(*arguments): return arguments", module.__dict__)
+    monkeypatch.setitem(sys.modules, "only_here", module)
+    monkeypatch.setattr(_cluster, "run_point", module.run_point)
+    with pytest.raises(tc.ClusterError, match=r"workers lack something.*only_here.*install"):
+        tc.sweep(one_point(folder), folder / "unknown.parquet", client=cluster)
+    assert len(cluster.nthreads()) == 3, "no worker is lost"
+
+
+def test_other_versions_are_told(
+    folder: Path, cluster: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cluster, "VERSION", "0.0.1")
+    with pytest.raises(tc.ClusterError, match=r"and here is 0\.0\.1: install the same"):
+        tc.sweep(one_point(folder), folder / "other.parquet", client=cluster)
+
+
+def test_a_cluster_without_workers_is_not_waited_for(folder: Path) -> None:
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        begin = time.monotonic()
+        with pytest.raises(tc.ClusterError, match=r"no worker for 0\.5 s.*wait_for_workers"):
+            tc.sweep(one_point(folder), folder / "none.parquet", client=client, patience_s=0.5)
+        assert time.monotonic() - begin < 30
+        with pytest.raises(tc.ConfigurationError, match="patience_s=-1"):
+            tc.sweep(one_point(folder), folder / "none.parquet", client=client, patience_s=-1)

@@ -54,9 +54,10 @@ impl Sweep {
         self.0.traces.iter().map(|source| (source.name.clone(), source.path.clone())).collect()
     }
 
-    /// The trace of each point, by number.
-    fn points(&self) -> Vec<usize> {
-        self.0.points.iter().map(|point| point.trace).collect()
+    /// The trace of each point, by number, and what the point is in words.
+    fn points(&self) -> Vec<(usize, String)> {
+        let points = self.0.points.iter();
+        points.map(|one| (one.trace, one.describe(&self.0.traces[one.trace]))).collect()
     }
 
     fn sha256(&self, py: Python<'_>, trace: usize) -> PyResult<String> {
