@@ -24,7 +24,9 @@ def long() -> tc.Trace:
     return tc.Trace.generate("zipf", requests=3_000_000, pages=100_000, seed=1)
 
 
-@pytest.mark.parametrize("what", ["simulate", "compare", "mrc", "buffer", "events", "python"])
+@pytest.mark.parametrize(
+    "what", ["simulate", "compare", "mrc", "buffer", "hot", "events", "python"]
+)
 def test_an_interrupt_stops_the_replay(long: tc.Trace, what: str) -> None:
     class Slow(tc.Policy):
         def __init__(self, setup: tc.Setup) -> None:
@@ -40,6 +42,7 @@ def test_an_interrupt_stops_the_replay(long: tc.Trace, what: str) -> None:
         "compare": lambda: tc.compare(long, ["lirs", "cacheus"], {"ram": ["1%", "5%"]}, check=True),
         "mrc": lambda: tc.mrc(long, ["cacheus", "lirs"], rate=1, sizes=["1%", "2%", "3%"]),
         "buffer": lambda: tc.buffer(long, ["cfdc", "hwb"], ["1%", "5%"], check=True),
+        "hot": lambda: tc.hot(long, "all", count="reads,writes"),
         "events": lambda: tc.simulate(long, "lru", tiers, timing="events", closed_loop=4),
         "python": lambda: tc.simulate(long, Slow, tiers),
     }

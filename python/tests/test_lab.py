@@ -172,6 +172,48 @@ def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> No
     assert alone.table.column("erase_count").null_count == len(alone)
 
 
+def test_identifiers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> None:
+    told: list[tuple[int, int, int]] = []
+    found = tc.hot(
+        zipf,
+        ["mbf", "mhf", "dam"],
+        baseline="dam",
+        count="reads,writes",
+        interval=3000,
+        parameters={"mbf.filters": 8},
+        progress=lambda *where: told.append(where),
+    )
+    words = "hot TRACE --identifier mbf,mhf,dam --baseline dam --count reads,writes"
+    words += " --interval 3000 --param mbf.filters=8"
+    expected = command_line(*words.replace("TRACE", saved).split())
+    clocks = {"check_ns", "decay_ns"}
+    for ours, theirs in zip(found.figures["identifiers"], expected["identifiers"], strict=True):
+        assert ours.keys() == theirs.keys()
+        assert all(ours[name] == theirs[name] for name in ours.keys() - clocks)
+    assert found.baseline == "dam"
+    table = found.table
+    assert table.column("identifier").to_pylist() == ["mbf", "mhf", "dam"]
+    assert json.loads(table.column("parameters")[0].as_py())["filters"] == 8
+    assert table.column("false_identification_rate")[2].as_py() == 0
+    assert told[-1] == (3, 3, 3 * len(zipf))
+    rows = found.over_time.to_pylist()
+    assert [row["end_writes"] for row in rows] == [3000, 6000, 9000, 10_000] * 3
+    assert sum(row["hot"] for row in rows[:4]) == table.column("hot")[0].as_py()
+    lines = found.plot("false_hot").get_lines()
+    assert [line.get_label() for line in lines] == ["mbf", "mhf", "dam"]
+    assert len(tc.hot(zipf, "all")) == len(tc.identifiers())
+    reads = tc.Trace.from_arrays([1, 2])
+    for arguments, message in [
+        ((zipf, "nope"), "no identifier is called `nope`"),
+        ((zipf, []), "a list of names is empty"),
+        ((reads, "mbf"), "has no writes to identify hot pages by"),
+    ]:
+        with pytest.raises(tc.ConfigurationError, match=message):
+            tc.hot(*arguments)
+    with pytest.raises(tc.ConfigurationError, match="write reads, writes or reads,writes"):
+        tc.hot(zipf, "mbf", count="both")  # type: ignore[arg-type]
+
+
 def test_mistakes_are_named(zipf: tc.Trace) -> None:
     for arguments, message in [
         ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),

@@ -35,11 +35,12 @@ from thermocline.errors import (
     TraceError,
 )
 from thermocline.identifier import Identifier
-from thermocline.lab import buffer, compare, mrc, plan, simulate
+from thermocline.lab import buffer, compare, hot, mrc, plan, simulate
 from thermocline.policy import Action, Copy, Drop, Policy, Serve, Setup
 from thermocline.results import (
     BufferComparison,
     Comparison,
+    Identification,
     MissRatios,
     Plan,
     Result,
@@ -64,6 +65,7 @@ __all__ = [
     "Entry",
     "FileError",
     "HierarchyOptions",
+    "Identification",
     "Identifier",
     "LedgerError",
     "MissRatios",
@@ -87,6 +89,7 @@ __all__ = [
     "compare",
     "devices",
     "drives",
+    "hot",
     "identifiers",
     "mrc",
     "plan",

@@ -9,7 +9,14 @@ from thermocline import _thermocline, _words
 from thermocline._progress import Progress, watching
 from thermocline.errors import ConfigurationError
 from thermocline.policy import Given, PolicyFactory, given
-from thermocline.results import BufferComparison, Comparison, MissRatios, Plan, Run
+from thermocline.results import (
+    BufferComparison,
+    Comparison,
+    Identification,
+    MissRatios,
+    Plan,
+    Run,
+)
 from thermocline.trace import Trace
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
     from thermocline._words import HierarchyOptions, Size, Value
 
-__all__ = ["buffer", "compare", "mrc", "plan", "simulate"]
+__all__ = ["buffer", "compare", "hot", "mrc", "plan", "simulate"]
 
 TraceLike: TypeAlias = "Trace | str | PathLike[str]"
 PolicyLike: TypeAlias = str | PolicyFactory
@@ -425,3 +432,71 @@ def buffer(
         *_words.option("--check", check),
     ]
     return BufferComparison(_find(words, trace, [], progress, "buffers"))
+
+
+def hot(
+    trace: TraceLike,
+    identifiers: str | Sequence[str],
+    *,
+    baseline: str = "wdac",
+    count: Literal["writes", "reads", "reads,writes"] = "writes",
+    interval: int | None = None,
+    parameters: Mapping[str, Value] | None = None,
+    progress: Progress = None,
+) -> Identification:
+    """Compare hot-data identifiers, access by access, with a baseline.
+
+    Parameters
+    ----------
+    trace : Trace or str or PathLike
+        The trace, or a file that :meth:`Trace.open` reads.
+    identifiers : str or Sequence[str]
+        Identifiers by name (see :func:`identifiers`), or ``"all"``.
+    baseline : str, optional
+        The identifier whose word is taken for the truth: ``"wdac"``, ``"dam"`` or any other.
+    count : {"writes", "reads", "reads,writes"}, optional
+        The accesses that identifiers are told; the papers count writes.
+    interval : int, optional
+        Accesses per row of the figures over time, >= 1; for about fifty rows if not given.
+    parameters : Mapping[str, Value], optional
+        Parameters of identifiers, as in ``{"mbf.filters": 8}``.
+    progress : bool or callable, optional
+        Whether a bar is shown, or what is told how far it is; on a terminal if not given.
+
+    Returns
+    -------
+    Identification
+        A row per identifier, the baseline first unless it is named among them.
+
+    Raises
+    ------
+    ConfigurationError
+        If an identifier or a parameter cannot be, or the trace has none of these accesses.
+    TraceError
+        If the trace cannot be read.
+
+    References
+    ----------
+    Park, Du, "Hot Data Identification for Flash-based Storage Systems Using Multiple Bloom
+    Filters", MSST '11, section IV-B.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=20_000, pages=2000, write_share=1, seed=3)
+    >>> found = tc.hot(trace, ["mbf", "mhf"])
+    >>> found.table.column("identifier").to_pylist()
+    ['wdac', 'mbf', 'mhf']
+    >>> found.table.column("false_identification_rate")[0].as_py()
+    0.0
+    """
+    words = [
+        "hot",
+        "-",
+        f"--identifier={_words.names(identifiers)}",
+        *_words.option("--baseline", baseline),
+        *_words.option("--count", count),
+        *_words.option("--interval", interval),
+        *_words.pairs("--param", parameters),
+    ]
+    return Identification(_find(words, trace, [], progress, "identifiers"))

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
 
-__all__ = ["BufferComparison", "Comparison", "MissRatios", "Plan", "Result", "Run", "SweepResult"]
+__all__ = [
+    "BufferComparison",
+    "Comparison",
+    "Identification",
+    "MissRatios",
+    "Plan",
+    "Result",
+    "Run",
+    "SweepResult",
+]
 
 Figures = Mapping[str, Any]
 
@@ -355,6 +364,97 @@ class BufferComparison(Result):
         rows = self.table.to_pylist()
         _lines(ax, [(row["policy"], row["buffer_pages"], row[metric]) for row in rows])
         ax.set_xlabel("pages of the buffer")
+        ax.set_ylabel(metric)
+        return ax
+
+
+class Identification(Result):
+    """What hot-data identifiers found on one trace; its table has a row per identifier.
+
+    Columns: ``identifier``, ``parameters`` (JSON), ``writes`` (accesses that were counted),
+    ``hot``, ``hot_ratio``, ``false_hot`` and ``false_cold`` (hot where the baseline says cold, and
+    the other way round), ``false_identification_rate``, ``memory_bits``, ``check_ns``,
+    ``decay_ns`` and ``decay_writes`` (null for what forgets with every access).
+
+    Attributes
+    ----------
+    figures : dict
+        All figures, by the names of ``thermocline hot --json``.
+    """
+
+    _FIGURES = (
+        "writes",
+        "hot",
+        "hot_ratio",
+        "false_hot",
+        "false_cold",
+        "false_identification_rate",
+        "memory_bits",
+        "check_ns",
+        "decay_ns",
+        "decay_writes",
+    )
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        names = ", ".join(one["label"] for one in self.figures["identifiers"])
+        return f"<thermocline.Identification by {names}; baseline {self.baseline}>"
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for one in self.figures["identifiers"]:
+            parameters = json.dumps(one["parameters"], sort_keys=True)
+            row = {"identifier": one["label"], "parameters": parameters}
+            rows.append(row | {figure: one[figure] for figure in self._FIGURES})
+        return rows
+
+    @property
+    def baseline(self) -> str:
+        """The identifier whose word is taken for the truth."""
+        name: str = self.figures["baseline"]
+        return name
+
+    @cached_property
+    def over_time(self) -> pa.Table:
+        """A row per identifier and interval.
+
+        Columns: ``identifier``, ``end_writes`` (accesses counted so far), ``writes``,
+        ``unique_pages``, ``hot``, ``hot_ratio``, ``false_hot``, ``false_cold``.
+        """
+        rows = []
+        for one in self.figures["identifiers"]:
+            end = 0
+            intervals = zip(one["over_time"], self.figures["unique_pages"], strict=True)
+            for interval, pages in intervals:
+                end += interval["writes"]
+                row = {"identifier": one["label"], "end_writes": end}
+                row |= {"writes": interval["writes"], "unique_pages": pages}
+                row |= {"hot": interval["hot"], "hot_ratio": interval["hot"] / interval["writes"]}
+                row |= {name: interval[name] for name in ("false_hot", "false_cold")}
+                rows.append(row)
+        return pa.Table.from_pylist(rows)
+
+    def plot(self, metric: str = "hot_ratio", *, ax: Axes | None = None) -> Axes:
+        """Plot a figure over time, a line per identifier.
+
+        Parameters
+        ----------
+        metric : str, optional
+            A column of :attr:`over_time`.
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+        """
+        ax = _axes(ax)
+        rows = self.over_time.to_pylist()
+        _lines(ax, [(row["identifier"], row["end_writes"], row[metric]) for row in rows])
+        ax.set_xlabel(f"{self.figures['trace']['counted']} counted")
         ax.set_ylabel(metric)
         return ax
 

@@ -13,7 +13,8 @@ use thermocline_core::hotness::registry::Entry;
 use thermocline_core::{Heat, Identifier, Op, PageId};
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, summary};
+use crate::watch::CHUNK_ACCESSES;
+use crate::{LabError, Watch, summary};
 
 /// About how many intervals a run is cut into if nothing else is asked for.
 const INTERVALS: u64 = 50;
@@ -51,6 +52,7 @@ pub struct Stream {
     counted: Counted,
     footprint_pages: u32,
     pages: Vec<PageId>,
+    watch: Watch,
 }
 
 /// What a run found. The JSON form of its fields is a contract.
@@ -200,7 +202,15 @@ impl Stream {
         if pages.is_empty() {
             return Err(LabError::NothingCounted { path, counted: counted.describe().into() });
         }
-        Ok(Self { path, counted, footprint_pages: trace.footprint_pages(), pages })
+        let (footprint_pages, watch) = (trace.footprint_pages(), Watch::default());
+        Ok(Self { path, counted, footprint_pages, pages, watch })
+    }
+
+    /// The same, with somebody who looks on.
+    #[must_use]
+    pub fn watched(mut self, watch: &Watch) -> Self {
+        self.watch = watch.clone();
+        self
     }
 
     /// How many accesses are counted; at least 1.
@@ -239,7 +249,11 @@ impl Stream {
         let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
         let mut heats = Vec::with_capacity(self.pages.len());
         let start = Instant::now();
-        identifier.record_all(&self.pages, &mut heats);
+        for pages in self.pages.chunks(CHUNK_ACCESSES) {
+            self.watch.check()?;
+            identifier.record_all(pages, &mut heats);
+            self.watch.advance(pages.len());
+        }
         let total_ns = start.elapsed().as_nanos() as f64;
         let decay_writes = identifier.decay_writes();
         let decay_ns = decay_writes.map(|_| time_decay(&mut *identifier));
@@ -260,17 +274,20 @@ pub fn round_interval(accesses: u64) -> u64 {
 
 /// Has the baseline and other identifiers record the same accesses, one identifier after the other,
 /// and compares what they say. The baseline is among the results, first unless the others name it.
+/// `done` is called after each.
 ///
 /// # Errors
-/// Parameters of an identifier that do not go together.
+/// Parameters of an identifier that do not go together, or [`LabError::Stopped`].
 pub fn identify(
     stream: &Stream,
     baseline: &Candidate,
     others: &[Candidate],
     interval_writes: Option<u64>,
+    done: impl Fn(),
 ) -> Result<Identification, LabError> {
     let interval_writes = interval_writes.unwrap_or_else(|| stream.interval_writes()).max(1);
     let truth = stream.record(baseline)?;
+    done();
     let names_baseline = others.iter().any(|other| other.entry.name == baseline.entry.name);
     let mut identifiers = vec![];
     if !names_baseline {
@@ -281,6 +298,7 @@ pub fn identify(
             identifiers.push(summarise(baseline, &truth, &truth, interval_writes));
         } else {
             let recording = stream.record(other)?;
+            done();
             identifiers.push(summarise(other, &recording, &truth, interval_writes));
         }
     }
@@ -404,7 +422,7 @@ mod tests {
     fn counts_of_intervals_add_up_and_the_baseline_is_never_wrong() {
         let stream = stream(0.5, Counted::Writes).unwrap();
         let others = ["mbf", "mhf"].map(candidate);
-        let found = identify(&stream, &candidate("wdac"), &others, Some(1000)).unwrap();
+        let found = identify(&stream, &candidate("wdac"), &others, Some(1000), || ()).unwrap();
         let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["wdac", "mbf", "mhf"]);
         for one in &found.identifiers {
@@ -422,7 +440,7 @@ mod tests {
     fn a_baseline_that_is_named_keeps_its_place() {
         let stream = stream(0.5, Counted::ReadsAndWrites).unwrap();
         let others = ["mbf", "wdac"].map(candidate);
-        let found = identify(&stream, &candidate("wdac"), &others, None).unwrap();
+        let found = identify(&stream, &candidate("wdac"), &others, None, || ()).unwrap();
         let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["mbf", "wdac"]);
         assert_eq!(found.interval_writes, 1000, "30,000 accesses in about fifty round intervals");

@@ -15,11 +15,11 @@ use thermocline_lab::{Configuration, Watch, compare, run_buffers};
 use thermocline_trace::{CompiledTrace, Stats};
 
 use crate::arguments::{
-    Arguments, BufferOptions, Command, CompareOptions, MrcOptions, PlanOptions, SimulateOptions,
-    TraceCommand, TraceOptions,
+    Arguments, BufferOptions, Command, CompareOptions, HotOptions, MrcOptions, PlanOptions,
+    SimulateOptions, TraceCommand, TraceOptions,
 };
 use crate::brought::{Brought, equip};
-use crate::commands::{buffer, compare as comparing, mrc, plan};
+use crate::commands::{buffer, compare as comparing, hot, mrc, plan};
 use crate::{commands, hierarchy, output, reading};
 
 /// What is to be found, and how far that is.
@@ -49,7 +49,7 @@ impl Job {
         self.done.fetch_add(steps, Ordering::Relaxed);
     }
 
-    /// What `simulate`, `compare`, `mrc`, `buffer`, `plan` or `trace info` print with `--json`, for a
+    /// What `simulate`, `compare`, `mrc`, `buffer`, `plan`, `hot` or `trace info` print with `--json`, for a
     /// trace that is open; the words begin with the command's name, and name any trace in the place of
     /// this one.
     ///
@@ -68,6 +68,7 @@ impl Job {
             Command::Mrc(options) => self.mrc(options, trace, brought),
             Command::Buffer(options) => self.buffer(options, trace),
             Command::Plan(options) => self.plan(options, trace),
+            Command::Hot(options) => self.hot(options, trace),
             Command::Trace(TraceOptions { command: TraceCommand::Info(_) }) => {
                 output::json(&Stats::of(trace))
             }
@@ -141,6 +142,12 @@ impl Job {
         }
         self.expect(all.len());
         output::json(&run_buffers(trace, &all, options.check, || self.advance(1))?)
+    }
+
+    fn hot(&self, options: &HotOptions, trace: &CompiledTrace) -> Result<String> {
+        let asked = hot::Asked::new(options)?;
+        self.expect(asked.count());
+        output::json(&asked.identify(options, trace, &self.watch, || self.advance(1))?)
     }
 
     fn plan(&self, options: &PlanOptions, trace: &CompiledTrace) -> Result<String> {

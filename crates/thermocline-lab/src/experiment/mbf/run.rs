@@ -32,10 +32,10 @@ impl Experiment {
         let contenders = self.contenders()?;
         let wdac = candidate("WDAC", "wdac", &[])?;
         let dam = candidate("DAM", "dam", &[])?;
-        let against_wdac = identify(&stream, &wdac, &contenders, None)?;
+        let against_wdac = identify(&stream, &wdac, &contenders, None, || ())?;
         let seeds: Vec<Candidate> =
             contenders.into_iter().filter(|one| ["MBF", "MHF"].contains(&&*one.label)).collect();
-        let against_dam = identify(&stream, &dam, &seeds, None)?;
+        let against_dam = identify(&stream, &dam, &seeds, None, || ())?;
         let truth = stream.record(&wdac)?;
         Ok(WorkloadResult {
             workload: workload.into(),
