@@ -214,6 +214,31 @@ def test_identifiers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -
         tc.hot(zipf, "mbf", count="both")  # type: ignore[arg-type]
 
 
+def test_clients_share_tiers_as_on_the_command_line(zipf: tc.Trace, saved: str) -> None:
+    tiers: dict[str, tc.Size] = {"l1": 20, "l2": "10%"}
+    shared = zipf.split(4)
+    run = tc.simulate(shared, "lru-n-inclusive", tiers, check=True)
+    words = "simulate TRACE --clients 4 --policy lru-n-inclusive --tier l1=20p --tier l2=10%"
+    expected = command_line(*words.replace("TRACE", saved).split())
+    assert run.figures["clients"] == expected["clients"]
+    assert run.clients is not None
+    assert run.clients.column("accesses").to_pylist() == [2500] * 4
+    hits = run.clients.column("l1_hits").to_pylist()
+    assert sum(hits) == run.tiers.column("hits")[0].as_py()
+    assert tc.simulate(zipf, "lru-n-inclusive", tiers).clients is None
+    found = tc.compare(shared, ["demote", "lru-n-inclusive"], tiers)
+    assert found.runs[1].figures["clients"] == expected["clients"]
+    with pytest.raises(tc.ConfigurationError, match="`ulc`"):
+        tc.simulate(shared, "ulc", tiers)
+    for find in (
+        lambda: tc.mrc(shared),
+        lambda: tc.buffer(shared, "lru", "64p"),
+        lambda: tc.hot(shared, "mbf"),
+    ):
+        with pytest.raises(tc.ConfigurationError, match="that of 4: give the trace before"):
+            find()
+
+
 def test_mistakes_are_named(zipf: tc.Trace) -> None:
     for arguments, message in [
         ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),

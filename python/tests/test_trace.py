@@ -127,3 +127,45 @@ def test_what_is_no_column_is_named() -> None:
         tc.Trace.from_arrow(pa.table({"side": [1]}))
     with pytest.raises(tc.TraceError, match="`page` has 1 nulls"):
         tc.Trace.from_arrow(pa.table({"page": [1, None]}))
+
+
+def test_a_trace_is_dealt_out_to_clients(zipf: tc.Trace) -> None:
+    assert zipf.clients == 1
+    assert not zipf.client_ids.any()
+    dealt = zipf.split(3)
+    assert dealt.clients == 3
+    np.testing.assert_array_equal(dealt.client_ids, dealt.requests % 3)
+    np.testing.assert_array_equal(dealt.page_ids, zipf.page_ids)
+    assert dealt.to_arrow().column("client").to_pylist() == dealt.client_ids.tolist()
+    assert "client" not in zipf.to_arrow().column_names
+    with pytest.raises(tc.TraceError, match="split it round-robin"):
+        zipf.split(2, "volume")
+    with pytest.raises(tc.TraceError, match="clients=17: it takes"):
+        zipf.split(17)
+    with pytest.raises(tc.TraceError, match="how='page'"):
+        zipf.split(2, "page")  # type: ignore[arg-type]
+    with pytest.raises(tc.TraceError, match="whose access is whose is not saved"):
+        dealt.save("never.parquet")
+
+
+def test_traces_of_clients_are_merged_by_time(tmp_path: Path) -> None:
+    one = tc.Trace.from_arrays([1, 5], writes=[True, False], at_ns=[10, 30], counts=[2, 1])
+    other = tc.Trace.from_arrays([5, 2], at_ns=[20, 40])
+    other.save(tmp_path / "other.parquet")
+    both = tc.Trace.merge([one, tmp_path / "other.parquet"])
+    assert both.page_numbers[both.page_ids].tolist() == [1, 2, 5, 5, 2]
+    assert both.client_ids.tolist() == [0, 0, 1, 0, 1]
+    assert both.writes.tolist() == [True, True, False, False, False]
+    assert both.at_ns.tolist() == [10, 10, 20, 30, 40]
+    apart = tc.Trace.merge([one, other], private=True)
+    assert (both.footprint_pages, apart.footprint_pages) == (3, 5)
+    untimed = tc.Trace.from_arrays([1])
+    large = tc.Trace.from_arrays([1], page_size="8KiB")
+    for traces, message in [
+        ([one, untimed], "has times and .* has none"),
+        ([one, large], "pages of 4096 B, arrays of 8192 B: open both"),
+        ([], "from 1 to 16"),
+        ([one] * 17, "from 1 to 16"),
+    ]:
+        with pytest.raises(tc.TraceError, match=message):
+            tc.Trace.merge(traces)

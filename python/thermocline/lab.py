@@ -39,8 +39,19 @@ def _find(
     brought: list[Given],
     progress: Progress,
     unit: str,
+    *,
+    shared: bool = False,
 ) -> Any:
+    """Find what a command finds; with `shared`, one that knows of several clients."""
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
+    if opened.clients > 1:
+        if not shared:
+            message = (
+                f"`{words[0]}` looks at one client, and this trace is that of {opened.clients}: "
+                "give the trace before it was split or merged"
+            )
+            raise ConfigurationError(message)
+        words = [*words, f"--clients={opened.clients}"]
     with watching(progress, unit) as watch:
         return json.loads(_thermocline.find(words, opened._compiled, brought, watch))
 
@@ -117,7 +128,7 @@ def simulate(
     names, brought = _policies([policy], len(tiers))
     words = ["simulate", "-", f"--policy={names}", *_words.tiers(tiers)]
     words += _words.hierarchy(options)
-    return Run(_find(words, trace, brought, progress, "runs"))
+    return Run(_find(words, trace, brought, progress, "runs", shared=True))
 
 
 def compare(
@@ -168,7 +179,7 @@ def compare(
     names, brought = _policies(policies, len(tiers))
     words = ["compare", "-", f"--policy={names}", *_words.tiers(tiers)]
     words += _words.hierarchy(options)
-    return Comparison(_find(words, trace, brought, progress, "runs"))
+    return Comparison(_find(words, trace, brought, progress, "runs", shared=True))
 
 
 def mrc(

@@ -165,6 +165,26 @@ class Run(Result):
         return pa.Table.from_pylist(list(self.figures["tiers"]))
 
     @cached_property
+    def clients(self) -> pa.Table | None:
+        """A row per client; None with one.
+
+        Columns: ``client``, ``accesses``, per tier that it sees ``TIER_hits``, ``hit_ratio``,
+        ``average_response_ms``.
+        """
+        if not self.figures.get("clients"):
+            return None
+        names = [tier["name"] for tier in self.figures["tiers"]]
+        rows = []
+        for client in self.figures["clients"]:
+            hits = zip(names, client["hits"], strict=True)
+            row = {"client": client["client"], "accesses": client["accesses"]}
+            row |= {f"{name}_hits": count for name, count in hits}
+            row["hit_ratio"] = client["hit_ratio"]
+            row["average_response_ms"] = client["average_response_ms"]
+            rows.append(row)
+        return pa.Table.from_pylist(rows)
+
+    @cached_property
     def over_time(self) -> pa.Table | None:
         """A row per interval; None unless `over_time` was asked for."""
         if "over_time" not in self.figures:

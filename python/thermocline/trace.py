@@ -14,6 +14,7 @@ from thermocline import _remote, _thermocline
 from thermocline.errors import TraceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,8 @@ Kind = Literal["zipf", "uniform", "sequential", "loop", "oltp"]
 class Trace:
     """A trace, compiled: page accesses with dense ids in order of first appearance.
 
-    Make one with :meth:`open`, :meth:`from_arrays`, :meth:`from_arrow` or :meth:`generate`.
+    Make one with :meth:`open`, :meth:`from_arrays`, :meth:`from_arrow` or :meth:`generate`, and
+    one of several clients with :meth:`split` or :meth:`merge`.
 
     Examples
     --------
@@ -280,8 +282,101 @@ class Trace:
         )
         return cls(compiled)
 
+    @classmethod
+    def merge(
+        cls,
+        traces: Sequence[Trace | str | PathLike[str]],
+        *,
+        private: bool = False,
+    ) -> Trace:
+        """Merge the traces of several clients by the times of their requests.
+
+        Requests of the same time take turns, so traces without times are merged request by
+        request. What :func:`simulate` and :func:`compare` do with it, ``docs/clients.md`` says.
+
+        Parameters
+        ----------
+        traces : Sequence[Trace or str or PathLike]
+            A trace per client, or a file that :meth:`open` reads; from 1 to 16, with pages of the
+            same size, all with times or all without.
+        private : bool, optional
+            Whether no page is shared; else clients that name the same page of the same volume
+            mean the same one.
+
+        Returns
+        -------
+        Trace
+            The accesses of all, in order; :attr:`client_ids` tells whose each is.
+
+        Raises
+        ------
+        TraceError
+            If there are too many traces, or some that do not go together.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> one, other = tc.Trace.from_arrays([1, 2]), tc.Trace.from_arrays([1, 3])
+        >>> both = tc.Trace.merge([one, other])
+        >>> both.page_numbers[both.page_ids], both.client_ids
+        (array([1, 1, 2, 3], dtype=uint64), array([0, 1, 0, 1], dtype=uint8))
+        >>> tc.Trace.merge([one, other], private=True).footprint_pages
+        4
+        """
+        opened = [trace if isinstance(trace, Trace) else cls.open(trace) for trace in traces]
+        for trace in opened[1:]:
+            if trace.page_size_bytes != opened[0].page_size_bytes:
+                message = (
+                    f"{opened[0].name} has pages of {opened[0].page_size_bytes} B, {trace.name} of "
+                    f"{trace.page_size_bytes} B: open both with the same `page_size`"
+                )
+                raise TraceError(message)
+        return cls(_thermocline.Trace.merge([trace._compiled for trace in opened], private))
+
+    def split(
+        self,
+        clients: int,
+        how: Literal["round-robin", "volume"] = "round-robin",
+    ) -> Trace:
+        """Deal the requests out to several clients.
+
+        Parameters
+        ----------
+        clients : int
+            How many clients, from 1 to 16.
+        how : {"round-robin", "volume"}, optional
+            Request by request in turn, or volume by volume.
+
+        Returns
+        -------
+        Trace
+            The same accesses; :attr:`client_ids` tells whose each is.
+
+        Raises
+        ------
+        TraceError
+            If there cannot be so many clients, or there are fewer volumes.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.generate("zipf", requests=3000, pages=500, seed=2).split(3)
+        >>> run = tc.simulate(trace, "lru-n-inclusive", {"l1": "2%", "l2": "10%"})
+        >>> run.clients.column("accesses").to_pylist()
+        [1000, 1000, 1000]
+        """
+        if how not in {"round-robin", "volume"}:
+            message = f"how={how!r}: it takes 'round-robin' or 'volume'"
+            raise TraceError(message)
+        if not 1 <= clients <= 16:
+            message = f"clients={clients}: it takes a whole number from 1 to 16"
+            raise TraceError(message)
+        return Trace(self._compiled.split(clients, how == "volume"))
+
     def save(self, path: str | PathLike[str]) -> None:
         """Save the compiled trace as a Parquet file, which :meth:`open` opens at once.
+
+        Whose access is whose is not saved: split or merge a trace when it is open.
 
         Parameters
         ----------
@@ -291,7 +386,7 @@ class Trace:
         Raises
         ------
         TraceError
-            If the file cannot be written.
+            If the file cannot be written, or the accesses are those of several clients.
         """
         self._compiled.save(path)
 
@@ -320,6 +415,11 @@ class Trace:
     def footprint_pages(self) -> int:
         """How many distinct pages are accessed."""
         return self._compiled.footprint_pages
+
+    @property
+    def clients(self) -> int:
+        """How many clients make the accesses; 1 unless it was split or merged."""
+        return self._compiled.clients
 
     @property
     def is_timed(self) -> bool:
@@ -352,6 +452,11 @@ class Trace:
         return _frozen(self._compiled.at_ns())
 
     @cached_property
+    def client_ids(self) -> NDArray[np.uint8]:
+        """The client of each access, shape ``(len(self),)``, < `clients`."""
+        return _frozen(self._compiled.client_ids())
+
+    @cached_property
     def info(self) -> dict[str, Any]:
         """What the trace holds, as by ``thermocline trace info --json``.
 
@@ -373,7 +478,8 @@ class Trace:
         -------
         pyarrow.Table
             A row per access: ``page_id`` (uint32), ``write`` (bool), ``at_ns`` (uint64, ns),
-            ``page_number`` (uint64), ``request`` (uint64).
+            ``page_number`` (uint64), ``request`` (uint64); with several clients ``client``
+            (uint8).
 
         Examples
         --------
@@ -381,13 +487,15 @@ class Trace:
         >>> tc.Trace.from_arrays([5, 6]).to_arrow().column("page_number").to_pylist()
         [5, 6]
         """
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "page_id": self.page_ids,
             "write": self.writes,
             "at_ns": self.at_ns,
             "page_number": self.page_numbers[self.page_ids],
             "request": self.requests,
         }
+        if self.clients > 1:
+            columns["client"] = self.client_ids
         return pa.table({name: pa.array(column) for name, column in columns.items()})
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

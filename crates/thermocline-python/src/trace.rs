@@ -6,10 +6,12 @@ use std::sync::Arc;
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use thermocline::Job;
-use thermocline_core::{Nanos, Op};
+use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern};
-use thermocline_trace::{CompiledTrace, Extent, PageSize, Request, Requests, TraceError};
+use thermocline_trace::{
+    AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, Split, TraceError,
+};
 
 use crate::errors::python;
 use crate::work::watched;
@@ -149,6 +151,32 @@ impl Trace {
         Self::compile(py, source, page_size.parse().map_err(python)?)
     }
 
+    /// The traces of several clients, as one.
+    #[staticmethod]
+    fn merge(py: Python<'_>, traces: Vec<PyRef<'_, Self>>, private: bool) -> PyResult<Self> {
+        let traces: Vec<Arc<CompiledTrace>> = traces.iter().map(|one| Arc::clone(&one.0)).collect();
+        let addresses = if private { AddressSpace::Private } else { AddressSpace::Shared };
+        let merged = py.detach(|| {
+            let mut sources: Vec<Reread<'_>> = traces.iter().map(|one| one.reread()).collect();
+            let page_size = traces.first().map_or(PageSize::DEFAULT, |first| first.page_size());
+            CompiledTrace::compile_clients(&mut sources, page_size, addresses)
+        });
+        Ok(Self(Arc::new(merged.map_err(python)?)))
+    }
+
+    /// The same, its requests dealt out to so many clients.
+    fn split(&self, py: Python<'_>, clients: usize, by_volume: bool) -> PyResult<Self> {
+        let Some(clients) = Clients::new(clients) else {
+            return Err(python(TraceError::Clients {
+                clients: u8::try_from(clients).unwrap_or(u8::MAX),
+                reason: format!("there may be from 1 to {}", Clients::MAX),
+            }));
+        };
+        let split = if by_volume { Split::Volume } else { Split::RoundRobin };
+        let dealt = py.detach(|| CompiledTrace::clone(&self.0).split(clients, split));
+        Ok(Self(Arc::new(dealt.map_err(python)?)))
+    }
+
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.0.save(path)).map_err(python)
     }
@@ -173,6 +201,16 @@ impl Trace {
 
     fn at_ns<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         self.of_requests(py, |_, at| at.0)
+    }
+
+    fn client_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        let clients = self.0.accesses().map(|access| access.client);
+        clients.collect::<Vec<u8>>().into_pyarray(py)
+    }
+
+    #[getter]
+    fn clients(&self) -> u8 {
+        self.0.clients().get()
     }
 
     #[getter]

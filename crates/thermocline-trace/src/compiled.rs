@@ -117,12 +117,17 @@ impl CompiledTrace {
     pub fn requests(&self) -> impl ExactSizeIterator<Item = CompiledRequest> + '_ {
         let mut begin = 0;
         (0..self.request_count()).map(move |request| {
-            let count = self.counts.get(request).map_or(1, |&count| count as usize);
-            let accesses = begin..begin + count;
+            let (at, count) = self.request(request);
+            let accesses = begin..begin + count as usize;
             begin = accesses.end;
-            let at = Nanos(self.at_ns.get(request).copied().unwrap_or(0));
             CompiledRequest { at, accesses }
         })
+    }
+
+    /// When a request came, and how many accesses it has.
+    pub(crate) fn request(&self, request: usize) -> (Nanos, u32) {
+        let at = Nanos(self.at_ns.get(request).copied().unwrap_or(0));
+        (at, self.counts.get(request).copied().unwrap_or(1))
     }
 
     /// How many requests there are.
