@@ -298,6 +298,10 @@ def test_plots_have_lines_and_labels(zipf: tc.Trace) -> None:
     assert len(found.over_time) == 16
     assert found.runs[0].plot().get_xlabel() == "accesses"
     assert len(tc.simulate(zipf, "lru", {"ram": 10}).plot().patches) == 2
+    bars = tc.simulate(zipf, "lru", {"ram": 10}).plot("page_reads")
+    assert bars.get_ylabel() == "page_reads"
+    with pytest.raises(KeyError, match="colour"):
+        found.plot("colour")
     assert tc.mrc(zipf, sizes=[10, 100]).plot().get_xscale() == "log"
     assert tc.buffer(zipf, "lru", [64, 128]).plot().get_ylabel() == "write_hit_ratio"
     prices = {"ram": 4, "flash": 0.4, "disk": 0.02}

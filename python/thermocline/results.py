@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -27,13 +27,30 @@ __all__ = [
 
 Figures = Mapping[str, Any]
 
+_Points: TypeAlias = list[tuple[str, float, float | None]]
+"""Points of lines: label, x and y."""
+
 
 class Result:
     """Something that was found, as a table.
 
     It speaks the Arrow PyCapsule interface, so that ``polars.DataFrame(result)``,
     ``pyarrow.table(result)``, ``duckdb.from_arrow(result)`` and others take it without copying.
+
+    Attributes
+    ----------
+    figures : dict or list
+        All figures by the names of the JSON contract (``docs/json.md``).
     """
+
+    _METRIC: ClassVar[str]
+    """What is plotted if nothing else is asked for."""
+
+    _OVER: ClassVar[str]
+    """What it is plotted over."""
+
+    def __init__(self, figures: Any) -> None:
+        self.figures = figures
 
     @cached_property
     def table(self) -> pa.Table:
@@ -72,6 +89,45 @@ class Result:
         frame = pl.from_arrow(self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def plot(self, metric: str | None = None, *, ax: Axes | None = None) -> Axes:
+        """Plot a figure: over what, and what has a line, the class says.
+
+        Parameters
+        ----------
+        metric : str, optional
+            The column that is shown; the one that the class names if not given.
+        ax : matplotlib.axes.Axes, optional
+            Where to plot; a new figure if not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            Where it was plotted.
+
+        Raises
+        ------
+        KeyError
+            If there is no such column.
+        """
+        ax = _axes(ax)
+        self._draw(ax, self._METRIC if metric is None else metric)
+        return ax
+
+    def _draw(self, ax: Axes, metric: str) -> None:
+        """Draw a line per label, through its points in the order of x."""
+        points = self._points(metric)
+        for label in dict.fromkeys(point[0] for point in points):
+            line = sorted((x, y) for name, x, y in points if name == label and y is not None)
+            ax.plot([x for x, _ in line], [y for _, y in line], marker=".", label=label)
+        ax.legend()
+        ax.set_xlabel(self._OVER)
+        ax.set_ylabel(metric)
+
+    def _points(self, metric: str) -> _Points:
+        """Give the label, x and y of each point."""
+        rows = self.table.to_pylist()
+        return [(row["policy"], _cache_pages(row), row[metric]) for row in rows]
 
     def __len__(self) -> int:
         return len(self.table)
@@ -112,14 +168,11 @@ def _run_row(figures: Figures) -> dict[str, Any]:
 class Run(Result):
     """What one run found; its table has one row, with the columns of a :class:`Comparison`.
 
-    Attributes
-    ----------
-    figures : dict
-        All figures by the names of the JSON contract (``docs/json.md``).
+    A plot shows a column of :attr:`tiers`, ``hit_ratio`` if nothing else is asked for, as a bar
+    for each tier; or ``hit_ratio`` or ``hits`` over time, if that was asked for.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self.figures = figures
+    _METRIC = "hit_ratio"
 
     def __repr__(self) -> str:
         sizes = ", ".join(
@@ -206,32 +259,18 @@ class Run(Result):
             rows.append(row)
         return pa.Table.from_pylist(rows)
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot where accesses were found; over time, if that was asked for.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
-        names = [tier["name"] for tier in self.figures["tiers"]]
+    def _draw(self, ax: Axes, metric: str) -> None:
+        names = self.tiers.column("name").to_pylist()
         if self.over_time is not None:
             x = self.over_time.column("end_accesses").to_pylist()
-            shares = [self.over_time.column(f"{name}_hit_ratio").to_pylist() for name in names]
+            shares = [self.over_time.column(f"{name}_{metric}").to_pylist() for name in names]
             ax.stackplot(x, shares, labels=names)
             ax.set_xlabel("accesses")
             ax.legend()
         else:
-            ax.bar(names, [tier["hit_ratio"] for tier in self.figures["tiers"]])
-        ax.set_ylabel("share of accesses")
+            ax.bar(names, self.tiers.column(metric).to_pylist())
+        ax.set_ylabel(metric)
         ax.set_title(self.policy)
-        return ax
 
 
 class Comparison(Result):
@@ -241,7 +280,8 @@ class Comparison(Result):
     ``TIER_hit_ratio``, ``TIER_page_reads``, ``TIER_page_writes`` (the disk has no pages);
     ``miss_ratio``, ``io_time_ms``, ``average_response_ms``, ``metadata_bytes``,
     ``warm_up_accesses``; with prices ``cost_total``, ``cost_per_io``; with ``timing="events"``
-    ``read_mean_us`` to ``write_p99_us`` and ``duration_s``.
+    ``read_mean_us`` to ``write_p99_us`` and ``duration_s``. A plot shows one of them,
+    ``miss_ratio`` if nothing else is asked for, over the pages of all caches together.
 
     Attributes
     ----------
@@ -249,7 +289,11 @@ class Comparison(Result):
         The runs, in the order of the rows.
     """
 
+    _METRIC = "miss_ratio"
+    _OVER = "pages of all caches"
+
     def __init__(self, figures: Sequence[Figures]) -> None:
+        super().__init__(figures)
         self.runs = [Run(one) for one in figures]
 
     def __repr__(self) -> str:
@@ -287,32 +331,6 @@ class Comparison(Result):
         tables = [run.over_time for run in self.runs if run.over_time is not None]
         return pa.concat_tables(tables, promote_options="default") if tables else None
 
-    def plot(self, metric: str = "miss_ratio", *, ax: Axes | None = None) -> Axes:
-        """Plot a figure over all cache pages together, a line per policy.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A column of the table.
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
-        rows = self.table.to_pylist()
-        sizes = [name for name in self.table.column_names if name.endswith("_pages")]
-        points = [
-            (row["policy"], sum(row[size] or 0 for size in sizes), row[metric]) for row in rows
-        ]
-        _lines(ax, points)
-        ax.set_xlabel("pages of all caches")
-        ax.set_ylabel(metric)
-        return ax
-
 
 class BufferComparison(Result):
     """What write buffers found on one trace; its table has a row per run, policies last.
@@ -320,13 +338,17 @@ class BufferComparison(Result):
     Columns: ``policy``, ``parameters`` (JSON), ``buffer_pages``, ``page_reads``, ``page_writes``,
     ``read_hits``, ``write_hits``, ``write_hit_ratio``, ``flushes``, ``pages_flushed``,
     ``pages_resident``, ``pages_padded``; with an SSD ``erase_count``, ``write_amplification``,
-    ``lifetime_years``, and ``read_mean_us`` to ``write_p99_us``, else null.
+    ``lifetime_years``, and ``read_mean_us`` to ``write_p99_us``, else null. A plot shows one of
+    them, ``write_hit_ratio`` if nothing else is asked for, over the size of the buffer.
 
     Attributes
     ----------
     runs : list[dict]
         All figures of each run, by the names of ``thermocline buffer --json``.
     """
+
+    _METRIC = "write_hit_ratio"
+    _OVER = "pages of the buffer"
 
     _FIGURES = (
         "buffer_pages",
@@ -345,6 +367,7 @@ class BufferComparison(Result):
     )
 
     def __init__(self, figures: Sequence[Figures]) -> None:
+        super().__init__(figures)
         self.runs = list(figures)
 
     def __repr__(self) -> str:
@@ -365,28 +388,6 @@ class BufferComparison(Result):
             rows.append(row)
         return rows
 
-    def plot(self, metric: str = "write_hit_ratio", *, ax: Axes | None = None) -> Axes:
-        """Plot a figure over the size of the buffer, a line per policy.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A column of the table.
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
-        rows = self.table.to_pylist()
-        _lines(ax, [(row["policy"], row["buffer_pages"], row[metric]) for row in rows])
-        ax.set_xlabel("pages of the buffer")
-        ax.set_ylabel(metric)
-        return ax
-
 
 class Identification(Result):
     """What hot-data identifiers found on one trace; its table has a row per identifier.
@@ -394,13 +395,12 @@ class Identification(Result):
     Columns: ``identifier``, ``parameters`` (JSON), ``writes`` (accesses that were counted),
     ``hot``, ``hot_ratio``, ``false_hot`` and ``false_cold`` (hot where the baseline says cold, and
     the other way round), ``false_identification_rate``, ``memory_bits``, ``check_ns``,
-    ``decay_ns`` and ``decay_writes`` (null for what forgets with every access).
-
-    Attributes
-    ----------
-    figures : dict
-        All figures, by the names of ``thermocline hot --json``.
+    ``decay_ns`` and ``decay_writes`` (null for what forgets with every access). A plot shows a
+    column of :attr:`over_time`, ``hot_ratio`` if nothing else is asked for.
     """
+
+    _METRIC = "hot_ratio"
+    _OVER = "accesses that were counted"
 
     _FIGURES = (
         "writes",
@@ -414,9 +414,6 @@ class Identification(Result):
         "decay_ns",
         "decay_writes",
     )
-
-    def __init__(self, figures: Figures) -> None:
-        self.figures = figures
 
     def __repr__(self) -> str:
         names = ", ".join(one["label"] for one in self.figures["identifiers"])
@@ -456,27 +453,9 @@ class Identification(Result):
                 rows.append(row)
         return pa.Table.from_pylist(rows)
 
-    def plot(self, metric: str = "hot_ratio", *, ax: Axes | None = None) -> Axes:
-        """Plot a figure over time, a line per identifier.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A column of :attr:`over_time`.
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
+    def _points(self, metric: str) -> _Points:
         rows = self.over_time.to_pylist()
-        _lines(ax, [(row["identifier"], row["end_writes"], row[metric]) for row in rows])
-        ax.set_xlabel(f"{self.figures['trace']['counted']} counted")
-        ax.set_ylabel(metric)
-        return ax
+        return [(row["identifier"], row["end_writes"], row[metric]) for row in rows]
 
 
 class MissRatios(Result):
@@ -484,16 +463,12 @@ class MissRatios(Result):
 
     Columns: ``policy``, ``method``; per cache tier ``TIER_pages`` and ``TIER_hit_ratio``;
     ``miss_ratio``, ``rate`` (the share of pages that was looked at), ``simulated_miss_ratio``
-    (null unless checked).
-
-    Attributes
-    ----------
-    figures : dict
-        All figures by the names of the JSON contract (``docs/json.md``).
+    (null unless checked). A plot shows one of them, ``miss_ratio`` if nothing else is asked for,
+    over the pages of all caches together.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self.figures = figures
+    _METRIC = "miss_ratio"
+    _OVER = "pages of all caches"
 
     def __repr__(self) -> str:
         policies = ", ".join(curve["policy"] for curve in self.figures["curves"])
@@ -520,30 +495,9 @@ class MissRatios(Result):
         """When pages are used again: re-use distances and inter-reference times."""
         return dict(self.figures["reuse"])
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot miss ratios over pages of all caches, a line per policy.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
-        points = [
-            (curve["policy"], sum(point["capacity_pages"]), point["miss_ratio"])
-            for curve in self.figures["curves"]
-            for point in curve["points"]
-        ]
-        _lines(ax, points)
+    def _draw(self, ax: Axes, metric: str) -> None:
+        super()._draw(ax, metric)
         ax.set_xscale("log")
-        ax.set_xlabel("pages of all caches")
-        ax.set_ylabel("miss ratio")
-        return ax
 
 
 class Plan(Result):
@@ -551,16 +505,12 @@ class Plan(Result):
 
     Columns: ``policy``, ``ram_pages``, ``flash_pages``, ``cost``, ``miss_ratio``, ``io_time_ms``,
     ``average_response_ms``, ``cost_per_io``, ``p99_us``, ``flash_page_writes``,
-    ``lifetime_years`` (null without writes to flash), ``is_chosen``.
-
-    Attributes
-    ----------
-    figures : dict
-        All figures by the names of the JSON contract (``docs/json.md``).
+    ``lifetime_years`` (null without writes to flash), ``is_chosen``. A plot shows one of them,
+    ``p99_us`` if nothing else is asked for, over the cost, and marks what is chosen.
     """
 
-    def __init__(self, figures: Figures) -> None:
-        self.figures = figures
+    _METRIC = "p99_us"
+    _OVER = "cost"
 
     def __repr__(self) -> str:
         chosen = self.chosen
@@ -584,32 +534,21 @@ class Plan(Result):
         row: dict[str, Any] = self._rows()[self.figures["chosen"]]
         return row
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Plot the front: cost and 99th percentile, the chosen point marked.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
-        _lines(ax, [(row["policy"], row["cost"], row["p99_us"]) for row in self._rows()])
+    def _draw(self, ax: Axes, metric: str) -> None:
+        super()._draw(ax, metric)
         chosen = self.chosen
-        ax.plot([chosen["cost"]], [chosen["p99_us"]], "o", fillstyle="none", markersize=14)
-        ax.set_xlabel("cost")
-        ax.set_ylabel("99 % are answered within, us")
-        return ax
+        ax.plot([chosen["cost"]], [chosen[metric]], "o", fillstyle="none", markersize=14)
+
+    def _points(self, metric: str) -> _Points:
+        return [(row["policy"], row["cost"], row[metric]) for row in self._rows()]
 
 
 class SweepResult(Result):
     """The points of a sweep, a row each, in the order of the sweep.
 
-    The columns are those of the Parquet file that it wrote (``docs/json.md``).
+    The columns are those of the Parquet file that it wrote (``docs/json.md``). A plot shows one of
+    them, ``miss_ratio`` if nothing else is asked for, over the pages of all caches together, with
+    a line per trace, policy and parameters.
 
     Attributes
     ----------
@@ -623,7 +562,11 @@ class SweepResult(Result):
         Earlier results that no point of the sweep has any more.
     """
 
+    _METRIC = "miss_ratio"
+    _OVER = "pages of all caches"
+
     def __init__(self, figures: Figures, table: pa.Table) -> None:
+        super().__init__(figures)
         self.output: str = figures["output"]
         self.ran_points: int = figures["ran_points"]
         self.reused_points: int = figures["reused_points"]
@@ -636,45 +579,27 @@ class SweepResult(Result):
             f"{self.ran_points} run, {self.reused_points} found finished>"
         )
 
-    def plot(self, metric: str = "miss_ratio", *, ax: Axes | None = None) -> Axes:
-        """Plot a figure over all cache pages together, a line per trace, policy and parameters.
-
-        Parameters
-        ----------
-        metric : str, optional
-            A column of the table.
-        ax : matplotlib.axes.Axes, optional
-            Where to plot; a new figure if not given.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            Where it was plotted.
-        """
-        ax = _axes(ax)
+    def _points(self, metric: str) -> _Points:
         rows = self.table.to_pylist()
-        sizes = [
-            name
-            for name in self.table.column_names
-            if name.endswith("_pages") and name != "footprint_pages"
-        ]
         many = [len({row[name] for row in rows}) > 1 for name in ("trace", "policy", "parameters")]
-        points = []
+        points: _Points = []
         for row in rows:
             words = [row["trace"], row["policy"], row["parameters"]]
             label = " ".join(word for word, shown in zip(words, many, strict=True) if shown)
-            pages = sum(row[size] or 0 for size in sizes)
-            points.append((label or row["policy"], pages, row[metric]))
-        _lines(ax, points)
-        ax.set_xlabel("pages of all caches")
-        ax.set_ylabel(metric)
-        return ax
+            points.append((label or row["policy"], _cache_pages(row), row[metric]))
+        return points
 
 
 def _equal(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give all rows the columns of all, in the order in which they come."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _cache_pages(row: Mapping[str, Any]) -> int:
+    """Sum up the pages of all cache tiers of a row, or those of a buffer."""
+    sizes = (row[name] for name in row if name.endswith("_pages") and name != "footprint_pages")
+    return sum(size or 0 for size in sizes)
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -686,11 +611,3 @@ def _axes(ax: Axes | None) -> Axes:
         message = "to plot, install matplotlib, as in `pip install thermocline[plot]`"
         raise ImportError(message) from None
     return plt.subplots()[1]
-
-
-def _lines(ax: Axes, points: Sequence[tuple[str, float, float | None]]) -> None:
-    """Draw a line per label, through its points in the order of x."""
-    for label in dict.fromkeys(point[0] for point in points):
-        line = sorted((x, y) for name, x, y in points if name == label and y is not None)
-        ax.plot([x for x, _ in line], [y for _, y in line], marker=".", label=label)
-    ax.legend()
