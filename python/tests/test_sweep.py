@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Iterator
@@ -289,3 +290,17 @@ def test_a_cluster_without_workers_is_not_waited_for(folder: Path) -> None:
         assert time.monotonic() - begin < 30
         with pytest.raises(tc.ConfigurationError, match="patience_s=-1"):
             tc.sweep(one_point(folder), folder / "none.parquet", client=client, patience_s=-1)
+
+
+def test_what_a_cluster_gives_up_is_told(folder: Path) -> None:
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        timer = threading.Timer(0.5, client.restart, kwargs={"wait_for_workers": False})
+        timer.start()
+        with pytest.raises(
+            tc.ClusterError, match=r"trace `.*one\.parquet`: the cluster gave it up"
+        ):
+            tc.sweep(one_point(folder), folder / "restarted.parquet", client=client)
+        timer.join()

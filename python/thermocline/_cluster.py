@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
+from concurrent.futures import CancelledError
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,6 +192,10 @@ def _why(error: Exception) -> str:
         return (
             f"the workers that took it died, {error.allowed_failures + 1} of them: look at their "
             "logs; often they have too little memory, and fewer threads per worker help"
+        )
+    if isinstance(error, CancelledError):
+        return (
+            "the cluster gave it up: its scheduler is gone, or somebody restarted or cancelled it"
         )
     if isinstance(error, ImportError):
         return (
