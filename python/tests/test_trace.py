@@ -138,6 +138,9 @@ def test_a_trace_is_dealt_out_to_clients(zipf: tc.Trace) -> None:
     np.testing.assert_array_equal(dealt.page_ids, zipf.page_ids)
     assert dealt.to_arrow().column("client").to_pylist() == dealt.client_ids.tolist()
     assert "client" not in zipf.to_arrow().column_names
+    alone = dealt.split(1)
+    assert alone.clients == 1
+    assert not alone.client_ids.any()
     with pytest.raises(tc.TraceError, match="split it round-robin"):
         zipf.split(2, "volume")
     with pytest.raises(tc.TraceError, match="clients=17: it takes"):

@@ -59,9 +59,8 @@ impl CompiledTrace {
             );
             return Err(TraceError::Clients { clients: clients.get(), reason });
         }
-        if clients != Clients::ONE {
-            self.access_clients = access_clients;
-        }
+        // It may have been that of others before.
+        self.access_clients = if clients == Clients::ONE { vec![] } else { access_clients };
         self.clients = clients;
         Ok(self)
     }

@@ -85,6 +85,8 @@ proptest! {
             .collect();
         let whole = CompiledTrace::compile(&mut Given::new(&requests), PageSize::DEFAULT).unwrap();
         let dealt = whole.clone().split(clients(number), Split::RoundRobin).unwrap();
+        let alone = dealt.clone().split(Clients::ONE, Split::RoundRobin).unwrap();
+        prop_assert!(alone.accesses().eq(whole.accesses()));
         let mut accesses = dealt.accesses().map(|access| usize::from(access.client));
         for (index, request) in requests.iter().enumerate() {
             for _ in 0..PageSize::DEFAULT.pages(request.extent).1 {
