@@ -15,7 +15,7 @@ const LEAST: (u32, u32) = (3, 10);
 const MATURIN: &str = "maturin>=1.9.4,<2";
 
 /// Folders of Python sources, which its tools are given.
-const SOURCES: [&str; 2] = ["python", "examples"];
+const SOURCES: [&str; 3] = ["python", "examples", "xtask"];
 
 /// Makes an environment below the target folder, installs the package with all that its tests need,
 /// and checks it. The extension is built as the tests of Rust are, and shares what they built.
@@ -40,7 +40,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
 }
 
 /// The interpreter that `PYTHON` names, or `python3`, and its version.
-fn interpreter() -> Result<(OsString, String)> {
+pub(crate) fn interpreter() -> Result<(OsString, String)> {
     let python = std::env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
     let name = python.to_string_lossy().into_owned();
     let (major, minor) = LEAST;

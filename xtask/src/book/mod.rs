@@ -7,12 +7,14 @@
 
 mod commands;
 mod devices;
+mod docstring;
 mod documents;
 mod entries;
 mod figures;
 mod links;
 mod markdown;
 mod modules;
+mod package;
 mod program;
 mod summary;
 #[cfg(test)]
@@ -80,6 +82,7 @@ fn generate(
     }
     sections.push(vec![devices::page(program)?]);
     sections.push(commands::pages(program)?);
+    sections.push(package::pages(root)?);
     for pages in sections {
         let mut paths = pages.iter().map(|(path, _)| path.clone());
         let index = paths.next().context("a section has an index")?;
