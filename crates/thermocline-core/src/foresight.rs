@@ -70,6 +70,13 @@ impl Foresight {
         (PageId(page), next)
     }
 
+    /// The index of the next access to the page of an access, if there is such an access and it is not
+    /// the page's last.
+    #[inline]
+    pub fn next(&self, index: usize) -> Option<u32> {
+        self.accesses.get(index).map(|step| step.next).filter(|&next| next != NEVER)
+    }
+
     /// The page of an access.
     ///
     /// # Panics
@@ -99,6 +106,7 @@ mod tests {
         let foresight = Foresight::new(4, pages.into_iter()).unwrap();
         let next: Vec<u32> = (0..foresight.len()).map(|index| foresight.access(index).1).collect();
         assert_eq!(next, [2, 5, 3, NEVER, NEVER, NEVER]);
+        assert_eq!([0, 3, 6].map(|index| foresight.next(index)), [Some(2), None, None]);
         assert!((0..6).all(|index| foresight.page(index) == pages[index]));
     }
 

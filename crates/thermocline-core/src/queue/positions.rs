@@ -9,6 +9,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::prefetch::prefetch;
+
 /// Positions from 0 to below a limit.
 #[derive(Clone, Debug)]
 pub struct Positions {
@@ -57,6 +59,12 @@ impl Positions {
     #[inline]
     pub fn contains(&self, position: usize) -> bool {
         self.levels[0][position / 64] >> (position % 64) & 1 != 0
+    }
+
+    /// Asks the processor for what the insertion of a position changes first.
+    #[inline]
+    pub fn prefetch(&self, position: usize) {
+        prefetch(&self.levels[0], position / 64);
     }
 
     /// The greatest position.

@@ -10,7 +10,7 @@
 //!   Systems Journal 9(2), 1970, section "OPT replacement".
 //! * State: 4 bytes per page that exists, 1/8 byte per access of the trace, 4 bytes per cached page
 //!   that is not referenced again; the future takes 8 bytes per access, for all caches together.
-//! * Cost: O(log n) per reference, with 64 ways: four steps for 16 million accesses.
+//! * Cost: O(log n) per reference, with 64 ways: at most four steps for 16 million accesses.
 //! * Deviations: of pages that are not referenced again, the one referenced last is evicted.
 
 use alloc::sync::Arc;
@@ -27,6 +27,9 @@ use crate::{Op, PageId};
 /// What [`Opt::next_of`] has for a page that is not in the cache.
 const ABSENT: u32 = NEVER - 1;
 
+/// How many accesses ahead the bit of an access's page is asked for.
+const PREFETCH_ACCESSES: usize = 8;
+
 /// The optimal algorithm.
 #[derive(Clone, Debug)]
 pub struct Opt {
@@ -35,8 +38,10 @@ pub struct Opt {
     now: usize,
     /// Per page: the next access to it if it is in the cache, or [`NEVER`]; else [`ABSENT`].
     next_of: Vec<u32>,
-    /// The next accesses to the pages in the cache.
+    /// The next accesses to the pages in the cache, and accesses of the past.
     coming: Positions,
+    /// The greatest of them; any number if there is none.
+    farthest: usize,
     /// The pages in the cache that are not referenced again, those that were taken out among them.
     dead: Vec<u32>,
     held_pages: u32,
@@ -49,21 +54,42 @@ impl Opt {
     fn evict(&mut self) -> PageId {
         let victim = loop {
             let Some(dead) = self.dead.pop() else {
-                let farthest = self.coming.greatest().expect("a full cache has a page");
-                self.coming.remove(farthest);
+                let farthest = self.farthest;
+                self.forget_coming(farthest);
                 break self.foresight.page(farthest);
             };
             if self.next_of[dead as usize] == NEVER {
                 break PageId(dead);
             }
         };
-        // The next to leave will be looked up soon.
-        if let Some(farthest) = self.coming.greatest() {
-            self.foresight.prefetch(farthest);
-        }
         self.next_of[victim.index()] = ABSENT;
         self.held_pages -= 1;
         victim
+    }
+
+    /// A page in the cache is accessed then.
+    #[inline]
+    fn note_coming(&mut self, access: usize) {
+        self.coming.insert(access);
+        if access >= self.farthest {
+            self.set_farthest(access);
+        }
+    }
+
+    /// None is.
+    #[inline]
+    fn forget_coming(&mut self, access: usize) {
+        self.coming.remove(access);
+        if access == self.farthest {
+            self.set_farthest(self.coming.greatest().unwrap_or(0));
+        }
+    }
+
+    /// The page of the farthest access is the next to leave: it will be looked up soon.
+    #[inline]
+    fn set_farthest(&mut self, access: usize) {
+        self.farthest = access;
+        self.foresight.prefetch(access);
     }
 }
 
@@ -76,6 +102,7 @@ impl Replacement for Opt {
         Self {
             coming: Positions::new(foresight.len()),
             foresight: Arc::clone(foresight),
+            farthest: 0,
             now: 0,
             next_of: vec![ABSENT; pages as usize],
             dead: Vec::with_capacity(capacity_pages.min(pages) as usize),
@@ -95,16 +122,18 @@ impl Replacement for Opt {
             let is_full = self.held_pages == self.capacity_pages;
             outcome = Outcome::Admitted { evicted: is_full.then(|| self.evict()) };
             self.held_pages += 1;
-        } else {
-            self.coming.remove(self.now);
         }
+        // What has come stays among what is to come: it is never the farthest.
         self.next_of[page.index()] = next;
         if next == NEVER {
             self.dead.push(page.0);
         } else {
-            self.coming.insert(next as usize);
+            self.note_coming(next as usize);
         }
         self.now += 1;
+        if let Some(next) = self.foresight.next(self.now + PREFETCH_ACCESSES) {
+            self.coming.prefetch(next as usize);
+        }
         outcome
     }
 
@@ -118,7 +147,7 @@ impl Replacement for Opt {
             return;
         }
         if next != NEVER {
-            self.coming.remove(next as usize);
+            self.forget_coming(next as usize);
         }
         self.held_pages -= 1;
     }
@@ -130,6 +159,8 @@ impl Replacement for Opt {
 
     fn assert_invariants(&self) {
         self.coming.assert_invariants();
+        let farthest = self.coming.greatest();
+        assert!(farthest.is_none_or(|it| it == self.farthest), "the farthest access is known");
         assert!(self.held_pages <= self.capacity_pages, "the cache holds its capacity");
         let mut held = 0;
         for (page, &next) in (0..).map(PageId).zip(&self.next_of) {
