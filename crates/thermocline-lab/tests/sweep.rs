@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use thermocline_lab::sweep::{Outcome, Progress, Running, Sweep};
 use thermocline_lab::{LabError, RunOptions, Watch, run};
 use thermocline_trace::PageSize;
+use thermocline_trace::capture::{CaptureOptions, Source, convert_text};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 
@@ -145,6 +146,60 @@ fn a_change_runs_what_it_concerns() {
     assert_eq!(outcome.ran_points, 12, "one of the two traces has changed");
     let outcome = place.run(&fewer.replace("10%", "11%"), "out.parquet", 2);
     assert_eq!(outcome.ran_points, 24, "every point has another warm-up");
+}
+
+/// Two files of data, which share no page number as volumes, and one log.
+const RECORDED: &str = r#"7 1.0 openat(AT_FDCWD, "/d/one.db", O_RDWR) = 3
+7 1.1 openat(AT_FDCWD, "/d/two.db", O_RDWR) = 4
+7 1.2 openat(AT_FDCWD, "/d/one.db-wal", O_RDWR) = 5
+7 1.3 pread64(3, ""..., 8192, 0) = 8192
+7 1.4 pread64(4, ""..., 8192, 0) = 8192
+7 1.5 pwrite64(5, ""..., 4096, 0) = 4096
+"#;
+
+const OF_RECORDING: &str = r#"
+    policies = ["lru"]
+    [[trace]]
+    path = "x.csv"
+    only = "data"
+    [[tier]]
+    name = "ram"
+    sizes = ["1p"]
+"#;
+
+#[test]
+fn a_recording_is_swept_by_class_and_by_file() {
+    let place = Place::new();
+    let target = place.path("x.csv");
+    let options = CaptureOptions::default();
+    convert_text(Source::Strace, "x", RECORDED, &target, &options).unwrap();
+    let accesses =
+        |text: &str| place.run(text, "out.parquet", 1).rows.iter().map(|row| row.accesses).sum();
+    let check = |text: &str, expected: u64| {
+        let found: u64 = accesses(text);
+        assert_eq!(found, expected, "{text}");
+    };
+    check(OF_RECORDING, 4);
+    check(&OF_RECORDING.replace("\"data\"", "[\"data\", \"log\"]"), 5);
+    check(&OF_RECORDING.replace("only = \"data\"", "volumes = \"files\""), 5);
+    let open = |text: &str| {
+        let sweep = Sweep::parse(text, place.0.path()).unwrap();
+        let trace = sweep.traces[0].open(&Watch::default());
+        trace.map(|trace| trace.volume_names().len()).map_err(|error| error.to_string())
+    };
+    assert_eq!(open(&OF_RECORDING.replace("only = \"data\"", "volumes = \"files\"")), Ok(3));
+    let error = open(&OF_RECORDING.replace("data", "logs")).unwrap_err();
+    assert!(error.contains("'logs'") && error.contains("data, log"), "{error}");
+    let error = open(&OF_RECORDING.replace("x.csv", "one.csv")).unwrap_err();
+    assert!(error.contains("`only`"), "{error}");
+    // The class of a file is part of what the result depends on.
+    place.run(OF_RECORDING, "out.parquet", 1);
+    assert_eq!(place.run(OF_RECORDING, "out.parquet", 1).ran_points, 0);
+    let table = place.path("x.files.csv");
+    let other = fs::read_to_string(&table).unwrap().replace(",log,", ",data,");
+    fs::write(&table, other).unwrap();
+    let outcome = place.run(OF_RECORDING, "out.parquet", 1);
+    assert_eq!((outcome.ran_points, outcome.rows[0].accesses), (1, 5));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{
     AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, Split, TraceError,
+    VolumeOf,
 };
 
 use crate::errors::python;
@@ -85,6 +86,8 @@ impl Trace {
             format: format.map(str::parse).transpose().map_err(python)?,
             time_unit: time_unit.map(str::parse).transpose().map_err(python)?,
             allow_truncated,
+            only_classes: vec![],
+            volume_of: VolumeOf::All,
         };
         let job = Job::default();
         let opened = watched(py, &job, None, || source.open(&job.watch))?;

@@ -54,7 +54,7 @@ pub use error::{Position, TraceError};
 pub use file_shares::{AccessShare, ClassShare, FileShare, FileShares, ProcessShare};
 pub use footprint::{Footprint, FootprintPoint};
 pub use format::FormatName;
-pub use format::recording::{FileEntry, FileTable, VolumeOf, processes_of};
+pub use format::recording::{FileEntry, FileTable, VolumeOf, processes_of, recording_files};
 pub use input::Compression;
 pub use reader::{ReadOptions, Reader, TimeUnit};
 pub use recorder::Recorder;

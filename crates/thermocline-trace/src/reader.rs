@@ -160,7 +160,7 @@ impl Reader {
             }
         } else if !options.only_classes.is_empty() || options.volume_of != VolumeOf::All {
             let reason = format!(
-                "classes and files are those of recordings, and this is a trace of format {format}: leave --only and --volumes out"
+                "classes and files are those of recordings, and this is a trace of format {format}: leave `only` and `volumes` out"
             );
             return Err(TraceError::Content { path: input.path().to_owned(), reason });
         }

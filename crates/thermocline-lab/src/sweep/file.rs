@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{Clients, WriteMiss, hotness};
-use thermocline_trace::{PageSize, TimeUnit, TraceError};
+use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
 
 use super::places::Step::{At, Key};
 use super::places::{Places, Step, bad_toml};
@@ -75,6 +75,10 @@ struct TraceSection {
     time_unit: Option<UnitWord>,
     #[serde(default)]
     allow_truncated: bool,
+    #[serde(default)]
+    only: Classes,
+    #[serde(default)]
+    volumes: VolumesWord,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +86,22 @@ struct TraceSection {
 struct TierSection {
     name: String,
     sizes: Values,
+}
+
+/// Classes of a recording's files: a list, or words with commas as on the command line.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Classes {
+    List(Vec<String>),
+    Words(String),
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum VolumesWord {
+    #[default]
+    All,
+    Files,
 }
 
 /// A list, a range or one value.
@@ -189,6 +209,8 @@ impl Placed<'_> {
                     format: format.transpose().map_err(wrong("format"))?,
                     time_unit: section.time_unit.map(UnitWord::into_trace),
                     allow_truncated: section.allow_truncated,
+                    only_classes: section.only.names(),
+                    volume_of: section.volumes.into_trace(),
                 })
             })
             .collect();
@@ -437,6 +459,30 @@ impl UnitWord {
     }
 }
 
+impl VolumesWord {
+    const fn into_trace(self) -> VolumeOf {
+        match self {
+            Self::All => VolumeOf::All,
+            Self::Files => VolumeOf::File,
+        }
+    }
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self::List(vec![])
+    }
+}
+
+impl Classes {
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::List(names) => names.clone(),
+            Self::Words(words) => words.split(',').map(|name| name.trim().to_owned()).collect(),
+        }
+    }
+}
+
 impl Values {
     /// The values as words, at least one, or what is wrong.
     fn words(&self) -> Result<Vec<String>, String> {
@@ -599,6 +645,21 @@ mod tests {
     }
 
     #[test]
+    fn classes_are_a_list_or_words() {
+        for (only, expected) in [
+            ("'data'", &["data"][..]),
+            ("'data, log'", &["data", "log"]),
+            ("['log', 'other']", &["log", "other"]),
+        ] {
+            let text = SMALL.replacen("\"8KiB\"", &format!("\"8KiB\"\nonly = {only}"), 1);
+            assert_eq!(parse(&text).unwrap().traces[0].only_classes, expected);
+        }
+        let by_file = SMALL.replacen("\"8KiB\"", "\"8KiB\"\nvolumes = 'files'", 1);
+        assert_eq!(parse(&by_file).unwrap().traces[0].volume_of, VolumeOf::File);
+        assert_eq!(parse(SMALL).unwrap().traces[0].volume_of, VolumeOf::All);
+    }
+
+    #[test]
     fn keys_change_with_what_they_are_of() {
         let key = |text: &str, sha256: &str| {
             let sweep = parse(text).unwrap();
@@ -617,6 +678,8 @@ mod tests {
             ("policies", "write_miss = 'allocate'\npolicies"),
             ("policies", "check = true\npolicies"),
             ("policies", "timing = 'events'\npolicies"),
+            ("\"8KiB\"", "\"8KiB\"\nonly = 'data'"),
+            ("\"8KiB\"", "\"8KiB\"\nvolumes = 'files'"),
         ] {
             assert_ne!(first, key(&text.replacen(from, to, 1), "00"), "{to}");
         }
@@ -638,6 +701,8 @@ mod tests {
             ("name = \"flash\"", "name = \"ram\"", "line 11, key `tier.name`", "twice"),
             ("\"4x\"", "\"4y\"", "line 12, key `tier.sizes`", "64MiB"),
             ("[\"1x\", \"4x\"]", "[]", "line 12, key `tier.sizes`", "at least one"),
+            ("\"8KiB\"", "\"8KiB\"\nvolumes = \"disks\"", "line 7", "`files`"),
+            ("\"8KiB\"", "\"8KiB\"\nonly = 3", "line 7", "only"),
             (
                 "[parameters]",
                 "[parameters]\nface.colour = 1",

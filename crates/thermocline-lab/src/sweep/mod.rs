@@ -16,7 +16,9 @@ use std::path::PathBuf;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use thermocline_core::WriteMiss;
-use thermocline_trace::{CompiledTrace, ReadOptions, Reader, TimeUnit, TraceError};
+use thermocline_trace::{
+    CompiledTrace, ReadOptions, Reader, TimeUnit, TraceError, VolumeOf, recording_files,
+};
 
 use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
@@ -61,6 +63,10 @@ pub struct TraceSource {
     pub time_unit: Option<TimeUnit>,
     /// Whether a truncated file is taken for what it holds.
     pub allow_truncated: bool,
+    /// Of a recording, the classes of files whose requests are taken; all if none.
+    pub only_classes: Vec<String>,
+    /// Of a recording, what is a volume.
+    pub volume_of: VolumeOf,
 }
 
 /// One run of a sweep.
@@ -79,8 +85,12 @@ impl TraceSource {
     /// What is wrong with the file, and where, or [`LabError::Stopped`].
     pub fn open(&self, watch: &Watch) -> Result<CompiledTrace, LabError> {
         if CompiledTrace::is_saved(&self.path) {
-            if self.page_size.is_some() || self.format.is_some() {
-                let reason = "a compiled trace: its page size and format are fixed";
+            let is_as_it_is = self.page_size.is_none()
+                && self.format.is_none()
+                && self.only_classes.is_empty()
+                && self.volume_of == VolumeOf::All;
+            if !is_as_it_is {
+                let reason = "a compiled trace: its page size and format are fixed, and it has no file table";
                 return Err(LabError::file(&self.path, reason));
             }
             return Ok(CompiledTrace::open(&self.path)?);
@@ -89,6 +99,8 @@ impl TraceSource {
             format: self.format,
             time_unit: self.time_unit,
             allow_truncated: self.allow_truncated,
+            only_classes: self.only_classes.clone(),
+            volume_of: self.volume_of,
             ..ReadOptions::default()
         };
         let reader = Reader::open(&self.path, &options)?;
@@ -96,16 +108,21 @@ impl TraceSource {
         watch.compile(reader, self.page_size.unwrap_or(own))
     }
 
-    /// The SHA-256 of the file, in hexadecimal digits.
+    /// The SHA-256 of the file, in hexadecimal digits; of a recording, that of its files, one after
+    /// the other.
     ///
     /// # Errors
-    /// [`LabError::Trace`] if it cannot be read.
+    /// [`LabError::Trace`] if one cannot be read.
     pub fn sha256(&self) -> Result<String, LabError> {
-        let failed =
-            |action| move |source| TraceError::Io { path: self.path.clone(), action, source };
-        let mut file = std::fs::File::open(&self.path).map_err(failed("open"))?;
         let mut hash = HashWriter(Sha256::new());
-        std::io::copy(&mut file, &mut hash).map_err(failed("read"))?;
+        for path in recording_files(&self.path) {
+            let failed = |action| {
+                let path = path.clone();
+                move |source| TraceError::Io { path, action, source }
+            };
+            let mut file = std::fs::File::open(&path).map_err(failed("open"))?;
+            std::io::copy(&mut file, &mut hash).map_err(failed("read"))?;
+        }
         Ok(hex(&hash.0.finalize()))
     }
 }
@@ -140,6 +157,8 @@ impl SweepPoint {
                 trace_sha256,
                 source.page_size.map(thermocline_trace::PageSize::bytes),
                 format!("{:?} {:?} {}", source.format, source.time_unit, source.allow_truncated),
+                source.only_classes,
+                format!("{:?}", source.volume_of),
             ]),
             "policy": one.policy.name,
             "parameters": parameters(&one.values),

@@ -312,14 +312,28 @@ pub(crate) fn stats_path(path: &Path) -> PathBuf {
     sibling(path, ".stats.json").0
 }
 
+/// A trace's file, and if it is a recording, its file table and statistics, as far as they are there.
+///
+/// ```
+/// # use std::path::Path;
+/// # use thermocline_trace::recording_files;
+/// assert_eq!(recording_files(Path::new("alone.csv")), [Path::new("alone.csv")]);
+/// ```
+pub fn recording_files(path: &Path) -> Vec<PathBuf> {
+    let beside = table_beside(path).into_iter().chain([stats_path(path)]);
+    [path.to_owned()].into_iter().chain(beside.filter(|path| path.is_file())).collect()
+}
+
+/// The file table beside a recording, compressed or not, if there is one.
+fn table_beside(path: &Path) -> Option<PathBuf> {
+    let (plain, _) = sibling(path, ".files.csv");
+    let candidates = EXTENSIONS.iter().map(|extension| with_extension(&plain, extension));
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
 /// The file table beside a recording. `beside` is where the recording is, if it is a file.
 pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, TraceError> {
-    let (plain, _) = sibling(path, ".files.csv");
-    let found = EXTENSIONS
-        .iter()
-        .map(|extension| with_extension(&plain, extension))
-        .find(|candidate| beside.is_some() && candidate.is_file());
-    let Some(found) = found else {
+    let Some(found) = beside.and_then(|_| table_beside(path)) else {
         let expected = table_path(path);
         return Err(TraceError::MissingFileTable { path: path.to_owned(), expected });
     };

@@ -279,8 +279,8 @@ fn classes_and_files_are_read_apart() {
     assert_eq!(json(&[&words[..], &["--json"]].concat())["trace"]["accesses"], 5);
     let info = ["trace", "info", &recording];
     fails(&[&info[..], &["--only", "logs"]].concat(), &["'logs'", "data, log, other"]);
-    fails(&["trace", "info", super::TRACE, "--only", "data"], &["format csv", "--only"]);
-    fails(&["trace", "info", super::TRACE, "--volumes", "files"], &["format csv", "--volumes"]);
+    fails(&["trace", "info", super::TRACE, "--only", "data"], &["format csv", "`only`"]);
+    fails(&["trace", "info", super::TRACE, "--volumes", "files"], &["format csv", "`volumes`"]);
 }
 
 #[test]
