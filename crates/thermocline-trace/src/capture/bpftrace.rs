@@ -1,8 +1,10 @@
 //! What [`BPFTRACE_SCRIPT`] prints.
 //!
 //! * `# thermocline 1`: the first line.
-//! * `N ID LEVEL NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ...
-//! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered.
+//! * `N ID LEVEL NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ... A name
+//!   with line breaks goes on in the next lines.
+//! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered. OFFSET is below 0 if
+//!   another thread moved the position of the file meanwhile: nobody knows it then.
 //! * `M NS PID ID BYTES`: a mapping into memory.
 //! * `Attaching ...`, `Lost N events`: bpftrace's own.
 //!
@@ -32,9 +34,25 @@ const DISORDER_NS: u64 = 1_000_000_000;
 
 /// A line that was understood.
 enum Line<'a> {
-    Name { id: &'a [u8], level: u64, name: &'a [u8] },
-    Request { at_ns: u64, id: &'a [u8], op: Op, offset: u64, length: u64, command: &'a [u8] },
-    Map { at_ns: u64, id: &'a [u8], length: u64 },
+    Name {
+        id: &'a [u8],
+        level: u64,
+        name: &'a [u8],
+    },
+    /// Without an offset, it is not known.
+    Request {
+        at_ns: u64,
+        id: &'a [u8],
+        op: Op,
+        offset: Option<u64>,
+        length: u64,
+        command: &'a [u8],
+    },
+    Map {
+        at_ns: u64,
+        id: &'a [u8],
+        length: u64,
+    },
     Lost(u64),
     Other,
 }
@@ -52,7 +70,11 @@ fn parse(text: &[u8]) -> Result<Line<'_>, Reason> {
             let at_ns = integer(fields.word("time")?, "time")?;
             integer(fields.word("process id")?, "process id")?;
             let id = fields.word("file")?;
-            let offset = integer(fields.word("offset")?, "offset")?;
+            let offset = fields.word("offset")?;
+            let offset = match offset.strip_prefix(b"-") {
+                Some(below) => integer(below, "offset").map(|_: u64| None),
+                None => integer(offset, "offset").map(Some),
+            }?;
             let length = integer(fields.word("length")?, "length")?;
             let op = if first == b"R" { Op::Read } else { Op::Write };
             Ok(Line::Request { at_ns, id, op, offset, length, command: fields.rest() })
@@ -77,36 +99,20 @@ pub(super) fn convert(
     progress: &mut dyn Progress,
 ) -> Result<Captured, TraceError> {
     let mut collector = Collector::new(options, output)?;
-    let mut paths = Paths::default();
-    // The names of files may come behind their requests, from another processor.
-    let mut has_first_line = false;
-    source.each_line(progress, |number, text| {
-        if let Ok(Line::Name { id, level, name }) = parse(text) {
-            paths.add(id, level, name);
-        }
-        has_first_line |= number <= 8 && text.ends_with(FIRST_LINE);
-        Ok(())
-    })?;
-    if !has_first_line {
-        let reason = "the first lines lack `# thermocline 1`: record with the script that \
-            `thermocline trace record --with bpftrace` uses";
-        return Err(TraceError::Malformed {
-            path: source.path().into(),
-            position: Position::Line(1),
-            reason: reason.into(),
-            text: excerpt(b""),
-        });
-    }
+    let paths = paths(source, progress)?;
     let mut files = FilesByKey::default();
+    let mut is_name = false;
     source.each_line(progress, |number, text| {
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
         collector.counts.lines += 1;
+        let was_name = std::mem::take(&mut is_name);
         let (at_ns, id, op, offset, length, command) = match parse(text) {
             Ok(Line::Request { at_ns, id, op, offset, length, command }) => {
                 collector.counts.io_calls += 1;
-                (at_ns, id, op, offset, length, command)
+                collector.counts.position_assumed += u64::from(offset.is_none());
+                (at_ns, id, op, offset.unwrap_or(0), length, command)
             }
             Ok(Line::Map { at_ns, id, length }) => {
                 collector.counts.mmaps += 1;
@@ -121,7 +127,15 @@ pub(super) fn convert(
                 collector.counts.lost = collector.counts.lost.saturating_add(events);
                 return Ok(());
             }
-            Ok(Line::Name { .. } | Line::Other) => return Ok(()),
+            Ok(Line::Name { .. }) => {
+                is_name = true;
+                return Ok(());
+            }
+            Ok(Line::Other) => return Ok(()),
+            Err(_) if was_name => {
+                is_name = true;
+                return Ok(());
+            }
             Err(reason) => {
                 collector.not_understood(number, &reason, text);
                 return Ok(());
@@ -143,6 +157,56 @@ pub(super) fn convert(
     collector.finish(source.path(), "bpftrace")
 }
 
+/// The paths of the files, which may come behind their requests, from another processor.
+fn paths(source: &Recorded, progress: &mut dyn Progress) -> Result<Paths, TraceError> {
+    let mut paths = Paths::default();
+    let mut has_first_line = false;
+    let mut step = Step::default();
+    source.each_line(progress, |number, text| {
+        match parse(text) {
+            Ok(Line::Name { id, level, name }) => {
+                paths.add(&std::mem::replace(&mut step, Step::new(id, level, name)));
+            }
+            Err(_) if step.is_open => step.go_on(text),
+            Ok(_) | Err(_) => step.is_open = false,
+        }
+        has_first_line |= number <= 8 && text.ends_with(FIRST_LINE);
+        Ok(())
+    })?;
+    paths.add(&step);
+    if !has_first_line {
+        let reason = "the first lines lack `# thermocline 1`: record with the script that \
+            `thermocline trace record --with bpftrace` uses";
+        return Err(TraceError::Malformed {
+            path: source.path().into(),
+            position: Position::Line(1),
+            reason: reason.into(),
+            text: excerpt(b""),
+        });
+    }
+    Ok(paths)
+}
+
+/// A step of a path, and whether its name may go on in the next line.
+#[derive(Default)]
+struct Step {
+    id: Vec<u8>,
+    level: u64,
+    name: Vec<u8>,
+    is_open: bool,
+}
+
+impl Step {
+    fn new(id: &[u8], level: u64, name: &[u8]) -> Self {
+        Self { id: id.into(), level, name: name.into(), is_open: true }
+    }
+
+    fn go_on(&mut self, text: &[u8]) {
+        self.name.push(b'\n');
+        self.name.extend_from_slice(text);
+    }
+}
+
 /// The paths of files, by their ids.
 #[derive(Default)]
 struct Paths {
@@ -151,15 +215,19 @@ struct Paths {
 
 impl Paths {
     /// Adds a step: they come from the file's own name upwards, up to the root, which is called `/`.
-    fn add(&mut self, id: &[u8], level: u64, name: &[u8]) {
-        let path = self.of.entry(id.into()).or_default();
-        if level == 0 {
+    fn add(&mut self, step: &Step) {
+        let Step { id, level, name, .. } = step;
+        if id.is_empty() {
+            return;
+        }
+        let path = self.of.entry(id.as_slice().into()).or_default();
+        if *level == 0 {
             path.clear();
         }
         if path.first() == Some(&b'/') || name.is_empty() {
             return;
         }
-        let mut above = name.to_vec();
+        let mut above = name.clone();
         if !path.is_empty() && name != b"/" {
             above.push(b'/');
         }

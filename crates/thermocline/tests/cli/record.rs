@@ -28,6 +28,32 @@ fn can_trace() -> bool {
     can
 }
 
+/// Whether `trace record` would take bpftrace here; says what is missing if not.
+fn can_trace_in_the_kernel() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let tracepoints =
+        ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
+    let attaches = || {
+        // A kernel may have it all and yet refuse to load a program.
+        let script = "tracepoint:syscalls:sys_enter_close { exit(); } interval:s:1 { exit(); }";
+        let tried = Command::new("bpftrace").args(["-e", script]).stderr(Stdio::null()).output();
+        tried.is_ok_and(|run| run.status.success() && run.stdout.starts_with(b"Attaching"))
+    };
+    let lacking = if !is_root {
+        "root"
+    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "BTF"
+    } else if !tracepoints.iter().any(|path| Path::new(path).exists()) {
+        "tracefs"
+    } else if !attaches() {
+        "bpftrace, or the right to attach it"
+    } else {
+        return true;
+    };
+    skip(&format!("recording with bpftrace lacks {lacking}"));
+    false
+}
+
 /// The generator, compiled, or none without a compiler.
 fn generator(folder: &Path) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/generator.c");
@@ -87,14 +113,19 @@ fn work_folder(folder: &TempDir, name: &str) -> PathBuf {
 }
 
 #[track_caller]
-fn check_all_came_back(told: &Requests, recording: &Path) {
+fn check_same(told: &Requests, found: &Requests, least: u64) {
     let total: u64 = told.values().sum();
-    assert!(total >= 1700, "{total} requests were told");
-    let (found, files) = recorded(recording);
+    assert!(total >= least, "{total} requests were told");
     let lost: Vec<_> = told.iter().filter(|(key, count)| found.get(key) != Some(count)).collect();
     assert!(lost.is_empty(), "{} of {total} differ: {:?}", lost.len(), &lost[..lost.len().min(5)]);
     let more: Vec<_> = found.keys().filter(|key| !told.contains_key(key)).collect();
     assert!(more.is_empty(), "not told: {:?}", &more[..more.len().min(5)]);
+}
+
+#[track_caller]
+fn check_all_came_back(told: &Requests, recording: &Path) {
+    let (found, files) = recorded(recording);
+    check_same(told, &found, 1700);
     let names: std::collections::BTreeSet<&String> = told.keys().map(|key| &key.1).collect();
     // The name `journal` had four files.
     assert_eq!(files, names.len() + 3);
@@ -151,6 +182,30 @@ fn every_request_comes_back_without_annotations() {
     let found = json(&[&words[..], &more].concat());
     assert_eq!(found["counts"]["unknown"], 0);
     check_all_came_back(&told(&run.stdout, &work), &output);
+}
+
+#[test]
+fn bpftrace_sees_what_a_program_reads_and_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = generator(folder.path()).filter(|_| can_trace_in_the_kernel()) else {
+        return;
+    };
+    let work = work_folder(&folder, "kernel");
+    let output = folder.path().join("kernel.trace");
+    let include = format!("*/{}/kernel/*", folder.path().file_name().unwrap().to_str().unwrap());
+    let words =
+        ["trace", "record", "--with", "bpftrace", "--page-size", "512", "--include", &include];
+    let command =
+        ["-o", output.to_str().unwrap(), "--", program.to_str().unwrap(), work.to_str().unwrap()];
+    let run = thermocline(&[&words[..], &command].concat());
+    let errors = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(7), "{errors}");
+    // It does not see copies between files, and knows a file by its first name.
+    let is_seen =
+        |name: &str| !["random", "copied", "before", "after"].iter().any(|end| name.ends_with(end));
+    let seen =
+        |requests: Requests| requests.into_iter().filter(|(key, _)| is_seen(&key.1)).collect();
+    check_same(&seen(told(&run.stdout, &work)), &seen(recorded(&output).0), 1000);
 }
 
 #[test]
@@ -387,7 +442,8 @@ fn what_the_script_prints_is_converted() {
     let output = folder.path().join("x.csv");
     let lines = "Attaching 25 probes...\n# thermocline 1\n\
         R 2000 7 8:5:1 4096 8192 my app\nN 8:5:1 0 bank.db\nN 8:5:1 1 my data\nN 8:5:1 2 /\n\
-        N 8:5:1 3 /\nW 1500 7 8:5:1 0 100 my app\nM 1600 7 8:5:1 8192\nLost 3 events\n";
+        N 8:5:1 3 /\nW 1500 7 8:5:1 0 100 my app\nM 1600 7 8:5:1 8192\nLost 3 events\n\
+        R 3000 7 8:5:1 -11 11 my app\n";
     fs::write(&raw, lines).unwrap();
     let words = ["trace", "convert", "--from", "bpftrace", raw.to_str().unwrap(), "-o"];
     let found = json(&[&words[..], &[output.to_str().unwrap(), "--json"]].concat());
@@ -396,7 +452,9 @@ fn what_the_script_prints_is_converted() {
         (Some(3), Some(1))
     );
     let requests = fs::read_to_string(&output).unwrap();
-    assert_eq!(requests.lines().skip(1).collect::<Vec<_>>(), ["0,W,0,0,1,p", "0.500,R,0,1,2,"]);
+    let expected = ["0,W,0,0,1,p", "0.500,R,0,1,2,", "1.500,R,0,0,1,p"];
+    assert_eq!(requests.lines().skip(1).collect::<Vec<_>>(), expected);
+    assert_eq!(found["counts"]["position_assumed"], 1);
     let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
     assert_eq!(info["recording"]["hottest_files"][0]["path"], "/my data/bank.db");
     assert_eq!(info["recording"]["processes"][0]["process"], "my app");
