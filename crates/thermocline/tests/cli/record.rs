@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -263,6 +264,94 @@ fn an_interrupted_command_is_converted_all_the_same() {
     let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
     let processes = info["recording"]["processes"].as_array().unwrap();
     assert!(processes.iter().any(|process| process["process"] == "cat"), "{info}");
+}
+
+/// A process, and those that it begins, which end with the test.
+struct Server(std::process::Child);
+
+impl Server {
+    /// Reads a file of 8 KiB again and again.
+    fn start(folder: &Path) -> Self {
+        fs::write(folder.join("served"), vec![7; 8192]).unwrap();
+        let script = "while :; do cat served >/dev/null; done";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).current_dir(folder).stdin(Stdio::null());
+        Self(shell.spawn().unwrap())
+    }
+
+    fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Attaches on a terminal, waits until the live count counts, and types Ctrl-C.
+fn check_attached(with: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let output = folder.path().join("x.csv");
+    let command = format!(
+        "{} trace record --with {with} -o {} --attach {}",
+        env!("CARGO_BIN_EXE_thermocline"),
+        output.display(),
+        server.id()
+    );
+    let terminal = Command::new("timeout")
+        .args(["120", "script", "-qec", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut terminal = terminal.unwrap();
+    let (mut screen, mut shown) = (terminal.stdout.take().unwrap(), String::new());
+    let mut buffer = [0; 4096];
+    let has_counted = |shown: &str| {
+        let counts = shown.split(" lines recorded").filter_map(|text| text.split(' ').next_back());
+        counts.into_iter().any(|count| count.len() > 2 && count.starts_with(char::is_numeric))
+    };
+    while !has_counted(&shown) {
+        let read = screen.read(&mut buffer).unwrap();
+        assert!(read > 0, "it ended: {shown}");
+        shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    terminal.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+    screen.read_to_end(&mut vec![]).unwrap();
+    assert!(terminal.wait().unwrap().success(), "{shown}");
+    assert!(server.0.try_wait().unwrap().is_none(), "the server goes on");
+    let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
+    let hottest = info["recording"]["hottest_files"].as_array().unwrap();
+    let is_served = |path: &str| path.ends_with("/served");
+    assert!(hottest.iter().any(|file| is_served(file["path"].as_str().unwrap())), "{info}");
+    let processes = info["recording"]["processes"].as_array().unwrap();
+    assert!(processes.iter().any(|process| process["process"] == "cat"), "{info}");
+}
+
+/// Whether there is a program that gives others a terminal.
+fn has_script() -> bool {
+    let has = Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !has {
+        skip("script is missing");
+    }
+    has
+}
+
+#[test]
+fn a_server_is_recorded_by_strace_until_ctrl_c() {
+    if has_script() && can_trace() {
+        check_attached("strace");
+    }
+}
+
+#[test]
+fn a_server_is_recorded_by_bpftrace_until_ctrl_c() {
+    if has_script() && can_trace_in_the_kernel() {
+        check_attached("bpftrace");
+    }
 }
 
 /// A recording of two programs, three classes, and a file that is removed and made anew.

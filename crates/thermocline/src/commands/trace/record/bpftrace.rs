@@ -27,6 +27,9 @@ const READY: &str = "# thermocline 1";
 const TRACEPOINTS: [&str; 2] =
     ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
 
+/// Where bpftrace writes what it has to say.
+const ERRORS: &str = "errors";
+
 /// Waits for a line from the pipe, and becomes the command.
 const WAITING_SHELL: &str = "read -r _ < \"$0\"; exec \"$@\"";
 
@@ -55,7 +58,7 @@ pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatu
         Target::Processes(processes) => {
             let mut recorder = start(processes, folder.path(), raw)?;
             let pid = recorder.id();
-            wait_until_ready(&mut recorder, raw, &signals)?;
+            wait_until_ready(&mut recorder, folder.path(), raw, &signals)?;
             watch::wait(&mut recorder, raw, &signals, |_| processes::signal(pid, Signal::INT))?;
             Ok(None)
         }
@@ -85,11 +88,15 @@ fn run(
     signals: &Signals,
 ) -> Result<ExitStatus> {
     let mut recorder = start(&[child.id()], folder, raw)?;
-    let done = wait_until_ready(&mut recorder, raw, signals).and_then(|()| {
+    let done = wait_until_ready(&mut recorder, folder, raw, signals).and_then(|()| {
         let start = OpenOptions::new().write(true).open(pipe);
         start.and_then(|mut pipe| pipe.write_all(b"\n")).context("cannot start the command")?;
         let pid = child.id();
-        watch::wait(child, raw, signals, |signal| processes::signal(pid, signal))
+        watch::wait(child, raw, signals, |signal| {
+            if !watch::is_everywhere(signal) {
+                processes::signal(pid, signal);
+            }
+        })
     });
     processes::signal(recorder.id(), Signal::INT);
     recorder.wait().context("cannot wait for bpftrace")?;
@@ -102,7 +109,7 @@ fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
     let script = folder.join("record.bt");
     fs::write(&script, BPFTRACE_SCRIPT.replace("  WANTED\n", &format!("  {statements}\n")))
         .context("cannot write the script")?;
-    let errors = fs::File::create(folder.join("errors")).context("cannot write a file")?;
+    let errors = fs::File::create(folder.join(ERRORS)).context("cannot write a file")?;
     // Its own `-o` would hold the first line back.
     let raw = OpenOptions::new().append(true).open(raw).context("cannot write the recording")?;
     let mut recorder = Command::new("bpftrace");
@@ -122,7 +129,12 @@ fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
 }
 
 /// Waits until the script has said that it runs.
-fn wait_until_ready(recorder: &mut Child, raw: &Path, signals: &Signals) -> Result<()> {
+fn wait_until_ready(
+    recorder: &mut Child,
+    folder: &Path,
+    raw: &Path,
+    signals: &Signals,
+) -> Result<()> {
     let begun = Instant::now();
     loop {
         let text = fs::read_to_string(raw).unwrap_or_default();
@@ -130,7 +142,11 @@ fn wait_until_ready(recorder: &mut Child, raw: &Path, signals: &Signals) -> Resu
             return Ok(());
         }
         if let Some(status) = recorder.try_wait().context("cannot wait for bpftrace")? {
-            bail!("bpftrace ended with {status} before it recorded anything; try --with strace");
+            let errors = fs::read_to_string(folder.join(ERRORS)).unwrap_or_default();
+            bail!(
+                "bpftrace ended before it recorded anything ({status}); try --with strace; it said:\n{}",
+                errors.trim_end()
+            );
         }
         let is_stopped = signals.has_any();
         if is_stopped || begun.elapsed() > ATTACHING_MOST {

@@ -75,7 +75,9 @@ fn target(options: &RecordOptions) -> Result<Target<'_>> {
     let processes = processes::descendants(&options.attach)?;
     if processes.len() > options.attach.len() {
         let more = processes.len() - options.attach.len();
-        output::note(&format!("note: {more} descendants of these processes are recorded too"));
+        let more =
+            if more == 1 { "1 descendant is".into() } else { format!("{more} descendants are") };
+        output::note(&format!("note: {more} recorded too"));
     }
     Ok(Target::Processes(processes))
 }

@@ -96,7 +96,11 @@ pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatu
     let is_command = attached.is_empty();
     let status = watch::wait(&mut child, raw, &signals, |signal| {
         // strace shields itself from signals while it runs a command, and detaches otherwise.
-        let receivers = if is_command { processes::children(tracer) } else { vec![tracer] };
+        let receivers = match is_command {
+            true if watch::is_everywhere(signal) => vec![],
+            true => processes::children(tracer),
+            false => vec![tracer],
+        };
         for receiver in receivers {
             processes::signal(receiver, signal);
         }

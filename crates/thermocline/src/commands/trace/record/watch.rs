@@ -40,14 +40,18 @@ impl Signals {
         self.terminated.load(Ordering::Relaxed) || self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// The signal to pass on. Ctrl-C on a terminal goes to all programs there by itself.
+    /// The signal that came since the last look.
     fn take(&self) -> Option<Signal> {
         if self.terminated.swap(false, Ordering::Relaxed) {
             return Some(Signal::TERM);
         }
-        let is_interrupted = self.interrupted.swap(false, Ordering::Relaxed);
-        (is_interrupted && !std::io::stdin().is_terminal()).then_some(Signal::INT)
+        self.interrupted.swap(false, Ordering::Relaxed).then_some(Signal::INT)
     }
+}
+
+/// Whether a command has had the signal already: Ctrl-C on a terminal goes to all programs there.
+pub(super) fn is_everywhere(signal: Signal) -> bool {
+    signal == Signal::INT && std::io::stdin().is_terminal()
 }
 
 /// Waits until `child` ends; `pass_on` is given the signals that come meanwhile.
