@@ -6,9 +6,6 @@
 : "${WORK:=recipe-work}"
 : "${RECORDER:=}"
 
-mkdir -p "$TRACES" "$WORK"
-TRACES=$(cd "$TRACES" && pwd)
-WORK=$(cd "$WORK" && pwd)
 PATH="$PATH:$(echo /usr/lib/postgresql/*/bin)"
 
 # Ends with what to install, if a program is missing: need PROGRAM PACKAGE ...
@@ -19,11 +16,41 @@ need() {
   done
 }
 
+# Makes the folders, once nothing is missing.
+begin() {
+  need "$THERMOCLINE" "Thermocline, or say where it is: THERMOCLINE=FILE"
+  mkdir -p "$TRACES" "$WORK"
+  # Recorders tell paths without symbolic links.
+  TRACES=$(cd "$TRACES" && pwd -P)
+  WORK=$(cd "$WORK" && pwd -P)
+  PLACES=()
+  trap clean EXIT
+}
+
+# However a recipe ends, it leaves its recording, if that is whole, and nothing else.
+clean() {
+  local status=$?
+  [[ -z ${RECORDING_PID:-} ]] || kill -TERM "$RECORDING_PID" 2>/dev/null || true
+  [[ -z ${DATA:-} ]] || as_postgres pg_ctl -D "$DATA" -m immediate stop >/dev/null 2>&1 || true
+  wait
+  ((status == 0)) || [[ -z ${RECORDING:-} ]] || rm -f "$TRACES/$RECORDING".{csv.zst,files.csv.zst,stats.json}
+  rm -rf "${PLACES[@]}"
+  rmdir --ignore-fail-on-non-empty "$WORK"
+}
+
+# new_place NAME: an empty folder, as $PLACE; the pattern $INSIDE is of the files in it.
+new_place() {
+  PLACE=$(mktemp -d "$WORK/$1.XXXXXX")
+  PLACES+=("$PLACE")
+  # bpftrace tells paths from the root of their file system.
+  INSIDE="*/${PLACE##*/}/*"
+}
+
 # record NAME OPTION... -- COMMAND: the recording is NAME.csv.zst in $TRACES.
 record() {
-  local name=$1
+  RECORDING=$1
   shift
-  "$THERMOCLINE" trace record ${RECORDER:+--with "$RECORDER"} -o "$TRACES/$name.csv.zst" "$@"
+  "$THERMOCLINE" trace record ${RECORDER:+--with "$RECORDER"} -o "$TRACES/$RECORDING.csv.zst" "$@"
 }
 
 # PostgreSQL refuses root, so root lends it to the user of the package.
@@ -31,28 +58,23 @@ as_postgres() {
   if ((EUID == 0)); then runuser -u postgres -- "$@"; else "$@"; fi
 }
 
+need_postgresql() { need initdb postgresql pgbench postgresql psql postgresql-client; }
+
 # new_cluster: an empty cluster in $DATA.
 new_cluster() {
-  need initdb postgresql pgbench postgresql psql postgresql-client
-  PLACE=$(mktemp -d "$WORK/postgresql.XXXXXX")
-  DATA=$PLACE/data
-  ((EUID != 0)) || chown postgres "$PLACE"
-  as_postgres initdb -D "$DATA" -U postgres -A trust --no-sync >/dev/null
+  new_place postgresql
   # Sockets have short names.
   SOCKETS=$(mktemp -d /tmp/recipe.XXXXXX)
-  ((EUID != 0)) || chown postgres "$SOCKETS"
+  PLACES+=("$SOCKETS")
+  ((EUID != 0)) || chown postgres "$PLACE" "$SOCKETS"
+  as_postgres test -w "$PLACE" || {
+    echo "the user postgres cannot write to $PLACE: give a folder that it can get to as WORK" >&2
+    exit 3
+  }
+  as_postgres initdb -D "$PLACE/data" -U postgres -A trust --no-sync >/dev/null
+  DATA=$PLACE/data
   export PGHOST=$SOCKETS PGUSER=postgres PGDATABASE=postgres
   SERVER=(postgres -D "$DATA" -k "$SOCKETS" -c listen_addresses= -c "shared_buffers=${SHARED_BUFFERS:-16MB}")
-  trap 'as_postgres pg_ctl -D "$DATA" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$PLACE" "$SOCKETS"' EXIT
-}
-
-wait_for_server() {
-  for _ in $(seq 300); do
-    pg_isready -q && return
-    sleep 0.2
-  done
-  echo "PostgreSQL does not answer" >&2
-  exit 1
 }
 
 # prepare COMMAND...: runs it against a server that is not recorded.
@@ -65,16 +87,24 @@ prepare() {
 # record_server NAME COMMAND...: runs it against a server that is recorded. The server is stopped at
 # once, so that the recording ends with the work and not with a checkpoint.
 record_server() {
-  local name=$1 recorder failed=0 run=()
+  RECORDING=$1
   shift
+  rm -f "$TRACES/$RECORDING.csv.zst"
+  local run=()
   ((EUID != 0)) || run=(runuser -u postgres --)
-  record "$name" --page-size 8KiB --include "$DATA/*" -- "${run[@]}" "${SERVER[@]}" >"$WORK/$name.log" 2>&1 &
-  recorder=$!
-  wait_for_server
-  "$@" || failed=$?
+  # shellcheck disable=SC2016 # It is for the inner shell.
+  record "$RECORDING" --page-size 8KiB --include "$INSIDE" -- \
+    "${run[@]}" bash -c 'exec "$@" 2>"$0"' "$PLACE/log" "${SERVER[@]}" &
+  RECORDING_PID=$!
+  until pg_isready -q; do
+    # It takes its time where the recorder attaches first.
+    kill -0 "$RECORDING_PID" 2>/dev/null || { cat "$PLACE/log" >&2; exit 1; }
+    sleep 0.2
+  done
+  "$@"
   as_postgres pg_ctl -D "$DATA" -m immediate stop >/dev/null
-  wait "$recorder" || true
-  tail -n 3 "$WORK/$name.log"
-  [[ -f $TRACES/$name.csv.zst ]] || { cat "$WORK/$name.log" >&2; exit 1; }
-  return "$failed"
+  # Its status is that of a server that was stopped.
+  wait "$RECORDING_PID" || true
+  RECORDING_PID=
+  [[ -f $TRACES/$RECORDING.csv.zst ]]
 }

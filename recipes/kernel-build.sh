@@ -4,12 +4,12 @@
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 : "${SCALE:=lib}" "${JOBS:=2}"
-need make build-essential bc bc flex flex bison bison
+need make build-essential cc build-essential bc bc flex flex bison bison xz xz-utils
 
 ARCHIVE=${LINUX_SOURCE:-$(find /usr/src -maxdepth 1 -name 'linux-source-*.tar.xz' -print -quit)}
 [[ -n $ARCHIVE ]] || { echo "the source is missing: install linux-source, or give its archive as LINUX_SOURCE" >&2; exit 3; }
-PLACE=$(mktemp -d "$WORK/kernel.XXXXXX")
-trap 'rm -rf "$PLACE"' EXIT
+begin
+new_place kernel
 tar -xf "$ARCHIVE" -C "$PLACE" --strip-components=1
 make -s -C "$PLACE" tinyconfig
 if [[ $SCALE == full ]]; then

@@ -8,6 +8,8 @@ HERE=$(cd "$(dirname "$0")" && pwd)/tatp
 
 load() { psql -q -v ON_ERROR_STOP=1 -v subscribers="$SCALE" -f "$HERE/schema.sql"; }
 
+need_postgresql
+begin
 new_cluster
 prepare load
 # The shares of the transactions are the benchmark's.

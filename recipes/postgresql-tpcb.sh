@@ -5,6 +5,8 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 : "${SCALE:=2}" "${TRANSACTIONS:=2000}" "${CLIENTS:=4}"
 
+need_postgresql
+begin
 new_cluster
 prepare pgbench -q -i -s "$SCALE"
 record_server tpcb pgbench -n -c "$CLIENTS" -t $((TRANSACTIONS / CLIENTS))

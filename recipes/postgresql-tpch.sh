@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Queries over TPC-H's tables on PostgreSQL, as tpch.csv.zst. The tables are made by tpchgen-cli
-# (pip install tpchgen-cli). The queries in tpch/ are ours, of the shapes of the benchmark's; for the
-# benchmark's own 22, make them with its qgen and give their folder as QUERIES.
+# (pip install tpchgen-cli). The queries in tpch/ ask the benchmark's 22 questions in our words, with
+# the values by which its answers are validated; other ones can be given as a folder, QUERIES.
 # Full size: SCALE=1 SHARED_BUFFERS=128MB.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
@@ -10,8 +10,11 @@ HERE=$(cd "$(dirname "$0")" && pwd)/tpch
 : "${QUERIES:=$HERE/queries}"
 
 need tpchgen-cli "tpchgen-cli from PyPI"
-TABLES=$(mktemp -d "$WORK/tpch.XXXXXX")
-tpchgen-cli -s "$SCALE" --format tbl --output-dir "$TABLES"
+need_postgresql
+begin
+new_place tpch
+TABLES=$PLACE
+tpchgen-cli -s "$SCALE" --output-dir "$TABLES"
 
 load() {
   psql -q -v ON_ERROR_STOP=1 -f "$HERE/schema.sql"

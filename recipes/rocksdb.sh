@@ -5,8 +5,8 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 : "${SCALE:=20000}" "${TRANSACTIONS:=5000}"
 need db_bench rocksdb-tools
+begin
 
-PLACE=$(mktemp -d "$WORK/rocksdb.XXXXXX")
-trap 'rm -rf "$PLACE"' EXIT
-record rocksdb --include "$PLACE/*" -- db_bench --db="$PLACE/db" --benchmarks=fillrandom,readrandomwriterandom \
+new_place rocksdb
+record rocksdb --include "$INSIDE" -- db_bench --db="$PLACE/db" --benchmarks=fillrandom,readrandomwriterandom \
   --num="$SCALE" --reads="$TRANSACTIONS" --seed=7 --cache_size=1048576 --write_buffer_size=1048576

@@ -5,9 +5,9 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 : "${SCALE:=2000}" "${TRANSACTIONS:=200}"
 need sqlite3 sqlite3
+begin
 
-PLACE=$(mktemp -d "$WORK/sqlite.XXXXXX")
-trap 'rm -rf "$PLACE"' EXIT
+new_place sqlite
 sqlite3 "$PLACE/bank.db" "create table account (id integer primary key, balance integer, filler text);
   with recursive ids(id) as (select 1 union all select id + 1 from ids where id < $SCALE)
   insert into account select id, 0, hex(randomblob(50)) from ids;"
@@ -21,4 +21,4 @@ awk -v accounts="$SCALE" -v transfers="$TRANSACTIONS" 'BEGIN {
   }
 }' >"$PLACE/transfers.sql"
 # The journal is removed and made anew with each transaction; by path it is one file.
-record sqlite --identity path --include "$PLACE/bank*" -- sqlite3 "$PLACE/bank.db" ".read $PLACE/transfers.sql"
+record sqlite --identity path --include "${INSIDE}bank*" -- sqlite3 "$PLACE/bank.db" ".read $PLACE/transfers.sql"

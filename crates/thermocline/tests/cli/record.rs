@@ -628,8 +628,18 @@ fn blktrace_is_read_in_both_byte_orders_as_blkparse_reads_it() {
     assert_eq!(fs::read_to_string(output).unwrap(), outputs[0]);
 }
 
+/// The environment of a recipe, beside its folders.
+type Variables<'a> = [(&'a str, &'a str)];
+
+const SMALL: &Variables<'_> = &[("SCALE", "1"), ("TRANSACTIONS", "100")];
+
 /// Runs a recipe at a small size and gives its recording, or none where its programs are missing.
-fn recipe(script: &str, name: &str, programs: &[&str]) -> Option<(TempDir, String)> {
+fn recipe(
+    script: &str,
+    name: &str,
+    programs: &[&str],
+    size: &Variables<'_>,
+) -> Option<(TempDir, String)> {
     use std::os::unix::fs::PermissionsExt as _;
     let paths = "PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)";
     let has = |program: &&str| {
@@ -653,18 +663,21 @@ fn recipe(script: &str, name: &str, programs: &[&str]) -> Option<(TempDir, Strin
         .env("RECORDER", "strace")
         .env("TRACES", folder.path().join("traces"))
         .env("WORK", folder.path().join("work"))
-        .envs([("SCALE", "1"), ("TRANSACTIONS", "100")])
+        .envs(size.iter().copied())
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(run.status.success(), "{script}: {errors}");
+    assert!(!folder.path().join("work").exists(), "{script} leaves something behind");
     let recording = folder.path().join(format!("traces/{name}.csv.zst"));
     Some((folder, recording.to_str().unwrap().to_owned()))
 }
 
 #[test]
 fn the_recipe_of_sqlite_makes_a_recording() {
-    let Some((_folder, recording)) = recipe("sqlite.sh", "sqlite", &["sqlite3"]) else { return };
+    let Some((_folder, recording)) = recipe("sqlite.sh", "sqlite", &["sqlite3"], SMALL) else {
+        return;
+    };
     let info = json(&["trace", "info", &recording, "--json"]);
     // By path, a hundred journals are one file.
     assert_eq!(info["recording"]["files"], 2);
@@ -672,10 +685,12 @@ fn the_recipe_of_sqlite_makes_a_recording() {
     assert_eq!(info["recording"]["processes"][0]["process"], "sqlite3");
 }
 
+const POSTGRESQL: [&str; 4] = ["initdb", "pgbench", "psql", "runuser"];
+
 #[test]
 fn the_recipe_of_postgresql_makes_a_recording() {
-    let programs = ["initdb", "pgbench", "psql", "runuser"];
-    let Some((_folder, recording)) = recipe("postgresql-tpcb.sh", "tpcb", &programs) else {
+    let Some((_folder, recording)) = recipe("postgresql-tpcb.sh", "tpcb", &POSTGRESQL, SMALL)
+    else {
         return;
     };
     let info = json(&["trace", "info", &recording, "--json"]);
@@ -690,4 +705,114 @@ fn the_recipe_of_postgresql_makes_a_recording() {
     assert_eq!(info["recording"]["processes"][0]["process"], "postgres");
     let hat = ["simulate", &recording, "--policy", "hat", "--tier", "ram=5%", "--tier", "flash=2x"];
     json(&[&hat[..], &["--only", "data", "--check", "--json"]].concat());
+}
+
+#[test]
+fn the_recipe_of_tatp_makes_a_recording() {
+    let size = [("SCALE", "50"), ("TRANSACTIONS", "400")];
+    let Some((_folder, recording)) = recipe("postgresql-tatp.sh", "tatp", &POSTGRESQL, &size)
+    else {
+        return;
+    };
+    let info = json(&["trace", "info", &recording, "--only", "data", "--json"]);
+    // The transactions that change something are a fifth; most of the pages are read.
+    let [reads, writes] = ["reads", "writes"].map(|field| info[field].as_u64().unwrap());
+    assert!(reads > 50 && reads > writes, "{info}");
+}
+
+#[test]
+fn the_recipe_of_tpch_makes_a_recording() {
+    let programs = [&POSTGRESQL[..], &["tpchgen-cli"]].concat();
+    let size = [("SCALE", "0.01"), ("SHARED_BUFFERS", "1MB")];
+    let Some((_folder, recording)) = recipe("postgresql-tpch.sh", "tpch", &programs, &size) else {
+        return;
+    };
+    let info = json(&["trace", "info", &recording, "--only", "data", "--json"]);
+    // The largest table is scanned again and again, beyond the small buffers.
+    let hottest = &info["recording"]["hottest_files"][0];
+    let [reads, pages] = ["reads", "footprint_pages"].map(|field| hottest[field].as_u64().unwrap());
+    assert!(pages > 900 && reads > 8 * pages, "{info}");
+}
+
+#[test]
+fn the_recipe_of_rocksdb_makes_a_recording() {
+    let size = [("SCALE", "20000"), ("TRANSACTIONS", "500")];
+    let Some((_folder, recording)) = recipe("rocksdb.sh", "rocksdb", &["db_bench"], &size) else {
+        return;
+    };
+    let info = json(&["trace", "info", &recording, "--json"]);
+    let classes = info["recording"]["classes"].as_array().unwrap();
+    // Every key is written to a log first.
+    assert_eq!(classes[0]["class"], "log");
+    assert!(classes[0]["writes"].as_u64().unwrap() >= 20_000, "{info}");
+    let data = classes.iter().find(|one| one["class"] == "data").unwrap();
+    assert!(data["reads"].as_u64().unwrap() > 100, "{info}");
+}
+
+/// The targets of Linux' Makefile that the recipe needs, of as little as shows what it does.
+const KERNEL: &str = "all: lib/\n\ttrue\n\
+    tinyconfig:\n\techo CONFIG_TINY=y > .config\n\
+    prepare:\n\techo '#define TINY 1' > tiny.h\n\
+    lib/: lib/one.o\n\tcat .config lib/one.o > built\n\
+    lib/one.o: lib/one.c\n\tcc -c -I. -o lib/one.o lib/one.c\n\
+    .PHONY: all tinyconfig prepare lib/\n";
+
+#[test]
+fn the_recipe_of_the_kernel_makes_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("linux-0.0");
+    fs::create_dir_all(tree.join("lib")).unwrap();
+    fs::write(tree.join("Makefile"), KERNEL).unwrap();
+    fs::write(tree.join("lib/one.c"), "#include \"tiny.h\"\nint tiny = TINY;\n").unwrap();
+    let archive = folder.path().join("linux.tar");
+    let packed = Command::new("tar")
+        .args(["-C", folder.path().to_str().unwrap(), "-cf"])
+        .args([archive.to_str().unwrap(), "linux-0.0"])
+        .status()
+        .unwrap();
+    assert!(packed.success());
+    let programs = ["make", "cc", "bc", "flex", "bison", "xz"];
+    let size = [("LINUX_SOURCE", archive.to_str().unwrap())];
+    let Some((_folder, recording)) = recipe("kernel-build.sh", "mlk", &programs, &size) else {
+        return;
+    };
+    let info = json(&["trace", "info", &recording, "--volumes", "files", "--json"]);
+    let hottest = info["recording"]["hottest_files"].as_array().unwrap();
+    let is_there =
+        |name: &str| hottest.iter().any(|file| file["path"].as_str().unwrap().ends_with(name));
+    assert!(is_there("/lib/one.o") && is_there("/built"), "{info}");
+    // The configuration is not recorded, the build is: its compiler, too.
+    let processes = info["recording"]["processes"].as_array().unwrap();
+    let ran = |name: &str| processes.iter().any(|one| one["process"] == name);
+    assert!(ran("make") && ran("cat") && ran("cc1"), "{info}");
+}
+
+/// A recipe that cannot begin says what to install, and makes no folder.
+#[test]
+fn a_recipe_without_its_programs_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    for tool in ["bash", "dirname"] {
+        let found = Command::new("which").arg(tool).output().unwrap().stdout;
+        let found = String::from_utf8(found).unwrap();
+        std::os::unix::fs::symlink(found.trim(), tools.join(tool)).unwrap();
+    }
+    for (script, package) in [
+        ("sqlite.sh", "sqlite3 is missing: install sqlite3"),
+        ("rocksdb.sh", "db_bench is missing: install rocksdb-tools"),
+        ("kernel-build.sh", "make is missing: install build-essential"),
+        ("postgresql-tpch.sh", "tpchgen-cli is missing: install tpchgen-cli from PyPI"),
+    ] {
+        let run = Command::new(tools.join("bash"))
+            .arg(format!("{}/../../recipes/{script}", env!("CARGO_MANIFEST_DIR")))
+            .env("PATH", &tools)
+            .env("TRACES", folder.path().join("traces"))
+            .env("WORK", folder.path().join("work"))
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(run.stderr).unwrap();
+        assert!(run.status.code() == Some(3) && errors.contains(package), "{script}: {errors}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the tools are there");
 }

@@ -1,5 +1,6 @@
--- Profit by nation and year for parts of a colour.
-select n_name, extract(year from o_orderdate), sum(l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity)
+-- Profit from parts of a colour, by nation and year.
+select n_name, extract(year from o_orderdate),
+  sum(l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity)
 from part join lineitem on l_partkey = p_partkey
 join partsupp on ps_partkey = l_partkey and ps_suppkey = l_suppkey
 join supplier on s_suppkey = l_suppkey join nation on n_nationkey = s_nationkey

@@ -1,4 +1,4 @@
--- Revenue within each nation of a region.
+-- A year's revenue within each nation of a region: seller and buyer are of the same.
 select n_name, sum(l_extendedprice * (1 - l_discount)) revenue
 from customer join orders on c_custkey = o_custkey join lineitem on l_orderkey = o_orderkey
 join supplier on s_suppkey = l_suppkey and s_nationkey = c_nationkey
