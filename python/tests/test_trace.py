@@ -1,5 +1,7 @@
 """Traces: opened, generated, from arrays and from Arrow; their columns."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,34 @@ def test_any_library_of_arrow_is_a_source(make: type) -> None:
     assert trace.page_numbers[trace.page_ids].tolist() == [3, 1, 3]
     assert trace.writes.tolist() == [True, False, False]
     assert trace.at_ns.tolist() == [5, 6, 7]
+
+
+RECORDED = """\
+7 1.0 openat(AT_FDCWD, "/d/one.db", O_RDWR) = 3
+7 1.1 openat(AT_FDCWD, "/d/two.db", O_RDWR) = 4
+7 1.2 openat(AT_FDCWD, "/d/one.db-wal", O_RDWR) = 5
+7 1.3 pread64(3, ""..., 8192, 0) = 8192
+7 1.4 pread64(4, ""..., 8192, 0) = 8192
+7 1.5 pwrite64(5, ""..., 4096, 0) = 4096
+"""
+
+
+def test_a_recording_is_opened_by_class_and_by_file(tmp_path: Path) -> None:
+    recording, raw = str(tmp_path / "x.csv"), tmp_path / "x.strace"
+    raw.write_text(RECORDED)
+    convert = [sys.executable, "-m", "thermocline", "trace", "convert", "--from", "strace"]
+    subprocess.run([*convert, str(raw), "-o", recording], check=True, capture_output=True)
+    lengths = [len(tc.Trace.open(recording, only=only)) for only in ("data", ["data", "log"], [])]
+    assert lengths == [4, 5, 5]
+    assert tc.Trace.open(recording, volumes="files").split(3, how="volume").clients == 3
+    with pytest.raises(tc.TraceError, match="volume"):
+        tc.Trace.open(recording).split(3, how="volume")
+    with pytest.raises(tc.TraceError, match="'logs'"):
+        tc.Trace.open(recording, only="logs")
+    with pytest.raises(tc.TraceError, match="volumes='disks'"):
+        tc.Trace.open(recording, volumes="disks")  # type: ignore[arg-type]
+    with pytest.raises(tc.TraceError):
+        tc.Trace.open(PGBENCH, only="data")
 
 
 def test_a_trace_is_a_table_and_can_be_made_of_it(zipf: tc.Trace) -> None:

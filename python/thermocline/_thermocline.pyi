@@ -28,6 +28,8 @@ class Trace:
         format: str | None,
         time_unit: str | None,
         allow_truncated: bool,
+        only: list[str],
+        by_file: bool,
     ) -> Trace: ...
     @staticmethod
     def from_arrays(

@@ -56,6 +56,8 @@ class Trace:
         format: str | None = None,  # noqa: A002, it is called so everywhere
         time_unit: Literal["ns", "us", "ms"] | None = None,
         allow_truncated: bool = False,
+        only: str | Sequence[str] = (),
+        volumes: Literal["all", "files"] = "all",
     ) -> Trace:
         """Read and compile a trace file of any format that the command line reads.
 
@@ -72,6 +74,11 @@ class Trace:
             The unit of time of formats that leave it open.
         allow_truncated : bool, optional
             Whether a truncated file is taken for what it holds.
+        only : str or sequence of str, optional
+            Of a recording of ``thermocline trace record``, the classes of files whose requests are
+            taken, as in ``"data"`` or ``["data", "log"]``; all if not given.
+        volumes : {"all", "files"}, optional
+            Of a recording, whether each file is a volume of its own.
 
         Returns
         -------
@@ -81,7 +88,8 @@ class Trace:
         Raises
         ------
         TraceError
-            If the file cannot be read or is malformed; the message says where.
+            If the file cannot be read or is malformed; the message says where. If `only` or
+            `volumes` are given, and it is no recording.
 
         Examples
         --------
@@ -91,8 +99,21 @@ class Trace:
         38899
         """
         text = None if page_size is None else str(page_size)
+        if volumes not in {"all", "files"}:
+            message = f"volumes={volumes!r}: it takes 'all' or 'files'"
+            raise TraceError(message)
         with _remote.local(path) as file:
-            return cls(_thermocline.Trace.open(file, text, format, time_unit, allow_truncated))
+            return cls(
+                _thermocline.Trace.open(
+                    file,
+                    text,
+                    format,
+                    time_unit,
+                    allow_truncated,
+                    [only] if isinstance(only, str) else list(only),
+                    volumes == "files",
+                )
+            )
 
     @classmethod
     def from_arrays(

@@ -70,7 +70,8 @@ impl Requests for Arrays<'_> {
 #[pymethods]
 impl Trace {
     #[staticmethod]
-    #[pyo3(signature = (path, page_size, format, time_unit, allow_truncated))]
+    #[pyo3(signature = (path, page_size, format, time_unit, allow_truncated, only, by_file))]
+    #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
     fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -78,6 +79,8 @@ impl Trace {
         format: Option<&str>,
         time_unit: Option<&str>,
         allow_truncated: bool,
+        only: Vec<String>,
+        by_file: bool,
     ) -> PyResult<Self> {
         let source = TraceSource {
             name: path.display().to_string(),
@@ -86,8 +89,8 @@ impl Trace {
             format: format.map(str::parse).transpose().map_err(python)?,
             time_unit: time_unit.map(str::parse).transpose().map_err(python)?,
             allow_truncated,
-            only_classes: vec![],
-            volume_of: VolumeOf::All,
+            only_classes: only,
+            volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
         };
         let job = Job::default();
         let opened = watched(py, &job, None, || source.open(&job.watch))?;

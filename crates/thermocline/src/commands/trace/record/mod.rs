@@ -38,19 +38,13 @@ pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
         ..capture::capture_options(&options.capture, page_size, None)?
     };
     let target = target(options)?;
-    let recorder = match options.with {
-        Some(recorder) => recorder,
-        None => pick()?,
-    };
+    let recorder = pick(options.with)?;
     let raw = raw_file(options)?;
     let status = match recorder {
         Recorder::Strace => strace::record(&target, raw.path())?,
         Recorder::Bpftrace => bpftrace::record(&target, raw.path())?,
     };
-    let source = match recorder {
-        Recorder::Strace => Source::Strace,
-        Recorder::Bpftrace => Source::Bpftrace,
-    };
+    let source = source(recorder);
     let kept = options.keep_raw.as_ref().map(|path| keep(&raw, path).map(|()| path));
     kept.transpose()?;
     let captured = match capture::convert(source, raw.path(), &options.output, &capture_options) {
@@ -82,19 +76,41 @@ fn target(options: &RecordOptions) -> Result<Target<'_>> {
     Ok(Target::Processes(processes))
 }
 
-/// The better recorder that is there.
-fn pick() -> Result<Recorder> {
-    let Err(no_bpftrace) = bpftrace::check() else {
-        output::note(&format!("recording with bpftrace; it does not see {UNSEEN}"));
-        return Ok(Recorder::Bpftrace);
+/// The recorder that is wanted, or the better one that is there; says which, and what it misses.
+fn pick(wanted: Option<Recorder>) -> Result<Recorder> {
+    let mut reason = String::new();
+    let recorder = match wanted {
+        Some(recorder) => check(recorder).map(|()| recorder)?,
+        None => match check(Recorder::Bpftrace) {
+            Ok(()) => Recorder::Bpftrace,
+            Err(no_bpftrace) => {
+                if let Err(no_strace) = check(Recorder::Strace) {
+                    bail!("nothing can record: {no_strace:#}; {no_bpftrace:#}");
+                }
+                reason = format!(", as {no_bpftrace:#}");
+                Recorder::Strace
+            }
+        },
     };
-    let Err(no_strace) = strace::check() else {
-        output::note(&format!(
-            "recording with strace, as {no_bpftrace:#}; it does not see {UNSEEN}"
-        ));
-        return Ok(Recorder::Strace);
-    };
-    bail!("nothing can record: {no_strace:#}; {no_bpftrace:#}");
+    let name = source(recorder).name();
+    output::note(&format!("recording with {name}{reason}; it does not see {UNSEEN}"));
+    Ok(recorder)
+}
+
+/// Whether a recorder is there, and may be used.
+fn check(recorder: Recorder) -> Result<()> {
+    match recorder {
+        Recorder::Strace => strace::check(),
+        Recorder::Bpftrace => bpftrace::check(),
+    }
+}
+
+/// What a recorder's recordings are.
+const fn source(recorder: Recorder) -> Source {
+    match recorder {
+        Recorder::Strace => Source::Strace,
+        Recorder::Bpftrace => Source::Bpftrace,
+    }
 }
 
 /// Where the recorder writes: in the folder where it may stay.
