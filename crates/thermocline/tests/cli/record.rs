@@ -296,14 +296,16 @@ fn check_attached(with: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     let output = folder.path().join("x.csv");
+    // A shell that stays would end by Ctrl-C too, and with another status.
     let command = format!(
-        "{} trace record --with {with} -o {} --attach {}",
+        "exec {} trace record --with {with} -o {} --attach {}",
         env!("CARGO_BIN_EXE_thermocline"),
         output.display(),
         server.id()
     );
     let terminal = Command::new("timeout")
         .args(["120", "script", "-qec", &command, "/dev/null"])
+        .envs([("SHELL", "/bin/sh"), ("TERM", "xterm")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
