@@ -1,10 +1,9 @@
 //! The replay loop: accesses in, counts out.
 
-use std::iter;
 use std::ops::Range;
 use std::str::FromStr;
 
-use thermocline_core::{Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
+use thermocline_core::{Access, Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
 use crate::over_time::{Intervals, Tally};
@@ -13,6 +12,9 @@ use crate::{LabError, Watch};
 
 /// How many accesses ahead the policy's state is asked for: far enough to hide a memory access.
 const PREFETCH_ACCESSES: usize = 16;
+
+/// Accesses that a policy is given together.
+const BATCH_ACCESSES: usize = 512;
 
 /// How much of the trace is left out of the counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +95,8 @@ pub fn replay(
 ) -> Result<Vec<Counts>, Violation> {
     let tally = Tally::new(trace, replay.warm_up_accesses, replay.intervals);
     let Replay { ledger, watch, .. } = replay;
-    let mut stage = Stage { trace, policy, actions: Actions::new(), ledger, tally, watch };
+    let actions = Actions::new();
+    let mut stage = Stage { trace, policy, actions, batch: vec![], ledger, tally, watch };
     if replay.needs_clock {
         for request in trace.requests() {
             stage.background(request.at)?;
@@ -122,6 +125,8 @@ struct Stage<'a> {
     trace: &'a CompiledTrace,
     policy: &'a mut dyn Policy,
     actions: Actions,
+    /// Accesses that a policy is given together, and those behind them.
+    batch: Vec<Access>,
     ledger: Option<&'a mut Ledger>,
     tally: Tally<'a>,
     watch: Option<&'a Watch>,
@@ -157,29 +162,24 @@ impl Stage<'_> {
         if self.ledger.is_some() || self.trace.clients() != Clients::ONE {
             return self.run_each(range);
         }
-        let Self { trace, policy, actions, .. } = self;
-        let mut counted = Counts::new();
-        let coming = trace.accesses_from(range.start + PREFETCH_ACCESSES);
-        let coming = coming.map(Some).chain(iter::repeat(None));
-        for (access, coming) in trace.accesses_from(range.start).take(range.len()).zip(coming) {
-            if let Some(coming) = coming {
-                policy.prefetch(coming.page);
-            }
-            actions.clear();
-            policy.access(access, actions);
-            counted.add(actions.as_slice());
+        let Self { trace, policy, actions, batch, .. } = self;
+        for start in range.clone().step_by(BATCH_ACCESSES) {
+            let end = range.end.min(start + BATCH_ACCESSES);
+            let coming_end = trace.len().min(end + PREFETCH_ACCESSES);
+            batch.clear();
+            batch.extend(trace.accesses_of_one_client(start..coming_end));
+            let coming = batch.get(PREFETCH_ACCESSES..).unwrap_or_default();
+            policy.access_all(&batch[..end - start], coming, actions, &mut self.tally.since_cut[0]);
         }
-        self.tally.since_cut[0].merge(&counted);
         Ok(())
     }
 
     /// Replays a range with the Ledger, if there is one, or for several clients.
     fn run_each(&mut self, range: Range<usize>) -> Result<(), Violation> {
-        let coming = self.trace.accesses_from(range.start + PREFETCH_ACCESSES);
-        let coming = coming.map(Some).chain(iter::repeat(None));
-        for (access, coming) in range.map(|index| self.trace.access(index)).zip(coming) {
-            if let Some(coming) = coming {
-                self.policy.prefetch(coming.page);
+        for index in range {
+            let access = self.trace.access(index);
+            if index + PREFETCH_ACCESSES < self.trace.len() {
+                self.policy.prefetch(self.trace.access(index + PREFETCH_ACCESSES).page);
             }
             self.actions.clear();
             self.policy.access(access, &mut self.actions);

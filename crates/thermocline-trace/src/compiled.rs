@@ -90,11 +90,18 @@ impl CompiledTrace {
         self.packed.iter().enumerate().map(|(index, &packed)| unpack(packed, self.client_of(index)))
     }
 
-    /// The accesses from an index on; none if it is beyond the last.
+    /// The accesses of a range, for a trace that one client makes: cheaper to go through than those of
+    /// several.
+    ///
+    /// # Panics
+    /// If there are several clients, or the range ends behind the last access.
     #[inline]
-    pub fn accesses_from(&self, index: usize) -> impl Iterator<Item = Access> + '_ {
-        let packed = self.packed.get(index..).unwrap_or_default().iter().zip(index..);
-        packed.map(|(&packed, index)| unpack(packed, self.client_of(index)))
+    pub fn accesses_of_one_client(
+        &self,
+        range: Range<usize>,
+    ) -> impl ExactSizeIterator<Item = Access> + '_ {
+        assert_eq!(self.clients, Clients::ONE, "one client makes the accesses");
+        self.packed[range].iter().map(|&packed| unpack(packed, 0))
     }
 
     /// How many clients make the accesses.

@@ -87,18 +87,15 @@ impl Identifier for TwoLevelLru {
     #[inline]
     fn record(&mut self, page: PageId) -> Heat {
         let state = self.queue.state(page);
+        self.queue.touch(page, if state == 0 { CANDIDATE } else { HOT });
         match state {
-            HOT => self.queue.touch(page, HOT),
+            HOT => {}
             CANDIDATE => {
-                self.queue.touch(page, HOT);
                 self.lengths[CANDIDATE_LIST] -= 1;
                 self.lengths[HOT_LIST] += 1;
                 self.shorten_hot_list();
             }
-            _ => {
-                self.queue.touch(page, CANDIDATE);
-                self.lengths[CANDIDATE_LIST] += 1;
-            }
+            _ => self.lengths[CANDIDATE_LIST] += 1,
         }
         self.shorten_candidate_list();
         Heat::hot_if(state == HOT)

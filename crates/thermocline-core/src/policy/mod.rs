@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use self::multi::hfa::HintLog;
-use crate::{Access, Actions, Nanos, PageId, Setup, Tier};
+use crate::{Access, Actions, Counts, Nanos, PageId, Setup, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -41,6 +41,28 @@ pub struct Survivor {
 pub trait Policy: Debug {
     /// One page reference. The actions contain exactly one [`Serve`](crate::Action::Serve).
     fn access(&mut self, access: Access, out: &mut Actions);
+
+    /// Accesses, one after the other. Their actions are counted, and not kept. Before the n-th access,
+    /// the page of the n-th of `coming`, if there are as many, is [asked for](Self::prefetch).
+    ///
+    /// It is compiled for every type of policy, so that the calls within are direct; a policy has no
+    /// reason to define it anew.
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for (index, &access) in accesses.iter().enumerate() {
+            if let Some(coming) = coming.get(index) {
+                self.prefetch(coming.page);
+            }
+            actions.clear();
+            self.access(access, actions);
+            counts.add(actions.as_slice());
+        }
+    }
 
     /// Work that the policy does on its own, with `now` as the clock.
     ///

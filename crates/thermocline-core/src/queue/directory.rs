@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::Index;
 use crate::prefetch::prefetch;
@@ -40,12 +41,12 @@ impl Directory {
         }
     }
 
-    /// Puts a page at a place.
+    /// Puts a page at a place, and tells where it was, or [`ABSENT`](Self::ABSENT).
     #[inline]
-    pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) {
+    pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> u32 {
         match self {
-            Self::Table(places) => places[page as usize] = place,
-            Self::Index(index) => index.put(page, place, page_of),
+            Self::Table(places) => mem::replace(&mut places[page as usize], place),
+            Self::Index(index) => index.put(page, place, page_of).unwrap_or(Self::ABSENT),
         }
     }
 

@@ -8,6 +8,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use crate::prefetch::prefetch;
 
@@ -43,8 +44,9 @@ impl Index {
         }
     }
 
-    /// Puts a page at a place, in the stead of its former place if it has one.
-    pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) {
+    /// Puts a page at a place, in the stead of its former place, if it has one, which is returned.
+    #[inline(never)]
+    pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> Option<u32> {
         debug_assert_ne!(place, EMPTY, "the greatest number is no place");
         if (self.len + 1) * 8 > self.buckets.len() * 7 {
             self.grow(&page_of);
@@ -53,11 +55,13 @@ impl Index {
         while self.buckets[bucket] != EMPTY && page_of(self.buckets[bucket]) != page {
             bucket = self.next(bucket);
         }
-        self.len += usize::from(self.buckets[bucket] == EMPTY);
-        self.buckets[bucket] = place;
+        let former = mem::replace(&mut self.buckets[bucket], place);
+        self.len += usize::from(former == EMPTY);
+        (former != EMPTY).then_some(former)
     }
 
     /// Takes a page out, and moves those up that stood behind it.
+    #[inline(never)]
     pub fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
         let mut hole = self.home(page);
         loop {

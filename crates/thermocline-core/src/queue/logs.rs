@@ -218,6 +218,10 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         let position = self.oldest(queue)?;
         let (page, state) = (self.page(position), self.state(position));
         self.remove(queue, position);
+        // Its entry is blank, and need not be passed over by the next search.
+        let ring = &mut self.rings[queue];
+        ring.oldest = ring.following(position.0);
+        ring.used -= 1;
         Some((page, state))
     }
 

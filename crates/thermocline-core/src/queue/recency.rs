@@ -22,6 +22,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Range;
 
 use super::directory::Directory;
@@ -128,25 +129,24 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         PageId(self.pages[position.0 as usize])
     }
 
-    /// Makes `page` the newest and gives it `state`, which must not be zero.
-    #[inline]
-    pub fn touch(&mut self, page: PageId, state: u8) {
+    /// Makes `page` the newest and gives it `state`, which must not be zero; returns its state before,
+    /// zero if it was not in the queue.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    pub fn touch(&mut self, page: PageId, state: u8) -> u8 {
         debug_assert_ne!(state, 0, "zero means that a page is not in the queue");
         if self.head == self.states.len() {
             self.squeeze();
         }
-        let former = self.positions.find(page.0, page_of(&self.pages));
-        match self.states.get_mut(former as usize) {
-            Some(former) => *former = 0,
-            None => self.len += 1,
-        }
         #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
-        let head = self.head as u32;
-        self.positions.put(page.0, head, page_of(&self.pages));
+        let former = self.positions.put(page.0, self.head as u32, page_of(&self.pages));
+        let former = self.states.get_mut(former as usize).map_or(0, mem::take);
+        self.len += u32::from(former == 0);
         self.pages[self.head] = page.0;
         self.states[self.head] = state;
         self.note(self.head, state);
         self.head += 1;
+        former
     }
 
     /// Changes the state of the page at `position`, which keeps its place; zero removes it.

@@ -136,22 +136,23 @@ impl Replacement for Arc {
 
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
-        let Some(position) = self.lists.find(page) else {
+        let Some(mut position) = self.lists.find(page) else {
             let evicted = self.make_room();
             self.lists.push(RECENT, page, PRESENT);
             return Outcome::Admitted { evicted };
         };
         let list = self.lists.queue_at(position);
-        if list == RECENT || list == FREQUENT {
-            self.lists.renew(page, (list, position), FREQUENT, PRESENT);
-            return Outcome::Hit;
-        }
-        let evicted =
-            if list == RECENT_GHOSTS { self.lengthen_recent() } else { self.shorten_recent() };
-        // What was evicted may have made the ghosts' log anew.
-        let position = self.lists.find(page).expect("it is in the directory");
+        let outcome = if list == RECENT || list == FREQUENT {
+            Outcome::Hit
+        } else {
+            let evicted =
+                if list == RECENT_GHOSTS { self.lengthen_recent() } else { self.shorten_recent() };
+            // What was evicted may have made the ghosts' log anew.
+            position = self.lists.find(page).expect("it is in the directory");
+            Outcome::Admitted { evicted }
+        };
         self.lists.renew(page, (list, position), FREQUENT, PRESENT);
-        Outcome::Admitted { evicted }
+        outcome
     }
 
     fn contains(&self, page: PageId) -> bool {

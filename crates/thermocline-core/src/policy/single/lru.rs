@@ -32,11 +32,10 @@ impl Replacement for Lru {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
-        let is_hit = self.queue.find(page).is_some();
-        self.queue.touch(page, RESIDENT);
-        if is_hit {
+        if self.queue.touch(page, RESIDENT) != 0 {
             return Outcome::Hit;
         }
         let mut evicted = None;

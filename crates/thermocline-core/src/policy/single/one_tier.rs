@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::prefetch::prefetch;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
 
 /// Whether writes go through to disk, for a policy that was published so.
@@ -57,9 +58,11 @@ pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) ->
 }
 
 impl<R> OneTier<R> {
+    /// The page is dirty if this was a write. What comes next, a processor cannot guess; so there is no
+    /// branch.
     #[inline]
-    fn set_dirty(&mut self, page: PageId) {
-        self.dirty[page.index() / 64] |= 1 << (page.index() % 64);
+    fn note_write(&mut self, page: PageId, op: Op) {
+        self.dirty[page.index() / 64] |= u64::from(op == Op::Write) << (page.index() % 64);
     }
 
     /// Whether the page was dirty; it is clean now.
@@ -74,7 +77,8 @@ impl<R> OneTier<R> {
 }
 
 impl<R: Replacement> Policy for OneTier<R> {
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         let evicted = match self.algorithm.refer(page, op) {
             Outcome::Hit => {
@@ -86,19 +90,17 @@ impl<R: Replacement> Policy for OneTier<R> {
                 return;
             }
             Outcome::Admitted { evicted } => {
-                if op == Op::Read || self.write_miss == WriteMiss::Fetch {
+                if self.write_miss == WriteMiss::Fetch || op == Op::Read {
                     out.copy(page, self.disk, Tier::RAM);
                 }
                 out.serve(page, op, self.disk, Tier::RAM);
                 evicted
             }
         };
-        if op == Op::Write {
-            if self.writes_through {
-                out.copy(page, Tier::RAM, self.disk);
-            } else {
-                self.set_dirty(page);
-            }
+        if !self.writes_through {
+            self.note_write(page, op);
+        } else if op == Op::Write {
+            out.copy(page, Tier::RAM, self.disk);
         }
         if let Some(victim) = evicted {
             if self.take_dirty(victim) {
@@ -130,6 +132,7 @@ impl<R: Replacement> Policy for OneTier<R> {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.algorithm.prefetch(page);
+        prefetch(&self.dirty, page.index() / 64);
     }
 
     fn assert_invariants(&self) {

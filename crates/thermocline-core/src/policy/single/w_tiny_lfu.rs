@@ -105,7 +105,9 @@ impl Replacement for WTinyLfu {
                 return Outcome::Admitted { evicted };
             }
             PROBATION => self.protect(page),
-            segment => self.log.touch(page, segment),
+            segment => {
+                self.log.touch(page, segment);
+            }
         }
         Outcome::Hit
     }
