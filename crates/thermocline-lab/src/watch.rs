@@ -38,16 +38,22 @@ impl Watch {
         self.0.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Compiles what a source has, unless it is stopped.
+    /// Compiles what a source has, unless it is stopped; of more than one thread, another reads ahead.
     ///
     /// # Errors
     /// As for [`CompiledTrace::compile`], or [`LabError::Stopped`].
     pub fn compile(
         &self,
-        source: impl Requests,
+        source: impl Requests + Send,
         page_size: PageSize,
+        threads: usize,
     ) -> Result<CompiledTrace, LabError> {
-        let compiled = CompiledTrace::compile(&mut Watched { source, watch: self }, page_size);
+        let mut source = Watched { source, watch: self };
+        let compiled = if threads > 1 {
+            CompiledTrace::compile_reading_ahead(&mut source, page_size)
+        } else {
+            CompiledTrace::compile(&mut source, page_size)
+        };
         self.check()?;
         Ok(compiled?)
     }

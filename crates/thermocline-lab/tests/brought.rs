@@ -156,7 +156,7 @@ fn buffers_curves_and_compilation_stop_too() {
     assert!(matches!(run_buffer(&trace, &buffer, false), Err(LabError::Stopped)));
     assert!(matches!(StackPass::over(&trace, Sample::All, &watch), Err(LabError::Stopped)));
     let generator = || Generator::new(Options::default()).unwrap();
-    assert!(matches!(watch.compile(generator(), PageSize::DEFAULT), Err(LabError::Stopped)));
-    let whole = Watch::default().compile(generator(), PageSize::DEFAULT).unwrap();
+    assert!(matches!(watch.compile(generator(), PageSize::DEFAULT, 2), Err(LabError::Stopped)));
+    let whole = Watch::default().compile(generator(), PageSize::DEFAULT, 2).unwrap();
     assert_eq!(whole.access(0).page, PageId(0));
 }

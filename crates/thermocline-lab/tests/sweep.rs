@@ -86,7 +86,7 @@ fn rows_are_what_a_run_alone_finds() {
     let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
     let rows = place.run(SWEEP, "out.parquet", 2).rows;
     for (point, row) in sweep.points.iter().zip(&rows).step_by(5) {
-        let trace = sweep.traces[point.trace].open(&Watch::default()).unwrap();
+        let trace = sweep.traces[point.trace].open(&Watch::default(), 1).unwrap();
         let warm_up = "10%".parse().unwrap();
         let options = RunOptions { warm_up, ..RunOptions::default() };
         let summary = run(&trace, &point.configuration, options).unwrap();
@@ -184,7 +184,7 @@ fn a_recording_is_swept_by_class_and_by_file() {
     check(&OF_RECORDING.replace("only = \"data\"", "volumes = \"files\""), 5);
     let open = |text: &str| {
         let sweep = Sweep::parse(text, place.0.path()).unwrap();
-        let trace = sweep.traces[0].open(&Watch::default());
+        let trace = sweep.traces[0].open(&Watch::default(), 1);
         trace.map(|trace| trace.volume_names().len()).map_err(|error| error.to_string())
     };
     assert_eq!(open(&OF_RECORDING.replace("only = \"data\"", "volumes = \"files\"")), Ok(3));
@@ -209,7 +209,7 @@ fn what_is_in_the_way_is_not_written_over() {
     fs::write(place.path("notes.parquet"), "not a Parquet file").unwrap();
     sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err();
     assert_eq!(bytes(&place.path("notes.parquet")), b"not a Parquet file");
-    let trace = sweep.traces[0].open(&Watch::default()).unwrap();
+    let trace = sweep.traces[0].open(&Watch::default(), 1).unwrap();
     trace.save(place.path("trace.parquet")).unwrap();
     let error = sweep.run(&place.path("trace.parquet"), 1, |_| ()).unwrap_err().to_string();
     assert!(error.contains("no result of a sweep"), "{error}");
@@ -242,7 +242,7 @@ fn points_that_run_elsewhere_give_the_same_output() {
     place.run(SWEEP, "here.parquet", 2);
     let hashes = || sweep.traces.iter().map(|source| source.sha256().unwrap()).collect();
     let traces: Vec<_> =
-        sweep.traces.iter().map(|source| source.open(&Watch::default()).unwrap()).collect();
+        sweep.traces.iter().map(|source| source.open(&Watch::default(), 1).unwrap()).collect();
     let elsewhere = |running: &Running, point: usize| {
         let (one, names) = (&sweep.points[point], running.names(&sweep, point));
         one.run(&traces[one.trace], sweep.options, &sweep.traces[one.trace], names).unwrap()

@@ -66,7 +66,7 @@ impl Sweep {
 
     fn open(&self, py: Python<'_>, trace: usize) -> PyResult<Trace> {
         let job = Job::default();
-        let opened = watched(py, &job, None, || self.0.traces[trace].open(&job.watch))?;
+        let opened = watched(py, &job, None, || self.0.traces[trace].open(&job.watch, 2))?;
         Ok(Trace(Arc::new(opened.map_err(python)?)))
     }
 

@@ -93,7 +93,7 @@ impl Trace {
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
         };
         let job = Job::default();
-        let opened = watched(py, &job, None, || source.open(&job.watch))?;
+        let opened = watched(py, &job, None, || source.open(&job.watch, 2))?;
         Ok(Self(Arc::new(opened.map_err(python)?)))
     }
 
@@ -251,7 +251,7 @@ impl Trace {
         page_size: PageSize,
     ) -> PyResult<Self> {
         let job = Job::default();
-        let compiled = watched(py, &job, None, || job.watch.compile(source, page_size))?;
+        let compiled = watched(py, &job, None, || job.watch.compile(source, page_size, 1))?;
         Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 

@@ -3,9 +3,10 @@
 //! One pass in bounded steps: a batch of requests, groups of page keys, ids. What is held is the
 //! columns of the compiled trace and one table slot per distinct page, never the file.
 
-use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
+use std::{iter, panic, thread};
 
 use thermocline_core::{Clients, Nanos, Op};
 
@@ -13,6 +14,9 @@ use crate::compiled::{CompiledTrace, Summary};
 use crate::error::TraceError;
 use crate::id_map::{GROUP_KEYS, IdMap, Key, WRITE_BIT};
 use crate::request::{PageSize, REQUEST_PAGES_MAX, Request, Requests};
+
+/// How many batches are read before they are asked for.
+const BATCHES_AHEAD: usize = 4;
 
 /// A compiled trace has at most this many distinct pages.
 pub(crate) const FOOTPRINT_PAGES_MAX: u32 = 1 << 31;
@@ -36,6 +40,34 @@ impl CompiledTrace {
         Self::compile_limited(source, page_size, FOOTPRINT_PAGES_MAX)
     }
 
+    /// The same while another thread reads ahead: sooner done where reading takes as long as the rest.
+    ///
+    /// # Errors
+    /// As for [`compile`](Self::compile).
+    pub fn compile_reading_ahead<R: Requests + Send>(
+        source: &mut R,
+        page_size: PageSize,
+    ) -> Result<Self, TraceError> {
+        let mut compiler = Compiler::new(source.path(), page_size, FOOTPRINT_PAGES_MAX);
+        let (send, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+        let (give_back, used) = mpsc::channel();
+        thread::scope(|scope| {
+            let from: &mut R = source;
+            let reader = scope.spawn(move || read_all(from, &send, &used));
+            let done = batches.iter().try_for_each(|batch: Vec<Request>| {
+                batch.iter().try_for_each(|request| compiler.request(request, 0))?;
+                // A reader that has come to its end wants none.
+                drop(give_back.send(batch));
+                Ok(())
+            });
+            // A reader that goes on is told so by this.
+            drop(batches);
+            let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+            done.and(read)
+        })?;
+        compiler.finish(source.volume_names(), Clients::ONE)
+    }
+
     fn compile_limited<R: Requests + ?Sized>(
         source: &mut R,
         page_size: PageSize,
@@ -49,6 +81,20 @@ impl CompiledTrace {
             }
         }
         compiler.finish(source.volume_names(), Clients::ONE)
+    }
+}
+
+/// Sends all batches of a source, in those that were used if there are any, as long as they are wanted.
+fn read_all<R: Requests>(
+    source: &mut R,
+    send: &SyncSender<Vec<Request>>,
+    used: &Receiver<Vec<Request>>,
+) -> Result<(), TraceError> {
+    loop {
+        let mut batch = used.try_recv().unwrap_or_default();
+        if !source.read_batch(&mut batch)? || send.send(batch).is_err() {
+            return Ok(());
+        }
     }
 }
 

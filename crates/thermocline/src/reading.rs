@@ -54,7 +54,7 @@ pub(crate) fn open_with_files(
     let files = reader.file_table().cloned();
     let page_size = page_size(reading, &reader)?;
     let mut reader = WithProgress::new(reader)?;
-    let trace = CompiledTrace::compile(&mut reader, page_size)?;
+    let trace = CompiledTrace::compile_reading_ahead(&mut reader, page_size)?;
     reader.finish();
     Ok((trace, files))
 }

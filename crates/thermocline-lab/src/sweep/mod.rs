@@ -79,11 +79,11 @@ pub struct SweepPoint {
 }
 
 impl TraceSource {
-    /// Reads and compiles the trace, unless the watch stops it.
+    /// Reads and compiles the trace, unless the watch stops it. Two threads are of use, no more.
     ///
     /// # Errors
     /// What is wrong with the file, and where, or [`LabError::Stopped`].
-    pub fn open(&self, watch: &Watch) -> Result<CompiledTrace, LabError> {
+    pub fn open(&self, watch: &Watch, threads: usize) -> Result<CompiledTrace, LabError> {
         if CompiledTrace::is_saved(&self.path) {
             let is_as_it_is = self.page_size.is_none()
                 && self.format.is_none()
@@ -105,7 +105,7 @@ impl TraceSource {
         };
         let reader = Reader::open(&self.path, &options)?;
         let own = reader.page_size().unwrap_or(thermocline_trace::PageSize::DEFAULT);
-        watch.compile(reader, self.page_size.unwrap_or(own))
+        watch.compile(reader, self.page_size.unwrap_or(own), threads)
     }
 
     /// The SHA-256 of the file, in hexadecimal digits; of a recording, that of its files, one after

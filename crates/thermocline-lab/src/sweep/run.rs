@@ -212,7 +212,7 @@ impl SharedTrace<'_> {
         if let Some(trace) = &*compiled {
             return Ok(Arc::clone(trace));
         }
-        let trace = Arc::new(self.source.open(watch)?);
+        let trace = Arc::new(self.source.open(watch, rayon::current_num_threads())?);
         *compiled = Some(Arc::clone(&trace));
         Ok(trace)
     }

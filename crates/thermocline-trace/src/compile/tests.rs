@@ -83,6 +83,8 @@ proptest! {
             return Ok(());
         }
         let trace = compiled.unwrap();
+        let ahead = CompiledTrace::compile_reading_ahead(&mut Given::new(&requests), page_size);
+        prop_assert_eq!(format!("{:?}", ahead.unwrap()), format!("{trace:?}"));
         prop_assert_eq!(trace.accesses().collect::<Vec<_>>(), accesses.clone());
         prop_assert_eq!(trace.requests().len(), model.len());
         let seen: Vec<_> = trace.requests().map(|request| (request.at, request.accesses)).collect();
@@ -146,6 +148,42 @@ fn what_cannot_be_compiled_is_refused() {
     check(&[request(0, Op::Read, 0, pages(0, 10))], 9, "more than 2^31 distinct pages");
     let far = request(0, Op::Read, 1, pages(u64::MAX - 1, 1));
     check(&[good, far], 9, "need more than 2^64 pages");
+}
+
+/// Fails where its requests end.
+struct Failing(Given);
+
+impl Requests for Failing {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        let is_more = self.0.read_batch(batch)?;
+        let failed = || TraceError::Empty { path: self.path().to_owned() };
+        is_more.then_some(true).ok_or_else(failed)
+    }
+
+    fn volume_names(&self) -> &[String] {
+        self.0.volume_names()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+#[test]
+fn what_is_wrong_first_is_told_whoever_finds_it() {
+    let good = request(0, Op::Read, 0, pages(1, 1));
+    let long = request(0, Op::Read, 0, Extent::Bytes { offset: 0, length: 1 << 50 });
+    let message = |requests: &[Request]| {
+        let mut source = Failing(Given::new(requests));
+        let compiled = CompiledTrace::compile_reading_ahead(&mut source, PageSize::DEFAULT);
+        compiled.unwrap_err().to_string()
+    };
+    let (of_reader, of_compiler) =
+        (message(&[good; 100]), message(&[&[good; 100][..], &[long]].concat()));
+    assert_ne!(of_reader, of_compiler);
+    assert!(of_compiler.contains("request 101 (counted from 1)"), "{of_compiler}");
+    // The reader is far from its end when it is told to stop.
+    assert!(message(&[&[long][..], &[good; 100]].concat()).contains("request 1 (counted"));
 }
 
 #[test]
