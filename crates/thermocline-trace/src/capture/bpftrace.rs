@@ -1,8 +1,9 @@
 //! What [`BPFTRACE_SCRIPT`] prints.
 //!
 //! * `# thermocline 1`: the first line.
-//! * `N ID LEVEL NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ... A name
-//!   with line breaks goes on in the next lines.
+//! * `S ID LEVEL BYTES NAME`: a step of a file's path, its own name at level 0, the folder's at 1, ...
+//!   A name with line breaks goes on in the next lines, until it has so many bytes.
+//! * `N ID LEVEL NAME`: the same in older recordings; the name goes on in lines that are none of these.
 //! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered. OFFSET is below 0 if
 //!   another thread moved the position of the file meanwhile: nobody knows it then.
 //! * `M NS PID ID BYTES`: a mapping into memory.
@@ -29,6 +30,9 @@ pub const BPFTRACE_SCRIPT: &str = include_str!("bpftrace.bt");
 
 const FIRST_LINE: &[u8] = b"# thermocline 1";
 
+/// The most that a step of a path has.
+const NAME_BYTES_MAX: u64 = 255;
+
 /// Lines come when a call ends, and so up to this much behind those of calls that began later.
 const DISORDER_NS: u64 = 1_000_000_000;
 
@@ -38,6 +42,7 @@ enum Line<'a> {
         id: &'a [u8],
         level: u64,
         name: &'a [u8],
+        rest: NameRest,
     },
     /// Without an offset, it is not known.
     Request {
@@ -57,14 +62,64 @@ enum Line<'a> {
     Other,
 }
 
+/// How a name goes on in the next lines.
+#[derive(Clone, Copy, Debug, Default)]
+enum NameRest {
+    /// Not at all.
+    #[default]
+    None,
+    /// With so many bytes, line breaks among them.
+    Bytes(u64),
+    /// With lines that are none of the script's.
+    Untold,
+}
+
+impl NameRest {
+    /// The beginning of a name that has so many bytes, and its rest.
+    fn split(text: &[u8], bytes: u64) -> (&[u8], Self) {
+        let left = bytes.saturating_sub(text.len() as u64);
+        // Newer versions of bpftrace mark what they cut off.
+        let name = &text[..text.len().min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        (name, if left == 0 { Self::None } else { Self::Bytes(left) })
+    }
+
+    /// Whether the next line belongs to the name: what of it does.
+    fn take<'a>(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let (taken, rest) = match *self {
+            // A line break comes before the text.
+            Self::Bytes(left) if left > text.len() as u64 => Self::split(text, left - 1),
+            Self::Untold if parse(text).is_err() => (text, Self::Untold),
+            Self::None | Self::Bytes(_) | Self::Untold => {
+                *self = Self::None;
+                return None;
+            }
+        };
+        *self = rest;
+        Some(taken)
+    }
+}
+
 fn parse(text: &[u8]) -> Result<Line<'_>, Reason> {
     let mut fields = Fields::new(text);
     let first = fields.word("kind of line")?;
     match first {
+        b"S" => {
+            let id = fields.word("file")?;
+            let level = integer(fields.word("level")?, "level")?;
+            let bytes = integer(fields.word("length of the name")?, "length of the name")?;
+            if bytes > NAME_BYTES_MAX {
+                return Err("no file has so long a name".into());
+            }
+            // Exactly one blank is not the name's.
+            fields.until(b' ', "name")?;
+            let name = fields.until(b'\n', "name")?;
+            let (name, rest) = NameRest::split(name, bytes);
+            Ok(Line::Name { id, level, name, rest })
+        }
         b"N" => {
             let id = fields.word("file")?;
             let level = integer(fields.word("level")?, "level")?;
-            Ok(Line::Name { id, level, name: fields.rest() })
+            Ok(Line::Name { id, level, name: fields.rest(), rest: NameRest::Untold })
         }
         b"R" | b"W" => {
             let at_ns = integer(fields.word("time")?, "time")?;
@@ -101,13 +156,16 @@ pub(super) fn convert(
     let mut collector = Collector::new(options, output)?;
     let paths = paths(source, progress)?;
     let mut files = FilesByKey::default();
-    let mut is_name = false;
+    let mut rest = NameRest::None;
     source.each_line(progress, |number, text| {
+        if rest.take(text).is_some() {
+            collector.counts.lines += 1;
+            return Ok(());
+        }
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
         collector.counts.lines += 1;
-        let was_name = std::mem::take(&mut is_name);
         let (at_ns, id, op, offset, length, command) = match parse(text) {
             Ok(Line::Request { at_ns, id, op, offset, length, command }) => {
                 collector.counts.io_calls += 1;
@@ -127,15 +185,11 @@ pub(super) fn convert(
                 collector.counts.lost = collector.counts.lost.saturating_add(events);
                 return Ok(());
             }
-            Ok(Line::Name { .. }) => {
-                is_name = true;
+            Ok(Line::Name { rest: more, .. }) => {
+                rest = more;
                 return Ok(());
             }
             Ok(Line::Other) => return Ok(()),
-            Err(_) if was_name => {
-                is_name = true;
-                return Ok(());
-            }
             Err(reason) => {
                 collector.not_understood(number, &reason, text);
                 return Ok(());
@@ -163,12 +217,12 @@ fn paths(source: &Recorded, progress: &mut dyn Progress) -> Result<Paths, TraceE
     let mut has_first_line = false;
     let mut step = Step::default();
     source.each_line(progress, |number, text| {
-        match parse(text) {
-            Ok(Line::Name { id, level, name }) => {
-                paths.add(&std::mem::replace(&mut step, Step::new(id, level, name)));
-            }
-            Err(_) if step.is_open => step.go_on(text),
-            Ok(_) | Err(_) => step.is_open = false,
+        if let Some(text) = step.rest.take(text) {
+            step.name.push(b'\n');
+            step.name.extend_from_slice(text);
+        } else if let Ok(Line::Name { id, level, name, rest }) = parse(text) {
+            let next = Step { id: id.into(), level, name: name.into(), rest };
+            paths.add(&std::mem::replace(&mut step, next));
         }
         has_first_line |= number <= 8 && text.ends_with(FIRST_LINE);
         Ok(())
@@ -187,24 +241,13 @@ fn paths(source: &Recorded, progress: &mut dyn Progress) -> Result<Paths, TraceE
     Ok(paths)
 }
 
-/// A step of a path, and whether its name may go on in the next line.
+/// A step of a path.
 #[derive(Default)]
 struct Step {
     id: Vec<u8>,
     level: u64,
     name: Vec<u8>,
-    is_open: bool,
-}
-
-impl Step {
-    fn new(id: &[u8], level: u64, name: &[u8]) -> Self {
-        Self { id: id.into(), level, name: name.into(), is_open: true }
-    }
-
-    fn go_on(&mut self, text: &[u8]) {
-        self.name.push(b'\n');
-        self.name.extend_from_slice(text);
-    }
+    rest: NameRest,
 }
 
 /// The paths of files, by their ids.
@@ -237,5 +280,46 @@ impl Paths {
     /// The path of a file; its id if it is not known.
     fn path<'a>(&'a self, id: &'a [u8]) -> &'a [u8] {
         self.of.get(id).map_or(id, Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::{Source, convert_text};
+    use super::*;
+
+    /// The paths of the files in a recording, and how many lines were not understood.
+    fn check(lines: &str, paths: &[&str], unknown: u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("x.csv");
+        let text = format!("# thermocline 1\n{lines}");
+        let options = CaptureOptions { max_unknown: u64::MAX, ..CaptureOptions::default() };
+        let captured = convert_text(Source::Bpftrace, "x.bt", text, &output, &options).unwrap();
+        let table = fs::read_to_string(folder.path().join("x.files.csv")).unwrap();
+        let found: Vec<_> = table.lines().skip(1).map(|line| line.rsplit(',').next()).collect();
+        let paths: Vec<_> = paths.iter().map(|path| format!("\"{path}\"")).collect();
+        assert_eq!(found, paths.iter().map(|path| Some(path.as_str())).collect::<Vec<_>>());
+        assert_eq!(captured.counts.unknown, unknown, "{lines}");
+    }
+
+    #[test]
+    fn names_end_where_their_lengths_say() {
+        let request = "R 1 7 8:5:1 0 1 app\n";
+        check(&format!("S 8:5:1 0 4 x.db\nwhat\nS 8:5:1 1 1 /\n{request}"), &["/x.db"], 1);
+        let broken = format!("S 8:5:1 0 13 \n R 1 7\n\n x \nS 8:5:1 1 1 /\n{request}");
+        check(&broken, &[r"/\n R 1 7\n\n x "], 0);
+        // One that was cut off, with a mark or without, and one that is empty.
+        check(&format!("S 8:5:1 0 3 abc..\nS 8:5:1 1 1 /\n{request}"), &["/abc"], 0);
+        check(&format!("S 8:5:1 0 20 abc\n{request}"), &["abc"], 0);
+        check(&format!("S 8:5:1 0 256 abc\n{request}"), &["8:5:1"], 1);
+        check(&format!("S 8:5:1 0 0 \nS 8:5:1 1 1 /\n{request}"), &["/"], 0);
+    }
+
+    #[test]
+    fn names_of_older_recordings_end_at_a_line_of_the_scripts() {
+        let lines = "N 8:5:1 0 x\ny\n\nz\nN 8:5:1 1 /\nR 1 7 8:5:1 0 1 app\nwhat\n";
+        check(lines, &[r"/x\ny\n\nz"], 1);
     }
 }
