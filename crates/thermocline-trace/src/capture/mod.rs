@@ -41,6 +41,7 @@ pub use collector::Captured;
 pub use counts::{CaptureCounts, UnknownLine};
 pub use options::{CaptureOptions, FileFilter, Identity, Mmap, Source};
 pub use progress::{Progress, Unwatched};
+pub use strace::AttachedTask;
 
 /// Converts the recording in the file `path` to the files of the name `output`.
 ///

@@ -1,13 +1,15 @@
 //! Recordings of `strace -f -ttt -o FILE`, with or without `-y` or `-yy`.
 //!
 //! The lines drive a model of the recorded system: processes, their descriptors, what those share,
-//! and which file has which name. Two passes: the first finds whose child each process is. Held are
-//! processes, descriptors and files, never lines.
+//! and which file has which name. Two passes: the first finds whose child each process is, and what
+//! the processes were that strace was attached to. Held are processes, descriptors and files, never
+//! lines.
 //!
 //! * Time: when a call was entered. Its effects come when its result is known, except `close`, which
 //!   acts at once, because its descriptor may be used again before it returns.
 //! * Source: strace(1); the calls' manual pages of section 2.
 
+mod attached;
 mod births;
 mod calls;
 mod descriptors;
@@ -31,12 +33,16 @@ use super::progress::Progress;
 use super::source::Recorded;
 use crate::error::{Reason, TraceError};
 
+pub use self::attached::AttachedTask;
+
 /// A recording that is being understood.
 struct Tracer<'a> {
     collector: Collector<'a>,
     options: &'a CaptureOptions,
     names: Names,
     births: Births,
+    /// Tasks that were there before, and have shown no line yet.
+    attached: HashMap<u32, AttachedTask>,
     tasks: HashMap<u32, Task>,
     /// When the requests began that are not finished.
     begun: BTreeSet<(u64, u32)>,
@@ -89,13 +95,17 @@ pub(super) fn convert(
         options,
         names: Names::new(options.identity),
         births: Births::default(),
+        attached: HashMap::new(),
         tasks: HashMap::new(),
         begun: BTreeSet::new(),
         path: vec![],
         other_path: vec![],
     };
     source.each_line(progress, |number, line| {
-        tracer.births.look(number, line);
+        match AttachedTask::parse(line) {
+            Ok(task) => drop(tracer.attached.insert(task.id, task)),
+            Err(_) => tracer.births.look(number, line),
+        }
         Ok(())
     })?;
     source.each_line(progress, |number, line| tracer.line(number, line))?;
@@ -110,6 +120,13 @@ impl Tracer<'_> {
             return Ok(());
         }
         self.collector.counts.lines += 1;
+        if AttachedTask::is_line(text) {
+            // The first pass has taken it.
+            if let Err(reason) = AttachedTask::parse(text) {
+                self.collector.not_understood(number, &reason, text);
+            }
+            return Ok(());
+        }
         let done = match Line::parse(text) {
             Ok(line) => self.event(number, &line),
             Err(reason) => Err(Fault::Line(reason)),
@@ -146,6 +163,7 @@ impl Tracer<'_> {
             Event::Exited => {
                 self.drop_half(line.pid);
                 self.tasks.remove(&line.pid);
+                self.attached.remove(&line.pid);
                 Ok(())
             }
             Event::Superseded(by) => {

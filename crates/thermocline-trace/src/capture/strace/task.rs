@@ -33,7 +33,7 @@ pub(super) struct Task {
     pub(super) has_ended: bool,
 }
 
-/// The program of processes that were there before the recording.
+/// The program of processes that were there before the recording, if that does not say it.
 const UNKNOWN_COMMAND: &[u8] = b"unknown";
 
 impl Task {
@@ -85,8 +85,11 @@ impl Tracer<'_> {
         let task = match parent {
             Some((parent, birth)) => parent.child(birth.shares_files, birth.shares_folder),
             None => {
-                let command = self.collector.command(UNKNOWN_COMMAND);
-                Task::root(self.options.folder.clone(), command)
+                let attached = self.attached.remove(&moment.pid);
+                let (program, folder) = attached.map(|it| (it.program, it.folder)).unzip();
+                let program = program.as_deref().unwrap_or(UNKNOWN_COMMAND);
+                let folder = folder.flatten().or_else(|| self.options.folder.clone());
+                Task::root(folder, self.collector.command(program))
             }
         };
         self.collector.counts.tasks += 1;

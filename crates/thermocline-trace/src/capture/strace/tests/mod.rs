@@ -789,3 +789,30 @@ fn impossible_requests_are_not_understood() {
     let message = error("1 1.0 open(\"/a\", O_RDONLY) = 3\n");
     assert!(message.contains("no request to a file that is wanted"), "{message}");
 }
+
+#[test]
+fn processes_that_were_there_before_have_the_names_and_folders_of_their_lines() {
+    let converted = check(
+        r#"7 1.0 openat(AT_FDCWD, "x.db", O_RDONLY) = 3
+        7 1.1 pread64(3, ""..., 4096, 0) = 4096
+        7 1.2 +++ exited with 0 +++
+        9 1.3 pread64(3</d/y.db>, ""..., 4096, 0) = 4096
+        9 1.4 fork() = 7
+        7 1.5 pread64(3, ""..., 4096, 4096) = 4096
+        8 1.6 pread64(3</d/y.db>, ""..., 4096, 0) = 4096
+        # task 7 "my \"app" "/d"
+        # task 9 "server"
+        "#,
+        &["R /d/x.db 0+1", "R /d/y.db 0+1", "R /d/y.db 1+1", "R /d/y.db 0+1"],
+    );
+    let processes = &converted.stats["processes"];
+    let requests = |name: &str| processes[name]["requests"].as_u64();
+    assert_eq!(
+        ["my \"app", "server", "unknown"].map(requests),
+        [Some(1), Some(2), Some(1)],
+        "{processes}"
+    );
+    let malformed = convert_with("7 1.0 close(3) = 0\n# task 7 app\n", &CaptureOptions::default());
+    let error = malformed.unwrap_err().to_string();
+    assert!(error.contains("quoted") && error.contains("# task 7 app"), "{error}");
+}
