@@ -25,7 +25,8 @@ use super::spool::Spooled;
 use crate::error::{Position, Reason, TraceError, excerpt};
 use crate::text::{Fields, integer};
 
-/// The script for bpftrace that records processes; `WANTED` stands for statements that name them.
+/// The script for bpftrace that records processes; `WANTED` stands for statements that name them in
+/// `@wanted`, and the process that adds others and that it ends with in `@recorder`.
 pub const BPFTRACE_SCRIPT: &str = include_str!("bpftrace.bt");
 
 const FIRST_LINE: &[u8] = b"# thermocline 1";

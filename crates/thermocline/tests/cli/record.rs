@@ -1,7 +1,7 @@
 //! `trace record` and `trace convert --from`: a program of known requests, what becomes of its
 //! status, recordings made elsewhere, and what a recording is good for afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -55,10 +55,10 @@ fn can_trace_in_the_kernel() -> bool {
     false
 }
 
-/// The generator, compiled, or none without a compiler.
-fn generator(folder: &Path) -> Option<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/generator.c");
-    let program = folder.join("generator");
+/// The program of a source beside this one, compiled under another name, or none without a compiler.
+fn compiled(source: &str, folder: &Path, name: &str) -> Option<PathBuf> {
+    let source = format!("{}/tests/cli/{source}", env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join(name);
     let compiled =
         Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).status();
     if !compiled.is_ok_and(|status| status.success()) {
@@ -66,6 +66,10 @@ fn generator(folder: &Path) -> Option<PathBuf> {
         return None;
     }
     Some(program)
+}
+
+fn generator(folder: &Path) -> Option<PathBuf> {
+    compiled("generator.c", folder, "generator")
 }
 
 /// Requests by operation, file, first page and pages; how often each is there.
@@ -127,7 +131,7 @@ fn check_same(told: &Requests, found: &Requests, least: u64) {
 fn check_all_came_back(told: &Requests, recording: &Path) {
     let (found, files) = recorded(recording);
     check_same(told, &found, 1700);
-    let names: std::collections::BTreeSet<&String> = told.keys().map(|key| &key.1).collect();
+    let names: BTreeSet<&String> = told.keys().map(|key| &key.1).collect();
     // The name `journal` had four files.
     assert_eq!(files, names.len() + 3);
 }
@@ -266,36 +270,51 @@ fn an_interrupted_command_is_converted_all_the_same() {
     assert!(processes.iter().any(|process| process["process"] == "cat"), "{info}");
 }
 
-/// A process that begins no others, and ends with the test.
-struct Server(std::process::Child);
+/// A process that reads the file `served` again and again, and ends with the test.
+struct Server {
+    process: std::process::Child,
+    folder: TempDir,
+}
 
 impl Server {
-    /// Reads a file again and again.
-    fn start(folder: &Path) -> Self {
-        fs::write(folder.join("served"), "something to be read\n").unwrap();
+    fn start(folder: TempDir, command: &mut Command) -> Self {
+        fs::write(folder.path().join("served"), "something to be read\n").unwrap();
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self { process: quiet.current_dir(folder.path()).spawn().unwrap(), folder }
+    }
+
+    /// It begins no other processes.
+    fn alone() -> Self {
         let script = "while :; do read -r line < served; done";
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).current_dir(folder).stdin(Stdio::null());
-        Self(shell.spawn().unwrap())
+        Self::start(tempfile::tempdir().unwrap(), Command::new("sh").args(["-c", script]))
+    }
+
+    /// It begins others all the time, if it can be compiled.
+    fn of_many_processes() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = compiled("server.c", folder.path(), LONG_NAME)?;
+        Some(Self::start(folder, &mut Command::new(program)))
     }
 
     fn id(&self) -> String {
-        self.0.id().to_string()
+        self.process.id().to_string()
     }
 }
+
+/// The kernel keeps fifteen bytes of the name of a program.
+const LONG_NAME: &str = "server-of-many-processes";
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 
-/// Attaches on a terminal, waits until the live count counts, and types Ctrl-C.
-fn check_attached(with: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path());
-    let output = folder.path().join("x.csv");
+/// Attaches on a terminal, waits until the live count counts, and types Ctrl-C; the recorded
+/// programs are these.
+fn check_attached(with: &str, mut server: Server, programs: &[&str]) {
+    let output = server.folder.path().join("x.csv");
     // A shell that stays would end by Ctrl-C too, and with another status.
     let command = format!(
         "exec {} trace record --with {with} -o {} --attach {}",
@@ -322,15 +341,19 @@ fn check_attached(with: &str) {
         shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
     }
     terminal.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
-    screen.read_to_end(&mut vec![]).unwrap();
+    let mut rest = vec![];
+    screen.read_to_end(&mut rest).unwrap();
+    shown.push_str(&String::from_utf8_lossy(&rest));
     assert!(terminal.wait().unwrap().success(), "{shown}");
-    assert!(server.0.try_wait().unwrap().is_none(), "the server goes on");
+    assert!(server.process.try_wait().unwrap().is_none(), "the server goes on");
     let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
     let hottest = info["recording"]["hottest_files"].as_array().unwrap();
     let is_served = |path: &str| path.ends_with("/served");
     assert!(hottest.iter().any(|file| is_served(file["path"].as_str().unwrap())), "{info}");
     let processes = info["recording"]["processes"].as_array().unwrap();
-    assert_eq!(processes.len(), 1, "{info}");
+    let found: BTreeSet<_> =
+        processes.iter().map(|process| process["process"].as_str().unwrap()).collect();
+    assert_eq!(found, programs.iter().copied().collect(), "{shown}");
 }
 
 /// Whether there is a program that gives others a terminal.
@@ -345,15 +368,55 @@ fn has_script() -> bool {
 #[test]
 fn a_server_is_recorded_by_strace_until_ctrl_c() {
     if has_script() && can_trace() {
-        check_attached("strace");
+        check_attached("strace", Server::alone(), &["sh"]);
     }
 }
 
 #[test]
 fn a_server_is_recorded_by_bpftrace_until_ctrl_c() {
     if has_script() && can_trace_in_the_kernel() {
-        check_attached("bpftrace");
+        check_attached("bpftrace", Server::alone(), &["sh"]);
     }
+}
+
+#[test]
+fn a_server_of_many_processes_is_recorded_by_strace() {
+    if has_script() && can_trace() {
+        let Some(server) = Server::of_many_processes() else { return };
+        check_attached("strace", server, &["cat", LONG_NAME]);
+    }
+}
+
+#[test]
+fn a_server_of_many_processes_is_recorded_by_bpftrace() {
+    if has_script() && can_trace_in_the_kernel() {
+        let Some(server) = Server::of_many_processes() else { return };
+        check_attached("bpftrace", server, &["cat", &LONG_NAME[..15]]);
+    }
+}
+
+#[test]
+fn a_process_that_another_traces_is_refused() {
+    if !can_trace() {
+        return;
+    }
+    let server = Server::alone();
+    let id = server.id();
+    let mut other = Command::new("strace")
+        .args(["-o", "/dev/null", "-e", "trace=none", "-p", &id])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It says when it is attached.
+    let said = other.stderr.as_mut().unwrap().read(&mut [0; 256]).unwrap();
+    assert!(said > 0, "strace cannot be attached");
+    let output = server.folder.path().join("x.csv");
+    let words = ["trace", "record", "--with", "strace", "-o", output.to_str().unwrap()];
+    let reason = format!("strace cannot be attached to process {id}: Operation not permitted");
+    fails(&[&words[..], &["--attach", &id]].concat(), &[&reason]);
+    assert!(!output.exists());
+    drop(server);
+    assert!(other.wait().is_ok());
 }
 
 /// A recording of two programs, three classes, and a file that is removed and made anew.

@@ -1,5 +1,6 @@
 //! Recording with bpftrace: cheaper than strace, but for root on a kernel that describes itself.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,12 +14,15 @@ use rustix::process::{Signal, geteuid};
 use thermocline_trace::capture::BPFTRACE_SCRIPT;
 
 use super::watch::{self, Signals};
-use super::{Target, installed, processes};
+use super::{Target, installed, note_descendants, processes};
 
 /// Attaching to some twenty tracepoints takes a while.
 const ATTACHING_MOST: Duration = Duration::from_mins(2);
 
 const LOOK: Duration = Duration::from_millis(50);
+
+/// So often, descendants are looked for at most: a server may never cease to begin some.
+const ROUNDS: u32 = 10;
 
 /// What the script prints first.
 const READY: &str = "# thermocline 1";
@@ -54,12 +58,17 @@ pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatu
     let pipe = folder.path().join("start");
     let signals = Signals::new()?;
     match target {
-        Target::Processes(processes) => {
-            let mut recorder = start(processes, folder.path(), raw)?;
+        Target::Processes(roots) => {
+            let mut recorder = start(roots, folder.path(), raw)?;
             let pid = recorder.id();
-            wait_until_ready(&mut recorder, folder.path(), raw, &signals)?;
-            watch::wait(&mut recorder, raw, &signals, |_| processes::signal(pid, Signal::INT))?;
-            Ok(None)
+            let done = wait_until_ready(&mut recorder, folder.path(), raw, &signals)
+                .and_then(|()| add_descendants(roots))
+                .and_then(|()| {
+                    let end = |_| processes::signal(pid, Signal::INT);
+                    watch::wait(&mut recorder, raw, &signals, end)
+                });
+            end(&mut recorder)?;
+            done.map(|_| None)
         }
         Target::Command(command) => {
             mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
@@ -97,14 +106,45 @@ fn run(
             }
         })
     });
-    processes::signal(recorder.id(), Signal::INT);
-    recorder.wait().context("cannot wait for bpftrace")?;
+    end(&mut recorder)?;
     done
+}
+
+/// Ends bpftrace, unless it has ended.
+fn end(recorder: &mut Child) -> Result<()> {
+    if recorder.try_wait().context("cannot wait for bpftrace")?.is_none() {
+        processes::signal(recorder.id(), Signal::INT);
+        recorder.wait().context("cannot wait for bpftrace")?;
+    }
+    Ok(())
+}
+
+/// Adds what the processes had begun before bpftrace was ready, from when on it follows them.
+fn add_descendants(roots: &[u32]) -> Result<()> {
+    processes::check(roots)?;
+    let mut known: BTreeSet<u32> = roots.iter().copied().collect();
+    let named = known.len();
+    // One that is added late may have begun others before.
+    for _ in 0..ROUNDS {
+        let before = known.len();
+        for process in processes::with_descendants(roots)? {
+            if known.insert(process) {
+                // The script takes it from this call.
+                processes::probe(process);
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    note_descendants(known.len() - named);
+    Ok(())
 }
 
 /// Starts bpftrace for these processes.
 fn start(wanted: &[u32], folder: &Path, raw: &Path) -> Result<Child> {
-    let statements: String = wanted.iter().map(|pid| format!("@wanted[{pid}] = 1; ")).collect();
+    let mut statements = format!("@recorder[{}] = 1; ", std::process::id());
+    statements.extend(wanted.iter().map(|pid| format!("@wanted[{pid}] = 1; ")));
     let script = folder.join("record.bt");
     fs::write(&script, BPFTRACE_SCRIPT.replace("  WANTED\n", &format!("  {statements}\n")))
         .context("cannot write the script")?;
@@ -149,8 +189,7 @@ fn wait_until_ready(
         }
         let is_stopped = signals.has_any();
         if is_stopped || begun.elapsed() > ATTACHING_MOST {
-            processes::signal(recorder.id(), Signal::INT);
-            recorder.wait().context("cannot wait for bpftrace")?;
+            end(recorder)?;
             ensure!(!is_stopped, "stopped before bpftrace was ready: nothing is recorded");
             bail!(
                 "bpftrace was not ready within {} s; try --with strace",

@@ -1,5 +1,6 @@
 //! `thermocline trace record`: a command, or processes that run, under a recorder.
 
+mod attach;
 mod bpftrace;
 mod processes;
 mod strace;
@@ -27,14 +28,17 @@ enum Target<'a> {
     /// A command, until it ends.
     Command(&'a [OsString]),
     /// Processes and what they begin, until they end or the recorder is interrupted.
-    Processes(Vec<u32>),
+    Processes(&'a [u32]),
 }
 
 /// Runs the command; the status is that of the recorded one.
 pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
     let page_size = Some(options.page_size.as_str());
+    // Processes that run are in folders of their own.
+    let is_command = options.attach.is_empty();
+    let folder = is_command.then(|| std::env::current_dir().ok()).flatten();
     let capture_options = CaptureOptions {
-        folder: std::env::current_dir().ok().map(|folder| bytes(folder.as_os_str())),
+        folder: folder.map(|folder| bytes(folder.as_os_str())),
         ..capture::capture_options(&options.capture, page_size, None)?
     };
     let target = target(options)?;
@@ -66,14 +70,17 @@ fn target(options: &RecordOptions) -> Result<Target<'_>> {
         processes::find_program(&options.command[0])?;
         return Ok(Target::Command(&options.command));
     }
-    let processes = processes::descendants(&options.attach)?;
-    if processes.len() > options.attach.len() {
-        let more = processes.len() - options.attach.len();
-        let more =
-            if more == 1 { "1 descendant is".into() } else { format!("{more} descendants are") };
-        output::note(&format!("note: {more} recorded too"));
+    processes::check(&options.attach)?;
+    Ok(Target::Processes(&options.attach))
+}
+
+/// Says how many processes are recorded that were not named.
+fn note_descendants(count: usize) {
+    match count {
+        0 => {}
+        1 => output::note("note: 1 descendant is recorded too"),
+        _ => output::note(&format!("note: {count} descendants are recorded too")),
     }
-    Ok(Target::Processes(processes))
 }
 
 /// The recorder that is wanted, or the better one that is there; says which, and what it misses.

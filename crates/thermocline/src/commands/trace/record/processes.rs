@@ -6,7 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use thermocline_trace::capture::AttachedTask;
 
 /// Where a program is that can be run.
 pub(super) fn find_program(name: &OsStr) -> Result<PathBuf> {
@@ -28,21 +29,31 @@ pub(super) fn find_program(name: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// These processes, with all that they have begun and that still run.
-pub(super) fn descendants(roots: &[u32]) -> Result<Vec<u32>> {
-    for root in roots {
-        ensure!(fs::exists(format!("/proc/{root}"))?, "there is no process {root} to attach to");
+/// Fails if one of these processes is not there.
+pub(super) fn check(processes: &[u32]) -> Result<()> {
+    for &process in processes {
+        let is_there = tasks(process).into_iter().any(|task| status(task).is_some());
+        ensure!(is_there, "there is no process {process} to attach to");
     }
+    Ok(())
+}
+
+/// These processes, as far as they are there, with all that they have begun and that still runs,
+/// but for this one and what it has begun.
+pub(super) fn with_descendants(roots: &[u32]) -> Result<BTreeSet<u32>> {
     let mut parents = vec![];
     for entry in fs::read_dir("/proc").context("cannot read /proc")? {
-        let name = entry.context("cannot read /proc")?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         // A process may have ended meanwhile.
-        if let Some(parent) = parent(pid) {
+        if let Some(pid) = entry.ok().as_ref().and_then(number)
+            && pid != std::process::id()
+            && let Some(Status { parent, .. }) = status(pid)
+        {
             parents.push((pid, parent));
         }
     }
-    let mut found: BTreeSet<u32> = roots.iter().copied().collect();
+    let is_there = |&(pid, _): &(u32, u32)| roots.contains(&pid);
+    let mut found: BTreeSet<u32> =
+        parents.iter().filter(|it| is_there(it)).map(|it| it.0).collect();
     loop {
         let before = found.len();
         for &(pid, parent) in &parents {
@@ -51,17 +62,60 @@ pub(super) fn descendants(roots: &[u32]) -> Result<Vec<u32>> {
             }
         }
         if found.len() == before {
-            return Ok(found.into_iter().collect());
+            return Ok(found);
         }
     }
 }
 
-/// The parent of a process.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+/// The number that an entry of /proc is called.
+fn number(entry: &fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+/// The threads of a process, its first among them.
+pub(super) fn tasks(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    entries.into_iter().flatten().filter_map(|entry| number(entry.ok().as_ref()?)).collect()
+}
+
+/// What a process or thread that runs is to others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Status {
+    /// Who has begun it.
+    parent: u32,
+    /// Who traces it; 0 for nobody.
+    pub(super) tracer: u32,
+}
+
+/// The status of a process or thread, unless it has ended.
+pub(super) fn status(id: u32) -> Option<Status> {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+        value.and_then(|value| value.split_ascii_whitespace().next())
+    };
+    if matches!(field("State")?, "Z" | "X") {
+        return None;
+    }
+    Some(Status { parent: field("PPid")?.parse().ok()?, tracer: field("TracerPid")?.parse().ok()? })
+}
+
+/// The most that the kernel keeps of the name of a program.
+const NAME_BYTES: usize = 15;
+
+/// What the threads of a process are called, and where it is, as far as that may be known.
+pub(super) fn attached_tasks(pid: u32) -> Vec<AttachedTask> {
+    let Ok(mut program) = fs::read(format!("/proc/{pid}/comm")) else { return vec![] };
+    program.pop_if(|last| *last == b'\n');
+    let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let whole = path.file_name().unwrap_or_default().as_encoded_bytes();
+    if program.len() == NAME_BYTES && whole.starts_with(&program) {
+        program = whole.into();
+    }
+    let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok();
+    let folder = folder.map(|folder| folder.into_os_string().into_encoded_bytes());
+    let task = |id| AttachedTask { id, program: program.clone(), folder: folder.clone() };
+    tasks(pid).into_iter().map(task).collect()
 }
 
 /// The processes that this one has begun.
@@ -74,5 +128,12 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
 pub(super) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _is_there = kill_process(pid, signal).is_ok();
+    }
+}
+
+/// Sends no signal, which shows that the process is there.
+pub(super) fn probe(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _is_there = test_kill_process(pid).is_ok();
     }
 }

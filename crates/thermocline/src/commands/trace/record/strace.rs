@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use super::watch::{self, Signals};
-use super::{Target, installed, processes};
+use super::{Target, attach, installed, processes};
 
 /// The calls that are recorded; the question marks let strace skip what a machine does not have.
 const CALLS: &str = "trace=?open,?openat,?openat2,?creat,?close,?close_range,?dup,?dup2,?dup3,?fcntl,\
@@ -18,7 +18,7 @@ const CALLS: &str = "trace=?open,?openat,?openat2,?creat,?close,?close_range,?du
 
 /// How strace can be used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(super) enum Mode {
     /// It stops the command only at the calls that are recorded.
     Filtered,
     /// It stops the command at every call.
@@ -66,49 +66,31 @@ fn mode() -> Result<Mode> {
 /// Records into the file `raw`; a command's status.
 pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatus>> {
     let mode = mode()?;
-    let mut strace = Command::new("strace");
-    let (program, attached): (&[_], &[u32]) = match target {
-        Target::Command(command) => (command, &[]),
-        Target::Processes(processes) => (&[], processes),
-    };
-    // A process that is attached to cannot be given a filter.
-    let mode = if attached.is_empty() { mode } else { Mode::Plain };
-    strace.args(mode.arguments()).args([
-        "-q",
-        "-ttt",
-        "-y",
-        "-s0",
-        "-e",
-        CALLS,
-        "-e",
-        "signal=none",
-    ]);
-    strace.arg("-o").arg(raw);
-    for process in attached {
-        strace.arg("-p").arg(process.to_string());
-    }
-    if !program.is_empty() {
-        strace.arg(OsStr::new("--")).args(program);
-    }
     let signals = Signals::new()?;
+    let command = match target {
+        Target::Command(command) => command,
+        Target::Processes(roots) => return attach::record(roots, raw, &signals).map(|()| None),
+    };
+    let mut strace = recorder(mode, raw);
+    strace.arg(OsStr::new("--")).args(*command);
     let mut child = strace.spawn().context("cannot start strace")?;
     let tracer = child.id();
-    let is_command = attached.is_empty();
     let status = watch::wait(&mut child, raw, &signals, |signal| {
-        // strace shields itself from signals while it runs a command, and detaches otherwise.
-        let receivers = match is_command {
-            true if watch::is_everywhere(signal) => vec![],
-            true => processes::children(tracer),
-            false => vec![tracer],
-        };
-        for receiver in receivers {
-            processes::signal(receiver, signal);
+        // strace shields itself from signals while it runs a command.
+        if !watch::is_everywhere(signal) {
+            for receiver in processes::children(tracer) {
+                processes::signal(receiver, signal);
+            }
         }
     })?;
-    if !is_command && std::fs::metadata(raw).is_ok_and(|raw| raw.len() == 0) {
-        bail!(
-            "strace recorded nothing: it may not attach, or the processes made no call meanwhile"
-        );
-    }
-    Ok(is_command.then_some(status))
+    Ok(Some(status))
+}
+
+/// strace, writing into the file `raw`.
+pub(super) fn recorder(mode: Mode, raw: &Path) -> Command {
+    let mut strace = Command::new("strace");
+    strace.args(mode.arguments());
+    strace.args(["-q", "-ttt", "-y", "-s0", "-e", CALLS, "-e", "signal=none"]);
+    strace.arg("-o").arg(raw);
+    strace
 }
