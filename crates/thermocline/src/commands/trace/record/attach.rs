@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const ATTACHING_MOST: Duration = Duration::from_secs(10);
 
 /// Processes that are left out may end by themselves within this.
-const LEFT_OUT_MOST: Duration = Duration::from_secs(1);
+const LEFT_OUT_MOST: Duration = Duration::from_millis(300);
 
 /// So often, strace is begun.
 const ATTEMPTS: u32 = 5;
@@ -67,8 +67,8 @@ fn attach(roots: &[u32], raw: &Path, signals: &Signals) -> Result<Attached> {
         note_descendants(attached.descendants);
         if !left_out.is_empty() {
             output::note(&format!(
-                "note: {} of their descendants are not recorded, as strace cannot be attached: {left_out:?}",
-                left_out.len(),
+                "note: strace is not attached to {} of their descendants, which are not recorded",
+                left_out.len()
             ));
         }
         return Ok(attached);
@@ -93,18 +93,21 @@ impl Attached {
         // It fails for those that have ended.
         wanted.extend(roots);
         let errors = NamedTempFile::new().context("cannot make a temporary file")?;
-        let mut tasks = BTreeMap::new();
         // A process that is attached to cannot be given a filter.
         let mut strace = strace::recorder(Mode::Plain, raw);
         for &process in &wanted {
             strace.arg("-p").arg(process.to_string());
-            note_tasks(&mut tasks, process);
         }
         let said = errors.reopen().context("cannot open a temporary file")?;
         strace.stdin(Stdio::null()).stderr(said);
         // Ctrl-C comes from here.
         strace.process_group(0);
         let strace = strace.spawn().context("cannot start strace")?;
+        // Only now: the sooner strace is attached, the less is begun before.
+        let mut tasks = BTreeMap::new();
+        for &process in &wanted {
+            note_tasks(&mut tasks, process);
+        }
         Ok(Self { strace, errors, descendants: wanted.len() - roots.len(), tasks })
     }
 
