@@ -13,7 +13,7 @@ use std::path::Path;
 
 use thermocline_core::Op;
 
-use super::collector::{Captured, Collector};
+use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
 use super::options::CaptureOptions;
 use super::progress::Progress;
@@ -195,7 +195,7 @@ pub(super) fn convert_binary(
             let length = u64::from(record.bytes);
             let request = Spooled { at_ns: record.at_ns, file, command, op, offset, length };
             if !collector.request(request, record.at_ns.saturating_sub(DISORDER_NS))? {
-                collector.not_understood(number, "the request is beyond 2^63 bytes", &head);
+                collector.not_understood(number, IMPOSSIBLE_REQUEST, &head);
             }
         } else {
             collector.counts.other_calls += 1;

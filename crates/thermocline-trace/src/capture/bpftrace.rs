@@ -16,7 +16,7 @@ use std::path::Path;
 
 use thermocline_core::Op;
 
-use super::collector::{Captured, Collector};
+use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
 use super::options::{CaptureOptions, Identity, Mmap};
 use super::progress::Progress;
@@ -205,7 +205,7 @@ pub(super) fn convert(
         let command = collector.command(command);
         let request = Spooled { at_ns, file, command, op, offset, length };
         if !collector.request(request, at_ns.saturating_sub(DISORDER_NS))? {
-            collector.not_understood(number, "the request is beyond 2^63 bytes", text);
+            collector.not_understood(number, IMPOSSIBLE_REQUEST, text);
         }
         Ok(())
     })?;

@@ -17,6 +17,14 @@ use crate::error::{TraceError, excerpt};
 use crate::format::recording::{self, HEADER, TABLE_HEADER};
 use crate::request::{ADDRESS_BYTES_MAX, REQUEST_PAGES_MAX};
 
+/// No process has more memory to read into or to map to. What a damaged line tells beyond that would
+/// only be cut into very many requests.
+const REQUEST_BYTES_MAX: u64 = 1 << 47;
+
+/// Why a request is not understood.
+pub(super) const IMPOSSIBLE_REQUEST: &str =
+    "the request is beyond 2^63 bytes, or longer than 2^47 bytes";
+
 /// So many lines beyond understanding are kept to be shown.
 const SHOWN_MAX: usize = 10;
 
@@ -171,12 +179,16 @@ impl<'a> Collector<'a> {
         number
     }
 
-    /// Takes a request; nothing earlier than `horizon_ns` follows. `false` if its place cannot be.
+    /// Takes a request; nothing earlier than `horizon_ns` follows. `false` if it is
+    /// [`IMPOSSIBLE_REQUEST`].
     pub(crate) fn request(
         &mut self,
         request: Spooled,
         horizon_ns: u64,
     ) -> Result<bool, TraceError> {
+        if request.length > REQUEST_BYTES_MAX {
+            return Ok(false);
+        }
         let end = request.offset.checked_add(request.length);
         let Some(end) = end.filter(|&end| end <= ADDRESS_BYTES_MAX) else { return Ok(false) };
         if request.length == 0 {

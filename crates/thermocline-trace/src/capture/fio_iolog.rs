@@ -10,7 +10,7 @@ use std::path::Path;
 
 use thermocline_core::Op;
 
-use super::collector::{Captured, Collector};
+use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
 use super::options::CaptureOptions;
 use super::progress::Progress;
@@ -65,7 +65,7 @@ pub(super) fn convert(
                 let at_ns = clock_us.saturating_mul(1000);
                 let request = Spooled { at_ns, file, command, op, offset, length };
                 if !collector.request(request, at_ns)? {
-                    collector.not_understood(number, "the request is beyond 2^63 bytes", text);
+                    collector.not_understood(number, IMPOSSIBLE_REQUEST, text);
                 }
             }
             Ok(Line::Wait(us)) => clock_us = clock_us.saturating_add(us),

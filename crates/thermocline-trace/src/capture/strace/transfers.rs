@@ -8,6 +8,7 @@ use super::calls::{Begun, Kind, Position, too_large};
 use super::descriptors::Description;
 use super::line::{Call, has_flag};
 use super::{Fault, Moment, Tracer};
+use crate::capture::collector::IMPOSSIBLE_REQUEST;
 use crate::capture::options::Mmap;
 use crate::capture::spool::Spooled;
 use crate::error::Reason;
@@ -147,7 +148,7 @@ impl Tracer<'_> {
         if self.collector.request(request, horizon_ns)? {
             Ok(())
         } else {
-            Err(Reason::from("the request is beyond 2^63 bytes").into())
+            Err(Reason::from(IMPOSSIBLE_REQUEST).into())
         }
     }
 

@@ -786,6 +786,10 @@ fn impossible_requests_are_not_understood() {
         "1 1.0 open(\"/a\", O_RDONLY) = 3\n1 1.1 pread64(3, \"\", 9, 9223372036854775807) = 9\n",
     );
     assert!(message.contains("line 2: the request is beyond 2^63 bytes"), "{message}");
+    let message = error(
+        "1 1.0 open(\"/a\", O_RDONLY) = 3\n1 1.1 pread64(3, \"\", 9, 0) = 9223372036854775808\n",
+    );
+    assert!(message.contains("longer than 2^47 bytes"), "{message}");
     let message = error("1 1.0 open(\"/a\", O_RDONLY) = 3\n");
     assert!(message.contains("no request to a file that is wanted"), "{message}");
 }
