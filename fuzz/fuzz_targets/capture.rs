@@ -1,4 +1,5 @@
-//! Arbitrary bytes as what strace wrote, by inode and by path, with mappings and without.
+//! Arbitrary bytes as what a recorder wrote, which the first byte picks: by inode and by path, with
+//! mappings and without.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,13 +7,15 @@ use thermocline_trace::capture::{CaptureOptions, Identity, Mmap, Source, convert
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
 fuzz_target!(|bytes: &[u8]| {
-    let output = std::env::temp_dir().join(format!("strace-fuzz-{}.csv", std::process::id()));
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let source = Source::ALL[usize::from(first) % Source::ALL.len()];
+    let output = std::env::temp_dir().join(format!("capture-fuzz-{}.csv", std::process::id()));
     for (identity, mmap) in [(Identity::Inode, Mmap::Ignore), (Identity::Path, Mmap::Map)] {
         let mut options = CaptureOptions::default();
         options.identity = identity;
         options.mmap = mmap;
         options.max_unknown = u64::MAX;
-        let Ok(captured) = convert_text(Source::Strace, "fuzz", bytes, &output, &options) else {
+        let Ok(captured) = convert_text(source, "fuzz", bytes, &output, &options) else {
             continue;
         };
         assert!(captured.requests > 0 && captured.files > 0);
