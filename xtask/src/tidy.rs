@@ -24,6 +24,7 @@ const DEPENDENCIES: [(&str, &[&str]); 7] = [
 /// Checks every file that git tracks, or would.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut faults = vec![];
+    let package = std::fs::read_to_string(root.join("pyproject.toml"))?;
     for name in crate::files(root)? {
         let path = root.join(&name);
         let extension = path.extension().and_then(|extension| extension.to_str());
@@ -37,7 +38,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             fault("is empty".into());
         }
         match extension {
-            Some("rs") => check_source(&name, &text, &mut fault),
+            Some("rs") => {
+                check_source(&name, &text, &mut fault);
+                check_built_in(&name, &text, &package, &mut fault);
+            }
             Some("md") => check_titles(&text, &mut fault),
             Some("toml") => check_dependencies(&name, &text, &mut fault),
             _ => {}
@@ -72,6 +76,36 @@ fn check_source(name: &str, text: &str, fault: &mut impl FnMut(String)) {
         for word in [concat!("TO", "DO"), concat!("FIX", "ME")] {
             if line.contains(word) {
                 fault(format!("line {number}: {word} without an issue"));
+            }
+        }
+    }
+}
+
+/// What the command line has built in from outside of its crate is in Python's source distribution,
+/// which has the crates and what `pyproject.toml` names.
+fn check_built_in(name: &str, text: &str, package: &str, fault: &mut impl FnMut(String)) {
+    if !name.starts_with("crates/") || name.contains("/tests/") {
+        return;
+    }
+    for macro_name in ["include_str!(", "include_bytes!("] {
+        for rest in text.split(macro_name).skip(1) {
+            let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
+            let built_in = rest.split('"').next().unwrap_or(rest);
+            let ups = built_in.matches("../").count();
+            let folders: Vec<&str> = name.split('/').collect();
+            // Its folder is the first `folders.len() - 1`; that of its crate is the first two.
+            let kept = folders.len().saturating_sub(1 + ups);
+            if kept >= 2 {
+                continue;
+            }
+            let path = [&folders[..kept], &[&built_in[3 * ups..]]].concat().join("/");
+            let is_shipped = package.split("path = \"").skip(1).any(|rest| {
+                let pattern = rest.split('"').next().unwrap_or(rest);
+                let (begin, end) = pattern.split_once('*').unwrap_or((pattern, ""));
+                path.starts_with(begin) && path.ends_with(end)
+            });
+            if !is_shipped {
+                fault(format!("has {path} built in, which `include` in pyproject.toml lacks"));
             }
         }
     }
