@@ -5,8 +5,12 @@ from pathlib import Path
 import matplotlib as mpl
 import pytest
 import thermocline as tc
+from hypothesis import settings
 
 mpl.use("agg")
+# How long an example takes is the machine's matter.
+settings.register_profile("thermocline", deadline=None)
+settings.load_profile("thermocline")
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 NAMES = [entry.name for entry in tc.identifiers()]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.sampled_from(NAMES),
     st.lists(st.integers(0, 30), max_size=200),

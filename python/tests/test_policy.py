@@ -37,7 +37,7 @@ class MyLru(tc.Policy):
             yield tc.Drop(oldest, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_size=100),
     st.integers(1, 6),
