@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cloudpickle
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pytest
 import thermocline as tc
@@ -184,6 +185,43 @@ def test_errors_of_a_cluster_are_ours(folder: Path, cluster: Client) -> None:
         tc.sweep(folder / "sweep.toml", threads=0)
     with pytest.raises(tc.ConfigurationError, match="give a `client`"):
         tc.sweep(folder / "sweep.toml", on_batch=print)
+
+
+def test_traces_that_cannot_be_read_are_told_by_the_keys_of_the_sweep(
+    folder: Path, cluster: Client
+) -> None:
+    text = (folder / "sweep.toml").read_text()
+    (folder / "noise").write_bytes(bytes(128 | (byte * byte // 7) % 128 for byte in range(999)))
+    (folder / "torn.oracleGeneral").write_bytes(b"\x01" * 77)
+    for name, remedy in [
+        ("noise", "name it with the key `format`, one of: "),
+        ("torn.oracleGeneral", "the key `allow_truncated` takes what is there"),
+    ]:
+        path = folder / "unread.toml"
+        path.write_text(text.replace("one.parquet", name))
+        message = rf"in `.*unread\.toml`: line 5, key `trace\.path`: .*{name}: .*; {remedy}"
+        for client in (None, cluster):
+            with pytest.raises(tc.TraceError, match=message):
+                tc.sweep(path, client=client)
+        with pytest.raises(tc.TraceError, match=remedy.replace("the key ", "")):
+            tc.Trace.open(folder / name)
+
+
+def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
+    spec: dict[str, object] = {
+        "policies": ("lru", "hat"),
+        "check": True,
+        "trace": [{"path": folder / "one.parquet"}],
+        "tier": [{"name": "ram", "sizes": ["10p", "20p"]}, {"name": "flash", "sizes": "4x"}],
+        "parameters": {"hat.nonhot_ratio": np.array([0.1, 0.2])},
+    }
+    assert len(tc.sweep(spec, folder / "plain.parquet")) == 6
+    with pytest.raises(tc.ConfigurationError, match="key `warm_up`: None cannot be: leave the key"):
+        tc.sweep(spec | {"warm_up": None}, folder / "plain.parquet")
+    with pytest.raises(tc.ConfigurationError, match=r"key `trace\.format`: .* it takes text"):
+        tc.sweep(spec | {"trace": [{"path": "a", "format": 1j}]}, folder / "plain.parquet")
+    with pytest.raises(TypeError, match=r"takes a `distributed\.Client`"):
+        tc.sweep(spec, folder / "plain.parquet", client="tcp://1.2.3.4")  # type: ignore[arg-type]
 
 
 def one_point(folder: Path, **keys: object) -> dict[str, object]:

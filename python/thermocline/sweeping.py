@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 
 from thermocline import _cluster, _remote, _thermocline
 from thermocline._progress import Progress, watching
-from thermocline.errors import ConfigurationError, FileError, ThermoclineError
+from thermocline.errors import ConfigurationError, FileError, TraceError
 from thermocline.results import SweepResult
 
 if TYPE_CHECKING:
@@ -98,7 +100,8 @@ def sweep(
     ['lru', 'lru', 'arc', 'arc']
     """
     source, target = _read(spec, output)
-    parsed = _parse(source, spec)
+    with _named(spec):
+        parsed = source.sweep()
     if threads is not None and not 1 <= threads <= 4096:
         message = f"threads={threads}: it takes a whole number from 1 to 4096"
         raise ConfigurationError(message)
@@ -108,10 +111,13 @@ def sweep(
     if client is not None and threads is not None:
         message = "a cluster has the threads of its workers: leave `threads` or `client` out"
         raise ConfigurationError(message)
+    if client is not None and not hasattr(client, "submit"):
+        message = f"client={client!r}: it takes a `distributed.Client`"
+        raise TypeError(message)
     if not patience_s >= 0:
         message = f"patience_s={patience_s}: it takes a number of at least 0"
         raise ConfigurationError(message)
-    with watching(progress, "points") as watch:
+    with watching(progress, "points") as watch, _named(spec):
         if client is None:
             with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
                 here = parsed.with_paths([_here(trace, folder) for trace in parsed.traces()])
@@ -131,7 +137,7 @@ def _read(
         if output is None:
             message = "a sweep that is no file has no name: give an `output`"
             raise ConfigurationError(message)
-        text = _thermocline.Sweep.to_toml(json.dumps(spec, default=os.fspath))
+        text = _thermocline.Sweep.to_toml(json.dumps(_plain(spec, "")))
         return _cluster.Spec(text, str(Path.cwd())), os.fspath(output)
     path = Path(spec)
     try:
@@ -143,10 +149,30 @@ def _read(
     return _cluster.Spec(text, str(path.parent.absolute())), os.fspath(target)
 
 
-def _parse(source: _cluster.Spec, spec: object) -> _thermocline.Sweep:
+def _plain(value: object, key: str) -> Any:
+    """Give what a sweep says in the words of TOML, or say which key has a value of another kind."""
+    if isinstance(value, Mapping):
+        inside = f"{key}." if key else ""
+        return {str(name): _plain(one, f"{inside}{name}") for name, one in value.items()}
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
+        return [_plain(one, key) for one in value]
+    remedy = "leave the key out" if value is None else "it takes text, numbers, lists or mappings"
+    message = f"key `{key}`: {value!r} cannot be: {remedy}"
+    raise ConfigurationError(message)
+
+
+@contextmanager
+def _named(spec: object) -> Iterator[None]:
+    """Name the file of a sweep in what is wrong with it or with its traces."""
     try:
-        return source.sweep()
-    except ThermoclineError as error:
+        yield
+    except (ConfigurationError, TraceError) as error:
         if isinstance(spec, Mapping):
             raise
         message = f"in `{spec}`: {error}"
@@ -197,6 +223,8 @@ def _on_cluster(
             if on_batch is not None:
                 on_batch(batch)
             tell(done, total, accesses)
+        return json.loads(running.finish(rows))
     finally:
+        # An error's traceback, which a notebook keeps, would keep the output for itself.
+        running.close()
         cluster.forget()
-    return json.loads(running.finish(rows))

@@ -173,6 +173,14 @@ pub enum LabError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// A trace of a sweep cannot be read.
+    #[error("{place}: {reason}")]
+    BadTrace {
+        /// The line, and the key with the keys that it is in.
+        place: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A point of a sweep could not be run.
     #[error("{point}")]
     BadPoint {

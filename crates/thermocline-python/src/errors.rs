@@ -24,7 +24,7 @@ mod classes {
 /// The Python exception of an error.
 pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
     let error = error.into();
-    let text = format!("{error:#}");
+    let text = thermocline::explained(&error, |argument| format!("`{argument}`"));
     error.chain().find_map(|one| family(one, &text)).unwrap_or_else(|| {
         // Words that are not understood, and parameters that do not go together.
         classes::ConfigurationError::new_err(text)
@@ -46,7 +46,7 @@ fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     // The reason of another one of ours comes in a box.
     let boxed = || error.downcast_ref::<Box<LabError>>().map(AsRef::as_ref);
     match error.downcast_ref::<LabError>().or_else(boxed)? {
-        LabError::Trace(_) => Some(classes::TraceError::new_err(text)),
+        LabError::Trace(_) | LabError::BadTrace { .. } => Some(classes::TraceError::new_err(text)),
         LabError::Device(_) | LabError::Ssd(_) | LabError::Queueing(_) => {
             Some(classes::DeviceError::new_err(text))
         }

@@ -139,6 +139,11 @@ impl Running {
         let outcome = running.ok_or_else(finished)?.finish(rows).map_err(python)?;
         json(&outcome, &self.output)
     }
+
+    /// Lets others write to the output, however it ended.
+    fn close(&self) {
+        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
 impl Running {

@@ -84,6 +84,7 @@ impl Trace {
     ) -> PyResult<Self> {
         let source = TraceSource {
             name: path.display().to_string(),
+            place: None,
             path,
             page_size: page_size.map(str::parse).transpose().map_err(python)?,
             format: format.map(str::parse).transpose().map_err(python)?,

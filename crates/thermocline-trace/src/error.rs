@@ -37,10 +37,7 @@ pub enum TraceError {
         text: String,
     },
     /// The file ends in the middle of something.
-    #[error(
-        "{}: truncated: {reason} ({position}); --allow-truncated takes what is there",
-        path.display()
-    )]
+    #[error("{}: truncated: {reason} ({position})", path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -62,11 +59,7 @@ pub enum TraceError {
         reason: String,
     },
     /// No format fits the content.
-    #[error(
-        "{}: the format cannot be told from the content ({reason}); name it with --format, one of: {}",
-        path.display(),
-        FormatName::LIST
-    )]
+    #[error("{}: the format cannot be told from the content ({reason})", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -180,6 +173,18 @@ pub enum TraceError {
         /// What is wrong, and what would be right.
         reason: String,
     },
+}
+
+impl TraceError {
+    /// What helps, if it is an option of [`ReadOptions`](crate::ReadOptions): a flag, a key or an
+    /// argument to those who read the message, so `spell` makes of its name what they write.
+    pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
+        if let Self::UnknownFormat { .. } = self {
+            return Some(format!("name it with {}, one of: {}", spell("format"), FormatName::LIST));
+        }
+        let is_truncated = matches!(self, Self::Truncated { .. });
+        is_truncated.then(|| format!("{} takes what is there", spell("allow_truncated")))
+    }
 }
 
 /// A place in a trace file.

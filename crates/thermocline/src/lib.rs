@@ -16,11 +16,14 @@ mod job;
 mod output;
 mod reading;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Parser as _;
+use thermocline_lab::LabError;
+use thermocline_trace::TraceError;
 
 use crate::arguments::{Arguments, Command};
 pub use brought::Brought;
@@ -69,9 +72,23 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(text) if print(&text) => status,
         Ok(_) => FAILURE,
         Err(error) => {
-            output::note(&format!("error: {error:#}"));
+            let flag = |option: &str| format!("--{}", option.replace('_', "-"));
+            output::note(&format!("error: {}", explained(&error, flag)));
             FAILURE
         }
+    }
+}
+
+/// An error with all its causes, and the option that helps if there is one; `spell` makes of its name
+/// what the reader would write.
+pub fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
+    let of_trace = |one: &'_ (dyn Error + 'static)| match one.downcast_ref() {
+        Some(LabError::Trace(error)) => error.remedy(&spell),
+        _ => one.downcast_ref::<TraceError>()?.remedy(&spell),
+    };
+    match error.chain().find_map(of_trace) {
+        Some(remedy) => format!("{error:#}; {remedy}"),
+        None => format!("{error:#}"),
     }
 }
 

@@ -204,6 +204,7 @@ impl Placed<'_> {
                 let format = section.format.as_deref().map(str::parse);
                 Ok(TraceSource {
                     name: section.path.clone(),
+                    place: Some(self.places.find(&[Key("trace"), At(place), Key("path")])),
                     path: folder.join(&section.path),
                     page_size: page_size.transpose().map_err(wrong("page_size"))?,
                     format: format.transpose().map_err(wrong("format"))?,

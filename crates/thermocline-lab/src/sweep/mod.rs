@@ -11,6 +11,8 @@ mod places;
 mod results;
 mod run;
 
+use std::error::Error;
+use std::iter;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -53,6 +55,8 @@ impl Sweep {
 pub struct TraceSource {
     /// As the file names it.
     pub name: String,
+    /// Where a sweep's file names it, the line and the key; none if it is of no sweep.
+    pub place: Option<String>,
     /// Where it is.
     pub path: PathBuf,
     /// Bytes per page; the trace's own or 4 KiB if none.
@@ -82,16 +86,24 @@ impl TraceSource {
     /// Reads and compiles the trace, unless the watch stops it. Two threads are of use, no more.
     ///
     /// # Errors
-    /// What is wrong with the file, and where, or [`LabError::Stopped`].
+    /// What is wrong with the file, and where: [`LabError::BadTrace`] if it is of a sweep, else
+    /// [`LabError::Trace`]; or [`LabError::Stopped`].
     pub fn open(&self, watch: &Watch, threads: usize) -> Result<CompiledTrace, LabError> {
+        self.read(watch, threads).map_err(|error| {
+            if let LabError::Trace(error) = error { self.bad(error) } else { error }
+        })
+    }
+
+    fn read(&self, watch: &Watch, threads: usize) -> Result<CompiledTrace, LabError> {
         if CompiledTrace::is_saved(&self.path) {
             let is_as_it_is = self.page_size.is_none()
                 && self.format.is_none()
                 && self.only_classes.is_empty()
                 && self.volume_of == VolumeOf::All;
             if !is_as_it_is {
+                let path = self.path.clone();
                 let reason = "a compiled trace: its page size and format are fixed, and it has no file table";
-                return Err(LabError::file(&self.path, reason));
+                return Err(TraceError::Content { path, reason: reason.into() }.into());
             }
             return Ok(CompiledTrace::open(&self.path)?);
         }
@@ -112,18 +124,29 @@ impl TraceSource {
     /// the other.
     ///
     /// # Errors
-    /// [`LabError::Trace`] if one cannot be read.
+    /// If one cannot be read, as [`Self::open`].
     pub fn sha256(&self) -> Result<String, LabError> {
         let mut hash = HashWriter(Sha256::new());
         for path in recording_files(&self.path) {
             let failed = |action| {
                 let path = path.clone();
-                move |source| TraceError::Io { path, action, source }
+                move |source| self.bad(TraceError::Io { path, action, source })
             };
             let mut file = std::fs::File::open(&path).map_err(failed("open"))?;
             std::io::copy(&mut file, &mut hash).map_err(failed("read"))?;
         }
         Ok(hex(&hash.0.finalize()))
+    }
+
+    /// What is wrong with the trace; of a sweep, with its place and the key that helps.
+    fn bad(&self, error: TraceError) -> LabError {
+        let Some(place) = self.place.clone() else { return error.into() };
+        let causes = iter::successors(Some(&error as &dyn Error), |&error| error.source());
+        let mut reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        if let Some(remedy) = error.remedy(|key| format!("the key `{key}`")) {
+            reason = format!("{reason}; {remedy}");
+        }
+        LabError::BadTrace { place, reason }
     }
 }
 

@@ -29,9 +29,13 @@ impl<'a> Places<'a> {
         Ok(Self { text, root })
     }
 
-    /// What is wrong with the value at the end of the steps, with its line and its key. Steps that lead
-    /// nowhere are left out.
+    /// What is wrong with the value at the end of the steps.
     pub(super) fn bad(&self, steps: &[Step<'_>], reason: impl Display) -> LabError {
+        LabError::BadKey { place: self.find(steps), reason: reason.to_string() }
+    }
+
+    /// The line and the key of the value at the end of the steps. Steps that lead nowhere are left out.
+    pub(super) fn find(&self, steps: &[Step<'_>]) -> String {
         let mut start = None;
         let mut table = Some(self.root.get_ref());
         let mut list: Option<&DeArray<'_>> = None;
@@ -52,7 +56,7 @@ impl<'a> Places<'a> {
         }
         let line = start.map(|start| 1 + self.text[..start].matches('\n').count());
         let line = line.map_or_else(String::new, |line| format!("line {line}, "));
-        LabError::BadKey { place: format!("{line}key `{key}`"), reason: reason.to_string() }
+        format!("{line}key `{key}`")
     }
 }
 

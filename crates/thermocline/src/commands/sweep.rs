@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 use serde::Serialize;
+use thermocline_lab::LabError;
 use thermocline_lab::report::{Options, sweep as report_of};
 use thermocline_lab::sweep::{Outcome, Progress, Row, Sweep};
 
@@ -44,7 +45,11 @@ pub(crate) fn run(options: &SweepOptions) -> Result<String> {
         Progress::Finished(points) => bar.inc(points as u64),
     });
     bar.finish_and_clear();
-    let outcome = outcome?;
+    let outcome = outcome.map_err(|error| {
+        let is_of_sweep = matches!(error, LabError::BadTrace { .. } | LabError::BadPoint { .. });
+        let error = Error::from(error);
+        if is_of_sweep { error.context(format!("in `{}`", path.display())) } else { error }
+    })?;
     if outcome.dropped_results > 0 {
         output::note(&format!(
             "note: {} earlier results are of no point of this sweep any more, and were dropped",

@@ -173,7 +173,10 @@ fn bad_traces_are_refused_with_their_place() {
     fails(&simulate(&bad, "hat", &["--format", "spc"]), &["bad.spc", "2"]);
     let noise: Vec<u8> =
         (0..999_u32).map(|byte| (byte * byte / 7).to_le_bytes()[0] | 128).collect();
-    fails(&simulate(&write("noise", &noise), "hat", &[]), &["noise", "format"]);
+    fails(
+        &simulate(&write("noise", &noise), "hat", &[]),
+        &["noise", "name it with --format, one of: "],
+    );
     fails(&simulate(TRACE, "hat", &["--format", "nonsense"]), &["nonsense", "spc"]);
     let torn = write("torn.oracleGeneral", &[1; 24 * 3 + 5]);
     fails(&simulate(&torn, "lru", &["--format", "oracle-general"]), &["--allow-truncated"]);

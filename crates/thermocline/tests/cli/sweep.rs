@@ -124,3 +124,23 @@ fn the_example_can_be_run_and_mistakes_are_named() {
         fails(&["sweep", &sweep], &parts);
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_trace_names_the_file_and_its_keys() {
+    let noise: Vec<u8> =
+        (0..999_u32).map(|byte| (byte * byte / 7).to_le_bytes()[0] | 128).collect();
+    let cases: [(&str, &[u8], &str, &str); 3] = [
+        ("noise", &noise, "", "name it with the key `format`, one of: "),
+        ("torn.oracleGeneral", &[1; 77], "", "the key `allow_truncated` takes what is there"),
+        ("torn.oracleGeneral", &[1; 77], "format = \"spc\"", "torn.oracleGeneral"),
+    ];
+    for (name, content, keys, remedy) in cases {
+        let place = Place::new(&SWEEP.replace("page_size = \"8KiB\"", keys));
+        let sweep = place.word("sweep.toml");
+        let text = fs::read_to_string(&sweep).unwrap().replace(TRACE, name);
+        fs::write(&sweep, text).unwrap();
+        fs::write(place.path(name), content).unwrap();
+        let file = format!("in `{sweep}`: line 4, key `trace.path`: ");
+        fails(&["sweep", &sweep], &[&file, name, remedy]);
+    }
+}
