@@ -172,10 +172,14 @@ def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> No
     assert alone.table.column("erase_count").null_count == len(alone)
 
 
-def test_identifiers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> None:
+@pytest.mark.parametrize("clients", [1, 4])
+def test_identifiers_are_those_of_the_command_line(
+    zipf: tc.Trace, saved: str, clients: int
+) -> None:
     told: list[tuple[int, int, int]] = []
     found = tc.hot(
-        zipf,
+        # Whose an access is makes no difference to an identifier.
+        zipf.split(clients),
         ["mbf", "mhf", "dam"],
         baseline="dam",
         count="reads,writes",
@@ -233,7 +237,7 @@ def test_clients_share_tiers_as_on_the_command_line(zipf: tc.Trace, saved: str) 
     for find in (
         lambda: tc.mrc(shared),
         lambda: tc.buffer(shared, "lru", "64p"),
-        lambda: tc.hot(shared, "mbf"),
+        lambda: tc.plan(shared, 1, {"ram": 1, "flash": 1, "disk": 1}),
     ):
         with pytest.raises(tc.ConfigurationError, match="that of 4: give the trace before"):
             find()

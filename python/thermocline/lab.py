@@ -40,17 +40,17 @@ def _find(
     progress: Progress,
     unit: str,
     *,
-    shared: bool = False,
+    clients: Literal["one", "each", "together"] = "one",
 ) -> Any:
-    """Find what a command finds; with `shared`, one that knows of several clients."""
+    """Find what a command finds, of one client, of each of several, or of all together."""
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
-    if opened.clients > 1:
-        if not shared:
-            message = (
-                f"`{words[0]}` looks at one client, and this trace is that of {opened.clients}: "
-                "give the trace before it was split or merged"
-            )
-            raise ConfigurationError(message)
+    if opened.clients > 1 and clients == "one":
+        message = (
+            f"`{words[0]}` looks at one client, and this trace is that of {opened.clients}: "
+            "give the trace before it was split or merged"
+        )
+        raise ConfigurationError(message)
+    if opened.clients > 1 and clients == "each":
         words = [*words, f"--clients={opened.clients}"]
     with watching(progress, unit) as watch:
         return json.loads(_thermocline.find(words, opened._compiled, brought, watch))
@@ -128,7 +128,7 @@ def simulate(
     names, brought = _policies([policy], len(tiers))
     words = ["simulate", "-", f"--policy={names}", *_words.tiers(tiers)]
     words += _words.hierarchy(options)
-    return Run(_find(words, trace, brought, progress, "runs", shared=True))
+    return Run(_find(words, trace, brought, progress, "runs", clients="each"))
 
 
 def compare(
@@ -179,7 +179,7 @@ def compare(
     names, brought = _policies(policies, len(tiers))
     words = ["compare", "-", f"--policy={names}", *_words.tiers(tiers)]
     words += _words.hierarchy(options)
-    return Comparison(_find(words, trace, brought, progress, "runs", shared=True))
+    return Comparison(_find(words, trace, brought, progress, "runs", clients="each"))
 
 
 def mrc(
@@ -460,7 +460,8 @@ def hot(
     Parameters
     ----------
     trace : Trace or str or PathLike
-        The trace, or a file that :meth:`Trace.open` reads.
+        The trace, or a file that :meth:`Trace.open` reads; of several clients, the accesses of
+        all in their order.
     identifiers : str or Sequence[str]
         Identifiers by name (see :func:`identifiers`), or ``"all"``.
     baseline : str, optional
@@ -510,4 +511,4 @@ def hot(
         *_words.option("--interval", interval),
         *_words.pairs("--param", parameters),
     ]
-    return Identification(_find(words, trace, [], progress, "identifiers"))
+    return Identification(_find(words, trace, [], progress, "identifiers", clients="together"))
