@@ -105,7 +105,20 @@ def test_frames_share_the_memory_of_the_table(zipf: tc.Trace) -> None:
     assert polars.equals(found.to_polars())
     assert polars["ram_hits"].to_arrow().buffers()[1].address == address
     assert frame["policy"].tolist() == polars["policy"].to_list()
-    assert "<table" in found._repr_html_()
+    assert "<table" in (found._repr_html_() or "")
+
+
+def test_what_is_not_installed_is_named(zipf: tc.Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tc.simulate(zipf, "lru", {"ram": 10})
+    for module, use in [
+        ("pandas", found.to_pandas),
+        ("polars", found.to_polars),
+        ("matplotlib.pyplot", found.plot),
+    ]:
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=f"`pip install {module.split('.')[0]}`"):
+            use()
+    assert found._repr_html_() is None, "a notebook shows its text"
 
 
 def test_curves_are_those_of_the_command_line(saved: str, zipf: tc.Trace) -> None:
@@ -243,6 +256,14 @@ def test_clients_share_tiers_as_on_the_command_line(zipf: tc.Trace, saved: str) 
             find()
 
 
+def test_sizes_may_be_of_numpy(zipf: tc.Trace) -> None:
+    sizes = np.array([10, 20])
+    found = tc.compare(zipf, "lru", {"ram": sizes})  # type: ignore[dict-item]
+    assert found.table.column("ram_pages").to_pylist() == [10, 20]
+    alone = tc.simulate(zipf, "lru", {"ram": sizes[0]})
+    assert alone.miss_ratio == found.runs[0].miss_ratio
+
+
 def test_mistakes_are_named(zipf: tc.Trace) -> None:
     for arguments, message in [
         ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),
@@ -252,6 +273,10 @@ def test_mistakes_are_named(zipf: tc.Trace) -> None:
         ((zipf, "lru", {"ram": 0}), "at least one page"),
         ((zipf, "lru", {"ram": [1, 2]}), "one size per tier|several are compared"),
         ((zipf, "lru", {"ram": 1.5}), "1.5 is no size"),
+        ((zipf, "lru", {"ram": b"10p"}), "b'10p' is no size"),
+        ((zipf, "lru", {"ram": -5}), "`-5p` is no size"),
+        ((zipf, "lru", "ram=10"), "'ram=10' is no value of `--tier`: it takes a mapping"),
+        ((zipf, "lru", [("ram", 10)]), "it takes a mapping"),
         ((zipf, "lru", {}), "--tier"),
         ((zipf, 7, {"ram": 1}), "7 is no policy"),
         ((zipf, [], {"ram": 1}), "is no policy"),
@@ -262,6 +287,13 @@ def test_mistakes_are_named(zipf: tc.Trace) -> None:
         tc.simulate(zipf, "lru", {"ram": 10}, parameters={"colour": 1})
     with pytest.raises(TypeError, match="there is no option colour; there are: devices"):
         tc.simulate(zipf, "lru", {"ram": 10}, colour=1)  # type: ignore[call-arg]
+    for cost in (0.5, (1, 2, 3), "ab"):
+        with pytest.raises(tc.ConfigurationError, match="is no cost of `ram`: it takes"):
+            tc.simulate(zipf, "lru", {"ram": 10}, costs={"ram": cost})  # type: ignore[dict-item]
+    with pytest.raises(tc.ConfigurationError, match="no value of `--param`: it takes a mapping"):
+        tc.simulate(zipf, "lru", {"ram": 10}, parameters="a=1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"type ndarray: give a Trace.*from_arrays"):
+        tc.simulate(np.arange(3), "lru", {"ram": 10})  # type: ignore[arg-type]
     with pytest.raises(tc.ConfigurationError, match="a list of names is empty"):
         tc.compare(zipf, [], {"ram": 10})
     with pytest.raises(tc.TraceError, match=r"no-such\.csv"):

@@ -121,6 +121,9 @@ def test_the_bundled_trace_opens(tmp_path: Path) -> None:
     copy = f"file://{Path(PGBENCH).absolute()}"
     fetched = tc.Trace.open(copy, page_size="8KiB")
     np.testing.assert_array_equal(fetched.page_ids, trace.page_ids)
+    for absent in (f"{copy}.absent", "nope://trace.csv"):
+        with pytest.raises(tc.TraceError, match=f"^{absent}: cannot be fetched: "):
+            tc.Trace.open(absent)
     bad = tmp_path / "bad.spc"
     bad.write_text("0,8,4096,r,0.5\n0,8,x,r,0.6\n")
     with pytest.raises(tc.TraceError, match=r"bad\.spc: line 2: .*size"):
@@ -133,6 +136,8 @@ def test_generators_are_seeded_and_checked() -> None:
     assert one.page_numbers.tolist() != other.page_numbers.tolist()
     with pytest.raises(tc.TraceError, match="there are: zipf, uniform"):
         tc.Trace.generate("gauss")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"requests=1000\.0: it takes a whole number"):
+        tc.Trace.generate(requests=1e3)  # type: ignore[arg-type]
     with pytest.raises(tc.TraceError, match="requests=-1"):
         tc.Trace.generate(requests=-1)
     with pytest.raises(tc.TraceError, match="write"):
@@ -153,6 +158,8 @@ def test_what_is_no_column_is_named() -> None:
     for arguments, message in cases:
         with pytest.raises(tc.TraceError, match=message):
             tc.Trace.from_arrays(**arguments)
+    with pytest.raises(tc.TraceError, match="`pages` is a masked array"):
+        tc.Trace.from_arrays(np.ma.array([1, 2], mask=[False, True]))
     with pytest.raises(tc.TraceError, match=r"no column `page`.*there are: side"):
         tc.Trace.from_arrow(pa.table({"side": [1]}))
     with pytest.raises(tc.TraceError, match="`page` has 1 nulls"):

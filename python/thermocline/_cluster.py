@@ -199,8 +199,8 @@ def _why(error: Exception) -> str:
         )
     if isinstance(error, ImportError):
         return (
-            f"workers lack something ({error}): install on all of them what is installed here, as "
-            "by `pip install thermocline[cluster]`"
+            f"workers lack something ({error}): install on all of them what is installed here, the "
+            "package with its extra `cluster`"
         )
     return f"workers fail on it, {RETRIES + 1} times over: {error!r}"
 

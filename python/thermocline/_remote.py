@@ -29,12 +29,17 @@ def fetch(url: str, folder: str) -> str:
     try:
         import fsspec  # noqa: PLC0415, it is optional
     except ImportError:
-        message = f"{url}: to fetch it, install fsspec, as in `pip install thermocline[cluster]`"
+        message = f"{url}: to fetch it, install fsspec: `pip install fsspec`"
         raise TraceError(message) from None
     name = url.rstrip("/").rsplit("/", 1)[-1] or "trace"
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as target:
-        with fsspec.open(url, "rb") as source:
-            shutil.copyfileobj(cast("IO[bytes]", source), target)
+        try:
+            with fsspec.open(url, "rb") as source:
+                shutil.copyfileobj(cast("IO[bytes]", source), target)
+        except (FileNotFoundError, ImportError, ValueError) as error:
+            # No file, no protocol, or no package for it: the same whenever it is tried again.
+            message = f"{url}: cannot be fetched: {error}"
+            raise TraceError(message) from error
         place = Path(tempfile.mkdtemp(dir=folder)) / name
         Path(target.name).rename(place)
     return str(place)

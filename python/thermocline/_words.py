@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from thermocline.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from os import PathLike
 
 __all__ = ["HierarchyOptions", "Size", "Value"]
 
 Size: TypeAlias = str | int
 """The size of a tier: ``"64MiB"``, ``"5%"`` of the footprint, ``"4x"`` the tier above, pages."""
+
+_V = TypeVar("_V")
 
 Value: TypeAlias = str | int | float | bool
 """The value of a parameter."""
@@ -79,16 +81,17 @@ def word(value: object) -> str:
 
 
 def size(value: Size) -> str:
-    """Write a size; a number is pages."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    """Write a size; a number, NumPy's too, is pages."""
+    if isinstance(value, bool) or not isinstance(value, str | Integral):
         message = f'{value!r} is no size: write pages, "64MiB", "5%" or "4x"'
         raise ConfigurationError(message)
     return value if isinstance(value, str) else f"{value}p"
 
 
-def sizes(value: Size | Sequence[Size]) -> str:
+def sizes(value: Size | Iterable[Size]) -> str:
     """Write one size or several."""
-    several = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    is_one = isinstance(value, str | bytes) or not isinstance(value, Iterable)
+    several = [cast("Size", value)] if is_one else list(cast("Iterable[Size]", value))
     if not several:
         message = "a list of sizes is empty: give at least one"
         raise ConfigurationError(message)
@@ -113,12 +116,32 @@ def option(flag: str, value: object) -> list[str]:
 
 def pairs(flag: str, values: Mapping[str, object] | None) -> list[str]:
     """Write an option for each entry, as ``flag=name=value``."""
-    return [f"{flag}={name}={word(value)}" for name, value in (values or {}).items()]
+    given = mapping(flag, {} if values is None else values)
+    return [f"{flag}={name}={word(value)}" for name, value in given.items()]
+
+
+def mapping(flag: str, values: Mapping[str, _V]) -> Mapping[str, _V]:
+    """Give what is a mapping, and refuse what is not."""
+    if not isinstance(values, Mapping):
+        message = f"{values!r} is no value of `{flag}`: it takes a mapping from names, a `dict`"
+        raise ConfigurationError(message)
+    return values
 
 
 def tiers(values: Mapping[str, Size | Sequence[Size]]) -> list[str]:
     """Write the tiers, fastest first."""
-    return [f"--tier={name}={sizes(value)}" for name, value in values.items()]
+    return [f"--tier={name}={sizes(value)}" for name, value in mapping("--tier", values).items()]
+
+
+def costs(values: Mapping[str, tuple[float, float]]) -> dict[str, str]:
+    """Write what a page costs to read and to write, per tier."""
+    found = {}
+    for name, cost in mapping("--cost", values).items():
+        if not isinstance(cost, Sequence) or isinstance(cost, str) or len(cost) != 2:
+            message = f"{cost!r} is no cost of `{name}`: it takes (READ_MS, WRITE_MS), two numbers"
+            raise ConfigurationError(message)
+        found[name] = f"{cost[0]}/{cost[1]}"
+    return found
 
 
 def hierarchy(options: HierarchyOptions) -> list[str]:
@@ -128,10 +151,9 @@ def hierarchy(options: HierarchyOptions) -> list[str]:
         known = ", ".join(HierarchyOptions.__annotations__)
         message = f"there is no option {', '.join(unknown)}; there are: {known}"
         raise TypeError(message)
-    costs = {name: f"{read}/{write}" for name, (read, write) in options.get("costs", {}).items()}
     return [
         *pairs("--device", options.get("devices")),
-        *pairs("--cost", costs),
+        *pairs("--cost", costs(options.get("costs", {}))),
         *pairs("--latency", options.get("latencies")),
         *pairs("--price", options.get("prices")),
         *option("--devices", options.get("device_file")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from thermocline import _thermocline, _words
@@ -21,7 +22,6 @@ from thermocline.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from os import PathLike
 
     from typing_extensions import Unpack
 
@@ -43,6 +43,12 @@ def _find(
     clients: Literal["one", "each", "together"] = "one",
 ) -> Any:
     """Find what a command finds, of one client, of each of several, or of all together."""
+    if not isinstance(trace, Trace | str | PathLike):
+        message = (
+            f"a trace of the type {type(trace).__name__}: give a Trace, or the path of a file; "
+            "`Trace.from_arrays` and `Trace.from_arrow` make one of what you have"
+        )
+        raise TypeError(message)
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
     if opened.clients > 1 and clients == "one":
         message = (

@@ -71,8 +71,11 @@ class Result:
         pandas.DataFrame
             The same rows and columns; nothing is copied.
         """
-        import pandas as pd  # noqa: PLC0415, it is optional
-
+        try:
+            import pandas as pd  # noqa: PLC0415, it is optional
+        except ImportError:
+            message = "for a frame of pandas, install it: `pip install pandas`"
+            raise ImportError(message) from None
         frame: pd.DataFrame = self.table.to_pandas(types_mapper=pd.ArrowDtype)
         return frame
 
@@ -84,8 +87,11 @@ class Result:
         polars.DataFrame
             The same rows and columns; nothing is copied.
         """
-        import polars as pl  # noqa: PLC0415, it is optional
-
+        try:
+            import polars as pl  # noqa: PLC0415, it is optional
+        except ImportError:
+            message = "for a frame of polars, install it: `pip install polars`"
+            raise ImportError(message) from None
         frame = pl.from_arrow(self.table)
         assert isinstance(frame, pl.DataFrame)
         return frame
@@ -132,9 +138,12 @@ class Result:
     def __len__(self) -> int:
         return len(self.table)
 
-    def _repr_html_(self) -> str:
-        """Show the table in a notebook."""
-        html: str = self.to_pandas().to_html(max_rows=20, notebook=True)
+    def _repr_html_(self) -> str | None:
+        """Show the table in a notebook, if pandas can draw it; else its text is shown."""
+        try:
+            html: str = self.to_pandas().to_html(max_rows=20, notebook=True)
+        except ImportError:
+            return None
         return html
 
 
@@ -608,6 +617,6 @@ def _axes(ax: Axes | None) -> Axes:
     try:
         import matplotlib.pyplot as plt  # noqa: PLC0415, it is optional
     except ImportError:
-        message = "to plot, install matplotlib, as in `pip install thermocline[plot]`"
+        message = "to plot, install matplotlib: `pip install matplotlib`"
         raise ImportError(message) from None
     return plt.subplots()[1]

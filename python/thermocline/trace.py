@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -287,6 +288,9 @@ class Trace:
         """
         numbers = {"requests": requests, "pages": pages, "interval_ns": interval_ns, "seed": seed}
         for option, number in numbers.items():
+            if not isinstance(number, Integral):
+                message = f"{option}={number!r}: it takes a whole number, an `int`"
+                raise TypeError(message)
             if not 0 <= number < 2**64:
                 message = f"{option}={number}: it takes a whole number from 0 to 2**64 - 1"
                 raise TraceError(message)
@@ -530,6 +534,9 @@ def _frozen(column: NDArray[_Scalar]) -> NDArray[_Scalar]:
 
 
 def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
+    if np.ma.isMaskedArray(values):
+        message = f"`{name}` is a masked array: fill what is masked, or leave it out"
+        raise TraceError(message)
     column = np.asarray(values)
     if column.ndim != 1 or (rows is not None and len(column) != rows):
         wanted = "(n,)" if rows is None else f"({rows},)"
