@@ -232,13 +232,27 @@ fn the_status_of_the_command_is_passed_on() {
 
 #[test]
 fn an_interrupted_command_is_converted_all_the_same() {
-    if !can_trace() {
-        return;
+    if can_trace() {
+        check_interrupted("--default-signal", &["-INT"], 2);
     }
+}
+
+#[test]
+fn a_command_whose_terminal_is_gone_is_converted_all_the_same() {
+    if can_trace() {
+        check_interrupted("--default-signal", &["-HUP"], 1);
+        // As nohup does.
+        check_interrupted("--ignore-signal=HUP", &["-HUP", "-INT"], 2);
+    }
+}
+
+/// Records a command, and sends signals to the recorder, of which one ends it.
+fn check_interrupted(ignored: &str, signals: &[&str], number: i32) {
     let folder = tempfile::tempdir().unwrap();
     let (output, raw) = (folder.path().join("x.csv.zst"), folder.path().join("x.raw"));
     let script = "cat /etc/passwd > /dev/null; exec sleep 30";
-    let mut child = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+    let mut child = Command::new("env")
+        .args([ignored, env!("CARGO_BIN_EXE_thermocline")])
         .args(["trace", "record", "--with", "strace", "--keep-raw", raw.to_str().unwrap(), "-o"])
         .args([output.to_str().unwrap(), "--", "sh", "-c", script])
         .stdin(Stdio::null())
@@ -261,9 +275,11 @@ fn an_interrupted_command_is_converted_all_the_same() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(has_begun(), "the command has not come to its sleep");
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
+    for signal in signals {
+        let sent = Command::new("kill").args([signal, child.id().to_string().as_str()]).status();
+        assert!(sent.unwrap().success());
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(128 + number));
     assert!(raw.is_file());
     let info = json(&["trace", "info", output.to_str().unwrap(), "--json"]);
     let processes = info["recording"]["processes"].as_array().unwrap();

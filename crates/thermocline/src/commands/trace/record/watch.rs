@@ -11,7 +11,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::output;
 
@@ -20,33 +19,41 @@ const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_MOST: Duration = Duration::from_millis(200);
 
 /// Signals that came to this process, which goes on to convert what was recorded.
-pub(super) struct Signals {
-    interrupted: Arc<AtomicBool>,
-    terminated: Arc<AtomicBool>,
-}
+pub(super) struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
 
 impl Signals {
     pub(super) fn new() -> Result<Self> {
-        let signals = Self { interrupted: Arc::default(), terminated: Arc::default() };
-        for (signal, flag) in [(SIGINT, &signals.interrupted), (SIGTERM, &signals.terminated)] {
-            signal_hook::flag::register(signal, Arc::clone(flag))
-                .context("cannot watch for signals")?;
+        let mut flags = vec![];
+        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+            // What nohup begins goes on when its terminal is gone.
+            if signal != Signal::HUP || !is_ignored(signal) {
+                let flag = Arc::default();
+                signal_hook::flag::register(signal.as_raw(), Arc::clone(&flag))
+                    .context("cannot watch for signals")?;
+                flags.push((signal, flag));
+            }
         }
-        Ok(signals)
+        Ok(Self(flags))
     }
 
     /// Whether there was one.
     pub(super) fn has_any(&self) -> bool {
-        self.terminated.load(Ordering::Relaxed) || self.interrupted.load(Ordering::Relaxed)
+        self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
     }
 
-    /// The signal that came since the last look.
+    /// A signal that came since the last look.
     fn take(&self) -> Option<Signal> {
-        if self.terminated.swap(false, Ordering::Relaxed) {
-            return Some(Signal::TERM);
-        }
-        self.interrupted.swap(false, Ordering::Relaxed).then_some(Signal::INT)
+        let mut signals = self.0.iter();
+        signals.find(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
     }
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 != 0
 }
 
 /// Whether a command has had the signal already: Ctrl-C on a terminal goes to all programs there.
