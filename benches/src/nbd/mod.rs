@@ -114,7 +114,8 @@ fn run_group(arguments: &Arguments, group: &Group, place: &Place<'_>) -> Result<
     for _ in 0..arguments.rounds {
         for (row, case) in cases.iter().enumerate() {
             for (column, server) in running.iter().enumerate() {
-                let found = fio::run(place, server, case, Some(arguments.seconds))?;
+                let found = fio::run(place, server, case, Some(arguments.seconds))
+                    .with_context(|| format!("`{}`: {}", peers[column].name, case.name))?;
                 figures.entry((row, column)).or_default().push(found);
             }
         }
