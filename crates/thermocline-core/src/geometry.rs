@@ -52,6 +52,11 @@ impl Geometry {
         }
     }
 
+    /// Whether ids are page numbers, so that no table is needed to tell one from the other.
+    pub const fn is_linear(&self) -> bool {
+        matches!(self.0, Kind::Linear { .. })
+    }
+
     /// All ids, in order.
     pub fn ids(&self) -> Range<u32> {
         0..self.pages()

@@ -36,11 +36,21 @@ fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> V
 
 #[test]
 fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
-    // However large the disk is.
+    // However large the disk is, but for TAC, which knows its extents, and HCA, which knows its blocks.
     let flash_pages = 1 << 18;
-    for (name, most) in [("hat", 56.0), ("lru-inclusive", 44.0), ("face-gsc", 42.0)] {
+    let much_larger = 16 * flash_pages;
+    for (name, disk_pages, most) in [
+        ("hat", much_larger, 56.0),
+        ("lru-inclusive", much_larger, 44.0),
+        ("face-gsc", much_larger, 42.0),
+        ("lc", much_larger, 61.0),
+        ("dw", much_larger, 61.0),
+        ("hca", much_larger, 62.0),
+        ("tac", 4 * flash_pages, 59.0),
+        ("two-tier", much_larger, 60.0),
+    ] {
         let policy = PolicyOptions::named(name).unwrap();
-        let shard = Shard::new(Options::new(1 << 22, 4096, flash_pages, policy)).unwrap();
+        let shard = Shard::new(Options::new(disk_pages, 4096, flash_pages, policy)).unwrap();
         let per_page = shard.memory_bytes() as f64 / f64::from(flash_pages);
         assert!(per_page < most, "{name}: {per_page:.1} bytes per page of flash");
     }

@@ -1,7 +1,7 @@
 //! Which flash block a page belongs to, by its page number.
 //!
 //! * Source: none; what all policies that evict by block share.
-//! * State: 4 bytes per page that exists.
+//! * State: 4 bytes per page that exists, unless ids are page numbers.
 //! * Cost: O(1) per page; sorting the pages of an eviction.
 //! * Deviations: a block is `pages_per_block` consecutive logical pages. Which physical block they
 //!   share is the translation layer's business.
@@ -15,7 +15,7 @@ use crate::{Geometry, PageId};
 /// The blocks of the pages that exist, numbered without gaps in the order of their addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
-    /// Per page: its block.
+    /// Per page: its block. Empty if ids are page numbers: then it is computed.
     homes: Vec<u32>,
     count: u32,
     geometry: Geometry,
@@ -24,6 +24,10 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub(crate) fn new(geometry: &Geometry, pages_per_block: u32) -> Self {
+        if geometry.is_linear() {
+            let count = geometry.pages().div_ceil(pages_per_block);
+            return Self { homes: vec![], count, geometry: geometry.clone(), pages_per_block };
+        }
         let mut homes = vec![0; geometry.pages() as usize];
         let (mut count, mut last) = (0, None);
         for page in geometry.ids_by_page_number() {
@@ -35,8 +39,9 @@ impl Blocks {
     }
 
     /// The block of a page.
+    #[inline]
     pub(crate) fn of(&self, page: PageId) -> u32 {
-        self.homes[page.index()]
+        if self.homes.is_empty() { page.0 / self.pages_per_block } else { self.homes[page.index()] }
     }
 
     /// How many blocks there are: each is less than this.
@@ -87,5 +92,19 @@ mod tests {
         let mut pages = [0, 1, 2, 3, 4].map(PageId);
         blocks.sort(&mut pages);
         assert_eq!(pages, [3, 1, 2, 0, 4].map(PageId));
+    }
+
+    #[test]
+    fn a_device_needs_no_table() {
+        for (pages, pages_per_block) in [(0, 4), (1, 4), (8, 4), (9, 4), (9, 1), (9, u32::MAX)] {
+            let computed = Blocks::new(&Geometry::linear(pages), pages_per_block);
+            let numbers = (0..u64::from(pages)).collect();
+            let looked_up = Blocks::new(&Geometry::table(numbers), pages_per_block);
+            assert_eq!(computed.memory_bytes(), 0);
+            assert_eq!(computed.count(), looked_up.count(), "{pages}, {pages_per_block}");
+            for page in (0..pages).map(PageId) {
+                assert_eq!(computed.of(page), looked_up.of(page), "{pages}, {pages_per_block}");
+            }
+        }
     }
 }

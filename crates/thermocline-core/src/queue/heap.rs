@@ -9,7 +9,123 @@ use alloc::vec::Vec;
 use crate::prefetch::prefetch;
 
 /// The place of an id that is not a member.
-const ABSENT: u32 = u32::MAX;
+pub(super) const ABSENT: u32 = u32::MAX;
+
+/// A binary heap in a room that it need not fill, with the index of its members: from the room's
+/// front to its back, or, if it is mirrored, from the back to the front.
+///
+/// Places are counted from the heap's top; the index has places of the room.
+#[derive(Debug)]
+pub(super) struct Heap<'a, K> {
+    pub(super) room: &'a mut [(K, u32)],
+    /// Per id: its place in the room, or [`ABSENT`].
+    pub(super) place_of: &'a mut [u32],
+    pub(super) len: usize,
+    pub(super) is_mirrored: bool,
+}
+
+impl<K: Ord + Copy> Heap<'_, K> {
+    /// The place in the room of a place in the heap, and the other way round.
+    #[inline]
+    pub(super) const fn turn(&self, place: usize) -> usize {
+        if self.is_mirrored { self.room.len() - 1 - place } else { place }
+    }
+
+    fn key(&self, place: usize) -> K {
+        self.room[self.turn(place)].0
+    }
+
+    /// Gives an id that is no member the first place that is free, and then the one where it belongs.
+    pub(super) fn insert(&mut self, id: u32, key: K) -> u64 {
+        let place = self.len;
+        self.len += 1;
+        self.room[self.turn(place)] = (key, id);
+        self.restore(place)
+    }
+
+    /// Moves a member whose key is new to where it belongs; returns by how many exchanges.
+    pub(super) fn restore(&mut self, place: usize) -> u64 {
+        let (place, rises) = self.sift_up(place);
+        rises + self.sift_down(place)
+    }
+
+    /// Takes the member at a place out.
+    pub(super) fn remove(&mut self, place: usize) -> u64 {
+        let hole = self.turn(place);
+        self.place_of[self.room[hole].1 as usize] = ABSENT;
+        self.len -= 1;
+        if place == self.len {
+            return 0;
+        }
+        self.room[hole] = self.room[self.turn(self.len)];
+        self.restore(place)
+    }
+
+    fn sift_up(&mut self, mut place: usize) -> (usize, u64) {
+        let mut exchanges = 0;
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if self.key(parent) <= self.key(place) {
+                break;
+            }
+            self.exchange(parent, place);
+            exchanges += 1;
+            place = parent;
+        }
+        self.note(place);
+        (place, exchanges)
+    }
+
+    pub(super) fn sift_down(&mut self, mut place: usize) -> u64 {
+        let mut exchanges = 0;
+        loop {
+            let left = 2 * place + 1;
+            let Some(mut child) = (left < self.len).then_some(left) else { break };
+            if left + 1 < self.len && self.key(left + 1) < self.key(left) {
+                child = left + 1;
+            }
+            if self.key(place) <= self.key(child) {
+                break;
+            }
+            self.exchange(child, place);
+            exchanges += 1;
+            place = child;
+        }
+        self.note(place);
+        exchanges
+    }
+
+    /// Exchanges two places, of which the second one is final.
+    fn exchange(&mut self, place: usize, last: usize) {
+        self.room.swap(self.turn(place), self.turn(last));
+        self.note(last);
+    }
+
+    /// Notes where a member is.
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most as many as ids")]
+    pub(super) fn note(&mut self, place: usize) {
+        let place = self.turn(place);
+        self.place_of[self.room[place].1 as usize] = place as u32;
+    }
+}
+
+/// Checks every invariant of a heap of so many members; `turn` says where in the room its places are.
+///
+/// # Panics
+/// If one is violated, with its name.
+pub(super) fn assert_heap<K: Ord + Copy>(
+    room: &[(K, u32)],
+    place_of: &[u32],
+    len: usize,
+    turn: impl Fn(usize) -> usize,
+) {
+    for place in 0..len {
+        let (key, id) = room[turn(place)];
+        assert_eq!(place_of[id as usize] as usize, turn(place), "the index points back");
+        let parent = turn(place.saturating_sub(1) / 2);
+        assert!(room[parent].0 <= key, "a parent is not greater");
+    }
+}
 
 /// Ids ordered by a key that each of them carries.
 #[derive(Clone, Debug)]
@@ -17,20 +133,14 @@ pub struct IndexedHeap<K> {
     /// Per id: its place in the heap, or [`ABSENT`].
     place_of: Vec<u32>,
     heap: Vec<(K, u32)>,
-    /// Exchanges of two places so far, for tests of the cost.
-    #[cfg(test)]
+    /// Exchanges of two places so far: what it cost.
     pub(crate) steps: u64,
 }
 
 impl<K: Ord + Copy> IndexedHeap<K> {
     /// An empty heap for ids less than `ids`.
     pub fn new(ids: u32) -> Self {
-        Self {
-            place_of: vec![ABSENT; ids as usize],
-            heap: Vec::new(),
-            #[cfg(test)]
-            steps: 0,
-        }
+        Self { place_of: vec![ABSENT; ids as usize], heap: Vec::new(), steps: 0 }
     }
 
     /// Inserts `id`, or changes its key.
@@ -45,22 +155,17 @@ impl<K: Ord + Copy> IndexedHeap<K> {
                 place as usize
             }
         };
-        let place = self.sift_up(place);
-        self.sift_down(place);
+        self.steps += self.heap().restore(place);
     }
 
     /// Removes `id` if it is a member, and says whether it was.
     pub fn remove(&mut self, id: u32) -> bool {
-        let place = core::mem::replace(&mut self.place_of[id as usize], ABSENT);
+        let place = self.place_of[id as usize];
         if place == ABSENT {
             return false;
         }
-        let place = place as usize;
-        self.heap.swap_remove(place);
-        if place < self.heap.len() {
-            let place = self.sift_up(place);
-            self.sift_down(place);
-        }
+        self.steps += self.heap().remove(place as usize);
+        self.heap.pop();
         true
     }
 
@@ -99,12 +204,12 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         for (key, id) in &mut self.heap {
             *key = next(*key, *id);
         }
-        for place in (0..self.heap.len() / 2).rev() {
-            self.sift_down(place);
+        let mut heap = self.heap();
+        let exchanges: u64 = (0..heap.len / 2).rev().map(|place| heap.sift_down(place)).sum();
+        for place in 0..heap.len {
+            heap.note(place);
         }
-        for place in 0..self.heap.len() {
-            self.note_place(place);
-        }
+        self.steps += exchanges;
     }
 
     /// Asks the processor for the place of an id.
@@ -123,59 +228,14 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     /// # Panics
     /// If one is violated, with its name.
     pub fn assert_invariants(&self) {
-        for (place, (key, id)) in self.heap.iter().enumerate() {
-            assert_eq!(self.place_of[*id as usize] as usize, place, "the index points back");
-            assert!(self.heap[place.saturating_sub(1) / 2].0 <= *key, "a parent is not greater");
-        }
+        assert_heap(&self.heap, &self.place_of, self.heap.len(), |place| place);
         let members = self.place_of.iter().filter(|&&place| place != ABSENT).count();
         assert_eq!(members, self.heap.len(), "every member is indexed once");
     }
 
-    /// Exchanges two places, of which the second one is final.
-    fn swap(&mut self, place: usize, last: usize) {
-        #[cfg(test)]
-        {
-            self.steps += 1;
-        }
-        self.heap.swap(place, last);
-        self.note_place(last);
-    }
-
-    fn sift_up(&mut self, mut place: usize) -> usize {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.heap[parent].0 <= self.heap[place].0 {
-                break;
-            }
-            self.swap(parent, place);
-            place = parent;
-        }
-        self.note_place(place);
-        place
-    }
-
-    fn sift_down(&mut self, mut place: usize) {
-        loop {
-            let left = 2 * place + 1;
-            let Some(mut child) = (left < self.heap.len()).then_some(left) else { break };
-            if left + 1 < self.heap.len() && self.heap[left + 1].0 < self.heap[left].0 {
-                child = left + 1;
-            }
-            if self.heap[place].0 <= self.heap[child].0 {
-                break;
-            }
-            self.swap(child, place);
-            place = child;
-        }
-        self.note_place(place);
-    }
-
-    fn note_place(&mut self, place: usize) {
-        if let Some(&(_, id)) = self.heap.get(place) {
-            #[expect(clippy::cast_possible_truncation, reason = "there are at most as many as ids")]
-            let noted = place as u32;
-            self.place_of[id as usize] = noted;
-        }
+    fn heap(&mut self) -> Heap<'_, K> {
+        let (room, place_of) = (&mut self.heap[..], &mut self.place_of[..]);
+        Heap { len: room.len(), room, place_of, is_mirrored: false }
     }
 }
 

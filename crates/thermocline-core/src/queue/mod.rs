@@ -7,19 +7,23 @@
 mod directory;
 mod frames;
 mod heap;
+mod heap_pair;
 mod index;
 mod lazy_heap;
 mod lists;
 mod logs;
 mod positions;
 mod recency;
+mod slots;
 
 pub use directory::Directory;
 pub use frames::Frames;
 pub use heap::IndexedHeap;
+pub use heap_pair::{HeapPair, Side};
 pub use index::Index;
 pub use lazy_heap::LazyHeap;
 pub use lists::Lists;
 pub use logs::{Logs, PRESENT, Use};
 pub use positions::Positions;
 pub use recency::{Position, Recency};
+pub use slots::Slots;

@@ -11,8 +11,10 @@
 //! * Source: Aldahlawi, El-Araby, Suboh, El-Ghazawi, *An Empirical and Architectural Study of Using
 //!   an SSD-Aware Hybrid Storage System*, Int. J. Information and Electronics Engineering, 2012,
 //!   section IV.
-//! * State: 32 bytes per page that exists, 24 bytes per page in the first level, 20 bytes per SSD
-//!   block that exists and 24 more while the buffer holds a page of it.
+//! * State: 12 bytes per page that exists (none where memory is saved and pages are those of a
+//!   device), 20 bytes per page of flash, 56 bytes per page of RAM, 20 bytes per SSD block that exists
+//!   and 24 more while the buffer holds a page of it; 5 bytes more per page of flash and of RAM where
+//!   memory is saved.
 //! * Cost: O(log n) per access, and per page written to flash.
 //! * Deviations: (1) the paper gives the buffer a size of its own; here it is a part of the RAM tier,
 //!   which is the first level and the buffer together, and a RAM too small for both leaves one page
@@ -32,7 +34,7 @@ use core::cmp::Reverse;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::blocks::Blocks;
-use crate::queue::{IndexedHeap, Lists};
+use crate::queue::{IndexedHeap, Lists, Slots};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
 
 /// The parameters of HCA.
@@ -71,23 +73,8 @@ const BLOCK_WRITE_GAUGES: [&str; 8] = [
 /// The hybrid caching architecture.
 #[derive(Debug)]
 pub struct Hca {
-    /// The first level, the next victim least: count, then the access that it was last used by.
-    level: IndexedHeap<(u32, u64)>,
-    /// Per page: how often it was referenced since it is cached; zero if it is not.
-    counts: Vec<u32>,
-    /// Per SSD block: its pages in the buffer. After them, in list [`Hca::on_flash`]: the pages on
-    /// flash. The oldest is at the front.
-    places: Lists,
-    on_flash: u32,
-    /// Per page of the buffer: the access by which it entered.
-    entered: Vec<u64>,
-    /// The blocks with pages in the buffer, the next to be written least.
-    groups: IndexedHeap<(Reverse<u32>, u64)>,
-    blocks: Blocks,
-    level_pages: u32,
-    buffer_pages: u32,
-    flash_pages: u32,
-    held_buffer_pages: u32,
+    ram: Ram,
+    flash: Flash,
     accesses: u64,
     write_miss: WriteMiss,
     disk: Tier,
@@ -96,63 +83,98 @@ pub struct Hca {
     block_writes: [u64; BLOCK_WRITE_GAUGES.len()],
 }
 
-/// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let flash_pages = setup.capacity_pages[1];
-    let [buffer_pages, pages_per_block] =
-        ["buffer_pages", "pages_per_block"].map(|name| values.integer_u32(name));
-    Box::new(Hca::new(setup, buffer_pages, flash_pages, pages_per_block))
+/// The first level, and the buffer.
+#[derive(Debug)]
+struct Ram {
+    slots: Slots,
+    /// Per slot: how often its page was referenced since it is cached.
+    counts: Vec<u32>,
+    /// The slots of the first level, the next victim least: count, then the access that it was last
+    /// used by.
+    level: IndexedHeap<(u32, u64)>,
+    level_pages: u32,
+    /// Per SSD block: the slots of its pages in the buffer, the oldest at the front.
+    buffer: Lists,
+    /// Per slot of the buffer: the access by which it entered.
+    entered: Vec<u64>,
+    /// The blocks with pages in the buffer, the next to be written least.
+    groups: IndexedHeap<(Reverse<u32>, u64)>,
+    blocks: Blocks,
+    buffer_pages: u32,
 }
 
-impl Hca {
-    fn new(setup: &Setup, buffer_pages: u32, flash_pages: u32, pages_per_block: u32) -> Self {
-        let pages = setup.geometry.pages();
-        let blocks = Blocks::new(&setup.geometry, pages_per_block);
-        let buffer_pages = buffer_pages.min(setup.capacity_pages[0] - 1);
+/// The pages on flash.
+#[derive(Debug)]
+struct Flash {
+    slots: Slots,
+    /// The slots, the oldest at the front, and how often the page of each was referenced since it is
+    /// cached.
+    order: Lists<u32>,
+    pages: u32,
+}
+
+/// The only list of the pages on flash.
+const ORDER: u32 = 0;
+
+/// Builds the policy for the registry.
+pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    let [buffer_pages, pages_per_block] =
+        ["buffer_pages", "pages_per_block"].map(|name| values.integer_u32(name));
+    Box::new(Hca {
+        ram: Ram::new(setup, buffer_pages, Blocks::new(&setup.geometry, pages_per_block)),
+        flash: Flash::new(setup.geometry.pages(), setup.capacity_pages[1]),
+        accesses: 0,
+        write_miss: setup.write_miss,
+        disk: setup.disk(),
+        buffer_hits: 0,
+        block_writes: [0; BLOCK_WRITE_GAUGES.len()],
+    })
+}
+
+impl Ram {
+    fn new(setup: &Setup, buffer_pages: u32, blocks: Blocks) -> Self {
+        let pages = setup.capacity_pages[0];
+        let buffer_pages = buffer_pages.min(pages - 1);
+        // A page more enters before a group leaves.
+        let slots = Slots::new(setup.geometry.pages(), pages.saturating_add(1));
         Self {
-            level: IndexedHeap::new(pages),
-            counts: vec![0; pages as usize],
-            places: Lists::new(pages, blocks.count() + 1),
-            on_flash: blocks.count(),
-            entered: vec![0; pages as usize],
+            counts: vec![0; slots.count() as usize],
+            level: IndexedHeap::new(slots.count()),
+            level_pages: pages - buffer_pages,
+            buffer: Lists::new(slots.count(), blocks.count()),
+            entered: vec![0; slots.count() as usize],
             groups: IndexedHeap::new(blocks.count()),
             blocks,
-            level_pages: setup.capacity_pages[0] - buffer_pages,
             buffer_pages,
-            flash_pages,
-            held_buffer_pages: 0,
-            accesses: 0,
-            write_miss: setup.write_miss,
-            disk: setup.disk(),
-            buffer_hits: 0,
-            block_writes: [0; BLOCK_WRITE_GAUGES.len()],
+            slots,
         }
     }
 
-    /// Where the page is, outside the first level: flash, or its block's group in the buffer.
-    fn place(&self, page: PageId) -> Option<u32> {
-        self.places.list_of(page.0)
+    fn buffered_pages(&self) -> usize {
+        self.slots.len() as usize - self.level.len()
     }
 
-    fn enter_buffer(&mut self, page: PageId) {
-        self.entered[page.index()] = self.accesses;
-        let block = self.blocks.of(page);
-        self.places.push_back(block, page.0);
-        self.held_buffer_pages += 1;
+    fn block(&self, slot: u32) -> u32 {
+        self.blocks.of(self.slots.page(slot))
+    }
+
+    fn enter_buffer(&mut self, slot: u32, now: u64) {
+        self.entered[slot as usize] = now;
+        let block = self.block(slot);
+        self.buffer.push_back(block, slot);
         self.rank(block);
     }
 
-    fn leave_buffer(&mut self, page: PageId) {
-        self.places.remove(page.0);
-        self.held_buffer_pages -= 1;
-        self.rank(self.blocks.of(page));
+    fn leave_buffer(&mut self, slot: u32) {
+        self.buffer.remove(slot);
+        self.rank(self.block(slot));
     }
 
     /// Gives a group its place among the groups: the largest, then the oldest, is next.
     fn rank(&mut self, block: u32) {
-        match self.places.front(block) {
+        match self.buffer.front(block) {
             Some(oldest) => {
-                let key = (Reverse(self.places.len(block)), self.entered[oldest as usize]);
+                let key = (Reverse(self.buffer.len(block)), self.entered[oldest as usize]);
                 self.groups.set(block, key);
             }
             None => {
@@ -161,41 +183,59 @@ impl Hca {
         }
     }
 
-    /// Moves the least frequently used page of the first level to the buffer.
-    fn evict_from_level(&mut self) {
-        let (_, victim) = self.level.least().expect("a full level has a page");
-        self.level.remove(victim);
-        self.enter_buffer(PageId(victim));
+    /// Moves the least frequently used page to the buffer if the first level is full.
+    fn make_room(&mut self, now: u64) {
+        if self.level.len() == self.level_pages as usize {
+            let (_, victim) = self.level.least().expect("a full level has a page");
+            self.level.remove(victim);
+            self.enter_buffer(victim, now);
+        }
+    }
+}
+
+impl Flash {
+    fn new(pages: u32, flash_pages: u32) -> Self {
+        let slots = Slots::new(pages, flash_pages);
+        Self { order: Lists::with_values(slots.count(), 1, 0), slots, pages: flash_pages }
     }
 
+    /// Takes a page as the newest. The oldest is forgotten if there is no room.
+    fn enter(&mut self, page: PageId, count: u32, out: &mut Actions) {
+        if self.slots.len() == self.pages {
+            let oldest = self.order.front(ORDER).expect("a full flash has a page");
+            let (page, _) = self.leave(oldest);
+            out.drop_copy(page, Tier::FLASH);
+        }
+        let slot = self.slots.enter(page);
+        self.order.push_back(ORDER, slot);
+        *self.order.value_mut(slot) = count;
+    }
+
+    /// Takes the page of a slot out, with its count.
+    fn leave(&mut self, slot: u32) -> (PageId, u32) {
+        self.order.remove(slot);
+        (self.slots.leave(slot), *self.order.value(slot))
+    }
+}
+
+impl Hca {
     /// Writes the largest group of the buffer to flash, or forgets it if there is no flash.
     fn flush_group(&mut self, out: &mut Actions) {
-        let (_, block) = self.groups.least().expect("an over-full buffer has a group");
-        let pages = self.places.len(block);
-        while let Some(page) = self.places.front(block).map(PageId) {
-            self.leave_buffer(page);
-            if self.flash_pages == 0 {
-                self.counts[page.index()] = 0;
-            } else {
+        let Self { ram, flash, .. } = self;
+        let (_, block) = ram.groups.least().expect("an over-full buffer has a group");
+        let pages = ram.buffer.len(block);
+        while let Some(slot) = ram.buffer.front(block) {
+            ram.leave_buffer(slot);
+            let page = ram.slots.leave(slot);
+            if flash.pages > 0 {
                 out.copy(page, Tier::RAM, Tier::FLASH);
-                self.enter_flash(page, out);
+                flash.enter(page, ram.counts[slot as usize], out);
             }
             out.drop_copy(page, Tier::RAM);
         }
-        if self.flash_pages > 0 {
+        if flash.pages > 0 {
             let logarithm = pages.next_power_of_two().trailing_zeros() as usize;
             self.block_writes[logarithm.min(BLOCK_WRITE_GAUGES.len() - 1)] += 1;
-        }
-    }
-
-    /// Enters a page as the newest on flash; the oldest is forgotten if there is no room.
-    fn enter_flash(&mut self, page: PageId, out: &mut Actions) {
-        self.places.push_back(self.on_flash, page.0);
-        if self.places.len(self.on_flash) > self.flash_pages {
-            let oldest = self.places.front(self.on_flash).expect("an over-full flash has a page");
-            self.places.remove(oldest);
-            self.counts[oldest as usize] = 0;
-            out.drop_copy(PageId(oldest), Tier::FLASH);
         }
     }
 }
@@ -203,41 +243,42 @@ impl Hca {
 impl Policy for Hca {
     fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
         self.accesses += 1;
-        let count = &mut self.counts[page.index()];
-        *count = count.saturating_add(1);
-        let key = (*count, self.accesses);
-        let is_in_level = self.level.contains(page.0);
-        let place = self.place(page);
-        // Without a flash tier, the disk has the number that flash has otherwise.
-        let is_on_flash = place == Some(self.on_flash);
-        let is_in_buffer = place.is_some() && !is_on_flash;
-        let found = match place {
-            Some(_) if is_on_flash => Tier::FLASH,
-            None if !is_in_level => self.disk,
-            Some(_) | None => Tier::RAM,
+        let in_ram = self.ram.slots.find(page);
+        let on_flash = if in_ram.is_none() { self.flash.slots.find(page) } else { None };
+        let found = match (in_ram, on_flash) {
+            (Some(_), _) => Tier::RAM,
+            (None, Some(_)) => Tier::FLASH,
+            (None, None) => self.disk,
         };
         let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
-        if found != Tier::RAM && (is_on_flash || is_fetched) {
+        if in_ram.is_none() && (on_flash.is_some() || is_fetched) {
             out.copy(page, found, Tier::RAM);
         }
         out.serve(page, op, found, Tier::RAM);
         if op == Op::Write {
             out.copy(page, Tier::RAM, self.disk);
         }
-        if !is_in_level {
-            if is_on_flash {
-                self.places.remove(page.0);
-                out.drop_copy(page, Tier::FLASH);
-            } else if is_in_buffer {
-                self.leave_buffer(page);
+        let former_count = on_flash.map_or(0, |slot| {
+            out.drop_copy(page, Tier::FLASH);
+            self.flash.leave(slot).1
+        });
+        let ram = &mut self.ram;
+        let slot = in_ram.unwrap_or_else(|| {
+            let slot = ram.slots.enter(page);
+            ram.counts[slot as usize] = former_count;
+            slot
+        });
+        let count = ram.counts[slot as usize].saturating_add(1);
+        ram.counts[slot as usize] = count;
+        if !ram.level.contains(slot) {
+            if in_ram.is_some() {
+                ram.leave_buffer(slot);
                 self.buffer_hits += 1;
             }
-            if self.level.len() == self.level_pages as usize {
-                self.evict_from_level();
-            }
+            ram.make_room(self.accesses);
         }
-        self.level.set(page.0, key);
-        if self.held_buffer_pages > self.buffer_pages {
+        ram.level.set(slot, (count, self.accesses));
+        if ram.buffered_pages() > ram.buffer_pages as usize {
             self.flush_group(out);
         }
     }
@@ -250,76 +291,91 @@ impl Policy for Hca {
             if is_dirty {
                 out.copy(page, Tier::FLASH, self.disk);
             }
-            if self.flash_pages == 0 {
+            if self.flash.pages == 0 {
                 out.drop_copy(page, Tier::FLASH);
             } else {
-                self.counts[page.index()] = 1;
-                self.enter_flash(page, out);
+                self.flash.enter(page, 1, out);
             }
         }
     }
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.level.prefetch(page.0);
-        self.places.prefetch(page.0);
+        self.ram.slots.prefetch(page);
+        self.flash.slots.prefetch(page);
+    }
+
+    fn save_memory(&mut self) {
+        self.ram.slots.save_memory();
+        self.flash.slots.save_memory();
     }
 
     fn assert_invariants(&self) {
-        self.level.assert_invariants();
-        self.places.assert_invariants();
-        self.groups.assert_invariants();
-        assert!(self.level.len() <= self.level_pages as usize, "the first level fits");
-        assert!(self.held_buffer_pages <= self.buffer_pages, "the buffer fits");
-        assert!(self.places.len(self.on_flash) <= self.flash_pages, "pages on flash fit it");
+        let Self { ram, flash, .. } = self;
+        ram.slots.assert_invariants();
+        ram.level.assert_invariants();
+        ram.buffer.assert_invariants();
+        ram.groups.assert_invariants();
+        flash.slots.assert_invariants();
+        flash.order.assert_invariants();
+        assert!(ram.level.len() <= ram.level_pages as usize, "the first level fits");
+        assert!(ram.buffered_pages() <= ram.buffer_pages as usize, "the buffer fits");
+        assert!(flash.slots.len() <= flash.pages, "pages on flash fit it");
+        assert_eq!(flash.slots.len(), flash.order.len(ORDER), "each page on flash is in order");
         let mut buffered = 0;
-        for block in 0..self.blocks.count() {
-            let len = self.places.len(block);
-            buffered += len;
-            assert_eq!(len > 0, self.groups.contains(block), "a block with pages is a group");
-            for page in self.places.iter(block) {
-                assert_eq!(self.blocks.of(PageId(page)), block, "a group is of one block");
+        for block in 0..ram.blocks.count() {
+            let len = ram.buffer.len(block);
+            buffered += len as usize;
+            assert_eq!(len > 0, ram.groups.contains(block), "a block with pages is a group");
+            for slot in ram.buffer.iter(block) {
+                assert_eq!(ram.block(slot), block, "a group is of one block");
+                assert!(!ram.level.contains(slot), "no page is in two places");
+                assert!(ram.counts[slot as usize] > 0, "cached pages have a count");
             }
         }
-        assert_eq!(buffered, self.held_buffer_pages, "pages of the buffer are counted");
-        for ((Reverse(len), entered), block) in self.groups.iter() {
-            let oldest = self.places.front(block).expect("a group has a page");
-            assert_eq!(len, self.places.len(block), "a group is ranked by its length");
-            assert_eq!(entered, self.entered[oldest as usize], "and by its oldest page");
+        assert_eq!(buffered, ram.buffered_pages(), "each page in RAM is in one of two places");
+        for ((Reverse(len), entered), block) in ram.groups.iter() {
+            let oldest = ram.buffer.front(block).expect("a group has a page");
+            assert_eq!(len, ram.buffer.len(block), "a group is ranked by its length");
+            assert_eq!(entered, ram.entered[oldest as usize], "and by its oldest page");
         }
-        for (page, &count) in (0_u32..).zip(&self.counts) {
-            let places = [self.level.contains(page), self.places.contains(page)];
-            assert_ne!(places, [true; 2], "no page is in two places");
-            assert_eq!(count > 0, places.contains(&true), "cached pages have a count");
+        for ((count, _), slot) in ram.level.iter() {
+            assert_eq!(count, ram.counts[slot as usize], "the level is ordered by the counts");
         }
-        for ((count, _), page) in self.level.iter() {
-            assert_eq!(count, self.counts[page as usize], "the level is ordered by the counts");
+        for slot in flash.order.iter(ORDER) {
+            let page = flash.slots.page(slot);
+            assert_eq!(ram.slots.find(page), None, "no page is in RAM and on flash");
+            assert!(*flash.order.value(slot) > 0, "cached pages have a count");
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.level.memory_bytes()
-            + size_of_val(&*self.counts)
-            + self.places.memory_bytes()
-            + size_of_val(&*self.entered)
-            + self.groups.memory_bytes()
-            + self.blocks.memory_bytes()
+        let Self { ram, flash, .. } = self;
+        ram.slots.memory_bytes()
+            + size_of_val(&*ram.counts)
+            + ram.level.memory_bytes()
+            + ram.buffer.memory_bytes()
+            + size_of_val(&*ram.entered)
+            + ram.groups.memory_bytes()
+            + ram.blocks.memory_bytes()
+            + flash.slots.memory_bytes()
+            + flash.order.memory_bytes()
     }
 
     /// The directory.
     fn metadata_bytes(&self) -> usize {
-        let below = self.held_buffer_pages + self.places.len(self.on_flash);
-        (self.level.len() + below as usize) * DIRECTORY_ENTRY_BYTES
+        let pages = self.ram.slots.len() as usize + self.flash.slots.len() as usize;
+        pages * DIRECTORY_ENTRY_BYTES
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
-        report("level_pages", Tier::RAM, self.level.len() as f64);
-        if self.buffer_pages > 0 {
-            report("buffer_pages", Tier::RAM, f64::from(self.held_buffer_pages));
+        report("level_pages", Tier::RAM, self.ram.level.len() as f64);
+        if self.ram.buffer_pages > 0 {
+            report("buffer_pages", Tier::RAM, self.ram.buffered_pages() as f64);
             report("buffer_hits", Tier::RAM, self.buffer_hits as f64);
         }
-        if self.flash_pages > 0 {
-            report("flash_pages", Tier::FLASH, f64::from(self.places.len(self.on_flash)));
+        if self.flash.pages > 0 {
+            report("flash_pages", Tier::FLASH, f64::from(self.flash.slots.len()));
             report("block_writes", Tier::FLASH, self.block_writes.iter().sum::<u64>() as f64);
             for (name, &writes) in BLOCK_WRITE_GAUGES.into_iter().zip(&self.block_writes) {
                 report(name, Tier::FLASH, writes as f64);

@@ -8,8 +8,8 @@
 //!
 //! * Source: Do, Zhang, Patel, `DeWitt`, Naughton, Halverson, *Turbocharging DBMS Buffer Pool Using
 //!   SSDs*, SIGMOD 2011.
-//! * State: 28 bytes per page that exists (4 more for LC), 20 bytes per page in memory, 24 per page
-//!   on flash.
+//! * State: 8 bytes per page that exists (none where memory is saved), and 4 more for LC unless pages
+//!   are those of a device; 20 bytes per page in memory (13), 24 per page of flash (29).
 //! * Cost: O(log n) per flash access or eviction; cleaning O(log n) per page cleaned.
 //! * Deviations: (1) an access is random unless its page number follows that of the previous miss
 //!   in memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
@@ -23,7 +23,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::{IndexedHeap, Recency};
+use crate::queue::{HeapPair, Recency, Side, Slots};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Geometry, Op, PageId, Policy, Setup, Survivor, Tier,
     WriteMiss,
@@ -86,11 +86,37 @@ enum Design {
     LazyCleaning,
 }
 
-/// When a frame was accessed, in flash accesses; 0 is never.
+/// The frames whose page equals the disk's.
+const CLEAN: Side = Side::Front;
+/// The frames whose page is newer than the disk's.
+const DIRTY_FRAMES: Side = Side::Back;
+
+/// When a frame was accessed, in flash accesses; 0 is never. The second to last access has the first
+/// 48 bits, the last one the rest, the highest bits first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct History {
-    second_to_last: u64,
-    last: u64,
+struct History([u32; 3]);
+
+impl History {
+    /// The history with one access more; the accesses before the last two are forgotten.
+    fn followed_by(self, access: u64) -> Self {
+        debug_assert!(access < 1 << 48, "accesses are counted with 48 bits");
+        let Self([_, middle, low]) = self;
+        let last = u64::from(middle & 0xFFFF) << 32 | u64::from(low);
+        let words = [last >> 16, (last & 0xFFFF) << 16 | access >> 32, access & 0xFFFF_FFFF];
+        #[expect(clippy::cast_possible_truncation, reason = "each has 32 bits")]
+        Self(words.map(|word| word as u32))
+    }
+}
+
+/// The page that follows each in the address space, for cleaning in groups.
+#[derive(Clone, Debug)]
+enum Successors {
+    /// No design but lazy cleaning asks.
+    Unknown,
+    /// Page ids are page numbers.
+    Next,
+    /// Per page: its successor, or [`NONE`].
+    Table(Vec<u32>),
 }
 
 /// The buffer pool extension, in any of its three designs.
@@ -101,15 +127,12 @@ pub struct LazyCleaning {
     memory_pages: u32,
     flash_pages: u32,
     geometry: Geometry,
-    /// Frames whose page equals the disk's, by history.
-    clean: IndexedHeap<History>,
-    /// Frames whose page is newer than the disk's, by history.
-    dirty: IndexedHeap<History>,
-    /// Per page: its frame's history.
-    histories: Vec<History>,
+    frames: Slots,
+    /// The frames by their history, those that are clean on one side, those that are dirty on the
+    /// other.
+    histories: HeapPair<History>,
     flash_accesses: u64,
-    /// Per page: the page that follows it in the address space, for cleaning in groups.
-    successor_of: Vec<u32>,
+    successors: Successors,
     /// Flash below this many pages admits every page.
     filling_pages: f64,
     /// More dirty pages than this start the cleaner.
@@ -128,7 +151,7 @@ pub fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
     let plain = LazyCleaning::new(setup, values, Design::LazyCleaning);
     let dirty_pages_max = values.real("dirty_threshold") * f64::from(setup.capacity_pages[1]);
     Box::new(LazyCleaning {
-        successor_of: successors(&setup.geometry),
+        successors: Successors::of(&setup.geometry),
         dirty_pages_max,
         dirty_pages_low: values.real("low_mark") * dirty_pages_max,
         group_pages: values.integer_u32("group_pages"),
@@ -146,32 +169,49 @@ pub fn build_dw(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(LazyCleaning::new(setup, values, Design::DualWrite))
 }
 
-/// The page that follows each page in the address space, or [`NONE`].
-fn successors(geometry: &Geometry) -> Vec<u32> {
-    let mut successor_of = vec![NONE; geometry.pages() as usize];
-    for pair in geometry.ids_by_page_number().windows(2) {
-        if geometry.page_number(pair[0]).checked_add(1) == Some(geometry.page_number(pair[1])) {
-            successor_of[pair[0].index()] = pair[1].0;
+impl Successors {
+    fn of(geometry: &Geometry) -> Self {
+        if geometry.is_linear() {
+            return Self::Next;
         }
+        let mut successor_of = vec![NONE; geometry.pages() as usize];
+        for pair in geometry.ids_by_page_number().windows(2) {
+            if geometry.page_number(pair[0]).checked_add(1) == Some(geometry.page_number(pair[1])) {
+                successor_of[pair[0].index()] = pair[1].0;
+            }
+        }
+        Self::Table(successor_of)
     }
-    successor_of
+
+    /// The page after one; if there is none, one that does not exist.
+    fn after(&self, page: PageId) -> PageId {
+        PageId(match self {
+            Self::Unknown => NONE,
+            Self::Next => page.0 + 1,
+            Self::Table(successor_of) => successor_of[page.index()],
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        if let Self::Table(successor_of) = self { size_of_val(&**successor_of) } else { 0 }
+    }
 }
 
 impl LazyCleaning {
     fn new(setup: &Setup, values: &Values, design: Design) -> Self {
         let pages = setup.geometry.pages();
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
+        let frames = Slots::new(pages, flash_pages);
         Self {
             design,
             memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
             memory_pages,
             flash_pages,
             geometry: setup.geometry.clone(),
-            clean: IndexedHeap::new(pages),
-            dirty: IndexedHeap::new(pages),
-            histories: vec![History::default(); pages as usize],
+            histories: HeapPair::new(frames.count()),
+            frames,
             flash_accesses: 0,
-            successor_of: vec![],
+            successors: Successors::Unknown,
             filling_pages: values.real("filling_threshold") * f64::from(flash_pages),
             dirty_pages_max: 0.0,
             dirty_pages_low: 0.0,
@@ -182,49 +222,41 @@ impl LazyCleaning {
         }
     }
 
-    fn is_on_flash(&self, page: PageId) -> bool {
-        self.clean.contains(page.0) || self.dirty.contains(page.0)
+    /// Notes an access of a frame, which stays as clean or dirty as it is.
+    fn touch_frame(&mut self, frame: u32) {
+        let side = self.histories.side(frame).expect("a frame with a page is clean or dirty");
+        self.note_access(frame, side);
     }
 
-    fn held_flash_pages(&self) -> usize {
-        self.clean.len() + self.dirty.len()
-    }
-
-    /// Notes an access of a frame.
-    fn touch_frame(&mut self, page: PageId) {
+    fn note_access(&mut self, frame: u32, side: Side) {
         self.flash_accesses += 1;
-        let history = &mut self.histories[page.index()];
-        *history = History { second_to_last: history.last, last: self.flash_accesses };
-        let heap = if self.dirty.contains(page.0) { &mut self.dirty } else { &mut self.clean };
-        heap.set(page.0, *history);
+        let history = self.histories.key(frame).unwrap_or_default();
+        self.histories.set(side, frame, history.followed_by(self.flash_accesses));
     }
 
     /// Gives up the frame of a page, whose bytes are elsewhere.
-    fn drop_frame(&mut self, page: PageId, out: &mut Actions) {
-        let had_frame = self.dirty.remove(page.0) || self.clean.remove(page.0);
-        debug_assert!(had_frame, "only a page with a frame loses it");
-        self.histories[page.index()] = History::default();
+    fn drop_frame(&mut self, frame: u32, out: &mut Actions) {
+        self.histories.remove(frame);
+        let page = self.frames.leave(frame);
         out.drop_copy(page, Tier::FLASH);
     }
 
     /// Writes the page of a dirty frame to disk; the frame stays.
-    fn clean_frame(&mut self, page: PageId, out: &mut Actions) {
-        out.copy(page, Tier::FLASH, Tier::DISK);
-        self.dirty.remove(page.0);
-        self.clean.set(page.0, self.histories[page.index()]);
+    fn clean_frame(&mut self, frame: u32, out: &mut Actions) {
+        out.copy(self.frames.page(frame), Tier::FLASH, Tier::DISK);
+        let history = self.histories.key(frame).expect("a frame with a page has a history");
+        self.histories.set(CLEAN, frame, history);
     }
 
     /// Gives a page a frame, in place of the victim if flash is full.
     fn admit(&mut self, page: PageId, is_dirty: bool, out: &mut Actions) {
-        if self.held_flash_pages() == self.flash_pages as usize {
-            let victim = match (self.clean.least(), self.dirty.least()) {
-                (Some((_, clean)), _) => PageId(clean),
-                (None, Some((_, dirty))) => {
-                    self.clean_frame(PageId(dirty), out);
-                    PageId(dirty)
-                }
-                (None, None) => unreachable!("a full flash of at least one page has a frame"),
-            };
+        if self.frames.len() == self.flash_pages {
+            let clean = self.histories.least(CLEAN).map(|(_, frame)| frame);
+            let victim = clean.unwrap_or_else(|| {
+                let (_, dirty) = self.least_dirty().expect("a full flash has a frame");
+                self.clean_frame(dirty, out);
+                dirty
+            });
             self.drop_frame(victim, out);
         }
         out.copy(page, Tier::RAM, Tier::FLASH);
@@ -232,19 +264,25 @@ impl LazyCleaning {
     }
 
     fn take_frame(&mut self, page: PageId, is_dirty: bool) {
-        if is_dirty {
-            self.dirty.set(page.0, History::default());
-        }
-        self.touch_frame(page);
+        let frame = self.frames.enter(page);
+        self.note_access(frame, if is_dirty { DIRTY_FRAMES } else { CLEAN });
+    }
+
+    fn least_dirty(&self) -> Option<(History, u32)> {
+        self.histories.least(DIRTY_FRAMES)
+    }
+
+    fn dirty_frames(&self) -> usize {
+        self.histories.len(DIRTY_FRAMES)
     }
 
     fn evict_from_memory(&mut self, out: &mut Actions) {
         let (position, state) = self.memory.oldest(ANY).expect("an over-full memory has a page");
         let page = self.memory.page(position);
         let is_dirty = state & DIRTY != 0;
-        if !self.is_on_flash(page) {
+        if self.frames.find(page).is_none() {
             let is_admitted = self.flash_pages > 0
-                && (state & RANDOM != 0 || (self.held_flash_pages() as f64) < self.filling_pages)
+                && (state & RANDOM != 0 || f64::from(self.frames.len()) < self.filling_pages)
                 && !(is_dirty && self.design == Design::CleanWrite)
                 && self.gate.admits(page);
             let is_lazy = self.design == Design::LazyCleaning && is_admitted;
@@ -261,16 +299,19 @@ impl LazyCleaning {
 
     /// Cleans dirty frames in the order of their histories, in groups, down to the low mark.
     fn clean_in_groups(&mut self, out: &mut Actions) {
-        if self.dirty.len() as f64 <= self.dirty_pages_max {
+        if self.dirty_frames() as f64 <= self.dirty_pages_max {
             return;
         }
-        while self.dirty.len() as f64 > self.dirty_pages_low {
-            let (_, least) = self.dirty.least().expect("more dirty frames than none are left");
-            let mut page = PageId(least);
+        while self.dirty_frames() as f64 > self.dirty_pages_low {
+            let (_, mut frame) = self.least_dirty().expect("more dirty frames than none are left");
             for _ in 0..self.group_pages {
-                self.clean_frame(page, out);
-                match self.successor_of[page.index()] {
-                    next if next != NONE && self.dirty.contains(next) => page = PageId(next),
+                self.clean_frame(frame, out);
+                let next = self.successors.after(self.frames.page(frame));
+                if next.0 >= self.geometry.pages() {
+                    break;
+                }
+                match self.frames.find(next) {
+                    Some(next) if self.histories.side(next) == Some(DIRTY_FRAMES) => frame = next,
                     _ => break,
                 }
             }
@@ -289,9 +330,9 @@ impl Policy for LazyCleaning {
             let random = if self.next_in_sequence == Some(number) { 0 } else { RANDOM };
             self.next_in_sequence = number.checked_add(1);
             let mut found = Tier::DISK;
-            if self.is_on_flash(page) {
+            if let Some(frame) = self.frames.find(page) {
                 found = Tier::FLASH;
-                self.touch_frame(page);
+                self.touch_frame(frame);
             }
             if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
                 out.copy(page, found, Tier::RAM);
@@ -299,8 +340,10 @@ impl Policy for LazyCleaning {
             out.serve(page, op, found, Tier::RAM);
             self.memory.touch(page, RESIDENT | random | dirty);
         }
-        if op == Op::Write && self.is_on_flash(page) {
-            self.drop_frame(page, out);
+        if op == Op::Write
+            && let Some(frame) = self.frames.find(page)
+        {
+            self.drop_frame(frame, out);
         }
         if self.memory.len() > self.memory_pages {
             self.evict_from_memory(out);
@@ -315,8 +358,8 @@ impl Policy for LazyCleaning {
             }
             state & !DIRTY
         });
-        while let Some((_, least)) = self.dirty.least() {
-            self.clean_frame(PageId(least), out);
+        while let Some((_, frame)) = self.least_dirty() {
+            self.clean_frame(frame, out);
         }
     }
 
@@ -341,29 +384,57 @@ impl Policy for LazyCleaning {
         self.memory.prefetch(page);
     }
 
+    fn save_memory(&mut self) {
+        self.memory.save_memory();
+        self.frames.save_memory();
+    }
+
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
-        self.clean.assert_invariants();
-        self.dirty.assert_invariants();
+        self.frames.assert_invariants();
+        self.histories.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
-        assert!(self.held_flash_pages() <= self.flash_pages as usize, "frames fit flash");
-        assert!(self.dirty.len() as f64 <= self.dirty_pages_max, "dirty frames are bounded");
-        for (history, page) in self.clean.iter().chain(self.dirty.iter()) {
-            let is_both = self.clean.contains(page) && self.dirty.contains(page);
-            assert!(!is_both, "a frame is clean or dirty");
-            assert_eq!(history, self.histories[page as usize], "a frame is ordered by its history");
-            let state = self.memory.state(PageId(page));
+        assert!(self.frames.len() <= self.flash_pages, "frames fit flash");
+        assert!(self.dirty_frames() as f64 <= self.dirty_pages_max, "dirty frames are bounded");
+        let mut held = 0;
+        for frame in (0..self.frames.count()).filter(|&frame| self.histories.side(frame).is_some())
+        {
+            held += 1;
+            let page = self.frames.page(frame);
+            assert_eq!(self.frames.find(page), Some(frame), "a frame with a history has a page");
+            let state = self.memory.state(page);
             assert_eq!(state & DIRTY, 0, "a frame holds the newest version");
         }
+        assert_eq!(held, self.frames.len(), "a frame with a page has a history");
     }
 
     fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
-            + self.clean.memory_bytes()
-            + self.dirty.memory_bytes()
-            + size_of_val(&*self.histories)
-            + size_of_val(&*self.successor_of)
+            + self.frames.memory_bytes()
+            + self.histories.memory_bytes()
+            + self.successors.memory_bytes()
             + self.gate.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histories_are_ordered_by_the_access_before_the_last() {
+        let times = [1, 2, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 1 << 32, (1 << 48) - 2, (1 << 48) - 1];
+        let history = |first, second| History::default().followed_by(first).followed_by(second);
+        for pair in times.windows(2) {
+            assert!(
+                History::default().followed_by(pair[0]) < History::default().followed_by(pair[1])
+            );
+            assert!(history(pair[0], times[7]) < history(pair[1], pair[1]), "{pair:?}");
+            assert!(history(pair[0], pair[0]) < history(pair[0], pair[1]), "{pair:?}");
+            assert!(History::default().followed_by(times[7]) < history(pair[0], pair[1]), "once");
+            let forgotten = history(times[7], pair[0]).followed_by(pair[1]);
+            assert_eq!(forgotten, history(pair[0], pair[1]), "of three accesses two are known");
+        }
     }
 }

@@ -8,7 +8,8 @@
 //!
 //! * Source: Canim, Mihaila, Bhattacharjee, Ross, Lang, *SSD Bufferpool Extensions for Database
 //!   Systems*, PVLDB 3, 2010; ageing as in Lv et al., CIKM 2013, section 2.
-//! * State: 13 bytes per page that exists, 20 per page in memory, 16 to 36 per extent.
+//! * State: 8 bytes per page that exists (none where memory is saved), and 4 more unless pages are those
+//!   of a device; 20 bytes per page in memory (13), 17 per page of flash (22), 20 to 44 per extent.
 //! * Cost: O(log e) per miss for e extents on flash; a halving costs O(e).
 //! * Deviations: (1) flash hits warm an extent too: they measure what the cache saves. (2) A miss is
 //!   sequential if its page number follows that of the previous miss. (3) Ties between coldest
@@ -20,9 +21,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::mem;
 
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::{IndexedHeap, Recency};
+use crate::policy::blocks::Blocks;
+use crate::queue::{IndexedHeap, Recency, Slots};
 use crate::{
     Access, Actions, BoxedPolicy, Geometry, Op, PageCost, PageId, Policy, Setup, Survivor, Tier,
     WriteMiss,
@@ -32,7 +35,7 @@ use crate::{
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "extent_pages",
-        kind: Kind::Integer { min: 1, max: u64::MAX },
+        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
         default: Value::Integer(32),
         summary: "pages per extent",
         source: "the paper",
@@ -68,14 +71,9 @@ const RESIDENT: u8 = 1;
 /// State bit of a page in memory: newer than the disk's copy.
 const DIRTY: u8 = 1 << 1;
 
-/// Flag of a page on flash: it owns a slot.
-const OWNS_SLOT: u8 = 1;
-/// Flag of a page on flash: its slot holds the disk's version.
-const VALID: u8 = 1 << 1;
-
 /// The only class of the memory's queue: every page of it.
 const ANY: usize = 0;
-/// The end of an extent's list of pages.
+/// The end of an extent's list of slots.
 const NONE: u32 = u32::MAX;
 
 /// Temperature-aware caching.
@@ -85,19 +83,20 @@ pub struct Tac {
     memory_pages: u32,
     flash_pages: u32,
     geometry: Geometry,
-    /// Per page: its extent, renumbered densely.
-    extent_of: Vec<u32>,
+    /// The extent of each page.
+    homes: Blocks,
     extents: Vec<Extent>,
     /// The extents that have pages on flash, the coldest first.
     coldest: IndexedHeap<Coldness>,
-    /// Per page: its flags on flash.
-    flags: Vec<u8>,
-    /// Per page on flash: the page of the same extent that was admitted next.
+    /// The slots of flash. A page may own one that does not hold its version.
+    slots: Slots,
+    /// Per slot: whether it holds the disk's version of its page.
+    is_valid: Vec<bool>,
+    /// Per slot: the slot of the same extent whose page was admitted next.
     next_in_extent: Vec<u32>,
-    /// Per page on flash: when it was admitted, in admissions.
+    /// Per slot: when its page was admitted, in admissions.
     admission_of: Vec<u64>,
     admissions: u64,
-    held_flash_pages: u32,
     random_saving_ms: f64,
     sequential_saving_ms: f64,
     aging_interval: u64,
@@ -107,7 +106,7 @@ pub struct Tac {
     write_miss: WriteMiss,
 }
 
-/// One extent: its temperature, and its pages on flash in order of admission.
+/// One extent: its temperature, and its slots of flash in order of admission.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     temperature_ms: f64,
@@ -126,8 +125,10 @@ struct Coldness {
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let pages = setup.geometry.pages();
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
-    let extent_of = extents(&setup.geometry, values.integer("extent_pages"));
-    let extents = extent_of.iter().max().map_or(0, |last| last + 1);
+    let homes = Blocks::new(&setup.geometry, values.integer_u32("extent_pages"));
+    let extents = homes.count();
+    let slots = Slots::new(pages, flash_pages);
+    let slot_count = slots.count() as usize;
     let read_ms = |tier: Tier| setup.costs.get(tier.index()).map_or(0.0, |c: &PageCost| c.read_ms);
     let random_saving_ms = read_ms(Tier::DISK) - read_ms(Tier::FLASH);
     let sequential_saving_ms = SEQUENTIAL_READ_MS - read_ms(Tier::FLASH);
@@ -136,14 +137,14 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         memory_pages,
         flash_pages,
         geometry: setup.geometry.clone(),
-        extent_of,
+        homes,
         extents: vec![Extent { temperature_ms: 0.0, first: NONE, last: NONE }; extents as usize],
         coldest: IndexedHeap::new(extents),
-        flags: vec![0; pages as usize],
-        next_in_extent: vec![NONE; pages as usize],
-        admission_of: vec![0; pages as usize],
+        slots,
+        is_valid: vec![false; slot_count],
+        next_in_extent: vec![NONE; slot_count],
+        admission_of: vec![0; slot_count],
         admissions: 0,
-        held_flash_pages: 0,
         random_saving_ms: values.real_or_auto("random_saving_ms").unwrap_or(random_saving_ms),
         sequential_saving_ms: values
             .real_or_auto("sequential_saving_ms")
@@ -153,20 +154,6 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         next_in_sequence: None,
         write_miss: setup.write_miss,
     })
-}
-
-/// The extent of each page, renumbered densely in the order of addresses.
-fn extents(geometry: &Geometry, extent_pages: u64) -> Vec<u32> {
-    let mut extent_of = vec![0; geometry.pages() as usize];
-    let mut previous = None;
-    let mut extent = 0;
-    for page in geometry.ids_by_page_number() {
-        let number = geometry.page_number(page) / extent_pages;
-        extent += u32::from(previous.is_some_and(|previous| previous != number));
-        previous = Some(number);
-        extent_of[page.index()] = extent;
-    }
-    extent_of
 }
 
 impl Tac {
@@ -179,7 +166,7 @@ impl Tac {
             self.random_saving_ms
         };
         self.next_in_sequence = number.checked_add(1);
-        let extent = self.extent_of[page.index()];
+        let extent = self.homes.of(page);
         self.extents[extent as usize].temperature_ms += saving_ms;
         self.rank(extent);
     }
@@ -213,58 +200,59 @@ impl Tac {
     /// Writes a page of memory to flash if it owns a slot, a slot is free, or its extent is warmer
     /// than the coldest on flash.
     fn admit(&mut self, page: PageId, out: &mut Actions) {
-        if self.flags[page.index()] & OWNS_SLOT == 0 {
-            if self.held_flash_pages == self.flash_pages {
-                let extent = self.extent_of[page.index()];
-                let temperature_ms = self.extents[extent as usize].temperature_ms;
-                match self.coldest.least() {
-                    Some((victim, _)) if temperature_ms > victim.temperature_ms => {}
-                    _ => return,
+        let slot = match self.slots.find(page) {
+            Some(slot) => slot,
+            None => {
+                if self.slots.len() == self.flash_pages {
+                    let extent = self.homes.of(page);
+                    let temperature_ms = self.extents[extent as usize].temperature_ms;
+                    match self.coldest.least() {
+                        Some((victim, _)) if temperature_ms > victim.temperature_ms => {}
+                        _ => return,
+                    }
+                    self.evict_from_flash(out);
                 }
-                self.evict_from_flash(out);
+                self.take_slot(page)
             }
-            self.take_slot(page);
-        }
+        };
         out.copy(page, Tier::RAM, Tier::FLASH);
-        self.flags[page.index()] |= VALID;
+        self.is_valid[slot as usize] = true;
     }
 
-    fn take_slot(&mut self, page: PageId) {
-        self.flags[page.index()] |= OWNS_SLOT;
-        self.held_flash_pages += 1;
-        self.admission_of[page.index()] = self.admissions;
+    fn take_slot(&mut self, page: PageId) -> u32 {
+        let slot = self.slots.enter(page);
+        self.admission_of[slot as usize] = self.admissions;
         self.admissions += 1;
-        let extent = self.extent_of[page.index()];
+        let extent = self.homes.of(page);
         let list = &mut self.extents[extent as usize];
         match list.last {
-            NONE => list.first = page.0,
-            newest => self.next_in_extent[newest as usize] = page.0,
+            NONE => list.first = slot,
+            newest => self.next_in_extent[newest as usize] = slot,
         }
-        list.last = page.0;
-        self.next_in_extent[page.index()] = NONE;
+        list.last = slot;
+        self.next_in_extent[slot as usize] = NONE;
         self.rank(extent);
+        slot
     }
 
     /// Takes the slot of the victim away.
     fn evict_from_flash(&mut self, out: &mut Actions) {
         let (_, extent) = self.coldest.least().expect("a full flash has a coldest extent");
         let list = &mut self.extents[extent as usize];
-        let victim = PageId(list.first);
-        list.first = self.next_in_extent[victim.index()];
+        let victim = list.first;
+        list.first = self.next_in_extent[victim as usize];
         if list.first == NONE {
             list.last = NONE;
         }
         self.rank(extent);
         self.invalidate(victim, out);
-        self.flags[victim.index()] = 0;
-        self.held_flash_pages -= 1;
+        self.slots.leave(victim);
     }
 
-    /// Gives up what the slot of a page holds; the page keeps the slot.
-    fn invalidate(&mut self, page: PageId, out: &mut Actions) {
-        if self.flags[page.index()] & VALID != 0 {
-            self.flags[page.index()] &= !VALID;
-            out.drop_copy(page, Tier::FLASH);
+    /// Gives up what a slot holds; its page keeps the slot.
+    fn invalidate(&mut self, slot: u32, out: &mut Actions) {
+        if mem::take(&mut self.is_valid[slot as usize]) {
+            out.drop_copy(self.slots.page(slot), Tier::FLASH);
         }
     }
 
@@ -273,7 +261,7 @@ impl Tac {
         let page = self.memory.page(position);
         if state & DIRTY != 0 {
             out.copy(page, Tier::RAM, Tier::DISK);
-            if self.flags[page.index()] & OWNS_SLOT != 0 {
+            if self.slots.find(page).is_some() {
                 self.admit(page, out);
             }
         }
@@ -291,7 +279,8 @@ impl Policy for Tac {
             out.serve(page, op, Tier::RAM, Tier::RAM);
         } else {
             self.warm(page);
-            let is_on_flash = self.flags[page.index()] & VALID != 0;
+            let slot = self.slots.find(page);
+            let is_on_flash = slot.is_some_and(|slot| self.is_valid[slot as usize]);
             let found = if is_on_flash { Tier::FLASH } else { Tier::DISK };
             if is_on_flash {
                 out.copy(page, Tier::FLASH, Tier::RAM);
@@ -302,8 +291,10 @@ impl Policy for Tac {
             out.serve(page, op, found, Tier::RAM);
             self.memory.touch(page, RESIDENT | dirty);
         }
-        if op == Op::Write {
-            self.invalidate(page, out);
+        if op == Op::Write
+            && let Some(slot) = self.slots.find(page)
+        {
+            self.invalidate(slot, out);
         }
         if self.memory.len() > self.memory_pages {
             self.evict_from_memory(out);
@@ -328,8 +319,8 @@ impl Policy for Tac {
             if index < surplus {
                 out.drop_copy(survivor.page, Tier::FLASH);
             } else {
-                self.take_slot(survivor.page);
-                self.flags[survivor.page.index()] |= VALID;
+                let slot = self.take_slot(survivor.page);
+                self.is_valid[slot as usize] = true;
             }
         }
     }
@@ -339,32 +330,37 @@ impl Policy for Tac {
         self.memory.prefetch(page);
     }
 
+    fn save_memory(&mut self) {
+        self.memory.save_memory();
+        self.slots.save_memory();
+    }
+
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
+        self.slots.assert_invariants();
         self.coldest.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
-        assert!(self.held_flash_pages <= self.flash_pages, "slots fit flash");
-        let mut slots = 0;
+        assert!(self.slots.len() <= self.flash_pages, "slots fit flash");
+        let mut listed = 0;
         for (extent, list) in (0_u32..).zip(&self.extents) {
             assert_eq!(self.coldest.contains(extent), list.first != NONE, "ranked: has pages");
-            let (mut page, mut last) = (list.first, NONE);
-            while page != NONE {
-                slots += 1;
-                assert_eq!(self.extent_of[page as usize], extent, "a page is of its extent");
-                assert_ne!(self.flags[page as usize] & OWNS_SLOT, 0, "a listed page owns a slot");
-                (last, page) = (page, self.next_in_extent[page as usize]);
+            let (mut slot, mut last) = (list.first, NONE);
+            while slot != NONE {
+                listed += 1;
+                let page = self.slots.page(slot);
+                assert_eq!(self.slots.find(page), Some(slot), "a listed slot is owned");
+                assert_eq!(self.homes.of(page), extent, "a page is of its extent");
+                let state = self.memory.state(page);
+                let is_valid = self.is_valid[slot as usize];
+                assert!(!is_valid || state & DIRTY == 0, "a valid copy equals the disk's");
+                (last, slot) = (slot, self.next_in_extent[slot as usize]);
             }
-            assert_eq!(last, list.last, "the list ends at its last page");
+            assert_eq!(last, list.last, "the list ends at its last slot");
         }
-        assert_eq!(slots, self.held_flash_pages, "each slot is in one list");
+        assert_eq!(listed, self.slots.len(), "each slot is in one list");
         for (key, extent) in self.coldest.iter() {
             let list = &self.extents[extent as usize];
             assert_eq!(key.temperature_ms.to_bits(), list.temperature_ms.to_bits(), "ranked right");
-        }
-        for (page, flags) in (0_u32..).zip(&self.flags) {
-            let state = self.memory.state(PageId(page));
-            assert!(flags & VALID == 0 || flags & OWNS_SLOT != 0, "what is valid owns a slot");
-            assert!(flags & VALID == 0 || state & DIRTY == 0, "a valid copy equals the disk's");
         }
     }
 
@@ -372,10 +368,11 @@ impl Policy for Tac {
         self.memory.memory_bytes()
             + self.coldest.memory_bytes()
             + size_of_val(&*self.extents)
-            + size_of_val(&*self.extent_of)
+            + self.homes.memory_bytes()
+            + self.slots.memory_bytes()
             + size_of_val(&*self.next_in_extent)
             + size_of_val(&*self.admission_of)
-            + self.flags.len()
+            + self.is_valid.len()
     }
 }
 

@@ -395,6 +395,13 @@ impl Policy for TwoTier {
         }
     }
 
+    fn save_memory(&mut self) {
+        self.memory.save_memory();
+        if let Some(flash) = &mut self.flash {
+            flash.save_memory();
+        }
+    }
+
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();

@@ -277,6 +277,12 @@ pub trait Replacement: Debug {
     /// Takes a page out of the cache if it is there, and forgets what is known of it.
     fn forget(&mut self, page: PageId);
 
+    /// Makes do with less memory from now on, at the price of slower references, if it can. What it
+    /// answers stays the same.
+    ///
+    /// To be called once, before anything else.
+    fn save_memory(&mut self) {}
+
     /// Asks the processor for what the next reference to `page` will read first.
     #[inline]
     fn prefetch(&self, _page: PageId) {}

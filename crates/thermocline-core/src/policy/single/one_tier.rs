@@ -135,6 +135,10 @@ impl<R: Replacement> Policy for OneTier<R> {
         prefetch(&self.dirty, page.index() / 64);
     }
 
+    fn save_memory(&mut self) {
+        self.algorithm.save_memory();
+    }
+
     fn assert_invariants(&self) {
         self.algorithm.assert_invariants();
         let pages = (0_u32..).zip(&self.dirty).flat_map(|(index, word)| {

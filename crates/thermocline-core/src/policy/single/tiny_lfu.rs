@@ -66,6 +66,10 @@ impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
         self.histogram.prefetch(page);
     }
 
+    fn save_memory(&mut self) {
+        self.algorithm.save_memory();
+    }
+
     fn assert_invariants(&self) {
         self.algorithm.assert_invariants();
         self.histogram.assert_invariants();
