@@ -36,7 +36,7 @@ fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> V
 
 #[test]
 fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
-    // However large the disk is, but for TAC, which knows its extents, and HCA, which knows its blocks.
+    // However large the disk is, but where extents of it are known (TAC), or its pages (ARC).
     let flash_pages = 1 << 18;
     let much_larger = 16 * flash_pages;
     for (name, disk_pages, most) in [
@@ -48,6 +48,7 @@ fn what_the_engine_knows_of_a_flash_page_takes_few_bytes() {
         ("hca", much_larger, 62.0),
         ("tac", 4 * flash_pages, 59.0),
         ("two-tier", much_larger, 60.0),
+        ("arc-l2arc", 4 * flash_pages, 56.0),
     ] {
         let policy = PolicyOptions::named(name).unwrap();
         let shard = Shard::new(Options::new(disk_pages, 4096, flash_pages, policy)).unwrap();

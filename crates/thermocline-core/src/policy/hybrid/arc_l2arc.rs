@@ -10,7 +10,8 @@
 //! * Source: ARC: see the module [`arc`](crate::policy::single::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
 //!   Queue 6(4), 2008; `OpenZFS`, the block comment on the level 2 ARC in `arc.c`, and its manual page
 //!   `zfs(4)`.
-//! * State: 21 bytes per page that exists, 60 bytes per page of memory.
+//! * State: 8 bytes per page that exists (4 where memory is saved), 60 bytes per page of memory, 4 per
+//!   page of flash (9); if holes are reused, half as much again.
 //! * Cost: O(1) per access; a feed passes at most `headroom` times the pages that it may write, in
 //!   each of two lists.
 //! * Deviations: (1) ZFS feeds by the clock. A trace may have no times, so here the feed comes after
@@ -24,13 +25,11 @@
 //!   from the start, if it is charged at all.
 
 use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::arc::Arc;
 use crate::policy::single::{Outcome, Replacement, Space};
-use crate::queue::Lists;
+use crate::queue::{PageSet, Ring};
 use crate::{
     Access, Actions, BoxedPolicy, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
@@ -135,29 +134,23 @@ struct Feed {
     is_warm: bool,
 }
 
-/// The pages on flash, in the order in which they were written.
+/// The pages on flash.
 #[derive(Clone, Debug)]
-struct Ring {
-    /// One list, the page written first at its front.
-    order: Lists,
-    /// Per page on flash: how many pages had been written before it, modulo 2^32.
-    number_of: Vec<u32>,
-    /// Pages written so far, modulo 2^32; the slot of a page is its number modulo the slots.
-    written: u32,
+struct L2arc {
+    /// In the order in which they were written. If holes are reused, it has at most half as many as
+    /// there are slots besides, and is squeezed then.
+    ring: Ring<()>,
     slots: u32,
     reuse_holes: bool,
 }
-
-/// The only list of a ring.
-const WRITTEN: u32 = 0;
 
 /// ARC with an L2ARC.
 #[derive(Debug)]
 pub struct ArcL2arc {
     arc: Arc,
-    /// Per page: whether the copy in memory is newer than the disk's.
-    is_dirty: Vec<bool>,
-    ring: Ring,
+    /// The pages whose copy in memory is newer than the disk's.
+    dirty: PageSet,
+    l2arc: L2arc,
     feed: Feed,
     header_bytes: u64,
     write_miss: WriteMiss,
@@ -185,17 +178,10 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let is_warm = !values.switch("warm_up");
     let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
     let pages = setup.geometry.pages();
-    let ring_pages = if flash_pages == 0 { 0 } else { pages };
     Box::new(ArcL2arc {
         arc: Arc::new(Space { pages, capacity_pages: arc_pages }, values),
-        is_dirty: vec![false; pages as usize],
-        ring: Ring {
-            order: Lists::new(ring_pages, 1),
-            number_of: vec![0; ring_pages as usize],
-            written: 0,
-            slots: flash_pages,
-            reuse_holes: values.switch("reuse_holes"),
-        },
+        dirty: PageSet::new(pages),
+        l2arc: L2arc::new(pages, flash_pages, values.switch("reuse_holes")),
         feed,
         header_bytes,
         write_miss: setup.write_miss,
@@ -211,25 +197,29 @@ impl ArcL2arc {
         let write_max = write_max.saturating_add(boost);
         let depth = usize::try_from(u64::from(write_max) * u64::from(headroom));
         let depth = depth.unwrap_or(usize::MAX);
-        let Self { arc, ring, is_dirty, .. } = self;
-        let is_clean = |page: &PageId| !is_dirty[page.index()];
+        let Self { arc, l2arc, dirty, .. } = self;
+        let is_clean = |&page: &PageId| !dirty.contains(page);
         if is_warm {
             let pages = arc.coldest().into_iter().flat_map(|list| list.take(depth));
-            ring.copy_some(pages.filter(is_clean), write_max, out)
+            l2arc.copy_some(pages.filter(is_clean), write_max, out)
         } else {
             let pages = arc.hottest().into_iter().flat_map(|list| list.take(depth));
-            ring.copy_some(pages.filter(is_clean), write_max, out)
+            l2arc.copy_some(pages.filter(is_clean), write_max, out)
         }
     }
 }
 
-impl Ring {
-    fn contains(&self, page: PageId) -> bool {
-        self.slots > 0 && self.order.contains(page.0)
+impl L2arc {
+    fn new(pages: u32, slots: u32, reuse_holes: bool) -> Self {
+        // Without flash it is asked for no page.
+        let pages = if slots == 0 { 0 } else { pages };
+        let slots_of_ring = slots.min(pages);
+        let holes = if reuse_holes { slots_of_ring / 2 } else { 0 };
+        Self { ring: Ring::new(pages, slots_of_ring.saturating_add(holes)), slots, reuse_holes }
     }
 
-    fn len(&self) -> u32 {
-        self.order.len(WRITTEN)
+    fn contains(&self, page: PageId) -> bool {
+        self.slots > 0 && self.ring.find(page).is_some()
     }
 
     /// Copies the first so many pages that are not there from memory, and says how many there were.
@@ -257,48 +247,34 @@ impl Ring {
 
     /// Writes a page that is not there, and returns the one that it overwrote.
     fn push(&mut self, page: PageId) -> Option<PageId> {
-        let overwritten = self.order.front(WRITTEN).filter(|&oldest| {
-            if self.reuse_holes {
-                self.len() == self.slots
-            } else {
-                self.written.wrapping_sub(self.number_of[oldest as usize]) == self.slots
+        let slots = self.slots as usize;
+        let mut overwritten = None;
+        if self.reuse_holes {
+            while self.ring.len() == self.slots {
+                overwritten = self.ring.pop();
             }
-        });
-        if let Some(overwritten) = overwritten {
-            self.order.remove(overwritten);
+            if self.ring.slots() == slots + slots / 2 {
+                self.ring.squeeze();
+            }
+        } else if self.ring.slots() == slots {
+            overwritten = self.ring.pop();
         }
-        self.number_of[page.index()] = self.written;
-        self.written = self.written.wrapping_add(1);
-        self.order.push_back(WRITTEN, page.0);
-        overwritten.map(PageId)
-    }
-
-    fn remove(&mut self, page: PageId) {
-        self.order.remove(page.0);
+        self.ring.push(page, ());
+        overwritten.map(|(page, ())| page)
     }
 
     fn assert_invariants(&self) {
-        self.order.assert_invariants();
-        assert!(self.len() <= self.slots, "pages on flash fit it");
+        self.ring.assert_invariants();
+        assert!(self.ring.len() <= self.slots, "pages on flash fit it");
         if !self.reuse_holes {
-            let age = |page: u32| self.written.wrapping_sub(self.number_of[page as usize]);
-            let mut ages = self.order.iter(WRITTEN).map(age);
-            let oldest = ages.next();
-            assert!(
-                oldest.is_none_or(|age| age <= self.slots),
-                "the rotor overwrites all it meets"
-            );
-            assert!(
-                oldest.into_iter().chain(ages).is_sorted_by(|a, b| a > b),
-                "slots are distinct"
-            );
+            assert!(self.ring.slots() <= self.slots as usize, "the rotor overwrites all it meets");
         }
     }
 }
 
 impl Policy for ArcL2arc {
     fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        let is_on_flash = self.ring.contains(page);
+        let is_on_flash = self.l2arc.contains(page);
         let found = if self.arc.contains(page) {
             Tier::RAM
         } else if is_on_flash {
@@ -316,14 +292,14 @@ impl Policy for ArcL2arc {
         }
         out.serve(page, op, found, Tier::RAM);
         if op == Op::Write {
-            self.is_dirty[page.index()] = true;
+            self.dirty.insert_if(page, true);
             if is_on_flash {
-                self.ring.remove(page);
+                self.l2arc.ring.remove(page);
                 out.drop_copy(page, Tier::FLASH);
             }
         }
         if let Some(evicted) = evicted {
-            if core::mem::take(&mut self.is_dirty[evicted.index()]) {
+            if self.dirty.remove(evicted) {
                 out.copy(evicted, Tier::RAM, self.disk);
             }
             out.drop_copy(evicted, Tier::RAM);
@@ -333,7 +309,7 @@ impl Policy for ArcL2arc {
             *passed += 1;
             if passed == every {
                 *passed = 0;
-                if self.ring.slots > 0 {
+                if self.l2arc.slots > 0 {
                     self.feed(out);
                 }
             }
@@ -350,7 +326,7 @@ impl Policy for ArcL2arc {
         due.0 = due.0.saturating_add(feeds.saturating_mul(every.0));
         // Two lists of `headroom` times what a feed writes: so many feeds copy all that is there.
         for _ in 0..feeds.min(2 * u64::from(self.feed.headroom)) {
-            if self.ring.slots == 0 || self.feed(out) == 0 {
+            if self.l2arc.slots == 0 || self.feed(out) == 0 {
                 break;
             }
         }
@@ -358,7 +334,7 @@ impl Policy for ArcL2arc {
 
     fn flush(&mut self, out: &mut Actions) {
         for page in self.arc.coldest().into_iter().flatten() {
-            if core::mem::take(&mut self.is_dirty[page.index()]) {
+            if self.dirty.remove(page) {
                 out.copy(page, Tier::RAM, self.disk);
             }
         }
@@ -369,7 +345,7 @@ impl Policy for ArcL2arc {
             if is_dirty {
                 out.copy(page, Tier::FLASH, self.disk);
             }
-            let left = if self.ring.slots == 0 { Some(page) } else { self.ring.push(page) };
+            let left = if self.l2arc.slots == 0 { Some(page) } else { self.l2arc.push(page) };
             if let Some(left) = left {
                 out.drop_copy(left, Tier::FLASH);
             }
@@ -379,37 +355,39 @@ impl Policy for ArcL2arc {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.arc.prefetch(page);
-        if self.ring.slots > 0 {
-            self.ring.order.prefetch(page.0);
+        if self.l2arc.slots > 0 {
+            self.l2arc.ring.prefetch(page);
         }
+    }
+
+    fn save_memory(&mut self) {
+        self.arc.save_memory();
+        self.l2arc.ring.save_memory();
     }
 
     fn assert_invariants(&self) {
         self.arc.assert_invariants();
-        self.ring.assert_invariants();
-        for (page, &is_dirty) in (0_u32..).map(PageId).zip(&self.is_dirty) {
-            assert!(!is_dirty || self.arc.contains(page), "a dirty page is in memory");
-            assert!(!is_dirty || !self.ring.contains(page), "pages on flash are clean");
+        self.l2arc.assert_invariants();
+        for page in self.dirty.iter() {
+            assert!(self.arc.contains(page), "a dirty page is in memory");
+            assert!(!self.l2arc.contains(page), "pages on flash are clean");
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.arc.memory_bytes()
-            + self.is_dirty.len()
-            + self.ring.order.memory_bytes()
-            + size_of_val(&*self.ring.number_of)
+        self.arc.memory_bytes() + self.dirty.memory_bytes() + self.l2arc.ring.memory_bytes()
     }
 
     /// The ghosts of ARC, and the headers of pages on flash.
     fn metadata_bytes(&self) -> usize {
-        let headers_bytes = u64::from(self.ring.len()) * self.header_bytes;
+        let headers_bytes = u64::from(self.l2arc.ring.len()) * self.header_bytes;
         self.arc.metadata_bytes() + usize::try_from(headers_bytes).unwrap_or(usize::MAX)
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         self.arc.gauges(&mut |name, value| report(name, Tier::RAM, value));
-        if self.ring.slots > 0 {
-            report("flash_pages", Tier::FLASH, f64::from(self.ring.len()));
+        if self.l2arc.slots > 0 {
+            report("flash_pages", Tier::FLASH, f64::from(self.l2arc.ring.len()));
         }
     }
 }
@@ -417,6 +395,8 @@ impl Policy for ArcL2arc {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     use super::*;
     use crate::{Action, Admission, Clients, Geometry, registry};

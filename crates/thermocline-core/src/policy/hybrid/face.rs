@@ -21,11 +21,10 @@
 //!   flash block of 64 to 128 pages; the default suits small caches.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::{Directory, Recency};
+use crate::queue::{Recency, Ring};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
@@ -72,11 +71,6 @@ const REFERENCED: u8 = 1;
 /// Flag of a slot: newer than the disk's copy.
 const FLASH_DIRTY: u8 = 1 << 1;
 
-/// What a slot holds whose page has a newer version, or left.
-const HOLE: u32 = u32::MAX;
-/// Slots are numbered on and on, modulo this.
-const NUMBERS: u32 = Directory::ABSENT;
-
 /// The only class of the memory's queue: every page of it.
 const ANY: usize = 0;
 
@@ -86,7 +80,8 @@ pub struct Face {
     memory: Recency<1>,
     memory_pages: u32,
     flash_pages: u32,
-    fifo: Fifo,
+    /// The versions on flash, each with its flags.
+    fifo: Ring<u8>,
     /// What comes back of the batch that is leaving the front, in order, with its flags.
     batch: Vec<(PageId, u8)>,
     group_pages: usize,
@@ -95,87 +90,6 @@ pub struct Face {
     pull: bool,
     write_miss: WriteMiss,
     gate: Gate,
-}
-
-/// The slots of the flash in the order of their writing.
-#[derive(Debug)]
-struct Fifo {
-    /// From front to rear: the page of each slot, or [`HOLE`].
-    pages: VecDeque<u32>,
-    /// The same: its flags.
-    flags: VecDeque<u8>,
-    /// The number of the slot at the front.
-    front: u32,
-    /// The number of each page's slot.
-    numbers: Directory,
-}
-
-impl Fifo {
-    fn new(slots: u32, pages: u32) -> Self {
-        let slots = slots.min(pages) as usize;
-        Self {
-            pages: VecDeque::with_capacity(slots),
-            flags: VecDeque::with_capacity(slots),
-            front: 0,
-            numbers: Directory::new(pages),
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// The slot of a page, counted from the front, if flash has one.
-    #[inline]
-    fn find(&self, page: PageId) -> Option<usize> {
-        let number = self.numbers.find(page.0, page_of(&self.pages, self.front));
-        (number != Directory::ABSENT).then(|| slot_at(number, self.front))
-    }
-
-    /// Appends a page that flash does not have.
-    fn push(&mut self, page: PageId, flags: u8) {
-        let number = (u64::from(self.front) + self.pages.len() as u64) % u64::from(NUMBERS);
-        #[expect(clippy::cast_possible_truncation, reason = "numbers are below 2^32")]
-        self.numbers.put(page.0, number as u32, page_of(&self.pages, self.front));
-        self.pages.push_back(page.0);
-        self.flags.push_back(flags);
-    }
-
-    /// Takes the slot at the front: its page and flags, unless it is a hole.
-    fn pop(&mut self) -> Option<(PageId, u8)> {
-        let page = *self.pages.front().expect("a batch is no longer than the FIFO");
-        if page != HOLE {
-            self.numbers.remove(page, page_of(&self.pages, self.front));
-        }
-        self.pages.pop_front();
-        let flags = self.flags.pop_front().expect("each slot has flags");
-        self.front = (self.front + 1) % NUMBERS;
-        (page != HOLE).then_some((PageId(page), flags))
-    }
-
-    /// Makes a hole of a page's slot, if it has one.
-    fn remove(&mut self, page: PageId) -> bool {
-        let slot = self.find(page);
-        if let Some(slot) = slot {
-            self.numbers.remove(page.0, page_of(&self.pages, self.front));
-            self.pages[slot] = HOLE;
-            self.flags[slot] = 0;
-        }
-        slot.is_some()
-    }
-}
-
-/// Counts a slot from the front.
-#[inline]
-const fn slot_at(number: u32, front: u32) -> usize {
-    let slot = if number >= front { number - front } else { number + (NUMBERS - front) };
-    slot as usize
-}
-
-/// The page of a slot, by its number.
-#[inline]
-fn page_of(pages: &VecDeque<u32>, front: u32) -> impl Fn(u32) -> u32 + '_ {
-    move |number| pages[slot_at(number, front)]
 }
 
 /// Builds plain FaCE (multi-version FIFO) for the registry.
@@ -205,7 +119,7 @@ impl Face {
             memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
             memory_pages,
             flash_pages,
-            fifo: Fifo::new(flash_pages, pages),
+            fifo: Ring::new(pages, flash_pages.min(pages)),
             batch: Vec::with_capacity(group_pages.min(flash_pages as usize)),
             group_pages,
             has_second_chance: false,
@@ -229,7 +143,7 @@ impl Face {
             && (is_on_flash || self.gate.admits(page))
         {
             self.invalidate(page, out);
-            if self.fifo.len() == self.flash_pages as usize {
+            if self.fifo.slots() == self.flash_pages as usize {
                 self.dequeue_batch(out);
                 has_room_been_made = true;
             }
@@ -255,7 +169,7 @@ impl Face {
 
     /// Takes a batch from the front; what was referenced comes back at the rear.
     fn dequeue_batch(&mut self, out: &mut Actions) {
-        let group_pages = self.group_pages.min(self.fifo.len());
+        let group_pages = self.group_pages.min(self.fifo.slots());
         let mut batch = core::mem::take(&mut self.batch);
         for _ in 0..group_pages {
             let Some((page, flags)) = self.fifo.pop() else { continue };
@@ -302,7 +216,7 @@ impl Policy for Face {
         }
         let (found, dirty) = match self.fifo.find(page) {
             Some(slot) => {
-                let flags = &mut self.fifo.flags[slot];
+                let flags = self.fifo.value_mut(slot);
                 *flags |= REFERENCED;
                 (Tier::FLASH, if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY })
             }
@@ -314,9 +228,9 @@ impl Policy for Face {
         out.serve(page, op, found, Tier::RAM);
         self.memory.touch(page, RESIDENT | dirty | changed);
         if self.memory.len() > self.memory_pages && self.evict_from_memory(out) && self.pull {
-            let free = self.flash_pages as usize - self.fifo.len();
+            let free = self.flash_pages as usize - self.fifo.slots();
             for _ in 0..free.min(self.memory.len() as usize - 1) {
-                if self.fifo.len() < self.flash_pages as usize {
+                if self.fifo.slots() < self.flash_pages as usize {
                     self.evict_from_memory(out);
                 }
             }
@@ -329,14 +243,14 @@ impl Policy for Face {
             if state & DIRTY != 0 {
                 out.copy(page, Tier::RAM, Tier::DISK);
                 if let Some(slot) = fifo.find(page) {
-                    fifo.flags[slot] &= !FLASH_DIRTY;
+                    *fifo.value_mut(slot) &= !FLASH_DIRTY;
                 }
             }
             state & !DIRTY
         });
-        for (&page, flags) in fifo.pages.iter().zip(&mut fifo.flags) {
+        for (page, flags) in fifo.iter_mut() {
             if *flags & FLASH_DIRTY != 0 {
-                out.copy(PageId(page), Tier::FLASH, Tier::DISK);
+                out.copy(page, Tier::FLASH, Tier::DISK);
                 *flags &= !FLASH_DIRTY;
             }
         }
@@ -361,32 +275,18 @@ impl Policy for Face {
 
     fn save_memory(&mut self) {
         self.memory.save_memory();
-        self.fifo.numbers = Directory::sparse(self.fifo.pages.capacity());
+        self.fifo.save_memory();
     }
 
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
-        assert!(self.fifo.len() <= self.flash_pages as usize, "versions on flash fit it");
-        assert_eq!(self.fifo.flags.len(), self.fifo.len(), "each slot has flags");
-        let mut valid = 0;
-        for (slot, &page) in self.fifo.pages.iter().enumerate() {
-            if page == HOLE {
-                assert_eq!(self.fifo.flags[slot], 0, "no flag is left in a hole");
-            } else {
-                valid += 1;
-                assert_eq!(self.fifo.find(PageId(page)), Some(slot), "the page points back");
-            }
-        }
-        assert_eq!(self.fifo.numbers.count(), valid, "each page has one valid version");
+        assert!(self.fifo.slots() <= self.flash_pages as usize, "versions on flash fit it");
+        self.fifo.assert_invariants();
     }
 
     fn memory_bytes(&self) -> usize {
-        self.memory.memory_bytes()
-            + self.fifo.pages.capacity() * size_of::<u32>()
-            + self.fifo.flags.capacity()
-            + self.fifo.numbers.memory_bytes()
-            + self.gate.memory_bytes()
+        self.memory.memory_bytes() + self.fifo.memory_bytes() + self.gate.memory_bytes()
     }
 }

@@ -11,12 +11,10 @@
 //!   the "no flash" line in a comparison over flash sizes.
 
 use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
 
 use super::{Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::prefetch::prefetch;
+use crate::queue::PageSet;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
 
 /// Whether writes go through to disk, for a policy that was published so.
@@ -32,8 +30,8 @@ pub(crate) const WRITES_THROUGH: Parameter = Parameter {
 #[derive(Clone, Debug)]
 pub struct OneTier<R> {
     algorithm: R,
-    /// Per page, a bit: whether memory's copy is newer than the disk's.
-    dirty: Vec<u64>,
+    /// The pages whose copy in memory is newer than the disk's.
+    dirty: PageSet,
     capacity_pages: u32,
     write_miss: WriteMiss,
     writes_through: bool,
@@ -48,32 +46,13 @@ pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) ->
     let capacity_pages = setup.capacity_pages[0];
     Box::new(OneTier {
         algorithm: R::new(Space { pages, capacity_pages }, values),
-        dirty: vec![0; pages.div_ceil(u64::BITS) as usize],
+        dirty: PageSet::new(pages),
         capacity_pages,
         write_miss: setup.write_miss,
         writes_through: values.iter().any(|value| value == ("writes", Value::Choice("through"))),
         disk: setup.disk(),
         flash: (setup.capacity_pages.len() > 1).then_some(Tier::FLASH),
     })
-}
-
-impl<R> OneTier<R> {
-    /// The page is dirty if this was a write. What comes next, a processor cannot guess; so there is no
-    /// branch.
-    #[inline]
-    fn note_write(&mut self, page: PageId, op: Op) {
-        self.dirty[page.index() / 64] |= u64::from(op == Op::Write) << (page.index() % 64);
-    }
-
-    /// Whether the page was dirty; it is clean now.
-    #[inline]
-    fn take_dirty(&mut self, page: PageId) -> bool {
-        let word = &mut self.dirty[page.index() / 64];
-        let bit = 1 << (page.index() % 64);
-        let was_dirty = *word & bit != 0;
-        *word &= !bit;
-        was_dirty
-    }
 }
 
 impl<R: Replacement> Policy for OneTier<R> {
@@ -98,12 +77,12 @@ impl<R: Replacement> Policy for OneTier<R> {
             }
         };
         if !self.writes_through {
-            self.note_write(page, op);
+            self.dirty.insert_if(page, op == Op::Write);
         } else if op == Op::Write {
             out.copy(page, Tier::RAM, self.disk);
         }
         if let Some(victim) = evicted {
-            if self.take_dirty(victim) {
+            if self.dirty.remove(victim) {
                 out.copy(victim, Tier::RAM, self.disk);
             }
             out.drop_copy(victim, Tier::RAM);
@@ -111,12 +90,7 @@ impl<R: Replacement> Policy for OneTier<R> {
     }
 
     fn flush(&mut self, out: &mut Actions) {
-        for (index, word) in (0_u32..).zip(&mut self.dirty) {
-            while *word != 0 {
-                out.copy(PageId(index * 64 + word.trailing_zeros()), Tier::RAM, self.disk);
-                *word &= *word - 1;
-            }
-        }
+        self.dirty.drain(|page| out.copy(page, Tier::RAM, self.disk));
     }
 
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
@@ -132,7 +106,7 @@ impl<R: Replacement> Policy for OneTier<R> {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.algorithm.prefetch(page);
-        prefetch(&self.dirty, page.index() / 64);
+        self.dirty.prefetch(page);
     }
 
     fn save_memory(&mut self) {
@@ -141,11 +115,8 @@ impl<R: Replacement> Policy for OneTier<R> {
 
     fn assert_invariants(&self) {
         self.algorithm.assert_invariants();
-        let pages = (0_u32..).zip(&self.dirty).flat_map(|(index, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| PageId(index * 64 + bit))
-        });
         let mut dirty_pages = 0;
-        for page in pages {
+        for page in self.dirty.iter() {
             assert!(self.algorithm.contains(page), "what is dirty is in memory");
             dirty_pages += 1;
         }
@@ -153,7 +124,7 @@ impl<R: Replacement> Policy for OneTier<R> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.algorithm.memory_bytes() + size_of_val(&*self.dirty)
+        self.algorithm.memory_bytes() + self.dirty.memory_bytes()
     }
 
     fn metadata_bytes(&self) -> usize {

@@ -1,0 +1,254 @@
+//! Pages in the order in which they were written, in slots that are filled and freed in turn.
+//!
+//! A page that leaves, from wherever, leaves a hole, which is freed when its turn comes.
+//!
+//! * State: 4 bytes per page that exists; or, where memory is saved, 5 per slot. 4 bytes and the value
+//!   per slot.
+//! * Cost: O(1) per change, amortised where holes are squeezed out.
+
+use alloc::collections::VecDeque;
+
+use super::Directory;
+use crate::PageId;
+
+/// What a slot holds whose page left.
+const HOLE: u32 = u32::MAX;
+/// Slots are numbered on and on, modulo this.
+const NUMBERS: u32 = Directory::ABSENT;
+
+/// Slots from front to rear: each holds a page with a value, or is a hole.
+#[derive(Clone, Debug)]
+pub struct Ring<T> {
+    /// The page of each slot, or [`HOLE`].
+    pages: VecDeque<u32>,
+    values: VecDeque<T>,
+    /// The number of the slot at the front.
+    front: u32,
+    /// The number of each page's slot.
+    numbers: Directory,
+    held: u32,
+}
+
+impl<T: Default> Ring<T> {
+    /// No slots, and room for so many, for page ids below `pages`.
+    pub fn new(pages: u32, slots: u32) -> Self {
+        Self {
+            pages: VecDeque::with_capacity(slots as usize),
+            values: VecDeque::with_capacity(slots as usize),
+            front: 0,
+            numbers: Directory::new(pages),
+            held: 0,
+        }
+    }
+
+    /// Makes do without a table of all pages, which makes all else slower.
+    ///
+    /// # Panics
+    /// If there are slots.
+    pub fn save_memory(&mut self) {
+        assert!(self.pages.is_empty(), "a ring saves memory before it is used");
+        self.numbers = Directory::sparse(self.pages.capacity());
+    }
+
+    /// Slots, the holes among them.
+    #[inline]
+    pub fn slots(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Slots that hold a page.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.held
+    }
+
+    /// Whether no slot holds a page.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held == 0
+    }
+
+    /// The slot of a page, counted from the front, if it has one.
+    #[inline]
+    pub fn find(&self, page: PageId) -> Option<usize> {
+        let number = self.numbers.find(page.0, page_of(&self.pages, self.front));
+        (number != Directory::ABSENT).then(|| slot_at(number, self.front))
+    }
+
+    /// The value of a slot, which is that of its page.
+    #[inline]
+    pub fn value_mut(&mut self, slot: usize) -> &mut T {
+        &mut self.values[slot]
+    }
+
+    /// Writes a page that has no slot to a new one at the rear.
+    #[inline]
+    pub fn push(&mut self, page: PageId, value: T) {
+        debug_assert_eq!(self.find(page), None, "a page has one slot at most");
+        let number = number_at(self.pages.len(), self.front);
+        self.numbers.put(page.0, number, page_of(&self.pages, self.front));
+        self.pages.push_back(page.0);
+        self.values.push_back(value);
+        self.held += 1;
+    }
+
+    /// Frees the slot at the front: returns its page with its value, unless it is a hole.
+    ///
+    /// # Panics
+    /// If there is no slot.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(PageId, T)> {
+        let page = *self.pages.front().expect("a ring is popped when it has slots");
+        if page != HOLE {
+            self.numbers.remove(page, page_of(&self.pages, self.front));
+            self.held -= 1;
+        }
+        self.pages.pop_front();
+        let value = self.values.pop_front().expect("each slot has a value");
+        self.front = (self.front + 1) % NUMBERS;
+        (page != HOLE).then_some((PageId(page), value))
+    }
+
+    /// Makes a hole of a page's slot, if it has one, and says whether it had.
+    #[inline]
+    pub fn remove(&mut self, page: PageId) -> bool {
+        let slot = self.find(page);
+        if let Some(slot) = slot {
+            self.numbers.remove(page.0, page_of(&self.pages, self.front));
+            self.pages[slot] = HOLE;
+            self.values[slot] = T::default();
+            self.held -= 1;
+        }
+        slot.is_some()
+    }
+
+    /// Frees all holes.
+    pub fn squeeze(&mut self) {
+        let mut pages = self.pages.iter();
+        self.values.retain(|_| pages.next() != Some(&HOLE));
+        self.pages.retain(|&page| page != HOLE);
+        let numbers = (0..).map(|slot| number_at(slot, self.front));
+        self.numbers.refill(self.pages.iter().copied().zip(numbers));
+    }
+
+    /// The pages with their values, from front to rear.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PageId, &mut T)> {
+        let slots = self.pages.iter().zip(&mut self.values);
+        slots.filter(|&(&page, _)| page != HOLE).map(|(&page, value)| (PageId(page), value))
+    }
+
+    /// The pages, from front to rear.
+    pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
+        self.pages.iter().filter(|&&page| page != HOLE).map(|&page| PageId(page))
+    }
+
+    /// Asks the processor for the slot of a page.
+    #[inline]
+    pub fn prefetch(&self, page: PageId) {
+        self.numbers.prefetch(page.0);
+    }
+
+    /// Heap memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<u32>()
+            + if size_of::<T>() == 0 { 0 } else { self.values.capacity() * size_of::<T>() }
+            + self.numbers.memory_bytes()
+    }
+
+    /// Checks every invariant.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub fn assert_invariants(&self) {
+        assert_eq!(self.pages.len(), self.values.len(), "each slot has a value");
+        let mut held = 0;
+        for (slot, &page) in self.pages.iter().enumerate().filter(|&(_, &page)| page != HOLE) {
+            held += 1;
+            assert_eq!(self.find(PageId(page)), Some(slot), "the page points back");
+        }
+        assert_eq!(held, self.held, "pages are counted");
+        assert_eq!(self.numbers.count(), held as usize, "each page of the index has one slot");
+    }
+}
+
+/// Counts a slot from the front.
+#[inline]
+const fn slot_at(number: u32, front: u32) -> usize {
+    let slot = if number >= front { number - front } else { number + (NUMBERS - front) };
+    slot as usize
+}
+
+/// The number of a slot that is counted from the front.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "numbers are below 2^32")]
+const fn number_at(slot: usize, front: u32) -> u32 {
+    ((front as u64 + slot as u64) % NUMBERS as u64) as u32
+}
+
+/// The page of a slot, by its number.
+#[inline]
+fn page_of(pages: &VecDeque<u32>, front: u32) -> impl Fn(u32) -> u32 + '_ {
+    move |number| pages[slot_at(number, front)]
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGES: u32 = 12;
+
+    proptest! {
+        #[test]
+        fn it_is_a_queue_with_holes(
+            is_thrifty in any::<bool>(),
+            front in prop_oneof![Just(0), NUMBERS - 20..NUMBERS],
+            steps in prop::collection::vec((0..PAGES, 0_u8..8), 0..300),
+        ) {
+            let mut ring = Ring::new(PAGES, PAGES);
+            if is_thrifty {
+                ring.save_memory();
+            }
+            ring.front = front;
+            let mut model: VecDeque<Option<(PageId, u8)>> = VecDeque::new();
+            for (page, action) in steps {
+                let page = PageId(page);
+                let slot = model.iter().position(|slot| slot.is_some_and(|slot| slot.0 == page));
+                prop_assert_eq!(ring.find(page), slot);
+                match action {
+                    0 | 1 if !model.is_empty() => prop_assert_eq!(ring.pop(), model.pop_front().unwrap()),
+                    2 => {
+                        prop_assert_eq!(ring.remove(page), slot.is_some());
+                        if let Some(slot) = slot {
+                            model[slot] = None;
+                        }
+                    }
+                    3 => {
+                        ring.squeeze();
+                        model.retain(Option::is_some);
+                    }
+                    _ => match slot {
+                        Some(slot) => {
+                            *ring.value_mut(slot) = action;
+                            model[slot] = Some((page, action));
+                        }
+                        None => {
+                            ring.push(page, action);
+                            model.push_back(Some((page, action)));
+                        }
+                    },
+                }
+                ring.assert_invariants();
+                prop_assert_eq!(ring.slots(), model.len());
+                let held: Vec<_> = model.iter().flatten().copied().collect();
+                prop_assert_eq!((ring.len() as usize, ring.is_empty()), (held.len(), held.is_empty()));
+                prop_assert!(ring.iter().eq(held.iter().map(|slot| slot.0)));
+                prop_assert!(ring.iter_mut().map(|(page, value)| (page, *value)).eq(held));
+            }
+        }
+    }
+}
