@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::{Plan, World};
 
 /// How many seeds are run unless the environment says otherwise.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 4000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
