@@ -42,6 +42,25 @@ pub enum Action {
     },
 }
 
+/// What takes the moves of an access, one after the other, whether it keeps them or counts them.
+pub(crate) trait Sink {
+    /// The access is answered from `tier`; see [`Action::Serve`].
+    fn serve(&mut self, page: PageId, op: Op, found: Tier, tier: Tier);
+
+    /// A page is copied between tiers; see [`Action::Copy`].
+    fn copy(&mut self, page: PageId, source: Tier, target: Tier);
+
+    /// The same if there is a need, which a processor cannot guess.
+    fn copy_if(&mut self, is_needed: bool, page: PageId, source: Tier, target: Tier) {
+        if is_needed {
+            self.copy(page, source, target);
+        }
+    }
+
+    /// The copy of a tier is given up; see [`Action::Drop`].
+    fn drop_copy(&mut self, page: PageId, tier: Tier);
+}
+
 /// The moves of one access, in order: a buffer that the driver owns and reuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions(Vec<Action>);
@@ -80,5 +99,22 @@ impl Actions {
     #[inline]
     pub fn drop_copy(&mut self, page: PageId, tier: Tier) {
         self.0.push(Action::Drop { page, tier });
+    }
+}
+
+impl Sink for Actions {
+    #[inline]
+    fn serve(&mut self, page: PageId, op: Op, found: Tier, tier: Tier) {
+        self.serve(page, op, found, tier);
+    }
+
+    #[inline]
+    fn copy(&mut self, page: PageId, source: Tier, target: Tier) {
+        self.copy(page, source, target);
+    }
+
+    #[inline]
+    fn drop_copy(&mut self, page: PageId, tier: Tier) {
+        self.drop_copy(page, tier);
     }
 }

@@ -1,7 +1,8 @@
 //! The counts that every metric is made of: a fold over actions.
 
+use crate::action::Sink;
 use crate::tier::TIERS_MAX;
-use crate::{Action, Clients, Op, Tier};
+use crate::{Action, Clients, Op, PageId, Tier};
 
 /// Hits and page transfers per tier.
 ///
@@ -29,14 +30,9 @@ impl Counts {
     pub fn add(&mut self, actions: &[Action]) {
         for action in actions {
             match *action {
-                Action::Serve { op, found, tier, .. } => {
-                    self.hits[op as usize][found.index()] += 1;
-                    self.serves[op as usize][tier.index()] += 1;
-                }
-                Action::Copy { source, target, .. } => {
-                    self.copies[source.index()][target.index()] += 1;
-                }
-                Action::Drop { .. } => {}
+                Action::Serve { page, op, found, tier } => self.serve(page, op, found, tier),
+                Action::Copy { page, source, target } => self.copy(page, source, target),
+                Action::Drop { page, tier } => self.drop_copy(page, tier),
             }
         }
     }
@@ -109,10 +105,31 @@ impl Counts {
     }
 }
 
+impl Sink for Counts {
+    #[inline]
+    fn serve(&mut self, _page: PageId, op: Op, found: Tier, tier: Tier) {
+        self.hits[op as usize][found.index()] += 1;
+        self.serves[op as usize][tier.index()] += 1;
+    }
+
+    #[inline]
+    fn copy(&mut self, page: PageId, source: Tier, target: Tier) {
+        self.copy_if(true, page, source, target);
+    }
+
+    /// There is no branch.
+    #[inline]
+    fn copy_if(&mut self, is_needed: bool, _page: PageId, source: Tier, target: Tier) {
+        self.copies[source.index()][target.index()] += u64::from(is_needed);
+    }
+
+    #[inline]
+    fn drop_copy(&mut self, _page: PageId, _tier: Tier) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PageId;
 
     #[test]
     fn each_verb_is_charged_once() {

@@ -11,8 +11,8 @@ use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Foresight, Geometry,
-    Heat, Ledger, Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Counts, Foresight,
+    Geometry, Heat, Ledger, Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -141,6 +141,31 @@ proptest! {
             let (mut twin, mut ledger) = build(entry, &setup, &to_come);
             let again = drive(entry, &mut twin, &mut ledger, &accesses);
             prop_assert_eq!(log, again, "{}: same accesses, same actions", entry.name);
+        }
+    }
+
+    /// A replay of many accesses at once counts what the actions of each say.
+    #[test]
+    fn accesses_at_once_are_counted_as_one_by_one(
+        memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
+        is_fetched in any::<bool>(),
+    ) {
+        for entry in registry::entries() {
+            let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
+            let setup = Setup { write_miss, ..setup(entry, memory_pages, flash_pages) };
+            let (mut single, _) = build(entry, &setup, &accesses);
+            let (mut expected, mut actions) = (Counts::new(), Actions::new());
+            for &access in &accesses {
+                actions.clear();
+                single.access(access, &mut actions);
+                expected.add(actions.as_slice());
+            }
+            let (mut together, _) = build(entry, &setup, &accesses);
+            let mut counts = Counts::new();
+            let coming = accesses.get(3..).unwrap_or_default();
+            together.access_all(&accesses, coming, &mut actions, &mut counts);
+            together.assert_invariants();
+            prop_assert_eq!(counts, expected, "{}", entry.name);
         }
     }
 

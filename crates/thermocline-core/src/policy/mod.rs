@@ -45,8 +45,8 @@ pub trait Policy: Debug {
     /// Accesses, one after the other. Their actions are counted, and not kept. Before the n-th access,
     /// the page of the n-th of `coming`, if there are as many, is [asked for](Self::prefetch).
     ///
-    /// It is compiled for every type of policy, so that the calls within are direct; a policy has no
-    /// reason to define it anew.
+    /// It is compiled for every type of policy, so that the calls within are direct. A policy has one
+    /// reason to define it anew: to count its moves without noting them first.
     fn access_all(
         &mut self,
         accesses: &[Access],
@@ -54,14 +54,11 @@ pub trait Policy: Debug {
         actions: &mut Actions,
         counts: &mut Counts,
     ) {
-        for (index, &access) in accesses.iter().enumerate() {
-            if let Some(coming) = coming.get(index) {
-                self.prefetch(coming.page);
-            }
+        for_each(self, accesses, coming, |policy, access| {
             actions.clear();
-            self.access(access, actions);
+            policy.access(access, actions);
             counts.add(actions.as_slice());
-        }
+        });
     }
 
     /// Work that the policy does on its own, with `now` as the clock.
@@ -111,4 +108,21 @@ pub trait Policy: Debug {
 
     /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
+}
+
+/// The loop of [`Policy::access_all`].
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "replays spend their time here")]
+fn for_each<P: Policy + ?Sized>(
+    policy: &mut P,
+    accesses: &[Access],
+    coming: &[Access],
+    mut step: impl FnMut(&mut P, Access),
+) {
+    for (index, &access) in accesses.iter().enumerate() {
+        if let Some(coming) = coming.get(index) {
+            policy.prefetch(coming.page);
+        }
+        step(policy, access);
+    }
 }

@@ -13,9 +13,13 @@
 use alloc::boxed::Box;
 
 use super::{Outcome, Replacement, Space};
+use crate::action::Sink;
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::for_each;
 use crate::queue::PageSet;
-use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, BoxedPolicy, Counts, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 
 /// Whether writes go through to disk, for a policy that was published so.
 pub(crate) const WRITES_THROUGH: Parameter = Parameter {
@@ -55,10 +59,11 @@ pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) ->
     })
 }
 
-impl<R: Replacement> Policy for OneTier<R> {
+impl<R: Replacement> OneTier<R> {
+    /// One page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         let evicted = match self.algorithm.refer(page, op) {
             Outcome::Hit => {
                 out.serve(page, op, Tier::RAM, Tier::RAM);
@@ -69,9 +74,8 @@ impl<R: Replacement> Policy for OneTier<R> {
                 return;
             }
             Outcome::Admitted { evicted } => {
-                if self.write_miss == WriteMiss::Fetch || op == Op::Read {
-                    out.copy(page, self.disk, Tier::RAM);
-                }
+                let is_fetched = self.write_miss == WriteMiss::Fetch || op == Op::Read;
+                out.copy_if(is_fetched, page, self.disk, Tier::RAM);
                 out.serve(page, op, self.disk, Tier::RAM);
                 evicted
             }
@@ -82,11 +86,25 @@ impl<R: Replacement> Policy for OneTier<R> {
             out.copy(page, Tier::RAM, self.disk);
         }
         if let Some(victim) = evicted {
-            if self.dirty.remove(victim) {
-                out.copy(victim, Tier::RAM, self.disk);
-            }
+            out.copy_if(self.dirty.remove(victim), victim, Tier::RAM, self.disk);
             out.drop_copy(victim, Tier::RAM);
         }
+    }
+}
+
+impl<R: Replacement> Policy for OneTier<R> {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
