@@ -153,7 +153,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
 
     /// Makes `page`, which is at a position of a queue, the newest of the same or another queue. Sooner
     /// done than a removal and a push: nothing is read of the entry.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn renew(
         &mut self,
         page: PageId,
@@ -168,7 +169,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.append(to, page, state);
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn append(&mut self, queue: usize, page: PageId, state: u8) {
         debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
         let ring = &self.rings[queue];
@@ -197,7 +199,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     }
 
     /// Where the oldest page of a queue is.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn oldest(&mut self, queue: usize) -> Option<Position> {
         let ring = &self.rings[queue];
         if ring.len == 0 {
@@ -215,13 +218,33 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Takes the oldest page out of a queue; returns it, with its state.
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(PageId, u8)> {
+        let (page, state) = self.take_oldest(queue)?;
+        self.position_of[page.index()] = ABSENT;
+        Some((page, state))
+    }
+
+    /// Makes the oldest page of a queue the newest of another one; returns it. Sooner done than to pop
+    /// and to push it.
+    #[inline]
+    pub fn shift(&mut self, from: usize, to: usize, state: u8) -> Option<PageId> {
+        debug_assert_ne!(from, to, "they are two queues");
+        let (page, _) = self.take_oldest(from)?;
+        self.append(to, page, state);
+        Some(page)
+    }
+
+    /// Blanks the oldest page's entry, which need not be passed over by the next search; the page
+    /// keeps its position.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    fn take_oldest(&mut self, queue: usize) -> Option<(PageId, u8)> {
         let position = self.oldest(queue)?;
-        let (page, state) = (self.page(position), self.state(position));
-        self.remove(queue, position);
-        // Its entry is blank, and need not be passed over by the next search.
+        let page = self.page(position);
+        let state = core::mem::take(&mut self.states[position.0 as usize]);
         let ring = &mut self.rings[queue];
         ring.oldest = ring.following(position.0);
         ring.used -= 1;
+        ring.len -= 1;
         Some((page, state))
     }
 
@@ -394,18 +417,22 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             return;
         }
         assert!(ring.len < ring.used, "a queue holds no more pages than its capacity");
+        // Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
+        // moved too, and the next one overwrites it. The ring is full: its oldest entry is its end, too.
         let mut target = ring.oldest;
-        let mut source = ring.oldest;
-        for _ in 0..ring.used {
-            let state = core::mem::take(&mut self.states[source as usize]);
-            if state != 0 {
+        for entries in [ring.oldest..ring.end, ring.begin..ring.oldest] {
+            for source in entries {
                 let page = self.pages[source as usize];
+                let state = core::mem::take(&mut self.states[source as usize]);
                 self.pages[target as usize] = page;
                 self.states[target as usize] = state;
-                self.position_of[page as usize] = target;
-                target = ring.following(target);
+                target = if state == 0 { target } else { ring.following(target) };
             }
-            source = ring.following(source);
+        }
+        let mut entry = ring.oldest;
+        for _ in 0..ring.len {
+            self.position_of[self.pages[entry as usize] as usize] = entry;
+            entry = ring.following(entry);
         }
         let ring = &mut self.rings[queue];
         (ring.head, ring.used) = (target, ring.len);
@@ -445,6 +472,7 @@ mod tests {
     enum Step {
         Push(usize, u32, u8),
         Renew(usize, u32, u8),
+        Shift(usize, usize, u8),
         Remove(u32),
         SetState(u32, u8),
         Pop(usize),
@@ -462,6 +490,9 @@ mod tests {
                 .prop_map(|(queue, page, state)| Step::Push(queue, page, state)),
             4 => (0..QUEUES, 0..PAGES, state())
                 .prop_map(|(queue, page, state)| Step::Renew(queue, page, state)),
+            2 => (0..QUEUES, 1..QUEUES, state()).prop_map(|(from, further, state)| {
+                Step::Shift(from, (from + further) % QUEUES, state)
+            }),
             2 => (0..PAGES).prop_map(Step::Remove),
             2 => (0..PAGES, state()).prop_map(|(page, state)| Step::SetState(page, state)),
             2 => (0..QUEUES).prop_map(Step::Pop),
@@ -493,6 +524,12 @@ mod tests {
                             model[from].retain(|entry| entry.0 != page);
                             model[queue].push((page, state));
                         }
+                    }
+                    Step::Shift(from, to, state) => {
+                        let expected = (!model[from].is_empty()).then(|| model[from].remove(0).0);
+                        model[to].extend(expected.map(|page| (page, state)));
+                        let shifted = logs.shift(from, to, state).map(|page| page.0);
+                        prop_assert_eq!(shifted, expected);
                     }
                     Step::Remove(page) => take_out(&mut logs, &mut model, page),
                     Step::SetState(page, state) => {

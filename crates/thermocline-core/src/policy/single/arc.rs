@@ -78,22 +78,25 @@ impl Arc {
     }
 
     /// Case IV of the paper: makes room for a page that the directory does not know.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
     fn make_room(&mut self) -> Option<PageId> {
         let [recent, frequent] = self.resident_pages().map(u64::from);
         let [recent_ghosts, frequent_ghosts] = self.ghosts().map(u64::from);
         let capacity = u64::from(self.capacity_pages);
-        if recent + recent_ghosts == capacity {
-            if recent == capacity {
-                return self.lists.pop(RECENT).map(|(page, _)| page);
-            }
-            self.lists.pop(RECENT_GHOSTS);
-        } else if recent + frequent + recent_ghosts + frequent_ghosts == 2 * capacity {
-            self.lists.pop(FREQUENT_GHOSTS);
+        let is_recent_full = recent + recent_ghosts == capacity;
+        if is_recent_full && recent == capacity {
+            return self.lists.pop(RECENT).map(|(page, _)| page);
+        }
+        if is_recent_full || recent + frequent + recent_ghosts + frequent_ghosts == 2 * capacity {
+            self.lists.pop(if is_recent_full { RECENT_GHOSTS } else { FREQUENT_GHOSTS });
         }
         self.replace(false)
     }
 
     /// The paper's REPLACE: the oldest page of T1 or T2 leaves a full cache and becomes a ghost.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
     fn replace(&mut self, is_frequent_ghost: bool) -> Option<PageId> {
         if !self.is_full() {
             return None;
@@ -102,14 +105,9 @@ impl Arc {
         let is_at_target = recent > 0.0 && recent >= self.target_pages;
         let is_recent = recent > self.target_pages || (is_frequent_ghost && is_at_target);
         // T2 can be empty at its turn only where pages were taken out of it.
-        let (list, ghosts) = if is_recent || self.lists.is_empty(FREQUENT) {
-            (RECENT, RECENT_GHOSTS)
-        } else {
-            (FREQUENT, FREQUENT_GHOSTS)
-        };
-        let (evicted, _) = self.lists.pop(list).expect("a full cache has a page to replace");
-        self.lists.push(ghosts, evicted, PRESENT);
-        Some(evicted)
+        let list = if is_recent || self.lists.is_empty(FREQUENT) { RECENT } else { FREQUENT };
+        let evicted = self.lists.shift(list, ghosts_of(list), PRESENT);
+        Some(evicted.expect("a full cache has a page to replace"))
     }
 
     fn len_of(&self, list: usize) -> f64 {
@@ -134,7 +132,8 @@ impl Replacement for Arc {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work of a hit")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let Some(mut position) = self.lists.find(page) else {
             let evicted = self.make_room();
@@ -208,4 +207,9 @@ impl Replacement for Arc {
         report("recent_ghosts", f64::from(recent_ghosts));
         report("frequent_ghosts", f64::from(frequent_ghosts));
     }
+}
+
+/// The ghosts of a list of the cache.
+const fn ghosts_of(list: usize) -> usize {
+    list + RECENT_GHOSTS
 }

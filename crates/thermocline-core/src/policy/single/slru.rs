@@ -88,8 +88,8 @@ impl Slru {
             if self.segments.len(segment) <= self.upper_pages {
                 break;
             }
-            let (page, _) = self.segments.pop(segment).expect("a long segment has a page");
-            self.segments.push(segment - 1, page, PRESENT);
+            let moved = self.segments.shift(segment, segment - 1, PRESENT);
+            debug_assert!(moved.is_some(), "a long segment has a page");
         }
     }
 }

@@ -61,15 +61,15 @@ impl TwoQ {
     #[inline]
     fn evict(&mut self) -> PageId {
         let is_hot = self.queues.len(NEW) <= self.new_pages && !self.queues.is_empty(HOT);
-        let queue = if is_hot { HOT } else { NEW };
-        let (page, _) = self.queues.pop(queue).expect("a full cache has a page");
-        if !is_hot && self.ghosts_max > 0 {
+        let page = if is_hot || self.ghosts_max == 0 {
+            self.queues.pop(if is_hot { HOT } else { NEW }).map(|(page, _)| page)
+        } else {
             if self.queues.len(GHOSTS) == self.ghosts_max {
                 self.queues.pop(GHOSTS);
             }
-            self.queues.push(GHOSTS, page, PRESENT);
-        }
-        page
+            self.queues.shift(NEW, GHOSTS, PRESENT)
+        };
+        page.expect("a full cache has a page")
     }
 
     fn held_pages(&self) -> u32 {
