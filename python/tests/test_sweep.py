@@ -1,5 +1,6 @@
 """Sweeps here, and on a Dask cluster of several worker processes."""
 
+import math
 import os
 import signal
 import sys
@@ -218,10 +219,33 @@ def test_values_of_a_mapping_are_those_of_toml(folder: Path) -> None:
     assert len(tc.sweep(spec, folder / "plain.parquet")) == 6
     with pytest.raises(tc.ConfigurationError, match="key `warm_up`: None cannot be: leave the key"):
         tc.sweep(spec | {"warm_up": None}, folder / "plain.parquet")
-    with pytest.raises(tc.ConfigurationError, match=r"key `trace\.format`: .* it takes text"):
+    with pytest.raises(tc.ConfigurationError, match=r"key `trace\[0\]\.format`: .* it takes text"):
         tc.sweep(spec | {"trace": [{"path": "a", "format": 1j}]}, folder / "plain.parquet")
     with pytest.raises(TypeError, match=r"takes a `distributed\.Client`"):
         tc.sweep(spec, folder / "plain.parquet", client="tcp://1.2.3.4")  # type: ignore[arg-type]
+
+
+def test_mistakes_of_a_mapping_are_told_by_its_keys(folder: Path, cluster: Client) -> None:
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"policies": ["lru", "arcc"]}, r"key `policies\[1\]`: no policy is called `arcc`"),
+        ({"polices": ["lru"]}, r"key `polices`: unknown field `polices`"),
+        ({"trace": [{"path": "a"}, {"pth": "b"}]}, r"key `trace\[1\]\.pth`: unknown field"),
+        ({"tier": [{"name": "ram", "sizes": ["1%", "2y"]}]}, r"key `tier\[0\]\.sizes\[1\]`: "),
+        ({"tier": [{"name": "ram", "sizes": [math.nan]}]}, r"key `tier\[0\]\.sizes\[0\]`: nan"),
+        ({"closed_loop": 2**64}, r"key `closed_loop`: 18446744073709551616 cannot be"),
+        ({"check": "yes"}, r"key `check`: invalid type"),
+    ]
+    for keys, message in cases:
+        with pytest.raises(tc.ConfigurationError, match=message) as caught:
+            tc.sweep(one_point(folder, **keys), folder / "wrong.parquet")
+        assert "line" not in str(caught.value)
+    absent = one_point(folder, trace=[{"path": "absent.csv"}])
+    for client in (None, cluster):
+        with pytest.raises(tc.TraceError, match=r"^key `trace\[0\]\.path`: .*absent\.csv: cannot"):
+            tc.sweep(absent, folder / "wrong.parquet", client=client)
+        with pytest.raises(tc.FileError, match=r"in `.*absent`: there is no such folder"):
+            tc.sweep(one_point(folder), folder / "absent" / "out.parquet", client=client)
+    assert not list(folder.glob("wrong.parquet*"))
 
 
 def one_point(folder: Path, **keys: object) -> dict[str, object]:

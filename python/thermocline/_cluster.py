@@ -48,9 +48,10 @@ class Spec(NamedTuple):
 
     text: str
     folder: str
+    is_mapping: bool
 
     def sweep(self) -> _thermocline.Sweep:
-        return _thermocline.Sweep(self.text, self.folder)
+        return _thermocline.Sweep(*self)
 
 
 class Question(NamedTuple):

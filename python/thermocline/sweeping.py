@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -75,7 +76,7 @@ def sweep(
     Raises
     ------
     ConfigurationError
-        If the sweep is not as it should be; the message names line and key.
+        If the sweep is not as it should be; the message names the key, and of a file the line.
     TraceError
         If a trace cannot be read.
     FileError
@@ -117,6 +118,7 @@ def sweep(
     if not patience_s >= 0:
         message = f"patience_s={patience_s}: it takes a number of at least 0"
         raise ConfigurationError(message)
+    _thermocline.Sweep.check_output(target)
     with watching(progress, "points") as watch, _named(spec):
         if client is None:
             with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
@@ -138,7 +140,8 @@ def _read(
             message = "a sweep that is no file has no name: give an `output`"
             raise ConfigurationError(message)
         text = _thermocline.Sweep.to_toml(json.dumps(_plain(spec, "")))
-        return _cluster.Spec(text, str(Path.cwd())), os.fspath(output)
+        source = _cluster.Spec(text, str(Path.cwd()), is_mapping=True)
+        return source, os.fspath(output)
     path = Path(spec)
     try:
         text = path.read_text(encoding="utf-8")
@@ -146,7 +149,7 @@ def _read(
         message = f"in `{path}`: {error}"
         raise FileError(message) from None
     target = path.with_suffix(".parquet") if output is None else output
-    return _cluster.Spec(text, str(path.parent.absolute())), os.fspath(target)
+    return _cluster.Spec(text, str(path.parent.absolute()), is_mapping=False), os.fspath(target)
 
 
 def _plain(value: object, key: str) -> Any:
@@ -156,13 +159,17 @@ def _plain(value: object, key: str) -> Any:
         return {str(name): _plain(one, f"{inside}{name}") for name, one in value.items()}
     if isinstance(value, str | bool):
         return value
-    if isinstance(value, Real):
+    if isinstance(value, Integral) and not -(2**63) <= int(value) < 2**63:
+        message = f"key `{key}`: {value} cannot be: it takes numbers of 64 bits"
+        raise ConfigurationError(message)
+    if isinstance(value, Real) and math.isfinite(value):
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Iterable) and not isinstance(value, bytes):
-        return [_plain(one, key) for one in value]
-    remedy = "leave the key out" if value is None else "it takes text, numbers, lists or mappings"
+        return [_plain(one, f"{key}[{place}]") for place, one in enumerate(value)]
+    kinds = "it takes text, finite numbers, lists or mappings"
+    remedy = "leave the key out" if value is None else kinds
     message = f"key `{key}`: {value!r} cannot be: {remedy}"
     raise ConfigurationError(message)
 

@@ -281,3 +281,48 @@ fn a_stopped_sweep_goes_on_later() {
     let outcome = sweep.run(&output, 1, |_| ()).unwrap();
     assert!(outcome.reused_points > 0 && outcome.ran_points > 0);
 }
+
+#[test]
+fn a_sweep_without_a_result_leaves_nothing() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    let output = place.path("out.parquet");
+    let left = || {
+        let entries = fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.starts_with("out"));
+        names
+    };
+    let bad = Sweep::parse(&SWEEP.replace("10%", "99999"), place.0.path()).unwrap();
+    bad.run(&output, 2, |_| ()).unwrap_err();
+    assert_eq!(left(), [""; 0], "the first point cannot be");
+    fs::write(&output, "not a Parquet file").unwrap();
+    sweep.run(&output, 2, |_| ()).unwrap_err();
+    assert_eq!(left(), ["out.parquet"], "something else is in the way");
+    fs::remove_file(&output).unwrap();
+    // The second trace is found wrong when all points of the first are finished.
+    fs::write(place.path("two.csv"), "noise").unwrap();
+    sweep.run(&output, 1, |_| ()).unwrap_err();
+    assert_eq!(left(), ["out.parquet.parts"], "what is finished is kept");
+    place.generate("two.csv", 2);
+    assert_eq!(sweep.run(&output, 1, |_| ()).unwrap().reused_points, POINTS / 2);
+    assert_eq!(left(), ["out.parquet"]);
+}
+
+#[test]
+fn where_no_output_can_be_is_told_first() {
+    let place = Place::new();
+    let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
+    fs::remove_file(place.path("one.csv")).unwrap();
+    for (output, expected) in [
+        ("absent/deep/out.parquet", "absent/deep`: there is no such folder"),
+        ("two.csv/out.parquet", "two.csv`: there is no such folder"),
+        ("", "it is a folder"),
+    ] {
+        let error = sweep.run(&place.path(output), 1, |_| ()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{output}: {error}");
+        let error = Running::begin(&sweep, &place.path(output), vec![String::new(); 2]);
+        assert!(error.unwrap_err().to_string().contains(expected), "{output}");
+    }
+    assert!(!place.path("absent").exists());
+}

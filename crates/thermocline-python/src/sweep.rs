@@ -28,9 +28,11 @@ pub(crate) struct Running {
 
 #[pymethods]
 impl Sweep {
+    /// `is_mapping` says that the text is what [`Self::to_toml`] made.
     #[new]
-    fn new(text: &str, folder: PathBuf) -> PyResult<Self> {
-        Ok(Self(sweep::Sweep::parse(text, &folder).map_err(python)?))
+    fn new(text: &str, folder: PathBuf, is_mapping: bool) -> PyResult<Self> {
+        let parse = if is_mapping { sweep::Sweep::parse_mapping } else { sweep::Sweep::parse };
+        Ok(Self(parse(text, &folder).map_err(python)?))
     }
 
     /// The TOML of a sweep that is given as JSON.
@@ -104,6 +106,12 @@ impl Sweep {
         };
         let outcome = watched(py, &job, progress.as_ref(), work)?;
         json(&outcome.map_err(python)?, &output)
+    }
+
+    /// Whether there can be results.
+    #[staticmethod]
+    fn check_output(output: PathBuf) -> PyResult<()> {
+        sweep::check_output(&output).map_err(python)
     }
 
     /// Finds what is finished; the points that are not are run elsewhere.

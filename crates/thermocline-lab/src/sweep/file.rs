@@ -9,7 +9,7 @@ use thermocline_core::{Clients, WriteMiss, hotness};
 use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
 
 use super::places::Step::{At, Key};
-use super::places::{Places, Step, bad_toml};
+use super::places::{Origin, Places, Step};
 use super::{Sweep, SweepPoint, TraceSource};
 use crate::{
     Given, HierarchyWords, LabError, Owner, RunOptions, TierSize, TimingWords, WarmUp, Watch,
@@ -162,8 +162,21 @@ impl Sweep {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, LabError> {
-        let places = Places::new(text)?;
-        let file: File = toml::from_str(text).map_err(|error| bad_toml(&error))?;
+        Self::parse_of(text, folder, Origin::File)
+    }
+
+    /// The same, from TOML that a mapping was turned into: nobody has seen its lines, so errors name
+    /// keys only, with the numbers of elements.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse_mapping(text: &str, folder: &Path) -> Result<Self, LabError> {
+        Self::parse_of(text, folder, Origin::Mapping)
+    }
+
+    fn parse_of(text: &str, folder: &Path, origin: Origin) -> Result<Self, LabError> {
+        let places = Places::new(text, origin)?;
+        let file: File = toml::from_str(text).map_err(|error| places.misread(&error))?;
         let file = Placed { file: &file, places: &places };
         let traces = file.traces(folder)?;
         let policies = file.policies()?;
@@ -578,7 +591,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Sweep, String> {
-        Sweep::parse(text, Path::new("there")).map_err(|error| error.to_string())
+        parse_as(text, Origin::File)
+    }
+
+    fn parse_as(text: &str, origin: Origin) -> Result<Sweep, String> {
+        Sweep::parse_of(text, Path::new("there"), origin).map_err(|error| error.to_string())
     }
 
     const SMALL: &str = r#"
@@ -739,5 +756,25 @@ mod tests {
             let error = parse(&SMALL.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(place) && error.contains(reason), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn mistakes_of_a_mapping_are_told_by_their_keys() {
+        for (from, to, expected) in [
+            ("\"lru\"", "\"lruu\"", "key `policies[1]`: no policy"),
+            ("\"4x\"", "\"4y\"", "key `tier[1].sizes[1]`: `4y` is no size"),
+            ("\"4x\"", "\"4x\"]\nwidth = [1", "key `tier[1].width`: unknown field `width`"),
+            ("\"8KiB\"", "8192", "key `trace[0].page_size`: invalid type"),
+            ("path = \"a.csv\"", "", "key `trace[0]`: missing field `path`"),
+            ("policies =", "policy =", "key `policy`: unknown field `policy`"),
+            ("[[trace]]", "timing = 'event'\n[[trace]]", "key `timing`: unknown variant `event`"),
+            ("[parameters]", "[parameters]\nlc.w = 1", "key `parameters.lc.w`: `lc` does not"),
+        ] {
+            let error = parse_as(&SMALL.replacen(from, to, 1), Origin::Mapping).unwrap_err();
+            assert!(error.starts_with(expected), "{to}: {error}");
+            assert!(!error.contains("line"), "{error}");
+        }
+        let error = parse_as("check = true", Origin::Mapping).unwrap_err();
+        assert_eq!(error, "missing field `trace`");
     }
 }

@@ -26,7 +26,7 @@ use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
 pub use results::{Row, RowTier, RowTiming};
-pub use run::{Outcome, Progress, Running};
+pub use run::{Outcome, Progress, Running, check_output};
 
 /// Traces, and the configurations that each is replayed with.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Sweep {
 pub struct TraceSource {
     /// As the file names it.
     pub name: String,
-    /// Where a sweep's file names it, the line and the key; none if it is of no sweep.
+    /// Where a sweep names it, the line of the file and the key; none if it is of no sweep.
     pub place: Option<String>,
     /// Where it is.
     pub path: PathBuf,

@@ -17,6 +17,8 @@ use crate::{LabError, Watch};
 
 /// Results that wait to be written at most: a sweep that is killed, or stopped, has kept all but these.
 const WAITING_ROWS_MAX: usize = 8;
+/// The file among the parts that the sweep at work holds.
+const LOCK: &str = "lock";
 
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +49,12 @@ struct SharedTrace<'a> {
     points_left: AtomicUsize,
 }
 
-/// The parts beside an output: results that are not in it yet.
+/// The parts beside an output: results that are not in it yet. Without any, nothing is left of it.
 #[derive(Debug)]
 struct Parts {
     folder: PathBuf,
     /// Held as long as the sweep runs.
-    lock: File,
+    lock: Option<File>,
 }
 
 /// A sweep at work: what is finished, and what is left to be run.
@@ -76,6 +78,7 @@ impl Running {
     /// # Errors
     /// A file that cannot be read or is no result of a sweep, or another sweep that writes there.
     pub fn begin(sweep: &Sweep, output: &Path, hashes: Vec<String>) -> Result<Self, LabError> {
+        check_output(output)?;
         let of_point = |point: &super::SweepPoint| {
             point.key(&sweep.traces[point.trace], &hashes[point.trace], sweep.options)
         };
@@ -154,6 +157,7 @@ impl Sweep {
         threads: usize,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Outcome, LabError> {
+        check_output(output)?;
         let hashes: Result<Vec<String>, LabError> =
             self.traces.iter().map(TraceSource::sha256).collect();
         let running = Running::begin(self, output, hashes?)?;
@@ -205,6 +209,23 @@ impl Sweep {
     }
 }
 
+/// Whether a file can be written there: what is wrong with it is told before anything is done.
+///
+/// # Errors
+/// A folder that is not there, or a file that is one.
+pub fn check_output(output: &Path) -> Result<(), LabError> {
+    if output.is_dir() {
+        return Err(LabError::file(output, "it is a folder: name a file to be written"));
+    }
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            let reason = "there is no such folder: make it, or name another file to be written";
+            Err(LabError::file(folder, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl SharedTrace<'_> {
     /// The trace; whoever comes first compiles it, and the others wait.
     fn compiled(&self, watch: &Watch) -> Result<Arc<CompiledTrace>, LabError> {
@@ -232,10 +253,12 @@ impl Parts {
         name.push(".parts");
         let folder = PathBuf::from(name);
         let failed = |error: std::io::Error| LabError::file(&folder, error);
-        fs::create_dir_all(&folder).map_err(failed)?;
-        let lock = File::create(folder.join("lock")).map_err(failed)?;
+        if !folder.is_dir() {
+            fs::create_dir(&folder).map_err(failed)?;
+        }
+        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { folder, lock }),
+            Ok(()) => Ok(Self { folder, lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => {
                 let reason = "another sweep writes here: wait for it, or take another output";
                 Err(LabError::file(output, reason))
@@ -280,10 +303,25 @@ impl Parts {
     }
 
     /// Removes the parts, whose results are in the output.
-    fn remove(self) -> Result<(), LabError> {
-        let Self { folder, lock } = self;
+    fn remove(mut self) -> Result<(), LabError> {
         // Some systems do not remove what is open.
-        drop(lock);
-        fs::remove_dir_all(&folder).map_err(|error| LabError::file(&folder, error))
+        self.lock = None;
+        fs::remove_dir_all(&self.folder).map_err(|error| LabError::file(&self.folder, error))
+    }
+}
+
+impl Drop for Parts {
+    /// A sweep that ends without a result leaves no folder.
+    fn drop(&mut self) {
+        let Some(lock) = self.lock.take() else { return };
+        let is_lock = |entry: std::io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| entry.file_name() == LOCK)
+        };
+        if fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.all(is_lock)) {
+            // What cannot be removed harms nobody: the next sweep takes it over.
+            drop(fs::remove_file(self.folder.join(LOCK)));
+            drop(lock);
+            drop(fs::remove_dir(&self.folder));
+        }
     }
 }
