@@ -7,8 +7,10 @@ mod two_tier;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thermocline_core::Clients;
+use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 use crate::backing::Place;
@@ -70,7 +72,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct DemoOptions {
     /// Where to write the report
-    #[arg(long, value_name = "FILE", default_value = "thermocline-demo.html")]
+    #[arg(long, value_name = "FILE", default_value = "thermocline-demo.html", value_parser = to_be_written())]
     pub(crate) report: PathBuf,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -289,7 +291,7 @@ pub(crate) struct CompareOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -318,7 +320,7 @@ pub(crate) struct HotOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -359,7 +361,7 @@ pub(crate) struct BufferOptions {
     #[arg(long)]
     pub(crate) check: bool,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -384,7 +386,7 @@ pub(crate) struct ReproduceOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
     /// Where to write the report; default: reproduce-PAPER.html
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
     #[arg(long)]
@@ -412,7 +414,7 @@ pub(crate) struct ServeOptions {
     /// Print a commented configuration with every key, and end
     #[arg(long)]
     pub(crate) example_config: bool,
-    /// Check the configuration, and end
+    /// Check the configuration, but not the devices that it names, and end
     #[arg(long)]
     pub(crate) check: bool,
     /// Set up the flash anew, and give up what is on it
@@ -473,6 +475,11 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         yes: bool,
     },
+}
+
+/// A file that the command writes: what is wrong with its folder is told before anything is done.
+fn to_be_written() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| check_output(&path).map(|()| path))
 }
 
 /// Seconds between two looks, from a tenth to an hour.

@@ -34,7 +34,7 @@ pub(crate) struct InfoOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report: footprint and re-use over time, and a recording's files
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -57,7 +57,7 @@ pub(crate) struct ClassesOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -69,7 +69,7 @@ pub(crate) struct ConvertOptions {
     /// The trace, or with --from the recording
     pub(crate) trace: PathBuf,
     /// The file to write; a recording has its file table and figures beside it
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) output: PathBuf,
     /// The format to write: csv, parquet, spc, oracle-general, or compiled (a row per page access)
     #[arg(long, value_name = "FORMAT", required_unless_present = "from")]
@@ -92,7 +92,7 @@ pub(crate) struct ConvertOptions {
 #[derive(Args, Debug)]
 pub(crate) struct GenerateOptions {
     /// The file to write
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) output: PathBuf,
     /// The format to write: csv, parquet, spc or oracle-general
     #[arg(long, value_name = "FORMAT", default_value = "csv")]
@@ -198,7 +198,7 @@ pub(crate) struct RecordOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) keep_raw: Option<PathBuf>,
     /// The recording to write: FILE, with its file table and figures beside it; FILE.zst is compressed
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) output: PathBuf,
     /// Print JSON when it ends
     #[arg(long)]

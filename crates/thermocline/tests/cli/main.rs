@@ -160,6 +160,33 @@ fn reports_are_whole_files() {
 }
 
 #[test]
+fn where_no_file_can_be_written_is_told_before_anything_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent");
+    let (file, dir) = (absent.join("out").display().to_string(), folder.path().to_str().unwrap());
+    // The trace is not there either, and would be told if it was looked for first.
+    for words in [
+        &["compare", "no-such.csv", "--policy", "lru", "--tier", "ram=1%", "--report"][..],
+        &["mrc", "no-such.csv", "--csv"],
+        &["mrc", "no-such.csv", "--report"],
+        &["plan", "no-such.csv", "--budget", "1", "--price", "ram=1,flash=1,disk=1", "-o"],
+        &["sweep", "no-such.toml", "--output"],
+        &["sweep", "no-such.toml", "--report"],
+        &["hot", "no-such.csv", "--report"],
+        &["trace", "info", "no-such.csv", "--report"],
+        &["trace", "convert", "no-such.csv", "-o"],
+        &["demo", "--report"],
+        &["reproduce", "hat", "--report"],
+    ] {
+        let option = words.last().unwrap();
+        let with = |path| [words, &[path]].concat();
+        fails(&with(&file), &[option, "absent`: there is no such folder: make it"]);
+        fails(&with(dir), &[option, "it is a folder: name a file"]);
+    }
+    assert!(!absent.exists());
+}
+
+#[test]
 fn bad_traces_are_refused_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| {
