@@ -42,13 +42,10 @@ pub enum FlashError {
     #[error("the flash cannot be used: {0}")]
     Io(#[from] io::Error),
     /// There is nothing on it yet, neither at its beginning nor at its end.
-    #[error("the flash is empty: it has to be initialised")]
+    #[error("there is no cache of thermocline: nothing was ever written there")]
     Empty,
     /// It holds something else.
-    #[error(
-        "the flash holds something that is no cache of thermocline; if it is no longer needed, \
-         initialise it by force"
-    )]
+    #[error("what is there is no cache of thermocline: check that this is the flash")]
     Foreign,
     /// It is a cache of another version.
     #[error(

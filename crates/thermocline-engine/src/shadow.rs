@@ -96,7 +96,7 @@ pub enum ShadowError {
         reason: ConfigError,
     },
     /// A policy runs on other hierarchies only.
-    #[error("shadow `{label}`: this policy does not run on RAM and flash")]
+    #[error("shadow `{label}`: this policy does not run on these tiers")]
     Depth {
         /// The shadow.
         label: String,
@@ -140,7 +140,7 @@ impl Shadows {
     /// be estimated.
     ///
     /// # Errors
-    /// A rate that is no share, or a policy that does not run on RAM and flash.
+    /// A rate that is no share, or a policy that does not run on its tiers.
     pub fn new(
         options: Vec<ShadowOptions>,
         backing_pages: u32,
@@ -292,7 +292,9 @@ impl Shadow {
         [ram, flash, disk]: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
         let label = || options.label.clone();
-        if !matches!(options.entry.depth, Depth::Ram | Depth::RamFlash) {
+        let depth = options.entry.depth;
+        let has_flash = options.flash_pages > 0 && depth != Depth::Ram;
+        if depth == Depth::Buffer || !depth.allows(1 + usize::from(has_flash)) {
             return Err(ShadowError::Depth { label: label() });
         }
         #[expect(
@@ -301,7 +303,6 @@ impl Shadow {
             reason = "a share of a number of pages"
         )]
         let scaled = |pages: f64| (pages * rate).round().max(1.0) as u32;
-        let has_flash = options.flash_pages > 0 && options.entry.depth == Depth::RamFlash;
         let mut capacity_pages = vec![scaled(f64::from(options.ram_pages))];
         let mut costs = vec![*ram];
         if has_flash {
@@ -523,6 +524,9 @@ mod tests {
         };
         assert!(refuse(options("lru", 8, 8), 0.0).contains("above 0"));
         assert!(refuse(options("lru", 8, 8), f64::NAN).contains("above 0"));
-        assert!(refuse(options("demote", 8, 8), 0.1).contains("demote"));
+        assert!(
+            refuse(options("demote", 8, 0), 0.1).contains("`demote`: this policy does not run")
+        );
+        assert!(Shadows::new(vec![options("demote", 8, 8)], 1 << 20, 0.1, &COSTS).is_ok());
     }
 }

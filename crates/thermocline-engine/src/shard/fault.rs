@@ -4,7 +4,7 @@ use thermocline_core::{Access, Op, PageId, Survivor};
 
 use super::{ENTRY_BIT, Shard};
 use crate::entry::EntryId;
-use crate::options::{OptionsError, PolicyOptions, WriteMode};
+use crate::options::{Options, OptionsError, PolicyOptions, WriteMode};
 use crate::slots::{SlotId, SlotState};
 
 /// What decides when there is no flash.
@@ -34,6 +34,14 @@ impl Shard {
     /// Changes what happens to writes from now on.
     pub fn set_write_mode(&mut self, mode: WriteMode) {
         self.options.write_mode = mode;
+    }
+
+    /// Whether another policy can be built for the sizes that there are.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check_policy(&self, policy: &PolicyOptions) -> Result<(), OptionsError> {
+        Options { policy: policy.clone(), ..self.options.clone() }.build_policy().map(drop)
     }
 
     /// Lets another policy decide from now on. What RAM and flash hold stays, as far as the new

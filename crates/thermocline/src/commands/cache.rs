@@ -116,12 +116,12 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
 fn drain(path: &Path, backing: &Place, note: &Path, without_note: bool) -> Result<String> {
     let (mut file, mut flash) = open(path)?;
     let superblock = *flash.superblock();
+    let in_backing = || format!("`{backing}`");
+    let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
     let found = SideFile::load(note)?;
     if found.is_some() || !without_note {
         check_note(note, found, &flash)?;
     }
-    let in_backing = || format!("`{backing}`");
-    let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
     let found_bytes = store.size_bytes().with_context(in_backing)?;
     ensure!(
         found_bytes / u64::from(superblock.layout.page_bytes)

@@ -190,3 +190,12 @@ fn an_end_writes_everything_back_if_it_is_told_to() {
     // The backing store may be served alone now.
     cache.unset("flash").set("policy.name", "lru").start().stop();
 }
+
+#[test]
+fn drain_says_which_file_is_not_there() {
+    let cache = dirty(1);
+    let (flash, absent) = (cache.file("flash.img"), cache.file("absent.img"));
+    fails(&["cache", "drain", &flash, "--backing", &absent], &["`", "absent.img`: No such file"]);
+    fails(&["cache", "drain", &absent, "--backing", &flash], &["absent.img`: No such file"]);
+    assert!(!cache.path("absent.img.thermocline").exists());
+}

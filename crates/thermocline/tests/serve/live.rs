@@ -136,7 +136,7 @@ fn write_mode_cleaning_and_shadows_change_live() {
     assert!(engine.reload(cache.set("cleaning.dirty_ratio", 0.0)));
     engine.wait_for("the cleaner", || (engine.status()["dirty_pages"] == 0).then_some(()));
 
-    cache.set("shadow", vec!["lru", "hat:ram=2x"]).set("shadow_sample", 1.0);
+    cache.set("shadow", vec!["lru", "hat:ram=2x", "demote"]).set("shadow_sample", 1.0);
     assert!(engine.reload(&cache));
     client.read(0, PAGE).unwrap();
     let status = engine.status();
@@ -146,13 +146,16 @@ fn write_mode_cleaning_and_shadows_change_live() {
         .iter()
         .map(|shadow| shadow["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["lru", "hat:ram=2x"]);
-    assert_eq!(status["shadows"][0]["sampled_accesses"], 1);
+    assert_eq!(names, ["lru", "hat:ram=2x", "demote"]);
+    for shadow in status["shadows"].as_array().unwrap() {
+        assert_eq!(shadow["sampled_accesses"], 1, "{shadow}");
+    }
 }
 
 #[test]
 fn a_broken_configuration_changes_nothing() {
     let mut cache = Cache::new(8);
+    cache.set("record.path", "accesses.csv.zst");
     let engine = cache.set("shadow", vec!["lru"]).start();
     let mut client = engine.client();
     client.write(0, &[1; PAGE]).unwrap();
@@ -165,7 +168,9 @@ fn a_broken_configuration_changes_nothing() {
         ("policy.name", toml::Value::from("lfuu")),
         ("policy.parameters", toml::toml! { zz = 1 }.into()),
         ("shadow", vec!["hat:ram=0x"].into()),
-        ("shadow", vec!["demote"].into()),
+        ("shadow", vec!["opt"].into()),
+        ("policy.name", "opt".into()),
+        ("record.path", "absent/accesses.csv.zst".into()),
         ("ram.size", "little".into()),
         ("flash.write_budget_gib_per_day", (-1.0).into()),
     ] {
@@ -173,9 +178,13 @@ fn a_broken_configuration_changes_nothing() {
         broken.set("policy.name", "lru").set("write_mode", "through").set(key, value);
         assert!(!engine.reload_text(&cache, &broken.config_text()), "{key}");
         assert_eq!(kept(&engine.status()), before, "{key}");
-        assert_eq!(engine.status()["shadows"][0]["name"], "lru", "{key}");
+        let before = engine.status();
+        assert_eq!(before["shadows"][0]["name"], "lru", "{key}");
         client.write(0, &[1; PAGE]).unwrap();
+        let recorded = |status: &Value| status["recording"]["accesses"].as_u64().unwrap();
+        assert_eq!(recorded(&engine.status()), recorded(&before) + 1, "{key}");
     }
+    assert!(!engine.log().contains("takes over"), "nothing was announced that did not happen");
     assert!(!engine.reload_text(&cache, "not = [a configuration"));
     assert_eq!(kept(&engine.status()), before);
     assert!(engine.log().contains("cache.toml"), "the log names the file");

@@ -158,6 +158,19 @@ fn devices_have_one_server() {
 }
 
 #[test]
+fn a_disk_is_no_flash_of_its_own() {
+    let mut cache = Cache::new(8);
+    let (disk, link, hard) = ("disk.img", "link.img", "hard.img");
+    std::os::unix::fs::symlink(cache.path(disk), cache.path(link)).unwrap();
+    std::fs::hard_link(cache.path(disk), cache.path(hard)).unwrap();
+    for name in [disk, link, hard] {
+        refused(cache.set("flash.path", name), &["flash.path", name, "given twice"]);
+        cache.refused(&["--force-init"], &["flash.path", name, "given twice"]);
+    }
+    assert!(cache.bytes(disk) == vec![0; 8 << 20]);
+}
+
+#[test]
 fn a_foreign_flash_is_not_overwritten() {
     let cache = Cache::new(8);
     // Something whose first blocks are empty, as those of some file systems are.

@@ -109,6 +109,7 @@ pub(crate) struct Limits {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nbd {
     pub(crate) socket: Option<PathBuf>,
+    #[serde(default, deserialize_with = "optional_address")]
     pub(crate) listen: Option<SocketAddr>,
     #[serde(default)]
     pub(crate) export: String,
@@ -154,6 +155,7 @@ pub(crate) enum IoEngine {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Metrics {
+    #[serde(deserialize_with = "address")]
     pub(crate) listen: SocketAddr,
 }
 
@@ -225,6 +227,20 @@ pub(crate) struct Bytes(pub(crate) u64);
 
 fn uri<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NbdUri>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        let wanted = &"an address with a port, as in \"127.0.0.1:9469\" or \"[::1]:9469\"";
+        de::Error::invalid_value(de::Unexpected::Str(&text), wanted)
+    })
+}
+
+fn optional_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    address(deserializer).map(Some)
 }
 
 const fn default_page_size() -> Bytes {
@@ -379,6 +395,16 @@ impl Config {
                 "`cleaning.dirty_ratio` is {ratio}: it must be from 0 to 1"
             );
         }
+        let counts = [
+            ("cleaning.pages_per_second", self.cleaning.pages_per_second.map(u64::from)),
+            ("cleaning.pages_in_flight", self.cleaning.pages_in_flight.map(u64::from)),
+            ("nbd.clients", self.nbd.clients.map(|clients| clients as u64)),
+            ("nbd.client_in_flight", self.nbd.client_in_flight.map(|bytes| bytes.0)),
+            ("nbd.in_flight", self.nbd.in_flight.map(|bytes| bytes.0)),
+        ];
+        for (key, count) in counts {
+            ensure!(count != Some(0), "`{key}` is 0: it must be at least 1");
+        }
         let entry = find_policy(&self.policy.name).context("`policy.name`")?;
         check_depth(entry, self.flash.is_some())?;
         self.policy_options()?;
@@ -523,13 +549,13 @@ mod tests {
         listen = "127.0.0.1:9469"
     "#;
 
-    /// The example with each line that shows a default in force.
+    /// The example with each key in force, but for one of two that exclude each other.
     fn uncommented() -> String {
         let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
         EXAMPLE
             .lines()
             .map(|line| if is_key(line) { &line[1..] } else { line })
-            .filter(|line| !line.starts_with("parameters =") && !line.starts_with("path = \"disk"))
+            .filter(|line| !line.starts_with("path = \"disk"))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -551,6 +577,8 @@ mod tests {
         assert_eq!(full.write_mode, plain.write_mode);
         assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
         assert_eq!(full.cleaning(), plain.cleaning());
+        assert_eq!(full.cleaning.drain_at_exit, plain.cleaning.drain_at_exit);
+        assert!(!full.policy.parameters.is_empty());
         assert_eq!(full.io.engine, plain.io.engine);
         assert_eq!(full.io.direct, plain.io.direct);
         assert_eq!(full.log.level, plain.log.level);
@@ -607,6 +635,14 @@ mod tests {
         refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
         refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
+        for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight"] {
+            let name = key.trim_start_matches("nbd.");
+            refuse("[nbd]", &format!("[nbd]\n{name} = 0"), &format!("`{key}` is 0"));
+        }
+        refuse("[nbd]", "[cleaning]\npages_in_flight = 0\n[nbd]", "`cleaning.pages_in_flight`");
+        refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
+        refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
+        refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
         refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
         refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
         refuse(

@@ -147,8 +147,8 @@ impl Driver for AnyDriver {
 
 /// A backing store that was found.
 enum Backing {
-    /// It is opened again for its driver.
-    File(PathBuf),
+    /// It is opened again for its driver; until then it is held, so that the flash is not the same one.
+    File(PathBuf, DeviceFile),
     Nbd(NbdBacking),
 }
 
@@ -198,7 +198,8 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     };
     let engine = config.io.engine;
     let driver = match backing {
-        Backing::File(path) => {
+        Backing::File(path, held) => {
+            drop(held);
             let disk = || open_file(&path, caching).with_context(in_backing);
             drive_files(engine, shard.frames(), || Ok((open_flash()?, disk()?)))?
         }
@@ -214,8 +215,9 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
 fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
     match place {
         Place::File(path) => {
-            let size_bytes = open_file(path, caching)?.size_bytes()?;
-            Ok((Backing::File(path.clone()), size_bytes))
+            let file = open_file(path, caching)?;
+            let size_bytes = file.size_bytes()?;
+            Ok((Backing::File(path.clone(), file), size_bytes))
         }
         Place::Nbd(uri) => {
             let access = match config.write_mode {

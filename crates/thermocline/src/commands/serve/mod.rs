@@ -50,9 +50,10 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         .as_ref()
         .context("give the file of a configuration; --example-config prints one")?;
     let config = Config::read(path)?;
-    let shadow_options = shadows::options(&config)?;
+    let in_file = || format!("in `{}`", path.display());
+    let shadow_options = shadows::options(&config).with_context(in_file)?;
     if options.check {
-        config.try_policy()?;
+        config.try_policy().with_context(in_file)?;
         return Ok(format!("`{}` can be served\n", path.display()));
     }
     start_log(&config);
@@ -188,19 +189,24 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
     let shadows = watch::build_shadows(&config, shadow_options, shard.options())?;
-    watch.set_recording(config.record.as_ref(), shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;
     let now: Vec<_> =
         current.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let needs_flash = policy.entry.depth != Depth::Ram;
-    if !shard.has_flash() && needs_flash {
-        warn!(policy = policy.entry.name, "there is no flash: the policy stays until a restart");
-    } else if current.entry.name != policy.entry.name
+    let is_another = current.entry.name != policy.entry.name
         || given != now
-        || current.write_miss != policy.write_miss
-    {
+        || current.write_miss != policy.write_miss;
+    let may_run = shard.has_flash() || !needs_flash;
+    if is_another && may_run {
+        shard.check_policy(&policy).context("`policy`")?;
+    }
+    // The last step that may fail.
+    watch.set_recording(config.record.as_ref(), shard.options())?;
+    if !may_run {
+        warn!(policy = policy.entry.name, "there is no flash: the policy stays until a restart");
+    } else if is_another {
         info!(policy = policy.entry.name, "another policy takes over");
         shard.set_policy(policy).context("`policy`")?;
     }

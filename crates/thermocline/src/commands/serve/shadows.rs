@@ -21,11 +21,6 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
     let context = || format!("`shadow`: \"{text}\"");
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let entry = find_policy(name).with_context(context)?;
-    ensure!(
-        matches!(entry.depth, Depth::Ram | Depth::RamFlash),
-        "{}: this policy does not run on RAM and flash",
-        context()
-    );
     let mut ram_pages = config.pages("ram.size", config.ram.size)?;
     let flash = config.flash.as_ref();
     let flash_pages = flash.map(|flash| config.pages("flash.size", flash.size)).transpose()?;
@@ -43,6 +38,13 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
         }
     }
     ensure!(ram_pages > 0, "{}: `ram` must be at least a page", context());
+    let has_flash = flash_pages > 0 && entry.depth != Depth::Ram;
+    ensure!(
+        entry.depth != Depth::Buffer && entry.depth.allows(1 + usize::from(has_flash)),
+        "{}: this policy does not run on these tiers; see `thermocline policies {}`",
+        context(),
+        entry.name
+    );
     Ok(ShadowOptions {
         label: text.to_owned(),
         entry,
@@ -89,7 +91,8 @@ mod tests {
             ("hat:ram=5%", "footprint"),
             ("hat:ram=0x", "at least a page"),
             ("hat:zz=1", "zz"),
-            ("demote", "RAM and flash"),
+            ("hat:flash=0p", "does not run on these tiers"),
+            ("demote:flash=0p", "does not run on these tiers"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(words) && error.contains(text), "{error}");

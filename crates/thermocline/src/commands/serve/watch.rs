@@ -99,7 +99,8 @@ impl Watch {
     /// Records from now on, elsewhere, or no longer; a recording that stays the same goes on.
     ///
     /// # Errors
-    /// A file that cannot be written; then nothing is recorded.
+    /// A file that cannot be written; then the recording that there was goes on, unless it had the same
+    /// file.
     pub(crate) fn set_recording(&self, section: Option<&Record>, options: &Options) -> Result<()> {
         let mut observed = lock(&self.observed);
         let is_same = match (&observed.recording, section) {
@@ -110,7 +111,11 @@ impl Watch {
             _ => false,
         };
         if !is_same {
-            observed.recording = None;
+            // Two recordings in one file would rename each other's.
+            let path = observed.recording.as_ref().map(|recording| &recording.section().path);
+            if path == section.map(|section| &section.path) {
+                observed.recording = None;
+            }
             observed.recording =
                 section.map(|section| Recording::start(section, options)).transpose()?;
         }
