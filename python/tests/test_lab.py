@@ -1,6 +1,7 @@
 """Runs, comparisons, curves, plans and buffers, against the command line and each other."""
 
 import json
+import math
 import pickle
 import subprocess
 import sys
@@ -160,6 +161,12 @@ def test_a_plan_chooses_and_writes_the_engines_configuration(
     assert f'name = "{found.chosen["policy"]}"' in (tmp_path / "cache.toml").read_text()
     with pytest.raises(tc.ConfigurationError, match="that of `disk` is missing"):
         tc.plan(zipf, 1, {"ram": 1, "flash": 1}, closed_loop=8)
+    with pytest.raises(tc.ConfigurationError, match=r"--budget NaN: it takes a number"):
+        tc.plan(zipf, math.nan, prices, closed_loop=8)
+    with pytest.raises(
+        tc.ConfigurationError, match=r"<class .*Policy.*> cannot be: it takes names"
+    ):
+        tc.plan(zipf, 1, prices, policies=[tc.Policy], closed_loop=8)  # type: ignore[list-item]
 
 
 def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> None:

@@ -143,8 +143,12 @@ class Faulty:
         ([tc.Serve(0, 0)], tc.LedgerError, "access 3, page 2, Serve"),
         ([tc.Serve(1, 200)], tc.LedgerError, "access 3, page 2, Serve"),
         ([tc.Copy(2**31, 1, 0)], tc.LedgerError, "access 3.*page"),
-        (None, TypeError, "not iterable"),
-        ([7], TypeError, "Serve, Copy and Drop, and this one with a int"),
+        (
+            None,
+            TypeError,
+            "Serve, Copy and Drop, in a list or by `yield`, and this one with a None",
+        ),
+        ([7], TypeError, "Serve, Copy and Drop, .*, and this one with a int"),
         ([tc.Serve(1, -1)], TypeError, r"Serve\(found=1, tier=-1\): pages and tiers are whole"),
         ([tc.Drop("first", 0)], TypeError, "page='first'.* whole numbers"),  # type: ignore[arg-type]
         (lambda page: {"there": page}["no such key"], KeyError, "no such key"),

@@ -104,6 +104,10 @@ def names(value: str | Iterable[str]) -> str:
     if not several:
         message = "a list of names is empty: give at least one"
         raise ConfigurationError(message)
+    for one in several:
+        if not isinstance(one, str):
+            message = f"{one!r} cannot be: it takes names"
+            raise ConfigurationError(message)
     return ",".join(several)
 
 

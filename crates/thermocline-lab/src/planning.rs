@@ -233,9 +233,13 @@ struct Priced<'a> {
 
 impl<'a> Priced<'a> {
     fn new(trace: &'a CompiledTrace, options: &'a PlanOptions) -> Result<Self, LabError> {
-        let bad = options.prices.iter().chain([&options.budget]);
-        if let Some(&price) = bad.clone().find(|price| !price.is_finite() || **price < 0.0) {
+        let is_bad = |price: &&f64| !price.is_finite() || **price < 0.0;
+        if let Some(&price) = options.prices.iter().find(is_bad) {
             return Err(LabError::BadPrice { price });
+        }
+        if is_bad(&&options.budget) {
+            let reason = "it takes a number of at least 0".to_owned();
+            return Err(LabError::bad_option("--budget", &options.budget.to_string(), reason));
         }
         let priced = Self { trace, options, drive: crate::find_ssd(&options.flash_drive)? };
         let (disk_cost, page_cost) = (priced.disk_cost(), priced.cost(1, 0));

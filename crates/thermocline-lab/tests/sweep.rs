@@ -207,7 +207,8 @@ fn what_is_in_the_way_is_not_written_over() {
     let place = Place::new();
     let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
     fs::write(place.path("notes.parquet"), "not a Parquet file").unwrap();
-    sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err();
+    let error = sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err().to_string();
+    assert!(error.contains("no result of a sweep: take another name"), "{error}");
     assert_eq!(bytes(&place.path("notes.parquet")), b"not a Parquet file");
     let trace = sweep.traces[0].open(&Watch::default(), 1).unwrap();
     trace.save(place.path("trace.parquet")).unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyTuple, PyType};
 use thermocline::Brought;
 use thermocline_core::policy::{Maker, Survivor};
 use thermocline_core::registry::Depth;
@@ -107,7 +107,9 @@ impl PythonPolicy {
         let (Some(method), Some(kinds)) = (&self.access, &self.kinds) else { return Ok(()) };
         Python::attach(|py| {
             let answer = method.call1(py, (access.page.0, access.op == Op::Write))?;
-            for action in answer.bind(py).try_iter()? {
+            let answer = answer.bind(py);
+            let actions = answer.try_iter().map_err(|error| no_actions(answer, error))?;
+            for action in actions {
                 kinds.push(&action?, access, out)?;
             }
             Ok(())
@@ -160,13 +162,22 @@ impl Kinds {
             let (page, tier) = action.extract().map_err(wrong)?;
             out.drop_copy(PageId(page), Tier(tier));
         } else {
-            let kind = kind.name()?;
-            return Err(PyTypeError::new_err(format!(
-                "a policy answers with Serve, Copy and Drop, and this one with a {kind}"
-            )));
+            return Err(no_action(&kind));
         }
         Ok(())
     }
+}
+
+/// What is wrong with an answer that cannot be gone through; an error of its own stays as it is.
+fn no_actions(answer: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if answer.hasattr("__iter__").unwrap_or(true) { error } else { no_action(&answer.get_type()) }
+}
+
+fn no_action(kind: &Bound<'_, PyType>) -> PyErr {
+    let kind = kind.name().map_or_else(|_| "something".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!(
+        "a policy answers with Serve, Copy and Drop, in a list or by `yield`, and this one with a {kind}"
+    ))
 }
 
 /// What is wrong with an action whose parts are no pages and tiers.

@@ -172,9 +172,14 @@ pub(super) fn write(path: &Path, rows: &[Row]) -> Result<(), LabError> {
 
 /// The rows of a file that [`write()`] wrote, by their keys.
 pub(super) fn read(path: &Path, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
-    let reader = ColumnReader::open(path)?;
-    let wrong =
-        || LabError::file(path, "a Parquet file, but no result of a sweep: take another name");
+    let reader = ColumnReader::open(path).map_err(|error| {
+        let reason = format!("no result of a sweep: take another name for the output ({error})");
+        LabError::file(path, reason)
+    })?;
+    let wrong = || {
+        let reason = "a Parquet file, but no result of a sweep: take another name for the output";
+        LabError::file(path, reason)
+    };
     if reader.metadata(METADATA.0).as_deref() != Some(METADATA.1) {
         return Err(wrong());
     }

@@ -89,8 +89,9 @@ impl Objective {
 
 /// The policies that are asked for, each of which an engine can run.
 fn policies(names: &[String]) -> Result<Vec<&'static Entry>> {
-    // What needs the hints of an earlier run cannot be served.
-    let suits = |entry: &Entry| entry.depth.allows(2) && !entry.needs_hints();
+    // What needs the accesses to come, or the hints of an earlier run, cannot be served.
+    let suits =
+        |entry: &Entry| entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight();
     let all = || registry::entries().iter().filter(|entry| suits(entry));
     if let [word] = names
         && word == "all"

@@ -125,7 +125,12 @@ fn what_cannot_be_is_refused_with_what_would_be() {
     fails(&plan("1", &["--min-lifetime-years=-1"]), &["at least 0"]);
     let named = |name| [&words_of("1")[..], &["--policies", name]].concat();
     fails(&named("larc2"), &["larc2", "lru"]);
-    fails(&named("oracle-hfa"), &["oracle-hfa", "no engine", "face-gsc"]);
+    for oracle in ["oracle-hfa", "opt"] {
+        fails(&named(oracle), &[oracle, "no engine", "face-gsc"]);
+    }
+    for budget in ["nan", "inf"] {
+        fails(&plan(budget, &["--closed-loop", "4"]), &["--budget", "a number of at least 0"]);
+    }
     fails(&plan("1", &["-o", "no-such-folder/c.toml", "--closed-loop", "4"]), &["no-such-folder"]);
     let folder = tempfile::tempdir().unwrap();
     let untimed = folder.path().join("untimed.txt");

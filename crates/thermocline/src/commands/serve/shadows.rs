@@ -34,7 +34,11 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
         match key {
             "ram" => ram_pages = size(config, value, ram_pages).with_context(context)?,
             "flash" => flash_pages = size(config, value, flash_pages).with_context(context)?,
-            _ => given.push((key.to_owned(), value.to_owned())),
+            // The full name of a parameter, which may be that of a size otherwise.
+            _ => {
+                let name = key.strip_prefix(entry.name).and_then(|rest| rest.strip_prefix('.'));
+                given.push((name.unwrap_or(key).to_owned(), value.to_owned()));
+            }
         }
     }
     ensure!(ram_pages > 0, "{}: `ram` must be at least a page", context());
@@ -81,6 +85,10 @@ mod tests {
         let twice = parse("hat:ram=2x,flash=1GiB").unwrap();
         assert_eq!([twice.ram_pages, twice.flash_pages], [32_768, 262_144]);
         assert_eq!(twice.label, "hat:ram=2x,flash=1GiB");
+        let two = parse("two-tier:ram=2x,two-tier.ram=sieve,flash=2x,two-tier.flash=arc").unwrap();
+        assert_eq!([two.ram_pages, two.flash_pages], [32_768, 131_072]);
+        let values: Vec<String> = two.values.iter().map(|(_, value)| value.to_string()).collect();
+        assert!(values.starts_with(&["sieve".into(), "arc".into()]), "{values:?}");
     }
 
     #[test]
