@@ -345,6 +345,8 @@ def test_plots_have_lines_and_labels(zipf: tc.Trace) -> None:
     assert bars.get_ylabel() == "page_reads"
     with pytest.raises(KeyError, match="colour"):
         found.plot("colour")
+    with pytest.raises(KeyError, match="no column `colour`; there are: policy, "):
+        found.best("colour")
     assert tc.mrc(zipf, sizes=[10, 100]).plot().get_xscale() == "log"
     assert tc.buffer(zipf, "lru", [64, 128]).plot().get_ylabel() == "write_hit_ratio"
     prices = {"ram": 4, "flash": 0.4, "disk": 0.02}

@@ -330,6 +330,11 @@ class Comparison(Result):
         KeyError
             If the table has no such column.
         """
+        if metric not in self.table.column_names:
+            message = (
+                f"there is no column `{metric}`; there are: {', '.join(self.table.column_names)}"
+            )
+            raise KeyError(message)
         values = self.table.column(metric).to_pylist()
         places = [place for place, value in enumerate(values) if value is not None]
         return self.runs[min(places, key=lambda place: values[place])]

@@ -133,6 +133,7 @@ fn a_flash_that_failed_is_not_used_again() {
     assert!(disk[..1000 * 4096].iter().all(|&byte| byte == 1), "what flash had is on disk");
     let status = engine.status();
     assert_eq!(status["has_flash"], false, "{status}");
+    assert!(engine.get("/metrics").contains("\nthermocline_flash_in_use 0.0\n"));
     assert_eq!(status["policy"], "lru");
     assert_eq!(status["lost"], json!([]));
     assert!(engine.log().contains("the flash failed"));

@@ -48,6 +48,21 @@ fn busy(cache: &mut Cache) -> Engine {
 }
 
 #[test]
+fn an_engine_without_a_flash_alarms_nobody() {
+    let mut cache = Cache::new(8);
+    let figure = |engine: &Engine| {
+        engine.status();
+        let metrics = engine.get("/metrics");
+        let line = metrics.lines().find(|line| line.starts_with("thermocline_flash_in_use "));
+        line.map(str::to_owned)
+    };
+    assert_eq!(figure(&cache.start()).as_deref(), Some("thermocline_flash_in_use 1.0"));
+    cache.unset("flash").set("policy.name", "lru").set("backing.path", "other.img");
+    std::fs::write(cache.path("other.img"), vec![0; 1 << 20]).unwrap();
+    assert_eq!(figure(&cache.start()), None);
+}
+
+#[test]
 fn every_access_is_counted_once() {
     let mut cache = Cache::new(16);
     cache.set("limits.sequential_bypass", "64KiB");

@@ -134,7 +134,7 @@ fn a_bad_configuration_is_refused_by_its_key() {
 fn a_place_that_cannot_be_listened_at_leaves_the_backing_store_free() {
     let mut cache = Cache::new(1);
     cache.set("nbd.socket", "no/folder/thermocline.sock");
-    cache.refused(&[], &["no/folder/thermocline.sock"]);
+    cache.refused(&[], &["`nbd.socket`: cannot listen at", "no/folder/thermocline.sock"]);
     cache.set("nbd.socket", "thermocline.sock").unset("flash").set("policy.name", "lru");
     cache.start().stop();
 }

@@ -243,13 +243,15 @@ fn about(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
     ];
     let none: [(&str, &str); 0] = [];
     family.encode_family(&none)?.encode_info(&labels)?;
-    gauge(
-        encoder,
-        "thermocline_flash_in_use",
-        "Whether a flash is in use",
-        None,
-        f64::from(u8::from(status.has_flash)),
-    )?;
+    if status.is_flash_configured {
+        gauge(
+            encoder,
+            "thermocline_flash_in_use",
+            "Whether the flash is in use",
+            None,
+            f64::from(u8::from(status.has_flash)),
+        )?;
+    }
     let help = "What the policy adapts";
     let mut family =
         encoder.encode_descriptor("thermocline_policy", help, None, MetricType::Gauge)?;

@@ -115,12 +115,13 @@ fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
     let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
     let handed_over = handed_over.context("the socket handed over is no Unix socket")?;
     let unix = nbd.socket.as_ref().map(|path| match handed_over {
-        Some(socket) => Listen::UnixSocket(socket),
-        None => Listen::Unix(path.clone()),
+        Some(socket) => ("`nbd.socket`", Listen::UnixSocket(socket)),
+        None => ("`nbd.socket`", Listen::Unix(path.clone())),
     });
-    for place in unix.into_iter().chain(nbd.listen.map(Listen::Tcp)) {
+    let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
+    for (key, place) in unix.into_iter().chain(tcp) {
         let name = format!("{place:?}");
-        let address = server.listen(place)?;
+        let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
     Ok(server)

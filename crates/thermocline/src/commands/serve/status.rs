@@ -30,6 +30,8 @@ pub(crate) struct Status {
     pub(crate) capacity_pages: [u64; 2],
     /// Whether a flash is in use.
     pub(crate) has_flash: bool,
+    /// Whether there was to be one.
+    pub(crate) is_flash_configured: bool,
     /// Page accesses by operation.
     pub(crate) accesses: PerOp<Found>,
     /// Time from a request to its answer, by operation and the slowest tier that it needed.

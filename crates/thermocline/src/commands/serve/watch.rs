@@ -22,6 +22,8 @@ pub(crate) struct Watch {
     latencies: Shared<Latencies>,
     observed: Shared<Observed>,
     start: Instant,
+    /// Whether the configuration has one, whatever became of it.
+    has_flash: bool,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -80,6 +82,7 @@ impl Watch {
             latencies: Shared::default(),
             observed: Arc::clone(&observed),
             start: Instant::now(),
+            has_flash: config.flash.is_some(),
         };
         watch.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
@@ -152,6 +155,7 @@ impl Watch {
             size_bytes: options.size_bytes(),
             capacity_pages: [options.ram_pages.into(), options.flash_pages.into()],
             has_flash: shard.has_flash(),
+            is_flash_configured: self.has_flash,
             accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
             latency: PerOp { read: latencies.read, write: latencies.write },
             flushes: counters.flushes,
