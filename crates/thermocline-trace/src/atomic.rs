@@ -47,8 +47,13 @@ impl<'a> AtomicFile<'a> {
     }
 }
 
-/// A file that vanishes unless it is persisted.
+/// A file that vanishes unless it is persisted. It would take the place of a device, too: these are
+/// refused.
 pub(crate) fn temporary(target: &Path) -> Result<NamedTempFile, TraceError> {
+    if target.exists() && !target.is_file() {
+        let source = io::Error::other("it is no plain file: name a file to be written");
+        return Err(cannot_write(target, source));
+    }
     let folder = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -70,4 +75,20 @@ pub(crate) fn persist(file: NamedTempFile, target: &Path) -> Result<(), TraceErr
 
 fn cannot_write(target: &Path, source: io::Error) -> TraceError {
     TraceError::Io { path: target.to_owned(), action: "write", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_takes_the_place_of_a_folder_or_a_device() {
+        let folder = tempfile::tempdir().unwrap();
+        for target in [folder.path(), Path::new("/dev/null")] {
+            if target.exists() {
+                let error = AtomicFile::create(target).unwrap_err().to_string();
+                assert!(error.contains("no plain file"), "{error}");
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+mod files;
 mod studies;
 mod traces;
 mod two_tier;

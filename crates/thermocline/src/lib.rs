@@ -48,7 +48,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let mut status = 0;
-    let result = match &arguments.command {
+    let result = arguments.command.check_files().and_then(|()| match &arguments.command {
         Command::Demo(options) => commands::demo::run(options),
         Command::Policies(options) => commands::policies::run(options),
         Command::Devices(options) => commands::devices::run(options),
@@ -67,7 +67,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(options) => commands::serve::run(options),
         Command::Cache(options) => commands::cache::run(options),
         Command::Top(options) => commands::top::run(options),
-    };
+    });
     match result {
         Ok(text) if print(&text) => status,
         Ok(_) => FAILURE,

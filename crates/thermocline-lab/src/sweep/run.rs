@@ -212,10 +212,13 @@ impl Sweep {
 /// Whether a file can be written there: what is wrong with it is told before anything is done.
 ///
 /// # Errors
-/// A folder that is not there, or a file that is one.
+/// A folder that is not there, or a file that is one, or a device: files take their places whole.
 pub fn check_output(output: &Path) -> Result<(), LabError> {
     if output.is_dir() {
         return Err(LabError::file(output, "it is a folder: name a file to be written"));
+    }
+    if output.exists() && !output.is_file() {
+        return Err(LabError::file(output, "it is no plain file: name a file to be written"));
     }
     match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {

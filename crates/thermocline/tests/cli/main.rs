@@ -216,6 +216,35 @@ fn bad_traces_are_refused_with_their_place() {
 }
 
 #[test]
+fn what_is_read_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (trace, link, table) = (path("trace.csv"), path("link.csv"), path("table.csv"));
+    text(&["trace", "generate", "-o", &trace, "--requests", "100", "--pages", "10"]);
+    let before = std::fs::read(&trace).unwrap();
+    std::os::unix::fs::symlink(&trace, &link).unwrap();
+    let sizes = ["--tier", "ram=2p", "--policy", "lru"];
+    for target in [&trace, &link] {
+        let read = ["is what is read: name another file", target];
+        for command in [
+            &[&["compare", &trace, "--report", target][..], &sizes].concat()[..],
+            &["mrc", &trace, "--csv", target],
+            &["hot", &trace, "--identifier", "mbf", "--report", target],
+            &["plan", &trace, "--budget", "1", "--price", "ram=1,flash=1,disk=1", "-o", target],
+            &["trace", "info", &trace, "--report", target],
+            &["trace", "classes", &trace, "--report", target],
+            &["trace", "convert", &trace, "--to", "spc", "-o", target],
+        ] {
+            fails(command, &read);
+        }
+    }
+    fails(&["mrc", &trace, "--csv", &table, "--report", &table], &["written twice", &table]);
+    fails(&["trace", "convert", &trace, "--to", "spc", "-o", "/dev/null"], &["no plain file"]);
+    assert_eq!(std::fs::read(&trace).unwrap(), before);
+    assert!(!Path::new(&table).exists());
+}
+
+#[test]
 fn bad_options_are_refused_with_what_would_be_right() {
     fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
         [&["simulate", TRACE][..], more].concat()

@@ -484,10 +484,13 @@ mod tests {
                 recording.lock().unwrap().as_mut().unwrap().hand_over();
             }
         }
-        let mut recording = recording.lock().unwrap();
-        let status = recording.as_ref().unwrap().status();
-        *recording = None;
-        (engine.shard().counters().clone(), status)
+        let recording = recording.lock().unwrap().take().unwrap();
+        let progress = Arc::clone(&recording.progress);
+        let status = recording.status();
+        drop(recording);
+        // All of it is written now, however late the writer was.
+        let written_bytes = progress.written_bytes.load(Ordering::Relaxed);
+        (engine.shard().counters().clone(), RecordingStatus { written_bytes, ..status })
     }
 
     #[test]
