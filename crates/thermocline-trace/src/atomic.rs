@@ -86,8 +86,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for target in [folder.path(), Path::new("/dev/null")] {
             if target.exists() {
-                let error = AtomicFile::create(target).unwrap_err().to_string();
-                assert!(error.contains("no plain file"), "{error}");
+                let error = AtomicFile::create(target).unwrap_err();
+                let reason = std::error::Error::source(&error).unwrap().to_string();
+                assert!(reason.contains("no plain file"), "{error}: {reason}");
             }
         }
     }
