@@ -266,9 +266,9 @@ impl L2arc {
     fn assert_invariants(&self) {
         self.ring.assert_invariants();
         assert!(self.ring.len() <= self.slots, "pages on flash fit it");
-        if !self.reuse_holes {
-            assert!(self.ring.slots() <= self.slots as usize, "the rotor overwrites all it meets");
-        }
+        let slots = self.slots as usize;
+        let holes_max = if self.reuse_holes { slots / 2 } else { 0 };
+        assert!(self.ring.slots() <= slots + holes_max, "holes are overwritten, or squeezed out");
     }
 }
 
