@@ -70,6 +70,8 @@ pub(crate) struct Entry {
     pub(crate) newest: u64,
     /// The version that is all zeroes; 0 if none is known to be.
     pub(crate) zeroed: u64,
+    /// The version that was trimmed or zeroed as a whole; 0 if none was. Zeroes may stand for it.
+    pub(crate) blank: u64,
     /// Whether `zeroed` is the newest version, and the disk need not have zeroes: a discard of the page
     /// is wanted or under way.
     pub(crate) is_discarded: bool,
@@ -113,6 +115,7 @@ impl Entry {
             is_lost: false,
             newest: 0,
             zeroed: 0,
+            blank: 0,
             is_discarded: false,
             frame: None,
             slot: None,

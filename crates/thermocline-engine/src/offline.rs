@@ -16,6 +16,9 @@ pub struct Contents {
     pub held_pages: u64,
     /// Slots that hold a page which the disk may not have.
     pub dirty_pages: u64,
+    /// Blocks of metadata of which one copy is damaged or cannot be read; the other copy was used, and
+    /// the next start writes both.
+    pub damaged_blocks: u64,
 }
 
 /// What a check found.
@@ -46,24 +49,22 @@ impl Flash {
             superblock: self.superblock,
             held_pages: rows().count() as u64,
             dirty_pages: rows().filter(|row| row.is_dirty).count() as u64,
+            damaged_blocks: self.damaged_blocks,
         }
     }
 
-    /// Reads every page on flash and compares its checksum.
-    ///
-    /// # Errors
-    /// A device that fails.
-    pub fn check(&self, storage: &mut dyn Storage) -> Result<Check, FlashError> {
+    /// Reads every page on flash and compares its checksum. A page that cannot be read is damaged.
+    pub fn check(&self, storage: &mut dyn Storage) -> Check {
         let mut check = Check::default();
         for (page, slot) in self.pages() {
-            let (is_intact, is_dirty, _) = self.load(storage, slot)?;
+            let (is_intact, is_dirty, _) = self.load(storage, slot);
             match (is_intact, is_dirty) {
                 (true, _) => check.intact_pages += 1,
                 (false, false) => check.damaged_clean_pages.push(page),
                 (false, true) => check.lost_pages.push(page),
             }
         }
-        Ok(check)
+        check
     }
 
     /// Writes every page that the disk may not have to the backing store, in the order of the disk,
@@ -86,7 +87,7 @@ impl Flash {
         let mut drained = Drained::default();
         let mut cleaned = vec![];
         for (page, slot) in self.pages() {
-            let (is_intact, is_dirty, bytes) = self.load(storage, slot)?;
+            let (is_intact, is_dirty, bytes) = self.load(storage, slot);
             if is_dirty && is_intact {
                 backing.write_at(u64::from(page) * page_bytes, &bytes)?;
                 cleaned.push(slot);
@@ -116,10 +117,8 @@ impl Flash {
 
     /// Writes the table, then begins an epoch without a journal.
     fn save(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
-        for block in 0..self.superblock.layout.table_blocks {
-            self.write_table_block(storage, block)?;
-        }
-        storage.sync()?;
+        let blocks: Vec<u32> = (0..self.superblock.layout.table_blocks).collect();
+        self.write_table(storage, &blocks)?;
         self.begin_epoch(storage)
     }
 
@@ -129,16 +128,13 @@ impl Flash {
         slots.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect()
     }
 
-    /// Whether a slot has the right bytes, whether only flash has them, and the bytes.
-    fn load(
-        &self,
-        storage: &mut dyn Storage,
-        slot: u32,
-    ) -> Result<(bool, bool, Vec<u8>), FlashError> {
+    /// Whether a slot has the right bytes, whether only flash has them, and the bytes. A slot that cannot
+    /// be read has wrong ones.
+    fn load(&self, storage: &mut dyn Storage, slot: u32) -> (bool, bool, Vec<u8>) {
         let row = self.rows[slot as usize].expect("only slots that hold a page are loaded");
         let mut bytes = vec![0; self.superblock.layout.page_bytes as usize];
-        storage.read_at(self.slot_offset_bytes(slot), &mut bytes)?;
-        let is_intact = checksum(row.page, row.version, &bytes) == row.checksum;
-        Ok((is_intact, row.is_dirty, bytes))
+        let is_readable = storage.read_at(self.slot_offset_bytes(slot), &mut bytes).is_ok();
+        let is_intact = is_readable && checksum(row.page, row.version, &bytes) == row.checksum;
+        (is_intact, row.is_dirty, bytes)
     }
 }

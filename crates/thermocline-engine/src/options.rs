@@ -29,6 +29,10 @@ pub struct Options {
     /// quarter more of them writes are not taken while any is on its way: bounds
     /// the work of a flush.
     pub undurable_pages_max: u32,
+    /// Pages that may be written to the backing store and not synced before the engine syncs it; pages of
+    /// more than 16 KiB may be fewer. Each keeps its frame until then: a sync that fails may have
+    /// dropped it, and it is written again.
+    pub unsynced_pages_max: u32,
     /// Reads or writes that continue one another for so long bypass the caches from there on, where
     /// these do not hold the pages.
     pub sequential_bypass_bytes: Option<u64>,
@@ -141,6 +145,7 @@ impl Options {
             request_bytes_max: 1 << 20,
             spare_frames: 256,
             undurable_pages_max: 2048,
+            unsynced_pages_max: 1024,
             sequential_bypass_bytes: None,
             cleaning: Cleaning::default(),
             flash_write_budget_gib_per_day: None,
@@ -168,13 +173,20 @@ impl Options {
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
+    /// Frames for pages that were written to the backing store and not synced; large pages have fewer.
+    pub(crate) fn unsynced_frames(&self) -> u32 {
+        let most = (UNSYNCED_BYTES_MAX / self.page_bytes).max(UNSYNCED_FRAMES_MIN);
+        self.unsynced_pages_max.clamp(1, most)
+    }
+
     /// Frames of the pool.
     pub(crate) fn frames(&self) -> u32 {
         self.ram_pages
             .saturating_add(self.request_pages_max().saturating_mul(2))
             .saturating_add(self.spare_frames.max(RESERVED_FRAMES * 2))
             .saturating_add(READ_FRAMES)
-            .saturating_add(META_FRAMES)
+            .saturating_add(self.unsynced_frames())
+            .saturating_add(META_FRAMES + 1)
     }
 
     /// Builds the policy.
@@ -234,6 +246,9 @@ impl Options {
 pub(crate) const RESERVED_FRAMES: u32 = 32;
 /// Frames that writes leave to reads, which therefore do not wait while writes wait for the disk.
 pub(crate) const READ_FRAMES: u32 = 64;
+/// Bytes of written pages that wait for a sync of the backing store, but for so many frames at least.
+const UNSYNCED_BYTES_MAX: u32 = 16 << 20;
+const UNSYNCED_FRAMES_MIN: u32 = 64;
 /// Memory for what is known of a slot and of the page in it, roughly.
 const SLOT_MEMORY_BYTES: u64 = 64;
 /// Frames for the engine's own blocks.

@@ -25,6 +25,8 @@ pub(crate) struct Transfer {
     pub(crate) task: Task,
     /// Whether it failed before, together with its neighbours.
     pub(crate) is_retry: bool,
+    /// Whether a sync failed while it was in flight, and may have dropped it.
+    pub(crate) is_doubtful: bool,
 }
 
 /// What a transfer is for.

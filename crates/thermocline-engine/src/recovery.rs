@@ -5,7 +5,7 @@
 //! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
 //! on the way leaves the old epoch, and recovery does the same again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use thiserror::Error;
@@ -21,6 +21,8 @@ use crate::storage::Storage;
 /// A device whose first and last bytes, so many of them, are zero is taken to be unused.
 const BLANK_HEAD_BYTES: u64 = 16 << 20;
 const BLANK_TAIL_BYTES: u64 = 1 << 20;
+/// Metadata read at a time.
+const READ_BYTES: u64 = 1 << 20;
 
 /// A flash that can be used: what it is, and what it holds.
 #[derive(Clone, Debug)]
@@ -29,7 +31,14 @@ pub struct Flash {
     /// Per slot: what it holds.
     pub(crate) rows: Vec<Option<Row>>,
     /// Per table block: how often it was written.
-    pub(crate) generations: Vec<u32>,
+    pub(crate) generations: Vec<u64>,
+    /// Metadata blocks of which one copy was damaged or could not be read; the other has all.
+    pub(crate) damaged_blocks: u64,
+    /// Table blocks whose two copies are not the same, and which copy must be written first: the one
+    /// that is damaged, or older.
+    uneven: BTreeMap<u32, u64>,
+    /// The same of the superblock.
+    first_copy: u64,
     /// No version is greater.
     pub(crate) version: u64,
 }
@@ -60,6 +69,17 @@ pub enum FlashError {
     /// Both superblocks are damaged.
     #[error("both superblocks of the flash are damaged: only initialising it by force can help")]
     Damaged,
+    /// Both copies of a journal or table block are damaged: nobody knows which pages it was about.
+    #[error(
+        "both copies of block {block} of the flash's {part} are damaged: its newest pages cannot be \
+         known. Restore the backing store from a backup, or give the flash up by initialising it by force"
+    )]
+    MetadataLost {
+        /// `journal` or `table`.
+        part: &'static str,
+        /// The block's number.
+        block: u64,
+    },
     /// It caches a backing store of another size.
     #[error(
         "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}"
@@ -124,11 +144,14 @@ impl Flash {
             backing_bytes,
             first_sequence: 1,
             written_bytes: 0,
+            has_single_journal: false,
         };
-        // A superblock of a former cache must not be found first.
-        storage.write_at(Layout::superblock_offset_bytes(0), &[0; BLOCK_BYTES])?;
+        // A superblock of a former cache must not be found, and neither must its table.
+        for block in 0..layout.metadata_bytes() / BLOCK_BYTES as u64 {
+            storage.write_at(block * BLOCK_BYTES as u64, &[0; BLOCK_BYTES])?;
+        }
         storage.sync()?;
-        write_superblock(storage, &superblock)?;
+        write_superblock(storage, &superblock, 0)?;
         Ok(Self::empty(superblock))
     }
 
@@ -139,6 +162,9 @@ impl Flash {
             superblock,
             rows: vec![None; slots as usize],
             generations: vec![0; table_blocks as usize],
+            damaged_blocks: 0,
+            uneven: BTreeMap::new(),
+            first_copy: 0,
             version: 0,
         }
     }
@@ -150,14 +176,12 @@ impl Flash {
     pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
         let mut flash = Self::read(storage)?;
         let former = Self::read_table(storage, &flash.superblock)?;
-        flash.generations = former.generations;
-        for block in 0..flash.superblock.layout.table_blocks {
+        let changed = (0..flash.superblock.layout.table_blocks).filter(|&block| {
             let slots = flash.slots_of(block);
-            if flash.rows[slots.clone()] != former.rows[slots] {
-                flash.write_table_block(storage, block)?;
-            }
-        }
-        storage.sync()?;
+            flash.uneven.contains_key(&block) || flash.rows[slots.clone()] != former.rows[slots]
+        });
+        let changed: Vec<u32> = changed.collect();
+        flash.write_table(storage, &changed)?;
         flash.begin_epoch(storage)?;
         Ok(flash)
     }
@@ -165,7 +189,9 @@ impl Flash {
     /// From now on the journal so far does not count: the table says all.
     pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.superblock.epoch += 1;
-        write_superblock(storage, &self.superblock)
+        self.superblock.has_single_journal = false;
+        let first_copy = std::mem::take(&mut self.first_copy);
+        write_superblock(storage, &self.superblock, first_copy)
     }
 
     /// Finds out what a flash holds, and changes nothing.
@@ -173,14 +199,15 @@ impl Flash {
     /// # Errors
     /// What is no flash of ours, is damaged, or fails.
     pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
-        let superblock = read_superblock(storage)?;
+        let (superblock, place) = read_superblock(storage)?;
         let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
         }
         let mut flash = Self::read_table(storage, &superblock)?;
+        flash.first_copy = 1 - place;
         let journal = Journal::read(storage, &superblock)?;
-        flash.replay(storage, &journal)?;
+        flash.replay(storage, &journal);
         Ok(flash)
     }
 
@@ -189,32 +216,55 @@ impl Flash {
         &self.superblock
     }
 
-    /// What the table says.
+    /// What the table says: of each block, the copy of the later generation that is intact.
     fn read_table(storage: &mut dyn Storage, superblock: &Superblock) -> Result<Self, FlashError> {
         let mut flash = Self::empty(*superblock);
-        let mut bytes = vec![0; 2 * BLOCK_BYTES];
-        for block in 0..superblock.layout.table_blocks {
-            let offset = superblock.layout.table_offset_bytes(block, 0);
-            storage.read_at(offset, &mut bytes)?;
-            let newest = bytes
-                .chunks(BLOCK_BYTES)
-                .filter_map(table::decode)
-                .filter(|(header, _)| header.cache == superblock.cache && header.block == block)
-                .max_by_key(|(header, _)| header.generation);
-            let Some((header, rows)) = newest else { continue };
-            flash.generations[block as usize] =
-                u32::try_from(header.generation).unwrap_or(u32::MAX);
-            let slots = flash.slots_of(block);
-            for (slot, row) in slots.zip(rows) {
-                flash.rows[slot] = row.filter(|row| flash.is_page(row.page));
-                flash.version = flash.version.max(row.map_or(0, |row| row.version));
-            }
+        let layout = superblock.layout;
+        let first_bytes = layout.table_offset_bytes(0, 0);
+        let mut blocks = Blocks::new(storage, first_bytes, 2 * u64::from(layout.table_blocks));
+        for block in 0..layout.table_blocks {
+            let copies: [Copied; 2] = std::array::from_fn(|_| {
+                blocks.next(|bytes| {
+                    table::decode(bytes).filter(|(header, _)| {
+                        header.cache == superblock.cache && header.block == block
+                    })
+                })
+            });
+            flash.take_table_block(block, copies)?;
         }
         Ok(flash)
     }
 
+    fn take_table_block(&mut self, block: u32, copies: [Copied; 2]) -> Result<(), FlashError> {
+        let damaged = copies.iter().filter(|copy| matches!(copy, Copied::Damaged)).count();
+        // A block whose second copy was never written was not relied on either: the journal has it all.
+        if damaged == copies.len() {
+            return Err(FlashError::MetadataLost { part: "table", block: block.into() });
+        }
+        self.damaged_blocks += damaged as u64;
+        let [first, second] = copies.map(|copy| match copy {
+            Copied::Intact(block) => Some(block),
+            Copied::Blank | Copied::Damaged => None,
+        });
+        let generation =
+            |copy: &Option<(table::Header, _)>| copy.as_ref().map(|it| it.0.generation);
+        if first != second || damaged > 0 {
+            let is_first_newer = generation(&first) > generation(&second);
+            self.uneven.insert(block, u64::from(is_first_newer));
+        }
+        let newest = first.into_iter().chain(second).max_by_key(|(header, _)| header.generation);
+        let Some((header, rows)) = newest else { return Ok(()) };
+        self.generations[block as usize] = header.generation;
+        let slots = self.slots_of(block);
+        for (slot, row) in slots.zip(rows) {
+            self.rows[slot] = row.filter(|row| self.is_page(row.page));
+            self.version = self.version.max(row.map_or(0, |row| row.version));
+        }
+        Ok(())
+    }
+
     /// Brings the rows of the table up to the end of the journal.
-    fn replay(&mut self, storage: &mut dyn Storage, journal: &Journal) -> Result<(), FlashError> {
+    fn replay(&mut self, storage: &mut dyn Storage, journal: &Journal) {
         let mut pages: BTreeMap<u32, usize> = BTreeMap::new();
         // The table may name an older slot of a page, if its block was written before.
         for slot in 0..self.rows.len() {
@@ -235,14 +285,14 @@ impl Flash {
             for record in records {
                 self.version = self.version.max(record.version);
                 if (record.slot as usize) < self.rows.len() && self.is_page(record.page) {
-                    self.replay_record(storage, record, is_certain, &mut pages)?;
+                    self.replay_record(storage, record, is_certain, &mut pages);
                 }
             }
         }
         self.version = self.version.max(journal.version);
         self.superblock.first_sequence = journal.next_sequence;
         self.superblock.written_bytes = journal.written_bytes;
-        Ok(())
+        self.damaged_blocks += journal.damaged_blocks;
     }
 
     /// What a record says counts if it is newer than what is known of its page: a table block that
@@ -254,10 +304,10 @@ impl Flash {
         record: &Record,
         is_certain: bool,
         pages: &mut BTreeMap<u32, usize>,
-    ) -> Result<(), FlashError> {
+    ) {
         let slot = record.slot as usize;
-        let is_there = record.kind != RecordKind::Free
-            && (is_certain || self.slot_matches(storage, record)?);
+        let is_there =
+            record.kind != RecordKind::Free && (is_certain || self.slot_matches(storage, record));
         // What the slot held before is gone, whosever it was.
         if let Some(held) = self.rows[slot].take()
             && pages.get(&held.page) == Some(&slot)
@@ -287,13 +337,13 @@ impl Flash {
                 pages.remove(&record.page);
             }
         }
-        Ok(())
     }
 
-    fn slot_matches(&self, storage: &mut dyn Storage, record: &Record) -> Result<bool, FlashError> {
+    fn slot_matches(&self, storage: &mut dyn Storage, record: &Record) -> bool {
         let mut bytes = vec![0; self.superblock.layout.page_bytes as usize];
-        storage.read_at(self.slot_offset_bytes(record.slot), &mut bytes)?;
-        Ok(checksum(record.page, record.version, &bytes) == record.checksum)
+        // What cannot be read may well be there: the page is lost then, and not an older one served.
+        let is_readable = storage.read_at(self.slot_offset_bytes(record.slot), &mut bytes).is_ok();
+        !is_readable || checksum(record.page, record.version, &bytes) == record.checksum
     }
 
     /// Where a slot lies.
@@ -312,22 +362,99 @@ impl Flash {
         first..(first + SLOTS_PER_BLOCK).min(self.rows.len())
     }
 
-    /// Writes what a table block should say, to the place that does not hold its last version.
-    pub(crate) fn write_table_block(
+    /// Writes what table blocks should say: their first copies, and when these are durable, their second
+    /// ones.
+    pub(crate) fn write_table(
         &mut self,
         storage: &mut dyn Storage,
-        block: u32,
+        blocks: &[u32],
     ) -> Result<(), FlashError> {
-        let generation = &mut self.generations[block as usize];
-        *generation += 1;
-        let generation = u64::from(*generation);
-        let header = table::Header { cache: self.superblock.cache, generation, block };
-        let mut bytes = vec![0; BLOCK_BYTES];
-        let rows = self.rows[self.slots_of(block)].iter().copied();
-        table::encode(&mut bytes, &header, rows);
-        let offset = self.superblock.layout.table_offset_bytes(block, generation);
-        storage.write_at(offset, &bytes)?;
+        let cache = self.superblock.cache;
+        for &block in blocks {
+            let generation = &mut self.generations[block as usize];
+            *generation += 1;
+            // The parity says which copy is first: never the only one that is right.
+            let first = self.uneven.remove(&block).unwrap_or(*generation % 2);
+            *generation += u64::from(*generation % 2 != first);
+        }
+        for copy in 0..2 {
+            for &block in blocks {
+                let generation = self.generations[block as usize];
+                let header = table::Header { cache, generation, block };
+                let mut bytes = vec![0; BLOCK_BYTES];
+                let rows = self.rows[self.slots_of(block)].iter().copied();
+                table::encode(&mut bytes, &header, rows);
+                let offset = self.superblock.layout.table_offset_bytes(block, generation + copy);
+                storage.write_at(offset, &bytes)?;
+            }
+            storage.sync()?;
+        }
         Ok(())
+    }
+}
+
+/// A copy of a metadata block.
+#[derive(Debug, PartialEq, Eq)]
+enum Copied {
+    Intact((table::Header, Vec<Option<Row>>)),
+    /// All bytes are zero: it was never written.
+    Blank,
+    /// It is something else, or cannot be read.
+    Damaged,
+}
+
+/// Reads metadata blocks one after the other, many at a time, and goes on past those that cannot be read.
+struct Blocks<'a> {
+    storage: &'a mut dyn Storage,
+    next_bytes: u64,
+    end_bytes: u64,
+    /// Blocks that were read and not given out; none for one that cannot be read.
+    read: VecDeque<Option<Vec<u8>>>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(storage: &'a mut dyn Storage, start_bytes: u64, blocks: u64) -> Self {
+        let end_bytes = start_bytes + blocks * BLOCK_BYTES as u64;
+        Self { storage, next_bytes: start_bytes, end_bytes, read: VecDeque::new() }
+    }
+
+    /// The next block; none if it cannot be read.
+    fn next_block(&mut self) -> Option<Vec<u8>> {
+        if self.read.is_empty() {
+            self.read_more();
+        }
+        self.read.pop_front().flatten()
+    }
+
+    /// What the next block says.
+    fn next(
+        &mut self,
+        decode: impl Fn(&[u8]) -> Option<(table::Header, Vec<Option<Row>>)>,
+    ) -> Copied {
+        match self.next_block() {
+            None => Copied::Damaged,
+            Some(bytes) => match decode(&bytes) {
+                Some(block) => Copied::Intact(block),
+                None if bytes.iter().all(|&byte| byte == 0) => Copied::Blank,
+                None => Copied::Damaged,
+            },
+        }
+    }
+
+    fn read_more(&mut self) {
+        let bytes = (self.end_bytes - self.next_bytes).min(READ_BYTES);
+        let start = self.next_bytes;
+        self.next_bytes += bytes;
+        let mut read = vec![0; usize::try_from(bytes).expect("a mebibyte at most")];
+        if self.storage.read_at(start, &mut read).is_ok() {
+            self.read.extend(read.chunks(BLOCK_BYTES).map(|block| Some(block.to_vec())));
+            return;
+        }
+        for offset in (start..start + bytes).step_by(BLOCK_BYTES) {
+            let mut block = vec![0; BLOCK_BYTES];
+            let result = self.storage.read_at(offset, &mut block);
+            self.read.push_back(result.is_ok().then_some(block));
+        }
     }
 }
 
@@ -341,9 +468,11 @@ struct Journal {
     next_sequence: u64,
     version: u64,
     written_bytes: u64,
+    damaged_blocks: u64,
 }
 
 impl Journal {
+    /// Reads the blocks of the superblock's epoch. One copy of each is enough.
     fn read(storage: &mut dyn Storage, superblock: &Superblock) -> Result<Self, FlashError> {
         let mut found = BTreeMap::new();
         let mut journal = Self {
@@ -352,16 +481,18 @@ impl Journal {
             next_sequence: superblock.first_sequence,
             version: 0,
             written_bytes: superblock.written_bytes,
+            damaged_blocks: 0,
         };
         let mut tail = superblock.first_sequence;
-        let mut block = vec![0; BLOCK_BYTES];
-        for place in 0..u64::from(superblock.layout.journal_blocks) {
-            let offset = superblock.layout.journal_offset_bytes(place);
-            storage.read_at(offset, &mut block)?;
+        let places = superblock.layout.journal_blocks;
+        let start_bytes = Layout::journal_place_bytes(0);
+        let mut blocks = Blocks::new(storage, start_bytes, places.into());
+        for place in 0..places {
+            let Some(block) = blocks.next_block() else { continue };
             let Some((header, records)) = journal::decode(&block) else { continue };
             let is_ours = header.cache == superblock.cache
                 && header.epoch == superblock.epoch
-                && superblock.layout.journal_offset_bytes(header.sequence) == offset;
+                && may_lie_at(superblock, header.sequence, Layout::journal_place_bytes(place));
             if !is_ours {
                 continue;
             }
@@ -371,30 +502,57 @@ impl Journal {
             journal.written_bytes = journal.written_bytes.max(header.written_bytes);
             let newest = records.iter().map(|record| record.version).max();
             journal.version = journal.version.max(newest.unwrap_or(0));
-            found.insert(header.sequence, records);
+            found.entry(header.sequence).or_insert((records, 0_u32)).1 += 1;
         }
-        // What follows a gap was written later than what is missing, and never acknowledged.
         let mut next = tail;
-        while let Some(records) = found.remove(&next) {
+        while let Some((records, copies)) = found.remove(&next) {
+            let lacks_copy = copies == 1 && !superblock.has_single_journal;
+            journal.damaged_blocks += u64::from(lacks_copy && next < journal.uncertain);
             journal.blocks.push((next, records));
             next += 1;
+        }
+        // What follows a gap was written later than what is missing, and never acknowledged; unless a
+        // later block says that what is missing was durable.
+        if next < journal.uncertain {
+            return Err(FlashError::MetadataLost { part: "journal", block: next });
         }
         Ok(journal)
     }
 }
 
-/// The newest superblock.
-fn read_superblock(storage: &mut dyn Storage) -> Result<Superblock, FlashError> {
-    let mut bytes = vec![0; 2 * BLOCK_BYTES];
-    if storage.size_bytes()? < bytes.len() as u64 {
+/// Whether a journal block of that number belongs to a place.
+fn may_lie_at(superblock: &Superblock, sequence: u64, offset_bytes: u64) -> bool {
+    let layout = &superblock.layout;
+    if superblock.has_single_journal {
+        let place = sequence % u64::from(layout.journal_blocks);
+        return u32::try_from(place)
+            .is_ok_and(|place| Layout::journal_place_bytes(place) == offset_bytes);
+    }
+    layout.journal_offsets_bytes(sequence).contains(&offset_bytes)
+}
+
+/// The newest superblock, and its place.
+fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64), FlashError> {
+    if storage.size_bytes()? < 2 * BLOCK_BYTES as u64 {
         return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
     }
-    storage.read_at(0, &mut bytes)?;
-    let found: Vec<_> = bytes.chunks(BLOCK_BYTES).map(Superblock::decode).collect();
-    if let Some(newest) = found.iter().flatten().max_by_key(|superblock| superblock.epoch) {
-        return Ok(*newest);
+    let mut found = vec![];
+    let mut failure = None;
+    for place in 0..2 {
+        let mut block = vec![0; BLOCK_BYTES];
+        match storage.read_at(Layout::superblock_offset_bytes(place), &mut block) {
+            Ok(()) => found.push((place, Superblock::decode(&block))),
+            Err(error) => failure = Some(error),
+        }
     }
-    let faults: Vec<Unreadable> = found.into_iter().filter_map(Result::err).collect();
+    let intact = found.iter().filter_map(|&(place, found)| Some((found.ok()?, place)));
+    if let Some(newest) = intact.max_by_key(|(superblock, _)| superblock.epoch) {
+        return Ok(newest);
+    }
+    if let Some(error) = failure {
+        return Err(error.into());
+    }
+    let faults: Vec<Unreadable> = found.into_iter().filter_map(|(_, found)| found.err()).collect();
     let format = faults.iter().find_map(|fault| match fault {
         Unreadable::Format(found) => Some(*found),
         Unreadable::Empty | Unreadable::Foreign | Unreadable::Torn => None,
@@ -431,12 +589,18 @@ fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
     Ok(whole_blocks == size_bytes)
 }
 
-/// Writes a superblock to the place of its epoch, durably.
-fn write_superblock(storage: &mut dyn Storage, superblock: &Superblock) -> Result<(), FlashError> {
+/// Writes a superblock durably, first one copy, then the other.
+fn write_superblock(
+    storage: &mut dyn Storage,
+    superblock: &Superblock,
+    first_copy: u64,
+) -> Result<(), FlashError> {
     let mut block = vec![0; BLOCK_BYTES];
     superblock.encode(&mut block);
-    storage.write_at(Layout::superblock_offset_bytes(superblock.epoch), &block)?;
-    storage.sync()?;
+    for place in [first_copy, first_copy + 1] {
+        storage.write_at(Layout::superblock_offset_bytes(place), &block)?;
+        storage.sync()?;
+    }
     Ok(())
 }
 
@@ -481,7 +645,8 @@ mod tests {
         Flash::initialise(&mut memory, cache, layout, 1 << 20).unwrap();
         let header =
             journal::Header { cache, epoch: 1, sequence, tail: 1, uncertain: 1, written_bytes: 0 };
-        let block = memory.part(layout.journal_offset_bytes(sequence), BLOCK_BYTES);
+        let [place, _] = layout.journal_offsets_bytes(sequence);
+        let block = memory.part(place, BLOCK_BYTES);
         journal::encode(block, &header, records.iter());
         memory
     }
@@ -503,7 +668,7 @@ mod tests {
 
     #[test]
     fn numbers_do_not_run_over() {
-        let ring = u64::from(Layout::new(32, 4096).journal_blocks);
+        let ring = Layout::new(32, 4096).ring_blocks();
         let last = u64::MAX - u64::MAX % ring + 1;
         for (sequence, record) in [(last, clean(1, 1)), (1, clean(1, u64::MAX))] {
             let mut memory = flash(sequence, &[record]);

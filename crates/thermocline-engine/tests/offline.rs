@@ -66,10 +66,10 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     let contents = read.contents();
     assert_eq!((contents.superblock.cache, contents.held_pages), (CACHE, 20));
     assert_eq!(contents.dirty_pages, 20);
-    assert_eq!(read.check(&mut flash).unwrap().intact_pages, 20);
+    assert_eq!(read.check(&mut flash).intact_pages, 20);
 
     spoil(folder.path(), place(folder.path(), 7));
-    let check = read.check(&mut flash).unwrap();
+    let check = read.check(&mut flash);
     assert_eq!((check.intact_pages, check.lost_pages), (19, vec![7]));
 
     let mut recovered = Flash::recover(&mut flash).unwrap();
@@ -114,7 +114,16 @@ fn what_is_no_flash_of_ours_is_refused() {
     assert!(matches!(refused(&|bytes| behind(bytes.len() - 1)(bytes)), FlashError::Foreign));
     assert!(matches!(refused(&|bytes| *bytes = b"short".to_vec()), FlashError::Foreign));
     assert!(matches!(refused(&|bytes| bytes[..8192].fill(9)), FlashError::Foreign));
-    assert!(matches!(refused(&|bytes| bytes[4096 + 100] ^= 1), FlashError::Damaged));
+    let spoil_both = |bytes: &mut Vec<u8>| {
+        for place in [100, 4096 + 100] {
+            bytes[place] ^= 1;
+        }
+    };
+    assert!(matches!(refused(&spoil_both), FlashError::Damaged));
+    // Both copies of the first journal block that counts, and of the table block.
+    let metadata = usize::try_from(layout.metadata_bytes()).unwrap();
+    let lost = refused(&|bytes| bytes[8192..metadata].fill(7));
+    assert!(matches!(lost, FlashError::MetadataLost { .. }), "{lost}");
     assert!(matches!(refused(&|bytes| bytes.truncate(65536)), FlashError::TooSmall { .. }));
     fs::write(&path, &good).unwrap();
     let flash = Flash::read(&mut open(folder.path(), "flash")).unwrap();
@@ -145,8 +154,9 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
             backing_bytes: 1 << 18,
             first_sequence: 1,
             written_bytes: 0,
+            has_single_journal: false,
         };
-        Contents { superblock, held_pages, dirty_pages: 0 }
+        Contents { superblock, held_pages, dirty_pages: 0, damaged_blocks: 0 }
     };
     let check = |note, flash: Option<Contents>| SideFile::check(note, flash.as_ref());
     check(None, None).unwrap();
@@ -196,4 +206,24 @@ fn sizes_beyond_memory_are_refused() {
     let huge = Options { ram_pages: 1 << 30, ..options() };
     let error = Shard::new(huge).unwrap_err().to_string();
     assert!(error.contains("no memory for"), "{error}");
+}
+
+#[test]
+fn any_byte_of_metadata_may_be_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = stopped(folder.path());
+    let path = folder.path().join("flash");
+    let good = fs::read(&path).unwrap();
+    let metadata = usize::try_from(layout.metadata_bytes()).unwrap();
+    let written = (0..metadata).filter(|&place| good[place] != 0);
+    // Every block, and within it places that are far apart.
+    for place in written.step_by(211).chain((0..metadata).step_by(4096)) {
+        let mut bytes = good.clone();
+        bytes[place] ^= 0x10;
+        fs::write(&path, bytes).unwrap();
+        let flash = Flash::recover(&mut open(folder.path(), "flash")).unwrap();
+        assert_eq!(flash.contents().dirty_pages, 20, "byte {place}");
+        let check = flash.check(&mut open(folder.path(), "flash"));
+        assert_eq!(check.intact_pages, 20, "byte {place}");
+    }
 }

@@ -5,13 +5,19 @@
 //!   4 KiB        4 KiB
 //! ```
 //!
-//! * A **superblock** says whose flash this is, and how the rest is laid out. Two copies are written
-//!   in turn, so that a torn write leaves the other.
+//! Everything but the slots is there twice, so that one damaged or unreadable block costs nothing:
+//!
+//! * A **superblock** says whose flash this is, and how the rest is laid out. A start writes one copy,
+//!   syncs, and writes the other, so that a torn write leaves one.
 //! * A **journal block** holds records: a slot was written, cleaned, or given up. Blocks are numbered
-//!   and written once each, around the ring. Each carries the epoch of the start that wrote it, so that
-//!   blocks of an earlier start, which lie where the next ones will, are not mistaken for them.
+//!   and written around the ring, each to a place in the first half of the ring's region and to one in
+//!   the second half. Each carries the epoch of the start that wrote it, so that blocks of an earlier
+//!   start, which lie where the next ones will, are not mistaken for them.
 //! * A **table block** says what some slots hold, as far as records were durable when it was written.
-//!   Each has two places, written in turn.
+//!   A checkpoint writes one copy, syncs, and writes the other.
+//!
+//! Format 1 had one copy of each journal block, and two of the others that were written in turn. A
+//! flash of that format is read, and is one of format 2 after its first start.
 //!
 //! All numbers are little-endian. Every block ends in a CRC32C of what precedes it.
 
@@ -28,13 +34,17 @@ pub const BLOCK_BYTES: usize = 4096;
 /// ones does not run over.
 pub(crate) const VERSION_LIMIT: u64 = 1 << 55;
 pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 56;
-pub(crate) const GENERATION_LIMIT: u64 = 1 << 31;
+pub(crate) const GENERATION_LIMIT: u64 = 1 << 56;
 pub(crate) const WRITTEN_BYTES_LIMIT: u64 = 1 << 62;
+
+/// The journal's region has at least and at most this many blocks.
+const JOURNAL_BLOCKS_MIN: u32 = 8;
+const JOURNAL_BLOCKS_MAX: u32 = 4096;
 
 /// Where the parts of the flash begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Blocks of the journal ring.
+    /// Blocks of the journal's region. The ring has half of them: each block is there twice.
     pub journal_blocks: u32,
     /// Blocks of the table, each of which has two places.
     pub table_blocks: u32,
@@ -52,7 +62,7 @@ impl Layout {
     pub fn new(slots: u32, page_bytes: u32) -> Self {
         let per_block = u32::try_from(SLOTS_PER_BLOCK).expect("a block holds few slots");
         // Room for the records of one round through all slots, within limits.
-        let journal_blocks = (slots / 128).clamp(32, 4096);
+        let journal_blocks = (slots / 128).clamp(32, JOURNAL_BLOCKS_MAX);
         Self { journal_blocks, table_blocks: slots.div_ceil(per_block), slots, page_bytes }
     }
 
@@ -76,17 +86,49 @@ impl Layout {
         self.slot_offset_bytes() + u64::from(self.slots) * u64::from(self.page_bytes)
     }
 
+    /// Whether the numbers go together.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let Self { journal_blocks, table_blocks, slots, page_bytes } = *self;
+        page_bytes > 0
+            && page_bytes.is_multiple_of(4096)
+            && page_bytes <= 1 << 20
+            && slots < 1 << 31
+            && table_blocks == Self::new(slots, page_bytes).table_blocks
+            && (JOURNAL_BLOCKS_MIN..=JOURNAL_BLOCKS_MAX).contains(&journal_blocks)
+    }
+
     /// Where a superblock lies; there are two.
     pub(crate) fn superblock_offset_bytes(place: u64) -> u64 {
         place % 2 * BLOCK_BYTES as u64
     }
 
-    /// Where the journal block of that number lies.
-    pub(crate) fn journal_offset_bytes(&self, sequence: u64) -> u64 {
-        (2 + sequence % u64::from(self.journal_blocks)) * BLOCK_BYTES as u64
+    /// Blocks that the ring holds.
+    pub(crate) fn ring_blocks(&self) -> u64 {
+        u64::from(self.journal_blocks / 2)
     }
 
-    /// Where a table block of a generation lies.
+    /// Where the two copies of the journal block of that number lie.
+    pub(crate) fn journal_offsets_bytes(&self, sequence: u64) -> [u64; 2] {
+        let place = 2 + sequence % self.ring_blocks();
+        [place, place + self.ring_blocks()].map(|place| place * BLOCK_BYTES as u64)
+    }
+
+    /// Where a block of the journal's region lies.
+    pub(crate) fn journal_place_bytes(place: u32) -> u64 {
+        (2 + u64::from(place)) * BLOCK_BYTES as u64
+    }
+
+    /// Bytes before the slots: the superblocks, the journal and the table.
+    pub fn metadata_bytes(&self) -> u64 {
+        (2 + u64::from(self.journal_blocks) + 2 * u64::from(self.table_blocks)) * BLOCK_BYTES as u64
+    }
+
+    /// Where the table lies, in bytes.
+    pub fn table_range(&self) -> std::ops::Range<u64> {
+        self.table_offset_bytes(0, 0)..self.metadata_bytes()
+    }
+
+    /// Where the copy of a table block lies that a generation writes first.
     pub(crate) fn table_offset_bytes(&self, block: u32, generation: u64) -> u64 {
         let first = 2 + u64::from(self.journal_blocks);
         (first + 2 * u64::from(block) + generation % 2) * BLOCK_BYTES as u64
@@ -94,8 +136,7 @@ impl Layout {
 
     /// Where the slots begin.
     pub(crate) fn slot_offset_bytes(&self) -> u64 {
-        let blocks = 2 + u64::from(self.journal_blocks) + 2 * u64::from(self.table_blocks);
-        (blocks * BLOCK_BYTES as u64).next_multiple_of(u64::from(self.page_bytes).max(1))
+        self.metadata_bytes().next_multiple_of(u64::from(self.page_bytes).max(1))
     }
 }
 

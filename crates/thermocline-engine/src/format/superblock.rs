@@ -6,8 +6,9 @@ use super::{BLOCK_BYTES, Layout, Reader, Writer};
 
 /// What a superblock begins with.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
-/// The version of the format.
-pub(crate) const FORMAT: u32 = 1;
+/// The version of the format, and the one before, which is read too.
+pub(crate) const FORMAT: u32 = 2;
+const FORMAT_OF_SINGLE_JOURNAL: u32 = 1;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Superblock {
     pub first_sequence: u64,
     /// Bytes written to the flash before this epoch.
     pub written_bytes: u64,
+    /// Whether the journal of this epoch has one copy of each block: the flash is of format 1.
+    pub has_single_journal: bool,
 }
 
 /// Why a block is no superblock.
@@ -43,7 +46,8 @@ impl Superblock {
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let mut writer = Writer::new(block);
         writer.bytes(MAGIC);
-        writer.u32(FORMAT);
+        let is_former = self.has_single_journal;
+        writer.u32(if is_former { FORMAT_OF_SINGLE_JOURNAL } else { FORMAT });
         writer.u32(0);
         writer.bytes(self.cache.as_bytes());
         writer.u64(self.epoch);
@@ -66,7 +70,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
-        if format != FORMAT {
+        if ![FORMAT, FORMAT_OF_SINGLE_JOURNAL].contains(&format) {
             return Err(Unreadable::Format(format));
         }
         let _magic: [u8; 16] = reader.array();
@@ -84,18 +88,15 @@ impl Superblock {
             backing_bytes: reader.u64(),
             first_sequence: reader.u64(),
             written_bytes: reader.u64(),
+            has_single_journal: format == FORMAT_OF_SINGLE_JOURNAL,
         };
         superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
     }
 
     /// Whether the numbers go together; a block with a right checksum that is not is no accident.
     fn is_plausible(&self) -> bool {
-        let Layout { slots, page_bytes, .. } = self.layout;
-        page_bytes > 0
-            && page_bytes.is_multiple_of(4096)
-            && page_bytes <= 1 << 20
-            && slots < 1 << 31
-            && self.layout == Layout::new(slots, page_bytes)
+        let page_bytes = self.layout.page_bytes;
+        self.layout.is_plausible()
             && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
             && u32::try_from(self.backing_bytes / u64::from(page_bytes)).is_ok()
             && self.epoch < 1 << 40

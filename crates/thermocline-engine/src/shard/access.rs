@@ -234,10 +234,11 @@ impl Shard {
         let version = self.note_write(id);
         if is_whole && matches!(piece.content, Content::Zeroes | Content::Trimmed) {
             self.entries[id].zeroed = version;
+            self.entries[id].blank = version;
         }
         if is_to_disk {
             self.entries[id].wants.disk = true;
-            self.disk_waiters.entry(piece.page).or_default().push((version, building.key));
+            self.wait_for_disk(piece.page, version, building.key);
             building.waiting += 1;
         }
     }

@@ -1,9 +1,9 @@
 //! Checkpoints: the slot table catches up with the journal, so that the ring can go on.
 //!
-//! The blocks that changed are written one after the other, each to the one of its two places that
-//! does not hold its last version. A block says what is durable: records that are not are left out by
-//! what the log can undo. After a sync, the tail moves to where the journal was durable when the
-//! checkpoint began.
+//! A checkpoint writes the blocks that changed twice, with a sync in between: first to one of their two
+//! places, then to the other, so that a torn write or a damaged copy leaves one that is right. A block
+//! says what is durable: what the log can undo leaves out records that are not. After the second sync the
+//! tail moves to where the journal was durable when the checkpoint began.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -23,7 +23,7 @@ const BLOCKS_IN_FLIGHT_MAX: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     /// Per block of the table: how often it was written.
-    generations: Vec<u32>,
+    generations: Vec<u64>,
     /// Blocks that say less than the journal.
     changed: BTreeSet<u32>,
     current: Option<Checkpoint>,
@@ -34,13 +34,16 @@ struct Checkpoint {
     /// The tail will be here.
     through: u64,
     left: VecDeque<u32>,
+    /// Blocks whose first copy was written; empty while their second copies are.
+    first_copies: VecDeque<u32>,
+    is_second_pass: bool,
     in_flight: u32,
     /// Whether a sync that covers all blocks was started.
     is_syncing: bool,
 }
 
 impl Checkpoints {
-    pub(super) const fn new(generations: Vec<u32>) -> Self {
+    pub(super) const fn new(generations: Vec<u64>) -> Self {
         Self { generations, changed: BTreeSet::new(), current: None }
     }
 
@@ -54,7 +57,14 @@ impl Checkpoints {
     pub(super) fn start(&mut self, through: u64) {
         if self.current.is_none() {
             let left = std::mem::take(&mut self.changed).into_iter().collect();
-            self.current = Some(Checkpoint { through, left, in_flight: 0, is_syncing: false });
+            self.current = Some(Checkpoint {
+                through,
+                left,
+                first_copies: VecDeque::new(),
+                is_second_pass: false,
+                in_flight: 0,
+                is_syncing: false,
+            });
         }
     }
 
@@ -78,9 +88,17 @@ impl Checkpoints {
         }
     }
 
-    /// A sync is done: the new tail, if it completes the checkpoint.
+    /// A sync is done: the new tail, if it completes the checkpoint. If it made the first copies
+    /// durable, the second ones are next.
     pub(super) fn sync_done(&mut self) -> Option<u64> {
-        self.current.take_if(|checkpoint| checkpoint.is_syncing).map(|done| done.through)
+        let checkpoint = self.current.as_mut().filter(|checkpoint| checkpoint.is_syncing)?;
+        if checkpoint.is_second_pass {
+            return self.current.take().map(|done| done.through);
+        }
+        checkpoint.left = std::mem::take(&mut checkpoint.first_copies);
+        checkpoint.is_second_pass = true;
+        checkpoint.is_syncing = false;
+        None
     }
 
     /// There is no flash any more.
@@ -91,7 +109,7 @@ impl Checkpoints {
 
     /// Heap memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.generations.capacity() * size_of::<u32>() + self.changed.len() * 2 * size_of::<u32>()
+        self.generations.capacity() * size_of::<u64>() + self.changed.len() * 2 * size_of::<u32>()
     }
 }
 
@@ -105,14 +123,19 @@ impl Shard {
             }
             let Some(block) = checkpoint.left.pop_front() else { return };
             checkpoint.in_flight += 1;
-            self.write_table_block(block);
+            let is_second_copy = checkpoint.is_second_pass;
+            if !is_second_copy {
+                checkpoint.first_copies.push_back(block);
+            }
+            self.write_table_block(block, u64::from(is_second_copy));
         }
     }
 
-    fn write_table_block(&mut self, block: u32) {
+    /// Writes the first copy (0) of a block's next generation, or the second copy (1) of that.
+    fn write_table_block(&mut self, block: u32, copy: u64) {
         let generation = &mut self.log.checkpoints.generations[block as usize];
-        *generation += 1;
-        let generation = u64::from(*generation);
+        *generation += 1 - copy;
+        let generation = *generation;
         let cache = self.log.superblock.cache;
         let header = table::Header { cache, generation, block };
         let frame = self.meta_frames.pop().expect("the caller saw a frame");
@@ -124,7 +147,7 @@ impl Shard {
             undo.map_or_else(|| row(self.slots.slot(SlotId(slot))), |undo| undo.row)
         });
         table::encode(&mut self.pool.frames().bytes_mut(frame)[..BLOCK_BYTES], &header, rows);
-        let offset = self.log.superblock.layout.table_offset_bytes(block, generation);
+        let offset = self.log.superblock.layout.table_offset_bytes(block, generation + copy);
         self.push_block(InFlight::Table { frame }, frame, offset, Purpose::Table);
     }
 

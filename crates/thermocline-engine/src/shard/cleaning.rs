@@ -37,8 +37,8 @@ pub(super) struct WriteBacks {
     /// whether it takes them again.
     refusals: u32,
     probe: Option<u32>,
-    /// Whether what waits stays where it is: the end has come.
-    is_closed: bool,
+    /// Whether what waits stays where it is, but for these pages: the end has come.
+    closed_but: Option<BTreeSet<u32>>,
     /// When the cleaner looked last, and at which slot it goes on.
     looked_at: Nanos,
     next_slot: u32,
@@ -51,13 +51,21 @@ pub(super) struct WriteBacks {
 
 impl WriteBacks {
     pub(super) fn insert(&mut self, page: u32) -> bool {
-        !self.is_closed && self.pages.insert(page)
+        let is_open = self.closed_but.as_ref().is_none_or(|awaited| awaited.contains(&page));
+        is_open && self.pages.insert(page)
     }
 
-    /// From now on nothing is written back any more.
-    pub(super) fn close(&mut self) {
-        self.is_closed = true;
-        self.pages.clear();
+    /// From now on nothing is written back but these pages, which requests wait for.
+    pub(super) fn close(&mut self, awaited: BTreeSet<u32>) {
+        self.pages.retain(|page| awaited.contains(page));
+        self.closed_but = Some(awaited);
+    }
+
+    /// A request waits for the page.
+    pub(super) fn await_page(&mut self, page: u32) {
+        if let Some(awaited) = &mut self.closed_but {
+            awaited.insert(page);
+        }
     }
 
     /// The backing store refused a write.
@@ -95,7 +103,8 @@ impl WriteBacks {
 
     /// Pages that wait, those that rest included.
     pub(super) fn waiting_pages(&self) -> usize {
-        if self.is_closed { 0 } else { self.pages.len() + self.resting.len() }
+        let is_closed = self.closed_but.is_some();
+        self.pages.len() + if is_closed { 0 } else { self.resting.len() }
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -179,6 +188,8 @@ impl Shard {
         if let Some(id) = self.entry(page)
             && self.entries[id].frame.is_some()
         {
+            let entry = &mut self.entries[id];
+            entry.wants.disk |= entry.disk_written != entry.newest;
             self.settle(id);
         } else {
             self.write_backs.insert(page);

@@ -32,6 +32,7 @@ impl Shard {
             // One bad page must not fail its neighbours.
             for mut transfer in run {
                 transfer.is_retry = true;
+                transfer.is_doubtful = false;
                 self.outbox.push(transfer);
             }
             return;
@@ -70,6 +71,7 @@ impl Shard {
             checksum(page, version, self.pool.bytes(frame)) == expected
         });
         match (result, slot) {
+            _ if self.fetches[key].is_doubtful => self.fetch_elsewhere(key),
             (Ok(()), _) if is_intact => self.fetched(key),
             (_, Some(slot)) => {
                 self.counters.checksum_errors += u64::from(result.is_ok());
@@ -80,6 +82,17 @@ impl Shard {
         if !is_current {
             self.settle_page(page);
         }
+    }
+
+    /// What came from the disk may be old. A slot has the right bytes, or the page was replaced.
+    fn fetch_elsewhere(&mut self, key: usize) {
+        let Fetch { page, is_current, .. } = self.fetches[key];
+        let slot = self.entry(page).filter(|_| is_current).and_then(|id| self.current_slot(id));
+        if slot.is_none() {
+            return self.fetch_failed(key, RequestError::Io);
+        }
+        (self.fetches[key].slot, self.fetches[key].is_doubtful) = (slot, false);
+        self.push_fetch(key, Purpose::Policy, true);
     }
 
     /// The slot's bytes are gone: the disk may have them; if not, they are lost.
@@ -192,7 +205,7 @@ impl Shard {
         self.note_version(request, version);
         if is_to_disk {
             self.entries[id].wants.disk = true;
-            self.disk_waiters.entry(page).or_default().push((version, request));
+            self.wait_for_disk(page, version, request);
         } else {
             self.page_done(request, Ok(()));
         }
@@ -213,6 +226,11 @@ impl Shard {
         self.pool.release(transfer.frame);
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
+        if transfer.is_doubtful && result.is_ok() {
+            // Whoever waits for it waits until it was written again.
+            self.disk_write_failed(id);
+            return;
+        }
         if result.is_err() {
             self.write_backs.refused();
             self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
@@ -257,6 +275,12 @@ impl Shard {
             self.entries.set_undurable(id, capture.next);
         }
         self.relog(id);
+    }
+
+    /// A request waits for a version to be on disk.
+    pub(super) fn wait_for_disk(&mut self, page: u32, version: u64, request: usize) {
+        self.disk_waiters.entry(page).or_default().push((version, request));
+        self.write_backs.await_page(page);
     }
 
     /// Answers the requests that waited for a version to be on disk.

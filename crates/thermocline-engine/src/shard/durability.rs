@@ -22,6 +22,8 @@ use crate::slots::{Slot, SlotId, SlotState};
 
 /// Journal blocks that one commit writes at most.
 const COMMIT_BLOCKS_MAX: u64 = 8;
+/// Copies of each journal block.
+const JOURNAL_COPIES: u64 = 2;
 /// Records before they are committed for the sake of memory.
 const PENDING_RECORDS_MAX: usize = 4 * RECORDS_PER_BLOCK;
 
@@ -56,11 +58,11 @@ pub(super) struct Log {
     pub(super) superblock: Superblock,
     /// Records that are in no block yet.
     pub(super) pending: VecDeque<Appended>,
-    /// Blocks that are being written, the first of them, how many are left; blocks that are written;
-    /// and those that a sync under way covers.
+    /// Blocks that are being written, the first of them, and how many of their copies are not complete;
+    /// blocks that are written; and those that a sync under way covers.
     writing: Batch,
     writing_first: u64,
-    writing_blocks: u64,
+    writing_copies: u64,
     written: Batch,
     syncing_flash: Option<Batch>,
     /// Records ever appended, and how many of them are durable.
@@ -94,9 +96,6 @@ pub(super) struct Log {
     /// When the disk may be synced again for other reasons than a flush, after a sync that failed.
     pub(super) sync_retry_at: Option<Nanos>,
     pub(super) waiters: Vec<Waiter>,
-    /// Whether a failed sync of the disk may have cost versions that nothing else has, and no flush was
-    /// told so.
-    pub(super) is_doubtful: bool,
     /// Every version up to this one is to be written, for flushes that wait.
     pub(super) flush_target: u64,
     /// Whether everything is to be on disk.
@@ -109,14 +108,14 @@ pub(super) struct Log {
 
 impl Log {
     /// The journal of a flash that was just started.
-    pub(super) fn new(superblock: Superblock, generations: Vec<u32>) -> Self {
+    pub(super) fn new(superblock: Superblock, generations: Vec<u64>) -> Self {
         let first = superblock.first_sequence;
         Self {
             superblock,
             pending: VecDeque::new(),
             writing: Batch::default(),
             writing_first: first,
-            writing_blocks: 0,
+            writing_copies: 0,
             written: Batch::default(),
             syncing_flash: None,
             appended: 0,
@@ -140,7 +139,6 @@ impl Log {
             syncs_done: 0,
             sync_retry_at: None,
             waiters: vec![],
-            is_doubtful: false,
             flush_target: 0,
             is_draining: false,
             is_seal_wanted: false,
@@ -174,7 +172,7 @@ impl Log {
 
     /// Whether no block is on its way.
     fn is_journal_idle(&self) -> bool {
-        self.writing_blocks == 0 && self.written.tail.is_none() && self.syncing_flash.is_none()
+        self.writing_copies == 0 && self.written.tail.is_none() && self.syncing_flash.is_none()
     }
 
     /// Whether no operation of the log's own waits to be started.
@@ -203,8 +201,7 @@ impl Log {
     /// Journal blocks that may be written now. One is kept back until there is a new tail to write
     /// in it.
     fn writable_blocks(&self) -> u64 {
-        let free = u64::from(self.superblock.layout.journal_blocks)
-            - (self.next_sequence - self.durable_tail);
+        let free = self.superblock.layout.ring_blocks() - (self.next_sequence - self.durable_tail);
         if self.has_new_tail() { free } else { free.saturating_sub(1) }
     }
 
@@ -278,14 +275,14 @@ impl Shard {
         }
         // Blocks that wait for pages are not kept waiting for those of the next ones.
         let awaits_page = self.log.syncing_flash.is_none() && self.log.awaits_page();
-        if self.log.writing_blocks > 0 || !self.log.is_commit_wanted || awaits_page {
+        if self.log.writing_copies > 0 || !self.log.is_commit_wanted || awaits_page {
             return;
         }
         if !self.has_flash {
             self.log.is_commit_wanted = false;
             return;
         }
-        let frames = self.meta_frames.len() as u64;
+        let frames = self.meta_frames.len() as u64 / JOURNAL_COPIES;
         let writable = self.log.writable_blocks().min(COMMIT_BLOCKS_MAX).min(frames);
         let needed = self.log.pending.len().div_ceil(RECORDS_PER_BLOCK) as u64;
         // A new tail frees journal blocks when a block that says so is durable.
@@ -305,7 +302,7 @@ impl Shard {
             self.write_journal_block();
         }
         self.log.writing.tail = Some(self.log.tail);
-        self.log.writing_blocks = blocks;
+        self.log.writing_copies = blocks * JOURNAL_COPIES;
     }
 
     fn write_journal_block(&mut self) {
@@ -321,13 +318,15 @@ impl Shard {
         let records = log.pending.len().min(RECORDS_PER_BLOCK);
         let first = log.writing.records.len();
         log.writing.records.extend(log.pending.drain(..records));
-        let frame = self.meta_frames.pop().expect("blocks are bounded by the frames for them");
-        let block = &mut self.pool.bytes_mut(frame)[..BLOCK_BYTES];
-        let records = log.writing.records[first..].iter().map(|appended| &appended.record);
-        journal::encode(block, &header, records);
-        let offset_bytes = log.superblock.layout.journal_offset_bytes(log.next_sequence);
+        let offsets_bytes = log.superblock.layout.journal_offsets_bytes(log.next_sequence);
         log.next_sequence += 1;
-        self.push_block(InFlight::Journal { frame }, frame, offset_bytes, Purpose::Journal);
+        for offset_bytes in offsets_bytes {
+            let frame = self.meta_frames.pop().expect("blocks are bounded by the frames for them");
+            let block = &mut self.pool.bytes_mut(frame)[..BLOCK_BYTES];
+            let records = self.log.writing.records[first..].iter();
+            journal::encode(block, &header, records.map(|appended| &appended.record));
+            self.push_block(InFlight::Journal { frame }, frame, offset_bytes, Purpose::Journal);
+        }
     }
 
     /// Queues the write of a block of the engine's own.
@@ -364,11 +363,11 @@ impl Shard {
             self.count_error(Device::Flash);
             self.flash_failed();
         }
-        if self.log.writing_blocks == 0 {
+        if self.log.writing_copies == 0 {
             return;
         }
-        self.log.writing_blocks -= 1;
-        if self.log.writing_blocks == 0 {
+        self.log.writing_copies -= 1;
+        if self.log.writing_copies == 0 {
             let log = &mut self.log;
             log.written.records.append(&mut log.writing.records);
             log.written.tail = log.writing.tail.take();
@@ -385,7 +384,7 @@ impl Shard {
         }
         let log = &mut self.log;
         log.syncing_flash = Some(std::mem::take(&mut log.written));
-        let is_writing = log.writing_blocks > 0;
+        let is_writing = log.writing_copies > 0;
         log.syncing_through = if is_writing { log.writing_first } else { log.next_sequence };
         log.checkpoints.sync_started();
         self.counters.flash.syncs += 1;
@@ -416,7 +415,7 @@ impl Shard {
             self.start_flash_sync();
         }
         self.reuse_slots();
-        let half = u64::from(self.log.superblock.layout.journal_blocks) / 2;
+        let half = self.log.superblock.layout.ring_blocks() / 2;
         if self.log.used_blocks() > half {
             let uncertain = self.log.uncertain;
             self.log.checkpoints.start(uncertain);
@@ -468,7 +467,7 @@ impl Shard {
         let log = &mut self.log;
         log.pending.clear();
         log.writing = Batch::default();
-        log.writing_blocks = 0;
+        log.writing_copies = 0;
         log.written = Batch::default();
         log.syncing_flash = None;
         log.durable = log.appended;

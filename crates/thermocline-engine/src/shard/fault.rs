@@ -86,7 +86,7 @@ impl Shard {
         self.is_stirred = true;
     }
 
-    /// Pages keep a slot only if nothing else has their newest bytes; all that the disk lacks must go
+    /// Pages keep a slot only if nothing else has their newest bytes durably; all that the disk lacks must go
     /// there to be durable.
     fn unlink_slots(&mut self) {
         let places: Vec<u32> = self.index.places().collect();
@@ -101,8 +101,10 @@ impl Shard {
             let slot = self.current_slot(id);
             let entry = &mut self.entries[id];
             let is_lacking = entry.disk_written != entry.newest && !entry.is_lost;
-            entry.slot = slot.filter(|_| is_lacking && entry.frame.is_none());
-            entry.wants.disk |= entry.slot.is_some();
+            // What was written to disk and not synced may have to be written again.
+            let is_undurable = entry.disk_synced != entry.newest && !entry.is_lost;
+            entry.slot = slot.filter(|_| is_undurable && entry.frame.is_none());
+            entry.wants.disk |= entry.slot.is_some() && is_lacking;
             kept.extend(entry.slot);
             entry.obsolete = 0;
             entry.obsolete_clean = 0;

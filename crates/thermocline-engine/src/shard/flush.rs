@@ -13,10 +13,8 @@ use super::durability::sync;
 use super::{InFlight, Shard};
 use crate::entry::EntryId;
 use crate::operation::{Device, DeviceError};
+use crate::options::{READ_FRAMES, RESERVED_FRAMES};
 use crate::request::{Request, RequestError};
-
-/// Pages written to disk before it is synced for the sake of their slots.
-const UNSYNCED_PAGES_MAX: usize = 1024;
 
 /// Pages that are on their way to flash at once because too many are newer in RAM.
 const LOGGED_AT_ONCE_MAX: usize = 128;
@@ -162,19 +160,15 @@ impl Shard {
         waiters.retain_mut(|waiter| {
             let is_done = self.advance(waiter);
             if is_done {
-                answered.push((waiter.request, waiter.pages.is_none()));
+                answered.push(waiter.request);
             }
             !is_done
         });
         debug_assert!(self.log.waiters.is_empty(), "advancing makes no waiters");
         self.log.waiters = waiters;
-        for (request, is_flush) in answered {
+        for request in answered {
             self.counters.flushes += 1;
-            let is_in_vain = is_flush && std::mem::take(&mut self.log.is_doubtful);
-            self.page_done_durably(
-                request,
-                if is_in_vain { Err(RequestError::Io) } else { Ok(()) },
-            );
+            self.page_done_durably(request, Ok(()));
         }
         self.advance_drain();
         self.start_backing_sync();
@@ -241,7 +235,8 @@ impl Shard {
     /// What the disk lacks stays on flash, so that a disk that is gone does not hold up the end.
     pub fn stop(&mut self) {
         if self.has_flash {
-            self.write_backs.close();
+            let awaited = self.disk_waiters.keys().copied().collect();
+            self.write_backs.close(awaited);
         }
         self.log_all_pages();
         self.want_sync_and_commit();
@@ -280,8 +275,17 @@ impl Shard {
     /// A version is on disk, and not yet synced.
     pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
         self.log.unsynced.push((page, version));
+        // The other half is for what is written while the sync is under way.
+        let most = (self.options.unsynced_frames() as usize).div_ceil(2);
+        self.log.is_sync_wanted |= self.log.unsynced.len() >= most && !self.is_sync_resting();
+    }
+
+    /// Pages that were written to disk keep their frames until it is synced: frames are needed.
+    pub(super) fn want_frames(&mut self) {
+        let low = RESERVED_FRAMES + READ_FRAMES + 2 * self.options.request_pages_max();
+        let is_short = self.pool.free_frames() < low as usize;
         self.log.is_sync_wanted |=
-            self.log.unsynced.len() >= UNSYNCED_PAGES_MAX && !self.is_sync_resting();
+            is_short && !self.log.unsynced.is_empty() && !self.is_sync_resting();
     }
 
     /// Whether a sync of the disk has failed just now: only flushes try it again at once.
@@ -329,64 +333,93 @@ impl Shard {
         self.settle(id);
     }
 
-    /// The newest version of the page in its slot, or durably on disk.
+    /// The newest version of the page in a slot of a flash that works, or durably on disk.
     fn durable_version(&self, id: EntryId) -> u64 {
         let entry = &self.entries[id];
-        let in_slot = entry.slot.map_or(0, |slot| self.slots.slot(slot).version());
+        let slot = entry.slot.filter(|_| self.has_flash);
+        let in_slot = slot.map_or(0, |slot| self.slots.slot(slot).version());
         in_slot.max(entry.disk_synced)
     }
 
-    /// The disk may have lost what was written since the last sync: what RAM or flash still has is
-    /// dirty again, and whoever waits is told; if something was only there, and no flush waits, the next
-    /// one is.
-    fn backing_sync_failed(&mut self, unsynced: &[(u32, u64)]) {
-        let syncs = self.log.syncs_done;
-        let (mut failed, mut is_told, mut is_gone) = (vec![], false, false);
-        self.log.waiters.retain(|waiter| {
-            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
-            if is_failed {
-                failed.push(waiter.request);
-                is_told |= waiter.pages.is_none();
+    /// The disk may have lost whatever was written since the last sync that succeeded: it is dirty again,
+    /// and is written again from its frame or slot. Slots that hold older versions stay in force until
+    /// that is synced. Requests that wait for this sync fail.
+    fn backing_sync_failed(&mut self, syncing: &[(u32, u64)]) {
+        let failed = self.fail_sync_waiters();
+        for (_, flying) in &mut self.in_flight {
+            if let InFlight::Run(run) = flying
+                && run[0].device == Device::Backing
+            {
+                for transfer in run {
+                    transfer.is_doubtful = true;
+                }
             }
-            !is_failed
-        });
-        // The others were told that these pages are on disk.
-        for waiter in &mut self.log.waiters {
-            waiter.stage = Stage::Data;
         }
-        for &(page, version) in unsynced {
-            let Some(id) = self.entry(page) else { continue };
-            let entry = &self.entries[id];
-            if entry.disk_written != version {
-                // A newer version was written since, and is in the list itself.
-                continue;
+        let mut written = std::mem::take(&mut self.log.unsynced);
+        written.extend_from_slice(syncing);
+        for (page, _) in written {
+            if let Some(id) = self.entry(page)
+                && self.entries[id].disk_written != self.entries[id].disk_synced
+            {
+                self.write_again(id);
             }
-            let in_slot = self.current_slot(id).is_some();
-            if !in_slot && entry.frame.is_none() {
-                is_gone = true;
-                self.log.unsynced.push((page, version));
-                continue;
-            }
-            let entry = &mut self.entries[id];
-            entry.disk_written = entry.disk_synced;
-            if !in_slot {
-                // Versions between the durable one and this one count as well: a flush may wait for
-                // them, and has only this one to be told of.
-                let doubtful = self.durable_version(id) + 1;
-                self.entries.lower_undurable(id, doubtful);
-            }
-            self.relog(id);
-            self.rest_backing(page);
-            self.settle(id);
         }
         // Pages in doubt may be on their way to slots already, for somebody else.
         let records = self.log.appended;
         for waiter in &mut self.log.waiters {
             waiter.records = records;
         }
-        self.log.is_doubtful |= is_gone && !is_told;
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));
         }
+    }
+
+    /// Takes out the requests that wait for the sync that failed; the others wait for their pages again.
+    fn fail_sync_waiters(&mut self) -> Vec<usize> {
+        let syncs = self.log.syncs_done;
+        let mut failed = vec![];
+        self.log.waiters.retain(|waiter| {
+            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
+            if is_failed {
+                failed.push(waiter.request);
+            }
+            !is_failed
+        });
+        for waiter in &mut self.log.waiters {
+            waiter.stage = Stage::Data;
+        }
+        failed
+    }
+
+    /// The disk may not have what was written of the page.
+    fn write_again(&mut self, id: EntryId) {
+        let in_slot = self.current_slot(id).is_some();
+        // Bytes on their way from the disk may be older than what is durable elsewhere.
+        if let Some(fetch) = self.entries[id].fetch {
+            let fetch = &mut self.fetches[fetch.0 as usize];
+            fetch.is_doubtful = fetch.slot.is_none();
+        }
+        if !in_slot && self.entries[id].frame.is_none() {
+            let entry = &self.entries[id];
+            assert_eq!(entry.blank, entry.newest, "an unsynced page is somewhere else, or blank");
+            if let Some(fetch) = self.entries[id].fetch.take() {
+                self.fetches[fetch.0 as usize].is_current = false;
+            }
+            let zeroes = self.pool.retain(self.zero_frame);
+            let entry = &mut self.entries[id];
+            (entry.frame, entry.zeroed, entry.is_discarded) = (Some(zeroes), entry.newest, false);
+        }
+        let entry = &mut self.entries[id];
+        let page = entry.page;
+        entry.disk_written = entry.disk_synced;
+        if !in_slot || !self.has_flash {
+            // Versions between the durable one and this one count as well: a flush may wait for them,
+            // and waits for the oldest that is not durable.
+            let doubtful = self.durable_version(id) + 1;
+            self.entries.lower_undurable(id, doubtful);
+        }
+        self.relog(id);
+        self.rest_backing(page);
+        self.settle(id);
     }
 }

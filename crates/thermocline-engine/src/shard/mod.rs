@@ -105,6 +105,8 @@ pub struct Shard {
     pool: Pool,
     /// Frames set aside for the engine's own blocks.
     meta_frames: Vec<FrameId>,
+    /// A frame of zeroes, which nobody writes.
+    zero_frame: FrameId,
     index: Index,
     slots: Slots,
     entries: Entries,
@@ -151,6 +153,8 @@ struct Fetch {
     /// Whether the entry still waits for it; if not, the page was replaced as a whole since.
     is_current: bool,
     is_write_back: bool,
+    /// Whether a failed sync may have dropped what is being read: the bytes are not used.
+    is_doubtful: bool,
     waiters: SmallVec<[Waiter; 2]>,
 }
 
@@ -194,7 +198,7 @@ enum Place {
 
 impl Shard {
     /// An engine over a backing store, and over a flash that nobody will read again: for devices in
-    /// memory.
+    /// memory. As with [`open`](Self::open), the backing store must have been synced.
     ///
     /// # Errors
     /// Options that cannot work.
@@ -207,12 +211,16 @@ impl Shard {
             backing_bytes: options.size_bytes(),
             first_sequence: 1,
             written_bytes: 0,
+            has_single_journal: false,
         };
         Self::build(options, &Flash::empty(superblock))
     }
 
     /// An engine over a backing store and a flash, as [`Flash::recover`] or [`Flash::initialise`]
     /// left it. The policy is told what the flash holds.
+    ///
+    /// Sync the backing store before the first request: a process that was killed may have written what
+    /// is in its cache only, and the engine counts all that it finds there as durable.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.
@@ -250,6 +258,7 @@ impl Shard {
         let policy = options.build_policy()?;
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
         let meta_frames = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
+        let zero_frame = pool.take().expect("a pool has more frames than those");
         let slots = flash.superblock.layout.slots;
         let entries = options.frames() as usize;
         Ok(Self {
@@ -258,6 +267,7 @@ impl Shard {
             entries: Entries::with_capacity(entries),
             pool,
             meta_frames,
+            zero_frame,
             fetches: Slab::new(),
             pinned: BTreeMap::new(),
             freed_while_pinned: BTreeSet::new(),
@@ -527,6 +537,7 @@ impl Shard {
     /// Does what no single page asks for.
     fn stir(&mut self) {
         self.is_stirred = false;
+        self.want_frames();
         self.bound_undurable();
         self.retry_queued();
         self.start_write_backs();
@@ -583,6 +594,7 @@ impl std::fmt::Debug for Shard {
             .field("queue", &self.queue)
             .field("write_backs", &self.write_backs)
             .field("is_stirred", &self.is_stirred)
+            .field("disk_waiters", &self.disk_waiters)
             .field("counters", &self.counters)
             .field("entries", &self.entries.len())
             .field("requests", &self.requests.len())

@@ -101,7 +101,14 @@ impl Shard {
         let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
         let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
         let has_frames = self.pool.free_frames() as u64 >= needed + left;
+        if !has_frames && is_write && self.is_sync_resting() {
+            // Frames come back when the backing store is synced, and that fails.
+            self.announce(&request);
+            self.reply(request, Err(RequestError::Io), None, Segments::new());
+            return Ok(());
+        }
         if !has_frames || (is_write && self.is_overfull()) {
+            self.is_stirred |= self.log.has_unsynced();
             return Err(SubmitError::Full);
         }
         self.announce(&request);

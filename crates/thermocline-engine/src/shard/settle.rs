@@ -2,8 +2,9 @@
 //!
 //! Rules that every step keeps:
 //!
-//! * The newest bytes of a page are in its frame, in its live slot, or on disk. A frame is let go
-//!   only when one of the others has them.
+//! * The newest bytes of a page are in its frame, in its live slot, or durably on disk. A frame is let
+//!   go only when one of the others has them: a sync that fails may drop what was written to disk. Pages
+//!   of zeroes are the exception, as they can be made again.
 //! * One write of a page per device is in flight at a time, and none to disk while the page is being
 //!   read from there.
 //! * A slot that is clean and older than what is written to disk must be durably obsolete before
@@ -59,6 +60,7 @@ impl Shard {
             version,
             is_current: true,
             is_write_back: purpose == Purpose::Cleaning,
+            is_doubtful: false,
             waiters: smallvec::SmallVec::new(),
         });
         self.entries[id].fetch =
@@ -83,7 +85,17 @@ impl Shard {
             }
         };
         let (kind, task) = (OperationKind::Read, Task::Fetch(fetch));
-        self.outbox.push(Transfer { device, kind, position, frame, purpose, task, is_retry });
+        let is_doubtful = false;
+        self.outbox.push(Transfer {
+            device,
+            kind,
+            position,
+            frame,
+            purpose,
+            task,
+            is_retry,
+            is_doubtful,
+        });
     }
 
     /// The live slot, if it holds the newest version.
@@ -182,6 +194,7 @@ impl Shard {
             purpose: Purpose::Policy,
             task: Task::DiskWrite { page },
             is_retry: false,
+            is_doubtful: false,
         });
     }
 
@@ -256,7 +269,9 @@ impl Shard {
     fn let_go(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let is_wanted = entry.in_ram || entry.wants.flash || entry.wants.log || entry.wants.disk;
-        let is_elsewhere = entry.disk_written == entry.newest || self.current_slot(id).is_some();
+        let is_on_disk = entry.disk_synced == entry.newest
+            || (entry.disk_written == entry.newest && entry.blank == entry.newest);
+        let is_elsewhere = is_on_disk || self.current_slot(id).is_some();
         if !is_wanted
             && is_elsewhere
             && let Some(frame) = self.entries[id].frame.take()

@@ -50,6 +50,7 @@ impl Shard {
             purpose,
             task: Task::SlotWrite { page },
             is_retry: false,
+            is_doubtful: false,
         });
     }
 

@@ -44,6 +44,31 @@ impl Disk {
         });
     }
 
+    /// Changes bytes behind the engine's back.
+    fn spoil(&mut self, range: std::ops::Range<usize>, change: impl Fn(&mut u8)) {
+        for place in range {
+            change(&mut self.now[place]);
+            self.durable[place] = self.now[place];
+        }
+    }
+
+    /// A sync fails. What was written since the last good one may be gone for good, whether or not the
+    /// page cache still shows it.
+    fn fail_sync(&mut self, random: &mut SplitMix64, still_shows: bool) {
+        self.unsynced.retain(|_| random.bits().is_multiple_of(2));
+        if !still_shows {
+            self.show_what_it_has();
+        }
+    }
+
+    /// The page cache no longer shows what a failed sync has dropped.
+    fn show_what_it_has(&mut self) {
+        self.now.copy_from_slice(&self.durable);
+        for (_, offset, bytes) in &self.unsynced {
+            self.now[*offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
     /// The power fails: of what is not durable, some atoms survive.
     fn crash(&mut self, random: &mut SplitMix64) {
         let share = [0, 50, 90, 100][(random.bits() % 4) as usize];
@@ -68,6 +93,10 @@ pub(crate) struct Faults {
     pub(crate) flash_errors: u64,
     /// The flash is gone.
     pub(crate) flash_gone: bool,
+    /// One of this many syncs of the backing store fails and drops data; 0 for none.
+    pub(crate) sync_errors: u64,
+    /// Each restart finds one block of the flash's metadata damaged.
+    pub(crate) rots: bool,
 }
 
 /// Both devices, and the operations in flight.
@@ -81,6 +110,8 @@ pub(crate) struct Devices {
     pub(crate) operations_left: u64,
     pub(crate) faults: Faults,
     random: SplitMix64,
+    /// Where the flash cannot be read until it is written again.
+    unreadable: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -89,6 +120,8 @@ struct Flying {
     started: u64,
     /// What a write's frames held when it was started: they must not change.
     bytes: Vec<u8>,
+    /// Whether a failed sync dropped it on its way: it will be complete and never durable.
+    is_dropped: bool,
 }
 
 impl Devices {
@@ -101,6 +134,7 @@ impl Devices {
             operations_left: u64::MAX,
             faults: Faults::default(),
             random: SplitMix64::new(seed),
+            unreadable: None,
         }
     }
 
@@ -117,7 +151,8 @@ impl Devices {
         if matches!(operation.kind, OperationKind::Write | OperationKind::Zero) {
             operation.gather(frames, 0..operation.length_bytes, &mut bytes);
         }
-        self.in_flight.push(Flying { operation, started: self.time, bytes });
+        let started = self.time;
+        self.in_flight.push(Flying { operation, started, bytes, is_dropped: false });
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -138,10 +173,13 @@ impl Devices {
             0 => 0,
             _ => (self.random.bits() % self.in_flight.len() as u64) as usize,
         };
-        let Flying { operation, started, bytes } = self.in_flight.remove(chosen);
+        let Flying { operation, started, bytes, is_dropped } = self.in_flight.remove(chosen);
         self.time += 1;
         let time = self.time;
         if self.fails(&operation) {
+            if operation.kind == OperationKind::Sync {
+                self.fail_sync(operation.device);
+            }
             return Some((operation.id, Err(DeviceError(io::ErrorKind::Other))));
         }
         let start = operation.offset_bytes as usize;
@@ -149,17 +187,27 @@ impl Devices {
         let spoil = self.faults.flash_errors > 0
             && operation.device == Device::Flash
             && self.random.bits().is_multiple_of(self.faults.flash_errors);
+        let is_rewritten = |&block: &usize| {
+            operation.kind == OperationKind::Write && (start..end).contains(&block)
+        };
+        if operation.device == Device::Flash && self.unreadable.as_ref().is_some_and(is_rewritten) {
+            self.unreadable = None;
+        }
         let disk = self.disk(operation.device);
         match operation.kind {
             OperationKind::Write => {
                 let mut again = vec![];
                 operation.gather(frames, 0..operation.length_bytes, &mut again);
                 assert!(again == bytes, "the bytes of a write in flight do not change");
-                disk.write(time, start, &bytes);
+                if !is_dropped {
+                    disk.write(time, start, &bytes);
+                }
             }
             OperationKind::Zero => {
                 assert!(bytes.iter().all(|&byte| byte == 0), "a zero's frames hold zeroes");
-                disk.write(time, start, &bytes);
+                if !is_dropped {
+                    disk.write(time, start, &bytes);
+                }
             }
             OperationKind::Sync => disk.sync(started),
             OperationKind::Read if spoil => {
@@ -188,9 +236,88 @@ impl Devices {
         match operation.device {
             Device::Flash => self.faults.flash_gone,
             Device::Backing => {
-                let errors = self.faults.backing_errors;
+                let errors = match operation.kind {
+                    OperationKind::Sync if self.faults.sync_errors > 0 => self.faults.sync_errors,
+                    OperationKind::Sync
+                    | OperationKind::Read
+                    | OperationKind::Write
+                    | OperationKind::Discard
+                    | OperationKind::Zero => self.faults.backing_errors,
+                };
                 errors > 0 && self.random.bits().is_multiple_of(errors)
             }
+        }
+    }
+
+    /// What a failed sync drops may include writes that are still on their way.
+    fn fail_sync(&mut self, device: Device) {
+        let mut random = SplitMix64::new(self.random.bits());
+        let still_shows = random.bits().is_multiple_of(2);
+        self.disk(device).fail_sync(&mut random, still_shows);
+        for flying in &mut self.in_flight {
+            flying.is_dropped |=
+                flying.operation.device == device && random.bits().is_multiple_of(4);
+        }
+    }
+
+    /// The engine's process dies and the machine goes on: nothing that was written is lost, and of
+    /// what was in flight some came through. The next start reads past the page cache.
+    pub(crate) fn kill(&mut self) {
+        self.backing.show_what_it_has();
+        for flying in std::mem::take(&mut self.in_flight) {
+            let Flying { operation, bytes, .. } = flying;
+            let start = operation.offset_bytes as usize;
+            if operation.kind == OperationKind::Discard {
+                let end = start + operation.length_bytes as usize;
+                self.discard(start..end);
+            }
+            let is_write = matches!(operation.kind, OperationKind::Write | OperationKind::Zero);
+            if is_write && self.random.bits().is_multiple_of(2) {
+                let time = self.time;
+                self.disk(operation.device).write(time, start, &bytes);
+            }
+        }
+        self.operations_left = u64::MAX;
+    }
+
+    /// Syncs the backing store before a start. Returns whether that succeeds.
+    pub(crate) fn sync_backing(&mut self) -> bool {
+        self.time += 1;
+        let errors = self.faults.sync_errors.max(self.faults.backing_errors);
+        if errors > 0 && self.random.bits().is_multiple_of(errors) {
+            // What the page cache still showed of it would count as found at the next start.
+            let mut random = SplitMix64::new(self.random.bits());
+            self.backing.fail_sync(&mut random, false);
+            return false;
+        }
+        let time = self.time;
+        self.backing.sync(time);
+        true
+    }
+
+    /// Whether a part of the flash was written and not synced, or is being written.
+    pub(crate) fn is_writing_flash(&self, range: std::ops::Range<u64>) -> bool {
+        let contains = |start: usize| range.contains(&(start as u64));
+        self.flash.unsynced.iter().any(|&(_, start, _)| contains(start))
+            || self.in_flight.iter().any(|flying| {
+                flying.operation.device == Device::Flash
+                    && contains(flying.operation.offset_bytes as usize)
+            })
+    }
+
+    /// One block of the flash's metadata, the first bytes of the flash, is damaged at rest: a byte of
+    /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot be read.
+    pub(crate) fn rot(&mut self, metadata_bytes: usize) {
+        let block = (self.random.bits() as usize % (metadata_bytes / 4096)) * 4096;
+        let place = block + self.random.bits() as usize % 4096;
+        match self.random.bits() % 4 {
+            0 => {
+                let sector = place / 512 * 512;
+                self.flash.spoil(sector..sector + 512, |byte| *byte = 0);
+            }
+            1 => self.unreadable = Some(block),
+            2 => self.flash.spoil(block..block + 4096, |byte| *byte = 0xA5),
+            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 0x40),
         }
     }
 
@@ -242,14 +369,22 @@ impl Storage for FlashStorage {
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         let start = offset_bytes as usize;
-        bytes.copy_from_slice(&self.step()?.flash.now[start..start + bytes.len()]);
+        let devices = self.step()?;
+        if devices.unreadable.is_some_and(|block| (start..start + bytes.len()).contains(&block)) {
+            return Err(io::Error::other("a bad sector"));
+        }
+        bytes.copy_from_slice(&devices.flash.now[start..start + bytes.len()]);
         Ok(())
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         let mut devices = self.step()?;
         let time = devices.time;
-        devices.flash.write(time, offset_bytes as usize, bytes);
+        let start = offset_bytes as usize;
+        devices.flash.write(time, start, bytes);
+        if devices.unreadable.is_some_and(|block| (start..start + bytes.len()).contains(&block)) {
+            devices.unreadable = None;
+        }
         Ok(())
     }
 

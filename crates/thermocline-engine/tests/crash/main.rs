@@ -63,3 +63,18 @@ fn wrong_bytes_of_flash_are_never_served() {
 fn without_its_flash_the_engine_goes_on() {
     run("without_its_flash_the_engine_goes_on", Plan::flash_gone);
 }
+
+#[test]
+fn a_failed_sync_of_the_backing_store_loses_nothing_durable() {
+    run("a_failed_sync_of_the_backing_store_loses_nothing_durable", Plan::failed_syncs);
+}
+
+#[test]
+fn kills_and_stops_lose_nothing_durable() {
+    run("kills_and_stops_lose_nothing_durable", Plan::kills);
+}
+
+#[test]
+fn one_damaged_block_of_metadata_loses_nothing() {
+    run("one_damaged_block_of_metadata_loses_nothing", Plan::rotten_metadata);
+}

@@ -131,6 +131,28 @@ impl Oracle {
         }
     }
 
+    /// Checks what is read first after the engine was killed. What was seen by then is visible from
+    /// then on, and no more durable than it was.
+    pub(crate) fn check_killed(
+        &mut self,
+        page: usize,
+        stamps: [u64; SECTORS],
+    ) -> Result<(), String> {
+        let history = &mut self.pages[page];
+        // Of prefixes that left the same bytes, the longest: what came between may still be on a device.
+        let counts = (history.durable..=history.writes.len()).rev();
+        let is_right = |&count: &usize| {
+            (0..SECTORS).all(|sector| history.allows(count, sector, stamps[sector]))
+        };
+        let Some(count) = counts.into_iter().find(is_right) else {
+            return Err(format!("page {page}: read {stamps:?} after a kill, from {history:?}"));
+        };
+        // Nothing that was read is replaced by a later write of the engine that is gone.
+        history.writes.truncate(count);
+        history.seen = count;
+        Ok(())
+    }
+
     /// Checks what is read first after a crash; from then on, nothing else may be read.
     pub(crate) fn check_recovered(
         &mut self,

@@ -31,6 +31,10 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     /// Whether the flash goes away for good in the middle.
     pub(crate) loses_flash: bool,
+    /// Whether some restarts follow a kill or an orderly stop in place of a power failure.
+    pub(crate) kills: bool,
+    /// Blocks of the journal's region.
+    pub(crate) journal_blocks: u32,
     pub(crate) options: Options,
 }
 
@@ -54,6 +58,8 @@ pub(crate) struct World {
     now: u64,
     /// Pages not read since the crash.
     unverified: Vec<usize>,
+    /// Whether the last restart followed a kill: the devices lost nothing.
+    was_killed: bool,
 }
 
 impl Plan {
@@ -77,8 +83,37 @@ impl Plan {
         options.cleaning.dirty_ratio_target = [0.1, 0.5, 1.0][below(3) as usize];
         options.sequential_bypass_bytes = (below(4) == 0).then_some(3 * PAGE as u64);
         let is_disk_atomic = below(2) == 0;
+        options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();
-        Self { seed, crashes: 4, is_disk_atomic, faults, loses_flash: false, options }
+        let journal_blocks = [8, 32][below(2) as usize];
+        let (loses_flash, kills) = (false, false);
+        Self {
+            seed,
+            crashes: 4,
+            is_disk_atomic,
+            faults,
+            loses_flash,
+            kills,
+            journal_blocks,
+            options,
+        }
+    }
+
+    /// Besides power failures, the engine is killed and stopped.
+    pub(crate) fn kills(seed: u64) -> Self {
+        Self { kills: true, crashes: 6, ..Self::crashes(seed) }
+    }
+
+    /// Syncs of the backing store fail, and drop what was written.
+    pub(crate) fn failed_syncs(seed: u64) -> Self {
+        let faults = Faults { sync_errors: 2 + seed % 9, ..Faults::default() };
+        Self { faults, kills: seed.is_multiple_of(2), ..Self::crashes(seed) }
+    }
+
+    /// Each restart finds a block of metadata damaged.
+    pub(crate) fn rotten_metadata(seed: u64) -> Self {
+        let faults = Faults { rots: true, ..Faults::default() };
+        Self { faults, kills: true, crashes: 6, ..Self::crashes(seed) }
     }
 
     /// Besides crashes, the backing store fails now and then.
@@ -95,7 +130,10 @@ impl Plan {
 
     /// Whether requests may fail.
     fn has_faults(&self) -> bool {
-        self.loses_flash || self.faults.backing_errors > 0 || self.faults.flash_errors > 0
+        self.loses_flash
+            || self.faults.backing_errors > 0
+            || self.faults.sync_errors > 0
+            || self.faults.flash_errors > 0
     }
 
     /// The flash goes away.
@@ -123,7 +161,7 @@ impl World {
     fn new(plan: Plan) -> Self {
         let mut options = plan.options.clone();
         options.policy = plan.options.policy.clone();
-        let layout = Layout::new(options.slots(), PAGE as u32);
+        let layout = layout(&plan);
         let atom = if plan.is_disk_atomic { PAGE } else { SECTOR };
         let devices =
             Devices::new(layout.flash_bytes() as usize, PAGES * PAGE, atom, plan.seed ^ 0xD15C);
@@ -143,6 +181,7 @@ impl World {
             next_tag: 1,
             now: 0,
             unverified: vec![],
+            was_killed: false,
         }
     }
 
@@ -316,7 +355,8 @@ impl World {
     /// Whether the faults of the plan explain that a request fails.
     fn may_fail(&self, error: RequestError) -> bool {
         let loses = self.plan.faults.flash_errors > 0 || self.plan.loses_flash;
-        (error == RequestError::Io && self.plan.faults.backing_errors > 0)
+        let faults = self.plan.faults;
+        (error == RequestError::Io && faults.backing_errors + faults.sync_errors > 0)
             || (error == RequestError::Lost && loses)
     }
 
@@ -352,7 +392,12 @@ impl World {
             let rest = stamps.split_off(end - first);
             if self.unverified.contains(&page) {
                 self.unverified.retain(|&unverified| unverified != page);
-                self.oracle.check_recovered(page, stamps.clone().try_into().unwrap())?;
+                let stamps = stamps.clone().try_into().unwrap();
+                if self.was_killed {
+                    self.oracle.check_killed(page, stamps)?;
+                } else {
+                    self.oracle.check_recovered(page, stamps)?;
+                }
             } else {
                 self.oracle.check_read(page, first, &stamps, promise)?;
             }
@@ -363,16 +408,41 @@ impl World {
 
     /// The power fails; on the way back it may fail again.
     fn crash(&mut self) -> Result<(), String> {
+        // An orderly stop, perhaps, whose end the power failure or the kill may or may not wait for.
+        if self.plan.kills && self.below(3) == 0 {
+            self.devices.borrow_mut().operations_left = u64::MAX;
+            self.shard.stop();
+            self.until_idle()?;
+        }
         self.asked.clear();
+        // What was not read since the last restart is what the devices had before that.
+        self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
         self.unverified = (0..PAGES).collect();
+        let layout = layout(&self.plan);
+        let table = layout.table_range();
+        // A power failure that tears one copy and damage to the other would be two faults at once.
+        let is_table_whole =
+            self.was_killed || !self.devices.borrow().is_writing_flash(table.clone());
+        let end = if is_table_whole { layout.metadata_bytes() } else { table.start } as usize;
+        let (mut is_killed, mut rots) = (self.was_killed, self.plan.faults.rots);
         let flash = loop {
-            self.devices.borrow_mut().crash();
+            if std::mem::take(&mut is_killed) {
+                self.devices.borrow_mut().kill();
+            } else {
+                self.was_killed = false;
+                self.devices.borrow_mut().crash();
+            }
+            if std::mem::take(&mut rots) {
+                self.devices.borrow_mut().rot(end);
+            }
             if self.below(4) == 0 {
                 let operations = 1 + self.below(120);
                 self.devices.borrow_mut().operations_left = operations;
             }
             match Flash::recover(&mut FlashStorage(Rc::clone(&self.devices))) {
-                Ok(flash) => break flash,
+                Ok(flash) if self.devices.borrow_mut().sync_backing() => break flash,
+                // The start is refused, and tried again.
+                Ok(_) => is_killed = true,
                 Err(_) if self.devices.borrow().operations_left == 0 => {}
                 Err(error) => return Err(format!("recovery: {error}")),
             }
@@ -394,6 +464,7 @@ impl World {
         self.shard.assert_invariants();
         self.devices.borrow_mut().faults.backing_errors = 0;
         self.devices.borrow_mut().faults.flash_errors = 0;
+        self.devices.borrow_mut().faults.sync_errors = 0;
         self.shard.drain();
         self.until_idle()?;
         if !self.asked.is_empty() {
@@ -414,8 +485,10 @@ impl World {
                 self.devices.borrow_mut().bytes(Device::Backing)[page * PAGE..][..PAGE].to_vec();
             let stamps = bytes.chunks(SECTOR).map(stamp).collect::<Result<Vec<u64>, _>>()?;
             let promise = self.oracle.promise(page);
-            if self.unverified.contains(&page) {
+            if self.unverified.contains(&page) && !self.was_killed {
                 self.oracle.check_recovered(page, stamps.try_into().unwrap())?;
+            } else if self.unverified.contains(&page) {
+                self.oracle.check_killed(page, stamps.try_into().unwrap())?;
             } else {
                 self.oracle.check_read(page, 0, &stamps, promise)?;
             }
@@ -439,6 +512,11 @@ impl World {
         }
         self.take_replies()
     }
+}
+
+fn layout(plan: &Plan) -> Layout {
+    let layout = Layout::new(plan.options.slots(), PAGE as u32);
+    Layout { journal_blocks: plan.journal_blocks, ..layout }
 }
 
 /// The pages of a request, each with its sectors.

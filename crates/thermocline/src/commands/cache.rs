@@ -42,6 +42,7 @@ struct Inspected {
     slots: u32,
     held_pages: u64,
     dirty_pages: u64,
+    damaged_metadata_blocks: u64,
     lifetime_written_bytes: u64,
 }
 
@@ -57,6 +58,7 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
         slots: superblock.layout.slots,
         held_pages: contents.held_pages,
         dirty_pages: contents.dirty_pages,
+        damaged_metadata_blocks: contents.damaged_blocks,
         lifetime_written_bytes: superblock.written_bytes,
     };
     if as_json {
@@ -70,6 +72,7 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
         ("slots", found.slots.to_string()),
         ("pages held", found.held_pages.to_string()),
         ("pages that the backing store lacks", found.dirty_pages.to_string()),
+        ("damaged blocks of metadata", found.damaged_metadata_blocks.to_string()),
         ("bytes written to it before the last start", found.lifetime_written_bytes.to_string()),
     ]
     .map(|(name, value)| vec![name.to_owned(), value])
@@ -82,15 +85,18 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
 #[derive(Serialize)]
 struct Checked {
     intact_pages: u64,
+    /// Their other copies are intact.
+    damaged_metadata_blocks: u64,
     damaged_clean_pages: Vec<u32>,
     lost_pages: Vec<u32>,
 }
 
 fn check(path: &Path, as_json: bool) -> Result<String> {
     let (mut file, flash) = open(path)?;
-    let found = flash.check(&mut file).with_context(|| in_flash(path))?;
+    let found = flash.check(&mut file);
     let found = Checked {
         intact_pages: found.intact_pages,
+        damaged_metadata_blocks: flash.contents().damaged_blocks,
         damaged_clean_pages: found.damaged_clean_pages,
         lost_pages: found.lost_pages,
     };
@@ -98,15 +104,18 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
         return output::json(&found);
     }
     let text = format!(
-        "{} pages are intact\n{} damaged pages that the backing store has too{}\n{} damaged pages that it lacks: they are lost{}\n",
+        "{} pages are intact\n{} damaged blocks of metadata: the next start repairs them from their copies\n{} damaged pages that the backing store has too{}\n{} damaged pages that it lacks: they are lost{}\n",
         found.intact_pages,
+        found.damaged_metadata_blocks,
         found.damaged_clean_pages.len(),
         listed(&found.damaged_clean_pages),
         found.lost_pages.len(),
         listed(&found.lost_pages)
     );
     ensure!(
-        found.damaged_clean_pages.is_empty() && found.lost_pages.is_empty(),
+        found.damaged_clean_pages.is_empty()
+            && found.lost_pages.is_empty()
+            && found.damaged_metadata_blocks == 0,
         "{text}`{}` is damaged",
         path.display()
     );
