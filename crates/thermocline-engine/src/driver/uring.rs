@@ -7,8 +7,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use slab::Slab;
 
 use super::files::{DeviceFile, pieces};
 use super::{Allocation, Completion, Driver};
@@ -17,6 +20,10 @@ use crate::operation::{Device, DeviceError, Operation, OperationKind};
 
 /// Operations in flight at most.
 const DEPTH: u32 = 256;
+/// How long the kernel may refuse operations for lack of resources before they fail.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a wait pauses before it asks the kernel again.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// One ring for both devices.
 pub struct UringDriver {
@@ -26,9 +33,15 @@ pub struct UringDriver {
     backing: Option<DeviceFile>,
     /// Operations that found the ring full.
     waiting: VecDeque<Operation>,
-    /// Operations that the kernel has, by their number.
-    in_flight: Vec<Option<Flying>>,
-    count: usize,
+    /// Operations in the ring, by the number that the kernel knows them by. Each has one place in the
+    /// submission queue at most, so the queue has room for all.
+    in_flight: Slab<Flying>,
+    /// Numbers of operations in the submission queue, in order; the kernel took those in front.
+    submitted: VecDeque<usize>,
+    /// Since when the kernel refuses operations.
+    refused_since: Option<Instant>,
+    patience: Duration,
+    submit: Submit,
     /// Operations that were complete when they were started.
     failed: Vec<Completion>,
     /// What was asked about allocation is answered at once.
@@ -42,6 +55,38 @@ struct Flying {
     vectors: Vec<Vector>,
     /// How many bytes are done.
     done_bytes: u64,
+    /// Whether it was reported as failed while it stood in the submission queue. The vectors are empty
+    /// since, so that the kernel touches no frame when it takes the operation after all.
+    is_given_up: bool,
+}
+
+/// Hands the submission queue to the kernel and waits for so many completions. Tests put a kernel that
+/// refuses in its place.
+type Submit = fn(&IoUring, usize) -> io::Result<usize>;
+
+/// What follows from the kernel's answer to a submission that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// A signal came between: ask again at once.
+    Interrupted,
+    /// The completion queue is full: the caller empties it.
+    Overfull,
+    /// Resources lack now: ask again later.
+    Later,
+    /// Operations that the kernel did not take fail.
+    Final,
+}
+
+impl Refusal {
+    /// Judges an error of `io_uring_enter`, after the kernel has refused for so long.
+    fn of(error: &io::Error, refused_for: Duration, patience: Duration) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EINTR) => Self::Interrupted,
+            Some(libc::EBUSY) => Self::Overfull,
+            Some(libc::EAGAIN | libc::ENOMEM) if refused_for < patience => Self::Later,
+            _ => Self::Final,
+        }
+    }
 }
 
 /// A piece of memory as the kernel wants it.
@@ -79,8 +124,11 @@ impl UringDriver {
             flash,
             backing,
             waiting: VecDeque::new(),
-            in_flight: vec![],
-            count: 0,
+            in_flight: Slab::new(),
+            submitted: VecDeque::new(),
+            refused_since: None,
+            patience: PATIENCE,
+            submit: |ring, wanted| ring.submit_and_wait(wanted),
             failed: vec![],
             answers: VecDeque::new(),
         })
@@ -96,7 +144,7 @@ impl UringDriver {
 
     /// Hands waiting operations to the ring as far as it has room.
     fn push_waiting(&mut self) {
-        while self.count < DEPTH as usize
+        while self.in_flight.len() < DEPTH as usize
             && let Some(operation) = self.waiting.pop_front()
         {
             if self.file(operation.device).is_none() {
@@ -106,42 +154,82 @@ impl UringDriver {
             let vectors = pieces(&self.frames, &operation)
                 .map(|(start, length)| Vector { iov_base: start.cast(), iov_len: length })
                 .collect();
-            let number = operation.id.0 as usize;
-            if self.in_flight.len() <= number {
-                self.in_flight.resize_with(number + 1, || None);
-            }
-            self.in_flight[number] = Some(Flying { operation, vectors, done_bytes: 0 });
-            self.count += 1;
+            let flying = Flying { operation, vectors, done_bytes: 0, is_given_up: false };
+            let number = self.in_flight.insert(flying);
             self.push(number);
         }
     }
 
     /// Hands an operation, or what is left of it, to the ring.
     fn push(&mut self, number: usize) {
-        let flying = self.in_flight[number].as_ref().expect("the operation is in flight");
+        let flying = &self.in_flight[number];
         let file = self.file(flying.operation.device).expect("the device is there");
         let entry = entry(flying, types::Fd(file)).user_data(number as u64);
+        // SAFETY: the vectors and frames that the entry points to live, unmoved, until its completion
+        // is taken: the vectors belong to `in_flight`, and the shard keeps the frames until the
+        // operation is reported; of one that is reported before, the vectors are empty.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the submission queue has room for every operation in flight");
+        self.submitted.push_back(number);
+    }
+
+    /// Hands the submission queue to the kernel and waits for so many completions. Returns whether the
+    /// kernel did that; if it did not, what it refused stays in the queue.
+    fn enter(&mut self, wanted: usize) -> bool {
         loop {
-            // SAFETY: the vectors and frames that the entry points to live, unmoved, until its
-            // completion is taken: both belong to `in_flight`, and the shard keeps the frames.
-            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
-                return;
+            let entered = (self.submit)(&self.ring, wanted);
+            let left = self.ring.submission().len();
+            let taken = self.submitted.len() - left;
+            self.submitted.drain(..taken);
+            if taken > 0 {
+                self.refused_since = None;
             }
-            // The queue is full: the kernel takes what is there.
-            self.enter(0);
+            let Err(error) = entered else {
+                self.refused_since = None;
+                return true;
+            };
+            let since = *self.refused_since.get_or_insert_with(Instant::now);
+            match Refusal::of(&error, since.elapsed(), self.patience) {
+                Refusal::Interrupted => {}
+                Refusal::Overfull => return true,
+                Refusal::Later => return false,
+                Refusal::Final => {
+                    self.give_up(&error);
+                    return false;
+                }
+            }
         }
     }
 
-    fn enter(&mut self, wanted: usize) {
-        loop {
-            match self.ring.submit_and_wait(wanted) {
-                Ok(_) => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The completion queue is full: it is emptied by whoever called.
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return,
-                Err(error) => panic!("io_uring takes what it was given: {error}"),
+    /// Fails what the kernel did not take. Only operations that change the allocation stay, those that
+    /// stand in the submission queue: nothing can make them harmless there.
+    fn give_up(&mut self, error: &io::Error) {
+        let failure = DeviceError(error.kind());
+        self.failed.extend(self.waiting.drain(..).map(|operation| (operation.id, Err(failure))));
+        for &number in &self.submitted {
+            let flying = &mut self.in_flight[number];
+            let kind = flying.operation.kind;
+            let is_fixed = matches!(kind, OperationKind::Discard | OperationKind::Zero);
+            if !is_fixed && !flying.is_given_up {
+                flying.is_given_up = true;
+                for vector in &mut flying.vectors {
+                    vector.iov_len = 0;
+                }
+                self.failed.push((flying.operation.id, Err(failure)));
             }
         }
+    }
+
+    /// Waits for a completion, or a moment.
+    fn pause(&self) {
+        let mut events = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
+        // A signal is one more reason to look.
+        let _interrupted = rustix::event::poll(&mut events, Some(&PAUSE));
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring's descriptor is open as long as the ring, which `self` borrows.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
     /// Takes what is complete.
@@ -151,9 +239,10 @@ impl UringDriver {
         completed.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
         for (number, result) in completed {
             let number = usize::try_from(number).expect("operations have small numbers");
-            if let Some(result) = self.judge(number, result) {
-                let flying = self.in_flight[number].take().expect("the operation is in flight");
-                self.count -= 1;
+            if self.in_flight[number].is_given_up {
+                self.in_flight.remove(number);
+            } else if let Some(result) = self.judge(number, result) {
+                let flying = self.in_flight.remove(number);
                 done.push((flying.operation.id, result));
             }
         }
@@ -161,7 +250,7 @@ impl UringDriver {
 
     /// What a completion means; none if the rest of the operation was handed to the ring.
     fn judge(&mut self, number: usize, result: i32) -> Option<Result<(), DeviceError>> {
-        let flying = self.in_flight[number].as_mut().expect("the operation is in flight");
+        let flying = &mut self.in_flight[number];
         let kind = flying.operation.kind;
         let Ok(moved) = u64::try_from(result) else {
             let error = io::Error::from_raw_os_error(-result);
@@ -203,7 +292,7 @@ impl UringDriver {
 
 /// What the kernel is asked for.
 fn entry(flying: &Flying, file: types::Fd) -> squeue::Entry {
-    let Flying { operation, vectors, done_bytes } = flying;
+    let Flying { operation, vectors, done_bytes, .. } = flying;
     let offset = operation.offset_bytes + done_bytes;
     let count = u32::try_from(vectors.len()).expect("operations have few frames");
     match operation.kind {
@@ -255,16 +344,23 @@ impl Driver for UringDriver {
     }
 
     fn wait(&mut self, done: &mut Vec<Completion>) {
-        self.push_waiting();
-        if self.count > 0 && self.failed.is_empty() {
-            self.enter(1);
+        let before = done.len();
+        loop {
+            self.push_waiting();
+            let is_refused = !self.in_flight.is_empty() && self.failed.is_empty() && !self.enter(1);
+            self.reap(done);
+            let is_awaited = self.in_flight.iter().any(|(_, flying)| !flying.is_given_up);
+            if done.len() > before || !(is_awaited || !self.waiting.is_empty()) {
+                return;
+            }
+            if is_refused {
+                self.pause();
+            }
         }
-        self.reap(done);
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the ring's descriptor is open as long as the ring, which `self` borrows.
-        Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
+        Some(self.descriptor())
     }
 
     fn ask_allocation(&mut self, tag: u64, range: Range<u64>) -> bool {
@@ -284,9 +380,16 @@ impl Drop for UringDriver {
     fn drop(&mut self) {
         let mut done = vec![];
         self.waiting.clear();
-        while self.count > 0 {
-            self.enter(1);
+        // What stands in the submission queue goes with the ring: the kernel never took it.
+        while !self.in_flight.is_empty() {
+            let is_refused = !self.enter(1);
             self.reap(&mut done);
+            if is_refused && self.in_flight.len() == self.submitted.len() {
+                return;
+            }
+            if is_refused {
+                self.pause();
+            }
         }
     }
 }
@@ -297,8 +400,132 @@ unsafe impl Send for UringDriver {}
 impl fmt::Debug for UringDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UringDriver")
-            .field("in_flight", &self.count)
+            .field("in_flight", &self.in_flight.len())
             .field("waiting", &self.waiting.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+    use crate::driver::files::Caching;
+    use crate::memory::FrameId;
+    use crate::operation::OperationId;
+
+    const PAGE: u64 = 4096;
+
+    fn refuse(_: &IoUring, _: usize) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+
+    fn operation(id: u32, kind: OperationKind, frame: u32) -> Operation {
+        let frames = [FrameId(frame)].into_iter().collect();
+        let (device, offset_bytes) = (Device::Backing, u64::from(id) * PAGE);
+        Operation { id: OperationId(id), device, kind, offset_bytes, length_bytes: PAGE, frames }
+    }
+
+    fn fill(frames: &Frames, frame: u32, byte: u8) {
+        operation(0, OperationKind::Read, frame).scatter(frames, 0, &[byte; PAGE as usize]);
+    }
+
+    fn bytes(frames: &Frames, frame: u32) -> Vec<u8> {
+        let mut bytes = vec![];
+        operation(0, OperationKind::Read, frame).gather(frames, 0..PAGE, &mut bytes);
+        bytes
+    }
+
+    /// A ring over a file of 1024 pages of ones; nothing if the kernel has no `io_uring`.
+    fn driver(frames: &Arc<Frames>, folder: &std::path::Path) -> Option<(UringDriver, File)> {
+        let path = folder.join("disk");
+        std::fs::write(&path, vec![1; 1024 << 12]).unwrap();
+        let backing = DeviceFile::open(&path, Caching::Buffered).unwrap();
+        let driver = UringDriver::new(frames, None, backing).ok()?;
+        Some((driver, File::open(&path).unwrap()))
+    }
+
+    #[test]
+    fn every_refusal_of_the_kernel_is_judged() {
+        let (soon, late) = (Duration::from_secs(1), Duration::from_secs(30));
+        for (errno, at_first, at_last) in [
+            (libc::EINTR, Refusal::Interrupted, Refusal::Interrupted),
+            (libc::EBUSY, Refusal::Overfull, Refusal::Overfull),
+            (libc::EAGAIN, Refusal::Later, Refusal::Final),
+            (libc::ENOMEM, Refusal::Later, Refusal::Final),
+            (libc::EBADF, Refusal::Final, Refusal::Final),
+        ] {
+            let error = io::Error::from_raw_os_error(errno);
+            assert_eq!(Refusal::of(&error, soon, PATIENCE), at_first, "{error}");
+            assert_eq!(Refusal::of(&error, late, PATIENCE), at_last, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_for_a_while_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let frames = Frames::new(600, PAGE as usize);
+        let Some((mut driver, file)) = driver(&frames, folder.path()) else { return };
+        driver.submit = refuse;
+        // More than the ring holds.
+        for id in 0..600 {
+            fill(&frames, id, 7);
+            driver.start(operation(id, OperationKind::Write, id));
+        }
+        let mut done = vec![];
+        for _ in 0..3 {
+            driver.poll(&mut done);
+        }
+        assert_eq!(done, []);
+        driver.submit = |ring, wanted| ring.submit_and_wait(wanted);
+        while done.len() < 600 {
+            driver.wait(&mut done);
+        }
+        done.sort_by_key(|&(id, _)| id.0);
+        assert!((0..).zip(&done).all(|(id, done)| *done == (OperationId(id), Ok(()))));
+        let mut written = vec![0; 600 << 12];
+        file.read_exact_at(&mut written, 0).unwrap();
+        assert!(written.iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_for_long_fails_and_leaves_the_frames_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let frames = Frames::new(1024, PAGE as usize);
+        let Some((mut driver, file)) = driver(&frames, folder.path()) else { return };
+        driver.submit = refuse;
+        driver.patience = Duration::ZERO;
+        let kinds = [OperationKind::Read, OperationKind::Write, OperationKind::Sync];
+        for id in 0..600_u32 {
+            fill(&frames, id, 7);
+            driver.start(operation(id, kinds[id as usize % 3], id));
+        }
+        let mut done = vec![];
+        while done.len() < 600 {
+            driver.wait(&mut done);
+        }
+        let failure = Err(DeviceError(io::ErrorKind::WouldBlock));
+        assert!(done.iter().all(|&(_, result)| result == failure));
+        // Nothing is waited for, and nothing is reported twice.
+        done.clear();
+        driver.wait(&mut done);
+        assert_eq!(done, []);
+        driver.submit = |ring, wanted| ring.submit_and_wait(wanted);
+        for id in 0..600 {
+            driver.start(operation(id, OperationKind::Read, 1000));
+        }
+        while done.len() < 600 {
+            driver.wait(&mut done);
+        }
+        assert!(done.iter().all(|(_, result)| result.is_ok()));
+        assert_eq!(bytes(&frames, 1000), [1; PAGE as usize]);
+        for frame in 0..600 {
+            assert_eq!(bytes(&frames, frame), [7; PAGE as usize], "frame {frame}");
+        }
+        let mut on_disk = vec![0; 600 << 12];
+        file.read_exact_at(&mut on_disk, 0).unwrap();
+        assert!(on_disk.iter().all(|&byte| byte == 1), "no failed write came through");
     }
 }
