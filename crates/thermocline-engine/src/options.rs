@@ -2,7 +2,9 @@
 
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::Entry;
-use thermocline_core::{Admission, BoxedPolicy, Clients, Geometry, PageCost, Setup, WriteMiss};
+use thermocline_core::{
+    Admission, BoxedPolicy, Clients, Geometry, Nanos, PageCost, Setup, WriteMiss,
+};
 use thiserror::Error;
 
 /// How an engine is set up.
@@ -40,6 +42,8 @@ pub struct Options {
     pub cleaning: Cleaning,
     /// Bytes that may be written to flash per day, in GiB; none for no limit.
     pub flash_write_budget_gib_per_day: Option<f64>,
+    /// How long a request may wait for the devices, above 0: after that it fails.
+    pub backing_timeout: Nanos,
 }
 
 /// Which policy, with which parameters.
@@ -114,6 +118,9 @@ pub enum OptionsError {
         /// What was given.
         gib: f64,
     },
+    /// Requests may not wait at all.
+    #[error("`backing_timeout` is 0: it must be above 0")]
+    Timeout,
     /// Memory cannot hold the pages, and what is known of them.
     #[error(
         "there is no memory for {bytes} bytes of pages and of what is known of them: use less RAM or flash"
@@ -149,6 +156,7 @@ impl Options {
             sequential_bypass_bytes: None,
             cleaning: Cleaning::default(),
             flash_write_budget_gib_per_day: None,
+            backing_timeout: Nanos(30_000_000_000),
         }
     }
 
@@ -227,6 +235,9 @@ impl Options {
             && (gib.is_nan() || gib <= 0.0)
         {
             return Err(OptionsError::Budget { gib });
+        }
+        if self.backing_timeout == Nanos(0) {
+            return Err(OptionsError::Timeout);
         }
         self.check_memory()
     }

@@ -6,7 +6,7 @@ use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
     Device, DeviceError, Engine, Operation, OperationKind, Options, PolicyOptions, Request,
-    RequestError, Shard, SubmitError, WriteMode,
+    RequestError, RequestKind, Shard, SubmitError, WriteMode,
 };
 
 const PAGE: u64 = 4096;
@@ -399,4 +399,154 @@ fn writes_wait_while_far_too_much_is_in_ram_only() {
         shard.complete(operation.id, Ok(()));
     }
     shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+}
+
+/// The replies that are there, by tag.
+fn replies(shard: &mut Shard) -> Vec<(u64, Result<(), RequestError>)> {
+    let mut replies = vec![];
+    while let Some(reply) = shard.next_reply() {
+        replies.push((reply.tag, reply.result));
+        shard.release(reply);
+    }
+    replies
+}
+
+#[test]
+fn a_write_through_is_answered_at_once_while_the_backing_store_refuses() {
+    for mode in [WriteMode::Through, WriteMode::Around] {
+        for policy in ["lru-inclusive", "lru"] {
+            let mut engine = failing(Options { write_mode: mode, ..options(policy) });
+            engine.driver().fails = backing_writes_fail;
+            for round in 1..=3 {
+                for page in 0..60 {
+                    let request = Request::write(page, page * PAGE, PAGE);
+                    engine.submit(request, &[1; 4096]).unwrap();
+                    engine.poll();
+                    let results = release_replies(&mut engine);
+                    assert_eq!(results, [Err(RequestError::Io)], "page {page}, round {round}");
+                }
+                engine.shard_mut().tick(Nanos(round * SECOND / 10));
+            }
+            engine.driver().fails = |_, _| false;
+            for page in 0..60 {
+                engine.submit(Request::write(page, page * PAGE, PAGE), &[2; 4096]).unwrap();
+                engine.poll();
+                assert_eq!(release_replies(&mut engine), [Ok(())], "page {page}");
+            }
+            let disk = engine.driver().devices.bytes(Device::Backing);
+            assert!(disk[..60 << 12].iter().all(|&byte| byte == 2));
+            engine.shard().assert_invariants();
+        }
+    }
+}
+
+#[test]
+fn requests_end_when_devices_do_not_answer() {
+    let timeout = Nanos(2 * SECOND);
+    let through = Options {
+        write_mode: WriteMode::Through,
+        backing_timeout: timeout,
+        ..options("lru-inclusive")
+    };
+    let mut shard = Shard::new(through).unwrap();
+    shard.tick(Nanos(10 * SECOND));
+    shard.submit(Request::read(1, PAGE, 3 * PAGE), &[]).unwrap();
+    shard.submit(Request::read(2, 2 * PAGE, PAGE), &[]).unwrap();
+    shard.submit(Request::write(3, 2 * PAGE, 512), &[3; 512]).unwrap();
+    shard.submit(Request::write(4, 9 * PAGE, PAGE), &[4; 4096]).unwrap();
+    shard.submit(Request::flush(5), &[]).unwrap();
+    let durable = Request { is_durable: true, ..Request::write(6, 11 * PAGE, PAGE) };
+    shard.submit(durable, &[6; 4096]).unwrap();
+    let mut hung = operations(&mut shard);
+    assert!(hung.len() >= 3, "{hung:?}");
+    // A request that came later has its own time.
+    shard.tick(Nanos(11 * SECOND));
+    shard.submit(Request::read(7, 2 * PAGE, PAGE), &[]).unwrap();
+    shard.tick(Nanos(12 * SECOND - 1));
+    hung.extend(operations(&mut shard));
+    assert_eq!(replies(&mut shard), []);
+    assert_eq!(shard.next_deadline(), Some(Nanos(12 * SECOND)));
+    shard.tick(Nanos(12 * SECOND + SECOND / 4));
+    let mut ended = replies(&mut shard);
+    ended.sort_by_key(|&(tag, _)| tag);
+    assert_eq!(ended, [1, 2, 3, 4, 5, 6].map(|tag| (tag, Err(RequestError::Io))));
+    assert_eq!(shard.requests_in_flight(), 1);
+    shard.assert_invariants();
+    // The devices answer at last: whoever still waits is served, nobody is twice.
+    hung.extend(operations(&mut shard));
+    while !hung.is_empty() {
+        for operation in hung {
+            shard.complete(operation.id, Ok(()));
+        }
+        hung = operations(&mut shard);
+    }
+    assert_eq!(replies(&mut shard), [(7, Ok(()))]);
+    shard.submit(Request::flush(8), &[]).unwrap();
+    loop {
+        let started = operations(&mut shard);
+        if started.is_empty() {
+            break;
+        }
+        for operation in started {
+            shard.complete(operation.id, Ok(()));
+        }
+    }
+    assert_eq!(replies(&mut shard), [(8, Ok(()))]);
+    shard.assert_invariants();
+    assert!(shard.is_idle(), "{shard:?}");
+    assert_eq!(shard.undurable_pages(), 0);
+}
+
+#[test]
+fn no_request_waits_longer_than_the_bound_whatever_hangs() {
+    // Devices that take operations and never answer some of them.
+    let hangs: [fn(Device, OperationKind) -> bool; 4] = [
+        |device, _| device == Device::Backing,
+        |device, kind| device == Device::Backing && kind != OperationKind::Read,
+        |device, kind| device == Device::Backing && kind == OperationKind::Sync,
+        |device, _| device == Device::Flash,
+    ];
+    let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
+    for (hang, mode) in hangs.into_iter().flat_map(|hang| modes.map(|mode| (hang, mode))) {
+        let timeout = Nanos(SECOND);
+        let options =
+            Options { write_mode: mode, backing_timeout: timeout, ..options("lru-exclusive") };
+        let mut shard = Shard::new(options).unwrap();
+        let mut since = std::collections::BTreeMap::new();
+        let mut random = thermocline_core::random::SplitMix64::new(5);
+        for tag in 0..4000 {
+            let now = tag * SECOND / 100;
+            shard.tick(Nanos(now));
+            let bits = random.bits();
+            let page = bits % 200;
+            let request = match bits >> 32 & 7 {
+                0..3 => Request::read(tag, page * PAGE, PAGE),
+                3 => Request::write(tag, page * PAGE + 512, 512),
+                4 => Request::flush(tag),
+                _ => Request::write(tag, page * PAGE, PAGE),
+            };
+            let payload = vec![
+                1;
+                if request.kind == RequestKind::Write {
+                    request.length_bytes as usize
+                } else {
+                    0
+                }
+            ];
+            if shard.submit(request, &payload).is_ok() {
+                since.insert(tag, now);
+            }
+            for operation in operations(&mut shard) {
+                if !hang(operation.device, operation.kind) {
+                    shard.complete(operation.id, Ok(()));
+                }
+            }
+            for (tag, _) in replies(&mut shard) {
+                since.remove(&tag).expect("a request is answered once");
+            }
+            let oldest = since.values().min().copied().unwrap_or(now);
+            assert!(now - oldest <= SECOND + SECOND / 8, "a request waits for {}", now - oldest);
+        }
+        shard.assert_invariants();
+    }
 }

@@ -41,7 +41,7 @@ pub trait Meter: fmt::Debug + Send {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     tag: Tag,
-    since: Option<Instant>,
+    since: Instant,
 }
 
 /// A question about allocation.
@@ -182,6 +182,30 @@ impl<D: Driver> Cached<D> {
         }
     }
 
+    /// Refuses pieces that have waited for room as long as a request may wait for devices: those hold
+    /// what there is, and do not answer.
+    fn refuse_overdue(&mut self) {
+        let timeout = Duration::from_nanos(self.engine.shard().options().backing_timeout.0);
+        let is_overdue = |request: &Request| {
+            let pending = usize::try_from(request.tag).ok().and_then(|tag| self.pending.get(tag));
+            pending.is_some_and(|pending| pending.since.elapsed() >= timeout)
+        };
+        // The first one has waited for longest.
+        let reads = self.waiting_reads.iter().take_while(|request| is_overdue(request)).count();
+        let others = self.waiting.iter().take_while(|(request, _)| is_overdue(request)).count();
+        let overdue: Vec<u64> = self
+            .waiting_reads
+            .drain(..reads)
+            .chain(self.waiting.drain(..others).map(|(request, _)| request))
+            .map(|request| request.tag)
+            .collect();
+        for number in overdue {
+            if let Some(pending) = self.take_pending(number) {
+                self.refused.push_back((pending.tag, ErrorCode::Io));
+            }
+        }
+    }
+
     /// Where a page's newest bytes are.
     fn status(&self, page: u64) -> u32 {
         let PageStatus { tier, is_dirty, is_lost } = self.page_status(page);
@@ -217,7 +241,7 @@ impl<D: Driver> Cached<D> {
     /// Asks the driver what is allocated.
     fn ask(&mut self, tag: Tag, piece: &Piece) {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
-        let number = self.pending.insert(Pending { tag, since: None }) as u64;
+        let number = self.pending.insert(Pending { tag, since: Instant::now() }) as u64;
         let pages = self.pages(offset_bytes, length_bytes);
         let newer = pages.clone().filter(|&page| self.is_newer(page));
         let newer = newer.map(|page| u32::try_from(page).expect("a page of the export")).collect();
@@ -284,7 +308,7 @@ impl<D: Driver> Service for Cached<D> {
             self.refused.push_back((tag, ErrorCode::Invalid));
             return;
         };
-        let since = self.meter.is_some().then(Instant::now);
+        let since = Instant::now();
         let number = self.pending.insert(Pending { tag, since });
         let request = Request {
             tag: number as u64,
@@ -308,6 +332,7 @@ impl<D: Driver> Service for Cached<D> {
             self.next_tick = elapsed + TICK;
             let now = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
             self.engine.shard_mut().tick(Nanos(now));
+            self.refuse_overdue();
         }
         self.engine.poll();
         while let Some(answer) = self.engine.driver().next_allocation() {
@@ -329,7 +354,7 @@ impl<D: Driver> Service for Cached<D> {
         let reply = self.engine.next_reply()?;
         let Pending { tag, since } =
             self.take_pending(reply.tag).expect("the engine answers what it was asked");
-        if let (Some(meter), Some(since)) = (&mut self.meter, since) {
+        if let Some(meter) = &mut self.meter {
             meter.answered(reply.kind, reply.found, since.elapsed());
         }
         let outcome = reply.result.map_err(code);

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use thermocline_core::{Action, Op, Tier};
 
-use super::request::{Building, Content, Piece};
+use super::request::{Building, Content, NO_FRAME, Piece};
 use super::{Event, Place, Shard, Waiter};
 use crate::entry::{EntryId, SlotWrite};
 use crate::memory::FrameId;
@@ -203,7 +203,7 @@ impl Shard {
         }
         let fetch = self.ensure_fetch(id);
         let waiter = Waiter::Read { request: building.key, segment: building.segments.len() };
-        building.push(FrameId(u32::MAX), &piece.range);
+        building.push(NO_FRAME, &piece.range);
         building.waiting += 1;
         self.fetches[fetch].waiters.push(waiter);
     }

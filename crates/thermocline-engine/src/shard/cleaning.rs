@@ -92,6 +92,11 @@ impl WriteBacks {
         self.is_refused() && self.probe != Some(page)
     }
 
+    /// The page rests no longer.
+    pub(super) fn wake(&mut self, page: u32) {
+        self.resting.remove(&page);
+    }
+
     pub(super) fn contains(&self, page: u32) -> bool {
         self.pages.contains(&page)
     }
@@ -176,6 +181,7 @@ impl Shard {
                 }
             }
         }
+        self.end_overdue();
         let elapsed = self.now.0 - self.write_backs.looked_at.0;
         if self.has_flash && elapsed >= CLEANING_INTERVAL.0 {
             self.write_backs.looked_at = self.now;
@@ -248,7 +254,7 @@ impl Shard {
             .is_too_dirty()
             .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
         let sync = self.log.sync_retry_at.filter(|_| !self.queue.is_empty());
-        retry.into_iter().chain(look).chain(sync).min()
+        retry.into_iter().chain(look).chain(sync).chain(self.first_deadline()).min()
     }
 
     fn is_too_dirty(&self) -> bool {

@@ -14,6 +14,7 @@ mod fault;
 mod figures;
 mod flush;
 mod invariants;
+mod overdue;
 mod request;
 mod settle;
 mod slot;
@@ -132,6 +133,8 @@ pub struct Shard {
     streams: Streams,
     /// Frames that the request being taken may still need.
     claimed_frames: usize,
+    /// When requests were last looked at for those that have waited for too long.
+    looked_for_overdue: Nanos,
     /// The last version given to a page.
     version: u64,
     /// Page accesses so far.
@@ -285,6 +288,7 @@ impl Shard {
             write_backs: WriteBacks::default(),
             streams: Streams::default(),
             claimed_frames: 0,
+            looked_for_overdue: Nanos(0),
             version: flash.version,
             clock: 0,
             now: Nanos(0),

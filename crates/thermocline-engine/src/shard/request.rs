@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use thermocline_core::{Access, Op, PageId, Tier};
+use thermocline_core::{Access, Nanos, Op, PageId, Tier};
 
 use super::{Event, Shard};
 use crate::memory::FrameId;
@@ -14,6 +14,8 @@ use crate::request::{Reply, Request, RequestError, RequestKind, Segment, Segment
 #[derive(Debug)]
 pub(super) struct Pending {
     request: Request,
+    /// When it was taken.
+    since: Nanos,
     segments: Segments,
     /// How many pages it waits for; a durable write, besides these, waits for a commit.
     waiting: u32,
@@ -163,6 +165,7 @@ impl Shard {
     pub(super) fn insert_waiting(&mut self, request: Request) -> usize {
         self.requests.insert(Pending {
             request,
+            since: self.now,
             segments: Segments::new(),
             waiting: 1,
             found: None,
@@ -209,6 +212,31 @@ impl Shard {
         self.answer(key);
     }
 
+    /// When the first of the requests that wait has waited for too long.
+    pub(super) fn first_deadline(&self) -> Option<Nanos> {
+        let since = self.requests.iter().map(|(_, pending)| pending.since).min()?;
+        Some(Nanos(since.0.saturating_add(self.options.backing_timeout.0)))
+    }
+
+    /// The requests that have waited for too long.
+    pub(super) fn overdue(&self) -> Vec<usize> {
+        let timeout = self.options.backing_timeout.0;
+        let is_overdue = |pending: &Pending| self.now.0.saturating_sub(pending.since.0) >= timeout;
+        let overdue = self.requests.iter().filter(|(_, pending)| is_overdue(pending));
+        overdue.map(|(key, _)| key).collect()
+    }
+
+    /// The request fails now; it must be in no list of those that wait. Bytes that a read waits for
+    /// have no frame.
+    pub(super) fn end(&mut self, key: usize, error: RequestError) {
+        let pending = &mut self.requests[key];
+        pending.error = Some(error);
+        for segment in pending.segments.iter_mut().filter(|it| it.frame == NO_FRAME) {
+            segment.length_bytes = 0;
+        }
+        self.answer(key);
+    }
+
     /// The request is answered.
     fn answer(&mut self, key: usize) {
         let pending = self.requests.remove(key);
@@ -224,7 +252,8 @@ impl Shard {
             self.reply(request, result, found, segments);
             return;
         }
-        let pending = Pending { request, segments, waiting, found, error, version: self.version };
+        let (since, version) = (self.now, self.version);
+        let pending = Pending { request, since, segments, waiting, found, error, version };
         let given = self.requests.insert(pending);
         debug_assert_eq!(given, key, "nothing else was inserted since");
         if waiting == 0 {
@@ -297,6 +326,9 @@ fn piece<'a>(
         content,
     }
 }
+
+/// Stands for the frame of bytes that are on their way.
+pub(super) const NO_FRAME: FrameId = FrameId(u32::MAX);
 
 fn segment(frame: FrameId, range: &Range<usize>) -> Segment {
     let bytes = |bytes: usize| u32::try_from(bytes).expect("pages are at most 1 MiB");

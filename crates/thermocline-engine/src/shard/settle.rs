@@ -158,10 +158,13 @@ impl Shard {
             self.entries[id].wants.disk = capture.version != version || entry.is_discarded;
             return;
         }
-        if entry.disk_reads > 0 || self.is_backing_resting(page) {
+        // A request that waits for the page is answered by what this write comes to.
+        let is_awaited = self.disk_waiters.contains_key(&page);
+        if entry.disk_reads > 0 || (self.is_backing_resting(page) && !is_awaited) {
             return;
         }
-        if self.write_backs.is_in_vain(page) && !self.disk_waiters.contains_key(&page) {
+        self.write_backs.wake(page);
+        if self.write_backs.is_in_vain(page) && !is_awaited {
             self.rest_backing(page);
             return;
         }

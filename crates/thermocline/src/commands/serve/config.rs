@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
@@ -18,6 +19,10 @@ use crate::backing::Place;
 
 /// A commented configuration with every key.
 pub(crate) const EXAMPLE: &str = include_str!("example.toml");
+
+/// Bounds of `backing.timeout`, in seconds.
+const TIMEOUT_MIN_S: f64 = 0.1;
+const TIMEOUT_MAX_S: f64 = 86_400.0;
 
 /// An engine's configuration.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,6 +61,8 @@ pub(crate) struct Backing {
     #[serde(default, deserialize_with = "uri")]
     pub(crate) nbd: Option<NbdUri>,
     pub(crate) note: Option<PathBuf>,
+    #[serde(default = "default_timeout")]
+    timeout: f64,
 }
 
 /// Where it is cached.
@@ -257,6 +264,10 @@ const fn default_record_files() -> u32 {
 
 const fn default_shadow_sample() -> f64 {
     0.01
+}
+
+const fn default_timeout() -> f64 {
+    30.0
 }
 
 const fn default_direct() -> bool {
@@ -484,7 +495,17 @@ impl Backing {
             self.note.is_none() || self.nbd.is_some(),
             "`backing.note` is for `nbd`: the note of a `path` is beside it"
         );
+        let timeout = self.timeout;
+        ensure!(
+            (TIMEOUT_MIN_S..=TIMEOUT_MAX_S).contains(&timeout),
+            "`backing.timeout` is {timeout}: it must be from {TIMEOUT_MIN_S} to {TIMEOUT_MAX_S} seconds"
+        );
         Ok(())
+    }
+
+    /// How long a request may wait for devices.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout)
     }
 
     /// Where the backing store is.
@@ -574,6 +595,7 @@ mod tests {
         let plain = Config::parse(EXAMPLE).unwrap();
         let full = Config::parse(&uncommented()).unwrap();
         assert_eq!(full.page_size, plain.page_size);
+        assert_eq!(full.backing.timeout(), plain.backing.timeout());
         assert_eq!(full.write_mode, plain.write_mode);
         assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
         assert_eq!(full.cleaning(), plain.cleaning());
@@ -631,6 +653,10 @@ mod tests {
         refuse(path, "", "either a `path` or `nbd`");
         refuse(path, "path = \"disk.img\"\nnbd = \"nbd://a/\"", "either a `path` or `nbd`");
         refuse(path, "path = \"disk.img\"\nnote = \"n\"", "`backing.note` is for `nbd`");
+        for timeout in ["0", "-1", "nan", "inf"] {
+            let text = format!("path = \"disk.img\"\ntimeout = {timeout}");
+            refuse(path, &text, "`backing.timeout` is");
+        }
         refuse(path, "nbd = \"nbd:disk.sock\"", "nbd+unix:///EXPORT?socket=PATH");
         refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");

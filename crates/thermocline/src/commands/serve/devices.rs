@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
+use thermocline_core::Nanos;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
@@ -253,6 +254,8 @@ fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     options.page_bytes = u32::try_from(page_bytes).expect("pages were checked");
     options.write_mode = config.write_mode.into_engine();
     options.cleaning = config.cleaning();
+    let timeout_ns = config.backing.timeout().as_nanos();
+    options.backing_timeout = Nanos(u64::try_from(timeout_ns).unwrap_or(u64::MAX));
     options.flash_write_budget_gib_per_day = flash.and_then(|flash| flash.write_budget_gib_per_day);
     if let Some(bytes) = config.limits.undurable {
         options.undurable_pages_max =
