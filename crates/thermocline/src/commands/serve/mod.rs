@@ -18,7 +18,8 @@ use anyhow::{Context as _, Result, ensure};
 use sd_notify::NotifyState;
 use thermocline_core::Nanos;
 use thermocline_core::registry::Depth;
-use thermocline_engine::{Cleaning, Engine, Request, Shard};
+use thermocline_engine::driver::Driver;
+use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::server::tls::Certificates;
@@ -34,6 +35,9 @@ use crate::arguments::ServeOptions;
 /// How long the engine waits at its end for devices of which nothing succeeds, and how often it looks.
 const REST_LIMIT: Duration = Duration::from_secs(20);
 const REST_POLL: Duration = Duration::from_micros(200);
+
+/// The tag of the flush at the end; the tags of clients' requests are small numbers.
+const LAST_FLUSH: u64 = u64::MAX;
 
 /// How often the figures that metrics show are renewed.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -232,17 +236,16 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool) -> bool {
     let cleaning = engine.shard().options().cleaning;
     engine.shard_mut().set_cleaning(Cleaning { dirty_ratio_target: 1.0, ..cleaning });
     engine.shard_mut().stop();
-    let is_taken = engine.submit(Request::flush(0), &[]).is_ok();
+    // Clients that are gone left replies; their frames are free from now on.
+    take_reply(&mut engine, LAST_FLUSH);
+    if let Err(error) = engine.submit(Request::flush(LAST_FLUSH), &[]) {
+        error!(%error, "not everything could be made durable");
+    }
     come_to_rest(&mut engine);
-    match engine.next_reply() {
-        Some(reply) => {
-            if let Err(error) = reply.result {
-                error!(%error, "not everything could be made durable");
-            }
-            engine.release(reply);
-        }
-        None if is_taken => {}
-        None => error!("not everything could be made durable: the engine is full"),
+    match take_reply(&mut engine, LAST_FLUSH) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => error!(%error, "not everything could be made durable"),
+        None => error!("not everything could be made durable: the flush was not answered"),
     }
     let lost = engine.shard().lost_pages();
     if !lost.is_empty() {
@@ -250,6 +253,18 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool) -> bool {
     }
     info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
     is_clean(engine.shard())
+}
+
+/// Takes all replies, and gives the result of the request with that tag if it is among them.
+fn take_reply<D: Driver>(engine: &mut Engine<D>, tag: u64) -> Option<Result<(), RequestError>> {
+    let mut result = None;
+    while let Some(reply) = engine.next_reply() {
+        if reply.tag == tag {
+            result = Some(reply.result);
+        }
+        engine.release(reply);
+    }
+    result
 }
 
 /// Works until there is nothing left to do, or nothing has succeeded for long: a backing store that is
@@ -332,4 +347,30 @@ fn watch_signals(handle: &Handle, wants_reload: &Arc<AtomicBool>) -> Result<()> 
         .spawn(work)
         .context("cannot start the signals' thread")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_engine::driver::memory::MemoryDriver;
+    use thermocline_engine::{Options, PolicyOptions};
+
+    use super::*;
+
+    #[test]
+    fn the_last_flush_is_told_from_what_clients_left() {
+        let policy = PolicyOptions::named("lru").unwrap();
+        let shard = Shard::new(Options::new(64, 8, 0, policy)).unwrap();
+        let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 64 << 12);
+        let mut engine = Engine::new(shard, driver);
+        engine.submit(Request::read(0, 0, 4096), &[]).unwrap();
+        engine.submit(Request::flush(1), &[]).unwrap();
+        engine.wait_until_idle();
+        assert_eq!(take_reply(&mut engine, LAST_FLUSH), None, "others' replies are not its own");
+        engine.submit(Request::write(2, 0, 4096), &[1; 4096]).unwrap();
+        engine.submit(Request::flush(LAST_FLUSH), &[]).unwrap();
+        engine.submit(Request::flush(3), &[]).unwrap();
+        engine.wait_until_idle();
+        assert_eq!(take_reply(&mut engine, LAST_FLUSH), Some(Ok(())));
+        assert!(engine.next_reply().is_none(), "every reply was taken");
+    }
 }
