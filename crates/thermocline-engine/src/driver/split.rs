@@ -5,10 +5,14 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
 use super::{Allocation, Completion, Driver};
 use crate::operation::{Device, Operation};
+
+/// How long a wait sleeps at most: drivers may have to give up what is not answered.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Operations on flash go to one driver, those on the backing store to another.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl<F: Driver, B: Driver> Driver for SplitDriver<F, B> {
             if self.can_sleep {
                 let mut events = [const { MaybeUninit::<Event>::uninit() }; 1];
                 // A signal is one more reason to look.
-                let _interrupted = epoll::wait(&self.wake, &mut events[..], None);
+                let _interrupted = epoll::wait(&self.wake, &mut events[..], Some(&LOOK));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 
@@ -27,6 +28,8 @@ pub(super) enum Fault {
     Protocol(#[from] ProtocolError),
     #[error("the server closed the connection")]
     Closed,
+    #[error("the server left a request unanswered for {} seconds", .0.as_secs_f64())]
+    Silent(Duration),
 }
 
 /// A request that was sent and not answered.
@@ -37,6 +40,7 @@ struct Sent {
     /// Bytes of a read that have come.
     received_bytes: u64,
     error: Option<ErrorCode>,
+    at: Instant,
 }
 
 /// One connection.
@@ -79,7 +83,7 @@ impl Link {
     }
 
     /// Adds a request to what is to be sent.
-    pub(super) fn push(&mut self, part: Part, orders: &Orders) {
+    pub(super) fn push(&mut self, part: Part, orders: &Orders, now: Instant) {
         let entry = self.sent.vacant_entry();
         let header = RequestHeader {
             cookie: entry.key() as u64,
@@ -92,7 +96,13 @@ impl Link {
         if part.command == Command::Write {
             orders.gather(&part, &mut self.output.bytes);
         }
-        entry.insert(Sent { header, part, received_bytes: 0, error: None });
+        entry.insert(Sent { header, part, received_bytes: 0, error: None, at: now });
+    }
+
+    /// Refuses to wait longer if a request was sent so long ago.
+    pub(super) fn check(&self, now: Instant, timeout: Duration) -> Result<(), Fault> {
+        let is_silent = |(_, sent): (usize, &Sent)| now.duration_since(sent.at) >= timeout;
+        if self.sent.iter().any(is_silent) { Err(Fault::Silent(timeout)) } else { Ok(()) }
     }
 
     /// Adds a farewell.
@@ -162,7 +172,7 @@ fn take(sent: &mut Slab<Sent>, event: &Event<'_>, orders: &mut Orders) -> Result
             sent[key(cookie)].error.get_or_insert(error);
         }
         Event::Done { cookie } => {
-            let Sent { header, part, received_bytes, error } = sent.remove(key(cookie));
+            let Sent { header, part, received_bytes, error, .. } = sent.remove(key(cookie));
             let is_short = header.command == Command::Read
                 && error.is_none()
                 && received_bytes != u64::from(header.length_bytes);

@@ -5,7 +5,7 @@
 //! given a few connections.
 //!
 //! A server that goes away takes its requests with it: they fail, as does every operation until it is
-//! back; a thread connects again, with growing pauses. The engine keeps what it could not write, and
+//! back; so does one that leaves a request unanswered for too long. A thread connects again, with growing pauses. The engine keeps what it could not write, and
 //! tries again. What the server had acknowledged and not flushed it may have lost; so the next sync
 //! fails, and the engine knows that those writes are not durable. All connections are given up with
 //! the first that is lost: they lead to the same server, and none may vouch for what another lost.
@@ -20,6 +20,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -37,6 +38,11 @@ use crate::uri::NbdUri;
 
 /// The reconnecting thread's token; those of links are their places.
 const RECONNECTED: u64 = u64::MAX;
+/// How long to sleep at most before connections are looked at for requests without answer.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long the driver is patient, unless it is given another time.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 8;
 
@@ -105,6 +111,7 @@ pub struct NbdBacking {
     uri: NbdUri,
     access: Access,
     contact: Contact,
+    timeout: Duration,
 }
 
 impl NbdBacking {
@@ -121,7 +128,14 @@ impl NbdBacking {
                 "the server can neither flush nor write durably: what it acknowledges counts as durable"
             );
         }
-        Ok(Self { uri, access, contact })
+        Ok(Self { uri, access, contact, timeout: TIMEOUT })
+    }
+
+    /// How long a request may stay without answer; then the driver gives the connections up, and every
+    /// request on them fails.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// The size of the export, in bytes.
@@ -170,6 +184,9 @@ pub struct NbdDriver {
     orders: Orders,
     session: Option<Session>,
     reconnecting: Option<Reconnecting>,
+    timeout: Duration,
+    /// When the links were looked at last for requests without answer.
+    looked_at: Instant,
     /// Readable when a link or the reconnecting thread has something.
     poller: OwnedFd,
     reconnected: Arc<OwnedFd>,
@@ -183,7 +200,7 @@ impl NbdDriver {
     /// # Errors
     /// A server that takes only requests larger than pages.
     pub fn new(backing: NbdBacking, frames: &Arc<Frames>) -> Result<Self, BackingError> {
-        let NbdBacking { uri, access, contact } = backing;
+        let NbdBacking { uri, access, contact, timeout } = backing;
         let needs = Needs {
             server: uri.server.to_string(),
             size_bytes: contact.terms.size_bytes,
@@ -209,6 +226,8 @@ impl NbdDriver {
             needs,
             session: Some(session),
             reconnecting: None,
+            timeout,
+            looked_at: Instant::now(),
             poller,
             reconnected,
             found: vec![],
@@ -260,7 +279,12 @@ impl NbdDriver {
                 link.receive(&mut self.orders)?;
             }
         }
-        session.send(&mut self.orders)?;
+        let now = Instant::now();
+        session.send(&mut self.orders, now)?;
+        if now.duration_since(self.looked_at) >= LOOK_INTERVAL.min(self.timeout) {
+            self.looked_at = now;
+            session.links.iter().try_for_each(|link| link.check(now, self.timeout))?;
+        }
         Ok(session.watch(&self.poller).map_err(io::Error::from)?)
     }
 
@@ -310,13 +334,13 @@ impl Session {
     }
 
     /// Hands requests to the links that have room, and sends.
-    fn send(&mut self, orders: &mut Orders) -> Result<(), Fault> {
+    fn send(&mut self, orders: &mut Orders, now: Instant) -> Result<(), Fault> {
         loop {
             while let Some(&part) = orders.waiting.front() {
                 let open = self.links.iter_mut().filter(|link| link.has_room());
                 let Some(link) = open.min_by_key(|link| link.crowds()) else { break };
                 orders.waiting.pop_front();
-                link.push(part, orders);
+                link.push(part, orders, now);
             }
             for link in self.links.iter_mut().filter(|link| link.is_blocked()) {
                 link.send()?;
@@ -358,7 +382,7 @@ impl Driver for NbdDriver {
             if done.len() > before || self.orders.is_idle() {
                 return;
             }
-            self.look(None);
+            self.look(Some(&LOOK));
         }
     }
 

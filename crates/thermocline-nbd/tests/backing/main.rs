@@ -21,7 +21,7 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::{
     Device, Engine, FrameId, Frames, Operation, OperationId, OperationKind, Options, PolicyOptions,
-    Shard, Storage as _, WriteMode,
+    Request, RequestError, Shard, Storage as _, WriteMode,
 };
 use thermocline_nbd::backing::{Access, BackingError, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::protocol::{BlockSizes, transmission_flag as flag};
@@ -395,7 +395,7 @@ fn a_ring_and_a_server_are_waited_for_together() {
     });
     // Each wait ends with a completion, or it would last for ever.
     for page in 0..200 {
-        engine.submit(thermocline_engine::Request::read(page, page * PAGE, PAGE), &[]).unwrap();
+        engine.submit(Request::read(page, page * PAGE, PAGE), &[]).unwrap();
         engine.wait_until_idle();
         let reply = engine.next_reply().unwrap();
         assert_eq!(reply.result, Ok(()));
@@ -420,4 +420,66 @@ fn a_cache_at_rest_is_brought_home_over_nbd() {
     assert!(found == given);
     running.kill();
     assert!(storage.read_at(0, &mut found).is_err());
+}
+
+/// A driver that waits for answers for a short time only.
+fn impatient(uri: NbdUri, frames: &Arc<Frames>) -> NbdDriver {
+    let backing = connect(uri).with_timeout(Duration::from_millis(200));
+    NbdDriver::new(backing, frames).unwrap()
+}
+
+#[test]
+fn a_silent_server_fails_what_it_was_asked_and_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = disk(BYTES);
+    let running = Running::start(&disk, folder.path(), Face::default());
+    let frames = Frames::new(64, 4096);
+    let mut driver = impatient(running.uri(), &frames);
+    assert_eq!(perform(&mut driver, vec![operation(0, OperationKind::Write, 0, 1, 0)]), [Ok(())]);
+    disk.lock().unwrap().is_silent = true;
+    let start = Instant::now();
+    let asked = vec![
+        operation(0, OperationKind::Read, 1, 1, 1),
+        operation(1, OperationKind::Write, 2, 1, 2),
+        operation(2, OperationKind::Sync, 0, 0, 0),
+    ];
+    let results = perform(&mut driver, asked);
+    assert!(results.iter().all(Result::is_err), "{results:?}");
+    assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+    disk.lock().unwrap().is_silent = false;
+    wait_for(&mut driver, true);
+    let asked = vec![operation(0, OperationKind::Sync, 0, 0, 0)];
+    assert!(perform(&mut driver, asked)[0].is_ok(), "the failed sync covered the write");
+    assert_eq!(perform(&mut driver, vec![operation(0, OperationKind::Read, 0, 1, 3)]), [Ok(())]);
+}
+
+#[test]
+fn a_server_that_hangs_behind_a_unix_socket_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nbdkit) = Nbdkit::start(folder.path(), &["memory", "1638400"]) else { return };
+    let shard = Shard::new(options("lru-exclusive", 60)).unwrap();
+    let path = folder.path().join("flash");
+    File::create(&path).unwrap().set_len(shard.flash_bytes() as u64).unwrap();
+    let flash = threads(shard.frames(), DeviceFile::open(&path, Caching::Direct).unwrap());
+    let backing = impatient(nbdkit.uri(), shard.frames());
+    let mut engine = Engine::new(shard, SplitDriver::new(flash, backing).unwrap());
+    let mut read = |tag: u64| {
+        engine.submit(Request::read(tag, tag * PAGE, PAGE), &[]).unwrap();
+        engine.wait_until_idle();
+        let reply = engine.next_reply().unwrap();
+        let result = reply.result;
+        engine.release(reply);
+        result
+    };
+    assert_eq!(read(1), Ok(()));
+    nbdkit.signal("STOP");
+    assert_eq!(read(2), Err(RequestError::Io));
+    nbdkit.signal("CONT");
+    let start = Instant::now();
+    let mut tag = 3;
+    while read(tag).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come back");
+        std::thread::yield_now();
+        tag = 3 + (tag + 1) % 300;
+    }
 }

@@ -44,6 +44,12 @@ impl Nbdkit {
         Some(running)
     }
 
+    /// Stops it, or lets it go on.
+    pub(crate) fn signal(&self, name: &str) {
+        let words = [format!("-{name}"), self.child.id().to_string()];
+        assert!(Command::new("kill").args(words).status().unwrap().success());
+    }
+
     pub(crate) fn uri(&self) -> NbdUri {
         uri(&self.socket)
     }

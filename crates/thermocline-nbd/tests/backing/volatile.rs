@@ -22,6 +22,8 @@ pub(crate) struct Disk {
     /// Requests that it was asked for, by command, in the order of the wire's numbers.
     pub(crate) requests: [u64; 8],
     is_dead: bool,
+    /// Whether it takes requests and answers none of them.
+    pub(crate) is_silent: bool,
 }
 
 pub(crate) type Shared = Arc<Mutex<Disk>>;
@@ -61,7 +63,11 @@ impl Service for Volatile {
 
     fn next_reply(&mut self) -> Option<Reply> {
         // Not at once, so that there is something in flight when it dies.
-        if !self.drives.is_multiple_of(3) || self.disk.lock().unwrap().is_dead {
+        let is_mute = {
+            let disk = self.disk.lock().unwrap();
+            disk.is_dead || disk.is_silent
+        };
+        if !self.drives.is_multiple_of(3) || is_mute {
             return None;
         }
         let (tag, piece) = self.waiting.pop_front()?;
@@ -100,7 +106,9 @@ impl Service for Volatile {
     }
 
     fn wait_limit(&self) -> Option<Duration> {
-        (!self.waiting.is_empty()).then_some(Duration::ZERO)
+        let is_silent = self.disk.lock().unwrap().is_silent;
+        let pause = Duration::from_millis(u64::from(is_silent));
+        (!self.waiting.is_empty()).then_some(pause)
     }
 }
 
@@ -135,7 +143,7 @@ impl Default for Face {
 pub(crate) fn disk(bytes: usize) -> Shared {
     let zeroes = || vec![0; bytes];
     let (now, durable) = (zeroes(), zeroes());
-    Arc::new(Mutex::new(Disk { now, durable, requests: [0; 8], is_dead: false }))
+    Arc::new(Mutex::new(Disk { now, durable, requests: [0; 8], is_dead: false, is_silent: false }))
 }
 
 pub(crate) fn uri(socket: &Path) -> NbdUri {

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use thermocline_core::Nanos;
 use thermocline_core::random::SplitMix64;
-use thermocline_engine::driver::Driver;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 #[cfg(target_os = "linux")]
 use thermocline_engine::driver::uring::UringDriver;
-use thermocline_engine::{Engine, Options, PolicyOptions, Shard, WriteMode};
+use thermocline_engine::driver::{Completion, Driver};
+use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Shard, WriteMode};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::protocol::{Command, Context, ErrorCode};
 use thermocline_nbd::server::{Export, Settings};
@@ -240,4 +241,35 @@ fn a_read_only_engine_says_so() {
     assert_ne!(client.agreed.flags & 2, 0);
     assert_eq!(client.write(0, b"x"), Err(ErrorCode::NotPermitted));
     assert_eq!(client.read(0, 1), Ok(vec![0]));
+}
+
+/// Devices that take operations and never answer.
+struct Hung;
+
+impl Driver for Hung {
+    fn start(&mut self, _operation: Operation) {}
+
+    fn poll(&mut self, _done: &mut Vec<Completion>) {}
+
+    fn wait(&mut self, _done: &mut Vec<Completion>) {}
+}
+
+#[test]
+fn requests_beyond_the_room_there_is_end_too_when_devices_hang() {
+    let shard = shard("lru-inclusive", |options| options.backing_timeout = Nanos(200_000_000));
+    let running = serve(shard, Hung);
+    // Each of them takes more than half of the frames.
+    let clients: Vec<_> = (0..4_u64)
+        .map(|number| {
+            let mut client = running.client();
+            std::thread::spawn(move || {
+                let read = client.read(number << 20, 1 << 20);
+                let wrote = client.write(number << 20, &[1; 512]);
+                (read.unwrap_err(), wrote.unwrap_err())
+            })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().unwrap(), (ErrorCode::Io, ErrorCode::Io));
+    }
 }

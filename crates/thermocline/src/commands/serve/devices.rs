@@ -225,7 +225,8 @@ fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u6
                 Mode::ReadOnly => Access::ReadOnly,
                 Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
             };
-            let backing = NbdBacking::connect(uri.clone(), access)?;
+            let backing =
+                NbdBacking::connect(uri.clone(), access)?.with_timeout(config.backing.timeout());
             let size_bytes = backing.size_bytes();
             Ok((Backing::Nbd(backing), size_bytes))
         }
