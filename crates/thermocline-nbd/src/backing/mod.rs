@@ -4,8 +4,9 @@
 //! is sent in one call per connection, and what has come is read in one. A server that allows it is
 //! given a few connections.
 //!
-//! A server that goes away takes its requests with it: they fail, as does every operation until it is
-//! back; so does one that leaves a request unanswered for too long. A thread connects again, with growing pauses. The engine keeps what it could not write, and
+//! A server that goes away takes its requests with it: they are kept for a moment, and asked for again
+//! if it is back by then. After that they fail, as does every operation until it is
+//! back; one that leaves a request unanswered for too long is given up at once. A thread connects again, with growing pauses. The engine keeps what it could not write, and
 //! tries again. What the server had acknowledged and not flushed it may have lost; so the next sync
 //! fails, and the engine knows that those writes are not durable. All connections are given up with
 //! the first that is lost: they lead to the same server, and none may vouch for what another lost.
@@ -43,6 +44,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// How long the driver is patient, unless it is given another time.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may be away before operations fail, unless the driver is given another time.
+const GRACE: Duration = Duration::from_secs(5);
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 8;
 
@@ -112,6 +115,7 @@ pub struct NbdBacking {
     access: Access,
     contact: Contact,
     timeout: Duration,
+    grace: Duration,
 }
 
 impl NbdBacking {
@@ -128,7 +132,7 @@ impl NbdBacking {
                 "the server can neither flush nor write durably: what it acknowledges counts as durable"
             );
         }
-        Ok(Self { uri, access, contact, timeout: TIMEOUT })
+        Ok(Self { uri, access, contact, timeout: TIMEOUT, grace: GRACE })
     }
 
     /// How long a request may stay without answer; then the driver gives the connections up, and every
@@ -136,6 +140,12 @@ impl NbdBacking {
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// How long a server that closed its connections may be away before what it was asked fails.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// The size of the export, in bytes.
@@ -185,6 +195,9 @@ pub struct NbdDriver {
     session: Option<Session>,
     reconnecting: Option<Reconnecting>,
     timeout: Duration,
+    grace: Duration,
+    /// Since when the server is away, if what it is asked may be kept.
+    missed_at: Option<Instant>,
     /// When the links were looked at last for requests without answer.
     looked_at: Instant,
     /// Readable when a link or the reconnecting thread has something.
@@ -200,7 +213,7 @@ impl NbdDriver {
     /// # Errors
     /// A server that takes only requests larger than pages.
     pub fn new(backing: NbdBacking, frames: &Arc<Frames>) -> Result<Self, BackingError> {
-        let NbdBacking { uri, access, contact, timeout } = backing;
+        let NbdBacking { uri, access, contact, timeout, grace } = backing;
         let needs = Needs {
             server: uri.server.to_string(),
             size_bytes: contact.terms.size_bytes,
@@ -227,6 +240,8 @@ impl NbdDriver {
             session: Some(session),
             reconnecting: None,
             timeout,
+            grace,
+            missed_at: None,
             looked_at: Instant::now(),
             poller,
             reconnected,
@@ -252,7 +267,12 @@ impl NbdDriver {
         }
         if let Err(fault) = self.exchange() {
             tracing::warn!(server = %self.uri.server, %fault, "the backing store is gone");
-            self.part();
+            self.part(&fault);
+        }
+        if let Some(missed_at) = self.missed_at {
+            let now = Instant::now();
+            self.orders.expire(now, self.grace);
+            self.missed_at = (now.duration_since(missed_at) < self.grace).then_some(missed_at);
         }
         if self.session.is_none() && self.reconnecting.is_none() {
             self.reconnect();
@@ -297,17 +317,25 @@ impl NbdDriver {
         match Session::begin(contact, &self.poller) {
             Ok(session) => {
                 tracing::info!(server = %self.uri.server, "the backing store is back");
+                self.orders.resume(&session.terms);
                 self.session = Some(session);
+                self.missed_at = None;
             }
             Err(error) => tracing::warn!(%error, "the backing store cannot be waited for"),
         }
     }
 
-    /// Gives the server up.
-    fn part(&mut self) {
+    /// Gives the server up. What a silent one was asked has waited for long enough.
+    fn part(&mut self, fault: &Fault) {
         self.session = None;
         self.found.clear();
-        self.orders.abandon();
+        if matches!(fault, Fault::Silent(_)) || self.grace.is_zero() {
+            self.orders.abandon();
+        } else {
+            let now = Instant::now();
+            self.missed_at = Some(now);
+            self.orders.suspend(now, self.grace);
+        }
     }
 
     fn reconnect(&mut self) {
@@ -367,7 +395,7 @@ impl Session {
 impl Driver for NbdDriver {
     fn start(&mut self, operation: Operation) {
         let terms = self.session.as_ref().map(|session| &session.terms);
-        self.orders.take(operation, terms);
+        self.orders.take(operation, terms, self.missed_at);
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {

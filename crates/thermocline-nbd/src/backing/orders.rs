@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use thermocline_engine::driver::{Allocation, Completion};
 use thermocline_engine::{Device, DeviceError, Frames, Operation, OperationId, OperationKind};
@@ -36,8 +37,11 @@ enum Owner {
 #[derive(Debug)]
 struct Flying {
     operation: Operation,
+    /// None if the operation waits for a server: it is kept to be asked for when one is there.
     parts_left: u32,
     error: Option<DeviceError>,
+    /// When a server was first missed that the operation needs.
+    missed_at: Option<Instant>,
 }
 
 /// A question about allocation that is not answered.
@@ -87,9 +91,20 @@ impl Orders {
         self.operations_left == 0
     }
 
-    /// Takes an operation; there are terms unless no server is there.
-    pub(super) fn take(&mut self, operation: Operation, terms: Option<&Terms>) {
+    /// Takes an operation; there are terms unless no server is there. If there is none since a moment
+    /// ago, the operation is kept until one is.
+    pub(super) fn take(
+        &mut self,
+        operation: Operation,
+        terms: Option<&Terms>,
+        missed_at: Option<Instant>,
+    ) {
         let id = operation.id;
+        let is_in_vain = self.is_doubtful && operation.kind == OperationKind::Sync
+            || operation.device == Device::Flash;
+        if terms.is_none() && missed_at.is_some() && !is_in_vain {
+            return self.insert(Flying { operation, parts_left: 0, error: None, missed_at });
+        }
         let request = match terms {
             _ if operation.device == Device::Flash => Err(DeviceError(ErrorKind::NotFound)),
             terms => self.request(operation.kind, terms),
@@ -108,11 +123,15 @@ impl Orders {
             offset_bytes += u64::from(length_bytes);
             parts_left += 1;
         }
-        let number = id.0 as usize;
+        self.insert(Flying { operation, parts_left, error: None, missed_at });
+    }
+
+    fn insert(&mut self, flying: Flying) {
+        let number = flying.operation.id.0 as usize;
         if self.operations.len() <= number {
             self.operations.resize_with(number + 1, || None);
         }
-        self.operations[number] = Some(Flying { operation, parts_left, error: None });
+        self.operations[number] = Some(flying);
         self.operations_left += 1;
     }
 
@@ -234,12 +253,52 @@ impl Orders {
 
     /// The server has gone: nothing that it was asked will be answered.
     pub(super) fn abandon(&mut self) {
+        self.forget_server();
+        self.fail(|_| true);
+    }
+
+    /// The server has gone, and may be back soon: what it was asked is kept. Only a sync fails, since
+    /// the server may have lost what that was for, and so does what missed a server for longer before.
+    pub(super) fn suspend(&mut self, now: Instant, grace: Duration) {
+        self.forget_server();
+        self.fail(|flying| flying.operation.kind == OperationKind::Sync && flying.parts_left > 0);
+        for flying in self.operations.iter_mut().flatten() {
+            flying.parts_left = 0;
+            flying.error = None;
+            flying.missed_at.get_or_insert(now);
+        }
+        self.expire(now, grace);
+    }
+
+    /// Fails what has missed a server for so long.
+    pub(super) fn expire(&mut self, now: Instant, grace: Duration) {
+        self.fail(|flying| {
+            let missed_for = flying.missed_at.map(|at| now.duration_since(at));
+            flying.parts_left == 0 && missed_for.is_some_and(|time| time >= grace)
+        });
+    }
+
+    /// A server is there again: it is asked for what was kept.
+    pub(super) fn resume(&mut self, terms: &Terms) {
+        let kept: Vec<Flying> = self.operations.iter_mut().filter_map(Option::take).collect();
+        self.operations_left = 0;
+        for Flying { operation, missed_at, .. } in kept {
+            self.take(operation, Some(terms), missed_at);
+        }
+    }
+
+    fn fail(&mut self, is_failed: impl Fn(&Flying) -> bool) {
+        for place in &mut self.operations {
+            if let Some(flying) = place.take_if(|flying| is_failed(flying)) {
+                self.operations_left -= 1;
+                self.done.push((flying.operation.id, Err(DeviceError(ErrorKind::ConnectionReset))));
+            }
+        }
+    }
+
+    fn forget_server(&mut self) {
         self.is_doubtful |= std::mem::take(&mut self.has_unsynced);
         self.waiting.clear();
-        for flying in self.operations.iter_mut().filter_map(Option::take) {
-            self.done.push((flying.operation.id, Err(DeviceError(ErrorKind::ConnectionReset))));
-        }
-        self.operations_left = 0;
         while let Some(&tag) = self.questions.keys().next() {
             self.answer(tag);
         }

@@ -41,7 +41,7 @@ fn options(policy: &str, flash_pages: u32) -> Options {
 }
 
 fn connect(uri: NbdUri) -> NbdBacking {
-    NbdBacking::connect(uri, Access::ReadWrite).unwrap()
+    NbdBacking::connect(uri, Access::ReadWrite).unwrap().with_grace(Duration::ZERO)
 }
 
 /// An engine of RAM alone.
@@ -482,4 +482,73 @@ fn a_server_that_hangs_behind_a_unix_socket_is_given_up() {
         std::thread::yield_now();
         tag = 3 + (tag + 1) % 300;
     }
+}
+
+#[test]
+fn a_server_that_is_away_for_a_moment_costs_no_operation() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = disk(BYTES);
+    let running = Running::start(&disk, folder.path(), Face::default());
+    let frames = Frames::new(64, 4096);
+    let backing = connect(running.uri()).with_grace(Duration::from_secs(60));
+    let mut driver = NbdDriver::new(backing, &frames).unwrap();
+    let write = |id, page| {
+        let write = operation(id, OperationKind::Write, page, 1, page);
+        write.scatter(&frames, 0, &[u8::try_from(page).unwrap(); 4096]);
+        write
+    };
+    assert_eq!(perform(&mut driver, vec![write(0, 1)]), [Ok(())]);
+    let mut done = vec![];
+    disk.lock().unwrap().is_silent = true;
+    // Sent, and never answered.
+    driver.start(write(0, 2));
+    driver.start(operation(1, OperationKind::Read, 3, 1, 3));
+    driver.start(operation(2, OperationKind::Sync, 0, 0, 0));
+    driver.poll(&mut done);
+    running.kill();
+    while driver.is_connected() {
+        driver.wait(&mut done);
+    }
+    assert_eq!(done.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [2], "the sync fails at once");
+    assert!(done.pop().unwrap().1.is_err());
+    // Asked for while nobody is there.
+    driver.start(write(3, 4));
+    driver.poll(&mut done);
+    assert_eq!(done, []);
+    disk.lock().unwrap().is_silent = false;
+    let running = Running::start(&disk, folder.path(), Face::default());
+    while done.len() < 3 {
+        driver.wait(&mut done);
+    }
+    assert_eq!(done.iter().filter(|(_, result)| result.is_err()).count(), 0, "{done:?}");
+    {
+        let disk = disk.lock().unwrap();
+        assert_eq!((disk.now[2 << 12], disk.now[4 << 12]), (2, 4));
+    }
+    drop(running);
+}
+
+#[test]
+fn a_server_that_stays_away_fails_what_it_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = disk(BYTES);
+    let running = Running::start(&disk, folder.path(), Face::default());
+    let frames = Frames::new(64, 4096);
+    let backing = connect(running.uri()).with_grace(Duration::from_millis(300));
+    let mut driver = NbdDriver::new(backing, &frames).unwrap();
+    disk.lock().unwrap().is_silent = true;
+    let start = Instant::now();
+    driver.start(operation(0, OperationKind::Read, 3, 1, 3));
+    driver.poll(&mut vec![]);
+    running.kill();
+    let mut done = vec![];
+    while done.is_empty() {
+        driver.wait(&mut done);
+    }
+    assert!(done[0].1.is_err() && start.elapsed() >= Duration::from_millis(300));
+    // From now on nothing is kept.
+    driver.start(operation(1, OperationKind::Write, 3, 1, 3));
+    done.clear();
+    driver.poll(&mut done);
+    assert!(done[0].1.is_err(), "{done:?}");
 }

@@ -15,6 +15,7 @@ fn back() -> Cache {
 fn front(back: &Engine) -> Cache {
     let mut front = Cache::new(1);
     front.unset("backing.path").set("backing.nbd", back.uri()).set("policy.name", "lru-inclusive");
+    front.set("backing.grace", 0.0);
     front
 }
 

@@ -23,6 +23,8 @@ pub(crate) const EXAMPLE: &str = include_str!("example.toml");
 /// Bounds of `backing.timeout`, in seconds.
 const TIMEOUT_MIN_S: f64 = 0.1;
 const TIMEOUT_MAX_S: f64 = 86_400.0;
+/// The default of `backing.grace`, in seconds.
+const GRACE_S: f64 = 5.0;
 
 /// An engine's configuration.
 #[derive(Clone, Debug, Deserialize)]
@@ -63,6 +65,7 @@ pub(crate) struct Backing {
     pub(crate) note: Option<PathBuf>,
     #[serde(default = "default_timeout")]
     timeout: f64,
+    grace: Option<f64>,
 }
 
 /// Where it is cached.
@@ -500,7 +503,19 @@ impl Backing {
             (TIMEOUT_MIN_S..=TIMEOUT_MAX_S).contains(&timeout),
             "`backing.timeout` is {timeout}: it must be from {TIMEOUT_MIN_S} to {TIMEOUT_MAX_S} seconds"
         );
+        if let Some(grace) = self.grace {
+            ensure!(self.nbd.is_some(), "`backing.grace` is for `nbd`: leave it out with a `path`");
+            ensure!(
+                (0.0..=TIMEOUT_MAX_S).contains(&grace),
+                "`backing.grace` is {grace}: it must be from 0 to {TIMEOUT_MAX_S} seconds"
+            );
+        }
         Ok(())
+    }
+
+    /// How long a server may be away before requests that need it fail.
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_secs_f64(self.grace.unwrap_or(GRACE_S))
     }
 
     /// How long a request may wait for devices.
@@ -596,6 +611,7 @@ mod tests {
         let full = Config::parse(&uncommented()).unwrap();
         assert_eq!(full.page_size, plain.page_size);
         assert_eq!(full.backing.timeout(), plain.backing.timeout());
+        assert_eq!(full.backing.grace(), plain.backing.grace());
         assert_eq!(full.write_mode, plain.write_mode);
         assert_eq!(full.shadow_sample.to_bits(), plain.shadow_sample.to_bits());
         assert_eq!(full.cleaning(), plain.cleaning());
@@ -657,6 +673,8 @@ mod tests {
             let text = format!("path = \"disk.img\"\ntimeout = {timeout}");
             refuse(path, &text, "`backing.timeout` is");
         }
+        refuse(path, "path = \"disk.img\"\ngrace = 1", "`backing.grace` is for `nbd`");
+        refuse(path, "nbd = \"nbd://a/\"\ngrace = -1", "`backing.grace` is -1");
         refuse(path, "nbd = \"nbd:disk.sock\"", "nbd+unix:///EXPORT?socket=PATH");
         refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");

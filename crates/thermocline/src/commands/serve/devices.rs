@@ -225,8 +225,9 @@ fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u6
                 Mode::ReadOnly => Access::ReadOnly,
                 Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
             };
-            let backing =
-                NbdBacking::connect(uri.clone(), access)?.with_timeout(config.backing.timeout());
+            let backing = NbdBacking::connect(uri.clone(), access)?
+                .with_timeout(config.backing.timeout())
+                .with_grace(config.backing.grace());
             let size_bytes = backing.size_bytes();
             Ok((Backing::Nbd(backing), size_bytes))
         }
