@@ -528,7 +528,7 @@ fn no_request_waits_longer_than_the_bound_whatever_hangs() {
             let payload = vec![
                 1;
                 if request.kind == RequestKind::Write {
-                    request.length_bytes as usize
+                    usize::try_from(request.length_bytes).unwrap()
                 } else {
                     0
                 }

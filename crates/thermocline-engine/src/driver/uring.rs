@@ -350,7 +350,7 @@ impl Driver for UringDriver {
             let is_refused = !self.in_flight.is_empty() && self.failed.is_empty() && !self.enter(1);
             self.reap(done);
             let is_awaited = self.in_flight.iter().any(|(_, flying)| !flying.is_given_up);
-            if done.len() > before || !(is_awaited || !self.waiting.is_empty()) {
+            if done.len() > before || (!is_awaited && self.waiting.is_empty()) {
                 return;
             }
             if is_refused {
