@@ -417,6 +417,7 @@ mod tests {
     use crate::operation::OperationId;
 
     const PAGE: u64 = 4096;
+    const PAGE_BYTES: usize = 4096;
 
     fn refuse(_: &IoUring, _: usize) -> io::Result<usize> {
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
@@ -429,7 +430,7 @@ mod tests {
     }
 
     fn fill(frames: &Frames, frame: u32, byte: u8) {
-        operation(0, OperationKind::Read, frame).scatter(frames, 0, &[byte; PAGE as usize]);
+        operation(0, OperationKind::Read, frame).scatter(frames, 0, &[byte; PAGE_BYTES]);
     }
 
     fn bytes(frames: &Frames, frame: u32) -> Vec<u8> {
@@ -466,7 +467,7 @@ mod tests {
     #[test]
     fn a_kernel_that_refuses_for_a_while_loses_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let frames = Frames::new(600, PAGE as usize);
+        let frames = Frames::new(600, PAGE_BYTES);
         let Some((mut driver, file)) = driver(&frames, folder.path()) else { return };
         driver.submit = refuse;
         // More than the ring holds.
@@ -493,7 +494,7 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_for_long_fails_and_leaves_the_frames_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let frames = Frames::new(1024, PAGE as usize);
+        let frames = Frames::new(1024, PAGE_BYTES);
         let Some((mut driver, file)) = driver(&frames, folder.path()) else { return };
         driver.submit = refuse;
         driver.patience = Duration::ZERO;
@@ -520,9 +521,9 @@ mod tests {
             driver.wait(&mut done);
         }
         assert!(done.iter().all(|(_, result)| result.is_ok()));
-        assert_eq!(bytes(&frames, 1000), [1; PAGE as usize]);
+        assert_eq!(bytes(&frames, 1000), [1; PAGE_BYTES]);
         for frame in 0..600 {
-            assert_eq!(bytes(&frames, frame), [7; PAGE as usize], "frame {frame}");
+            assert_eq!(bytes(&frames, frame), [7; PAGE_BYTES], "frame {frame}");
         }
         let mut on_disk = vec![0; 600 << 12];
         file.read_exact_at(&mut on_disk, 0).unwrap();
