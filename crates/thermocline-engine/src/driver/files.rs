@@ -4,11 +4,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, SeekFrom, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, seek};
 use rustix::io::{Errno, preadv, pwritev};
 
 use super::Allocation;
@@ -17,8 +18,10 @@ use crate::operation::{Operation, OperationKind};
 use crate::storage::Storage;
 
 /// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
-/// for a moment longer.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// until the devices have answered.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to lock.
+const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Extents in one answer, at most.
 const ALLOCATIONS_MAX: usize = 4096;
@@ -42,48 +45,121 @@ pub enum Caching {
 
 impl DeviceFile {
     /// Opens a file or block device for reading and writing, and locks it as long as it is open: two
-    /// caches on one device would destroy each other's pages.
+    /// caches on one device would destroy each other's pages. A block device is opened exclusively
+    /// too, so that no file system is mounted on it. Waits up to [`LOCK_PATIENCE`].
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::ResourceBusy`] if it is locked already.
+    /// What the system says; [`io::ErrorKind::ResourceBusy`] if it is locked already, or mounted.
     pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
-        let opened = Self::open_unlocked(path, caching)?;
-        let deadline = Instant::now() + LOCK_PATIENCE;
+        Self::open_within(path, caching, LOCK_PATIENCE)
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_within(path: &Path, caching: Caching, patience: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + patience;
         loop {
-            match opened.file.try_lock() {
-                Ok(()) => return Ok(opened),
-                // A file system without locks: nobody can hold one.
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(opened);
+            match Self::try_open(path, caching) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    if Instant::now() >= deadline {
+                        return Err(error);
+                    }
+                    thread::sleep(LOCK_POLL);
                 }
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(LOCK_PATIENCE / 100);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::new(
-                        io::ErrorKind::ResourceBusy,
-                        "it is in use: an engine runs on it, or it was given twice",
-                    ));
-                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Opens and locks a file that is made if there is none; only its owner may read it then.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn create_within(path: &Path, caching: Caching, patience: Duration) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let made = options.mode(0o600).open(path)?;
+        made.sync_all()?;
+        sync_folder_of(path)?;
+        Self::open_within(path, caching, patience)
+    }
+
+    fn try_open(path: &Path, caching: Caching) -> io::Result<Self> {
+        let opened = Self::open_unlocked(path, caching)?;
+        match opened.file.try_lock() {
+            Ok(()) => Ok(opened),
+            // A file system without locks: nobody can hold one.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                Ok(opened)
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+            Err(TryLockError::WouldBlock) => {
+                Err(busy("it is in use: an engine runs on it, or it was given twice"))
             }
         }
     }
 
     fn open_unlocked(path: &Path, caching: Caching) -> io::Result<Self> {
+        let open = |flags: OFlags| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).custom_flags(flags.bits().cast_signed());
+            options.open(path).map_err(|error| match error.kind() {
+                io::ErrorKind::ResourceBusy => busy(
+                    "it is mounted or in use: unmount it, or end what uses it; or it was given twice",
+                ),
+                _ => error,
+            })
+        };
+        let exclusive = if is_block_device(path)? { OFlags::EXCL } else { OFlags::empty() };
         #[cfg(target_os = "linux")]
         if caching == Caching::Direct {
-            use std::os::unix::fs::OpenOptionsExt as _;
-            let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-            let opened = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path);
-            match opened {
+            match open(exclusive | OFlags::DIRECT) {
                 Ok(file) => return Ok(Self { file, is_direct: true }),
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),
             }
         }
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { file, is_direct: false })
+        Ok(Self { file: open(exclusive)?, is_direct: false })
+    }
+
+    /// The same open file again: whoever has either holds its lock.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct })
+    }
+
+    /// Whether a path leads to this file or block device.
+    ///
+    /// # Errors
+    /// What the system says; nothing if there is no such path.
+    pub fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let other = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        };
+        Ok(identity(&self.file.metadata()?) == identity(&other))
+    }
+
+    /// Makes a file at least this long, of space that its file system sets aside for it where that is
+    /// possible. A block device stays as it is.
+    ///
+    /// # Errors
+    /// What the system says, as when there is not enough space.
+    pub fn reserve(&self, size_bytes: u64) -> io::Result<()> {
+        let metadata = self.file.metadata()?;
+        if !metadata.is_file() || metadata.len() >= size_bytes {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, size_bytes) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.file.set_len(size_bytes)?,
+            Err(error) => return Err(error.into()),
+        }
+        self.file.sync_all()
     }
 
     /// Whether it is accessed past the page cache.
@@ -150,6 +226,29 @@ impl DeviceFile {
             }
         }
     }
+}
+
+fn busy(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, reason)
+}
+
+fn is_block_device(path: &Path) -> io::Result<bool> {
+    Ok(std::fs::metadata(path)?.file_type().is_block_device())
+}
+
+/// What two paths to the same file or block device have in common.
+fn identity(metadata: &std::fs::Metadata) -> (bool, u64, u64) {
+    if metadata.file_type().is_block_device() {
+        (true, metadata.rdev(), 0)
+    } else {
+        (false, metadata.dev(), metadata.ino())
+    }
+}
+
+/// Makes the name of a file durable.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The frames of an operation, each with its share of the length.

@@ -122,6 +122,8 @@ fn a_flash_that_failed_is_not_used_again() {
     let full_cache = Cache::new(1);
     let Some(_full) = Full::mount(&full_cache, 2 << 20) else { return };
     let flash = full_cache.file("full/flash.img");
+    // A file that there is already has no space set aside.
+    File::create(&flash).unwrap().set_len(64 << 20).unwrap();
     cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
     let engine = cache.set("flash.path", flash.as_str()).start();
     let mut client = engine.client();

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a test says what it skips")]
 
 mod at_rest;
+mod block_devices;
 #[path = "../../../thermocline-nbd/tests/server/client.rs"]
 mod client;
 #[path = "../cli/command.rs"]

@@ -145,16 +145,76 @@ fn devices_have_one_server() {
     let engine = cache.start();
     engine.client().write(0, &page(3)).unwrap();
     flush(&mut engine.client());
-    refused(&cache, &["backing.path", "disk.img", "in use"]);
     let mut other = Cache::new(8);
     other.set("flash.path", cache.file("flash.img"));
-    refused(&other, &["flash.path", "flash.img", "in use"]);
-    for command in [vec!["inspect"], vec!["check"], vec!["forget", "--yes"]] {
-        let flash = cache.file("flash.img");
-        let words: Vec<&str> = [vec!["cache"], command, vec![&flash]].concat();
-        fails(&words, &["flash.img", "in use"]);
-    }
+    other.write_config();
+    let (config, other_config) = (cache.file("cache.toml"), other.file("cache.toml"));
+    let flash = cache.file("flash.img");
+    let before = (devices(&cache), devices(&other));
+    // Each waits for a while, in case that the lock is of an engine which has just ended.
+    let commands = [
+        (vec!["serve", &config], vec!["backing.path", "disk.img", "in use"]),
+        (vec!["serve", &other_config], vec!["flash.path", "flash.img", "in use"]),
+        (vec!["cache", "inspect", &flash], vec!["flash.img", "in use"]),
+        (vec!["cache", "check", &flash], vec!["flash.img", "in use"]),
+        (vec!["cache", "forget", "--yes", &flash], vec!["flash.img", "in use"]),
+    ];
+    std::thread::scope(|scope| {
+        for (words, parts) in &commands {
+            scope.spawn(move || fails(words, parts));
+        }
+    });
+    assert!(before == (devices(&cache), devices(&other)), "a refusal changed a device");
     assert_eq!(engine.client().read(0, 4096).unwrap(), page(3));
+}
+
+#[test]
+fn of_two_that_start_at_once_one_serves_and_the_other_changes_nothing() {
+    const ROUNDS: usize = 10;
+    let round = || {
+        let cache = dirty(3);
+        let flash = cache.file("flash.img");
+        let starts = |cache: &Cache| {
+            let flash = cache.file("flash.img");
+            crate::json(&["cache", "inspect", &flash, "--json"])["starts"].as_u64().unwrap()
+        };
+        let before = starts(&cache);
+        let mut other = Cache::new(8);
+        other.set("flash.path", flash.as_str()).set("backing.path", cache.file("disk.img"));
+        let mut both = [&cache, &other].map(|cache| {
+            cache.write_config();
+            let log = std::fs::File::create(cache.path("log")).unwrap();
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_thermocline"));
+            command.arg("serve").arg(cache.path("cache.toml")).stderr(log).spawn().unwrap()
+        });
+        // One gives up, and the one that serves would never end by itself.
+        let (loser, status) = loop {
+            let ended = both.iter_mut().map(|process| process.try_wait().unwrap());
+            if let Some(ended) = ended.enumerate().find_map(|(at, end)| Some((at, end?))) {
+                break ended;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let caches = [&cache, &other];
+        let said = String::from_utf8(caches[loser].bytes("log")).unwrap();
+        let winner = &mut both[1 - loser];
+        let socket = caches[1 - loser].path("thermocline.sock");
+        let mut client = crate::Client::connect(&socket, "").unwrap();
+        let bytes = client.read(4096, 4096).unwrap();
+        client.write(4096, &page(9)).unwrap();
+        flush(&mut client);
+        winner.kill().unwrap();
+        winner.wait().unwrap();
+        assert!(!status.success() && said.contains("in use"), "{said}");
+        assert_eq!(bytes, page(2));
+        assert_eq!(starts(&cache), before + 1, "the loser began an epoch, too");
+        assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(9));
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..ROUNDS {
+            scope.spawn(round);
+        }
+    });
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! The devices of an engine: opened, set up or recovered, and driven.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_core::Nanos;
-use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
@@ -26,6 +26,9 @@ use crate::backing::Place;
 
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
+
+/// How long a device in use is waited for before that is said.
+const QUIET_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An engine on its devices.
 pub(crate) struct Opened {
@@ -146,10 +149,9 @@ impl Driver for AnyDriver {
     }
 }
 
-/// A backing store that was found.
+/// A backing store that was found. A file is locked from now on.
 enum Backing {
-    /// It is opened again for its driver; until then it is held, so that the flash is not the same one.
-    File(PathBuf, DeviceFile),
+    File(DeviceFile),
     Nbd(NbdBacking),
 }
 
@@ -166,11 +168,20 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let flash_path = config.flash.as_ref().map(|flash| flash.path.as_path());
     let in_flash = || format!("`flash.path`: `{}`", flash_path.unwrap_or(Path::new("")).display());
     let note_path = place.note(config.backing.note.as_deref(), flash_path);
-    let known = note_path.as_deref().map(SideFile::load).transpose()?.flatten();
-    let (shard, note) = match (flash_path, note_path) {
-        (Some(flash_path), Some(note_path)) => {
-            let flash = open_flash(flash_path, caching, &options, known, force_init)
-                .with_context(in_flash)?;
+    let load = || note_path.as_deref().map(SideFile::load).transpose().map(Option::flatten);
+    let held = match &backing {
+        Backing::File(disk) => Some(disk),
+        Backing::Nbd(_) => None,
+    };
+    // Nothing is changed before both devices are locked.
+    let mut flash_file = flash_path
+        .map(|path| lock_flash(path, caching, held, || check_alone(load()?, force_init)))
+        .transpose()
+        .with_context(in_flash)?;
+    let known = load()?;
+    let (shard, note) = match (&mut flash_file, note_path) {
+        (Some(file), Some(note_path)) => {
+            let flash = open_flash(file, &options, known, force_init).with_context(in_flash)?;
             let superblock = flash.contents().superblock;
             let (cache, epoch) = (superblock.cache, superblock.epoch);
             let shard = Shard::open(options, &flash).with_context(in_flash)?;
@@ -194,19 +205,12 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     if dirty_pages > 0 {
         info!(dirty_pages, "the flash holds pages that are newer than the disk's");
     }
-    let open_flash = || {
-        flash_path.map(|path| DeviceFile::open(path, caching).with_context(in_flash)).transpose()
-    };
     let engine = config.io.engine;
     let driver = match backing {
-        Backing::File(path, held) => {
-            drop(held);
-            let disk = || open_file(&path, caching).with_context(in_backing);
-            drive_files(engine, shard.frames(), || Ok((open_flash()?, disk()?)))?
-        }
+        Backing::File(disk) => drive_files(engine, shard.frames(), flash_file.as_ref(), &disk)?,
         Backing::Nbd(backing) => {
             let backing = NbdDriver::new(backing, shard.frames()).with_context(in_backing)?;
-            drive_nbd(engine, shard.frames(), backing, open_flash)?
+            drive_nbd(engine, shard.frames(), backing, flash_file.as_ref())?
         }
     };
     Ok(Opened { engine: Engine::new(shard, driver), note })
@@ -216,9 +220,9 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
 fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
     match place {
         Place::File(path) => {
-            let file = open_file(path, caching)?;
+            let file = lock(path, DeviceFile::open_within, caching).context("cannot open it")?;
             let size_bytes = file.size_bytes()?;
-            Ok((Backing::File(path.clone(), file), size_bytes))
+            Ok((Backing::File(file), size_bytes))
         }
         Place::Nbd(uri) => {
             let access = match config.write_mode {
@@ -234,8 +238,49 @@ fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u6
     }
 }
 
-fn open_file(path: &Path, caching: Caching) -> Result<DeviceFile> {
-    DeviceFile::open(path, caching).context("cannot open it")
+/// Opens and locks a device, and says so if that takes long.
+fn lock(
+    path: &Path,
+    open: fn(&Path, Caching, Duration) -> io::Result<DeviceFile>,
+    caching: Caching,
+) -> io::Result<DeviceFile> {
+    open(path, caching, QUIET_PATIENCE).or_else(|error| {
+        if error.kind() != io::ErrorKind::ResourceBusy {
+            return Err(error);
+        }
+        warn!(device = %path.display(), %error, "waiting for a device that is in use");
+        open(path, caching, LOCK_PATIENCE.saturating_sub(QUIET_PATIENCE))
+    })
+}
+
+/// Opens and locks the flash; a file is made if there is none, and `may_be_new` agrees.
+fn lock_flash(
+    path: &Path,
+    caching: Caching,
+    backing: Option<&DeviceFile>,
+    may_be_new: impl FnOnce() -> Result<()>,
+) -> Result<DeviceFile> {
+    if let Some(backing) = backing {
+        ensure!(!backing.is_at(path)?, "it is the backing store too: it was given twice");
+    }
+    if path.exists() {
+        return Ok(lock(path, DeviceFile::open_within, caching)?);
+    }
+    // What is made below /dev is gone after a restart of the machine.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().context("its folder")?;
+    ensure!(
+        !folder.starts_with("/dev") || folder.starts_with("/dev/shm"),
+        "there is no such device: check its name, and that the drive is there; no file is made \
+         below /dev"
+    );
+    may_be_new()?;
+    Ok(lock(path, DeviceFile::create_within, caching)?)
+}
+
+/// Whether the backing store may be served with a flash that holds nothing.
+fn check_alone(known: Option<SideFile>, force_init: bool) -> Result<()> {
+    if force_init { Ok(()) } else { Ok(SideFile::check(known, None)?) }
 }
 
 fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
@@ -269,43 +314,32 @@ fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
 
 /// The flash of a cache: recovered, or set up if there is none yet.
 fn open_flash(
-    path: &Path,
-    caching: Caching,
+    file: &mut DeviceFile,
     options: &Options,
     known: Option<SideFile>,
     force_init: bool,
 ) -> Result<Flash> {
     let layout = Layout::new(options.slots(), options.page_bytes);
-    let is_new = !path.exists();
-    if is_new {
-        if !force_init {
-            SideFile::check(known, None)?;
-        }
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        file.set_len(layout.flash_bytes())?;
-    }
-    let mut file = DeviceFile::open(path, caching)?;
-    if file.size_bytes()? == 0 {
-        file.file().set_len(layout.flash_bytes())?;
-    }
     let initialise = |file: &mut DeviceFile| {
+        // A start that was killed may have left an empty or blank file of another size.
+        file.reserve(layout.flash_bytes())?;
         let flash = Flash::initialise(file, Uuid::new_v4(), layout, options.size_bytes())?;
         info!(bytes = layout.flash_bytes(), "the flash is set up");
         Ok(flash)
     };
     let flash = if force_init {
-        initialise(&mut file)
+        initialise(file)
     } else {
         // Nothing is changed before it is known that this flash and this backing store belong together.
-        match Flash::read(&mut file) {
+        match Flash::read(file) {
             Err(FlashError::Empty) => {
                 SideFile::check(known, None)?;
-                initialise(&mut file)
+                initialise(file)
             }
             Ok(found) => {
                 SideFile::check(known, Some(&found.contents()))?;
                 Shard::check_open(options, &found)?;
-                Flash::recover(&mut file)
+                Flash::recover(file)
             }
             Err(error) => Err(error),
         }
@@ -322,12 +356,18 @@ fn open_flash(
     })
 }
 
-/// One driver for the flash, if there is one, and a backing store that is a file.
+/// One driver for the flash, if there is one, and a backing store that is a file. It has the files
+/// that were locked: they stay so until it ends.
 fn drive_files(
     engine: IoEngine,
     frames: &Arc<Frames>,
-    files: impl Fn() -> Result<(Option<DeviceFile>, DeviceFile)>,
+    flash: Option<&DeviceFile>,
+    disk: &DeviceFile,
 ) -> Result<AnyDriver> {
+    let files = || -> Result<_> {
+        let flash = flash.map(DeviceFile::try_clone).transpose()?;
+        Ok((flash, disk.try_clone()?))
+    };
     ring_or_threads(
         engine,
         || files().map(|(flash, disk)| UringDriver::new(frames, flash, disk)),
@@ -340,12 +380,12 @@ fn drive_nbd(
     engine: IoEngine,
     frames: &Arc<Frames>,
     backing: NbdDriver,
-    open_flash: impl Fn() -> Result<Option<DeviceFile>>,
+    flash: Option<&DeviceFile>,
 ) -> Result<AnyDriver> {
-    if open_flash()?.is_none() {
+    let Some(flash) = flash else {
         return Ok(AnyDriver::Nbd(Box::new(backing)));
-    }
-    let file = || Ok(open_flash()?.expect("it was there"));
+    };
+    let file = || Ok(flash.try_clone()?);
     let flash = ring_or_threads(
         engine,
         || file().map(|flash| UringDriver::of_flash(frames, flash)),

@@ -1,0 +1,88 @@
+//! Block devices: loop devices over files, for root only.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{Cache, fails};
+
+/// A loop device over a file.
+struct Loop(String);
+
+impl Loop {
+    /// Nothing, and says so, without the right to make one.
+    fn over(file: &Path) -> Option<Self> {
+        let words = ["--find", "--show", "--direct-io=off"];
+        let made = Command::new("losetup").args(words).arg(file).stderr(Stdio::null()).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                Some(Self(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
+            }
+            _ => {
+                eprintln!("skipped: only root can make loop devices");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        drop(Command::new("losetup").args(["--detach", &self.0]).status());
+    }
+}
+
+/// Whether a command that needs rights or a program succeeded.
+fn succeeds(program: &str, words: &[&str]) -> bool {
+    let mut run = Command::new(program);
+    run.args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_mounted_file_system_is_neither_a_disk_nor_a_flash() {
+    let mut cache = Cache::new(8);
+    let Some(device) = Loop::over(&cache.path("disk.img")) else { return };
+    let folder = cache.file("mounted");
+    std::fs::create_dir(&folder).unwrap();
+    if !succeeds("mkfs.ext4", &["-q", &device.0])
+        || !succeeds("mount", &["-o", "ro", &device.0, &folder])
+    {
+        eprintln!("skipped: `mkfs.ext4` is not there (Debian package e2fsprogs), or cannot mount");
+        return;
+    }
+    let before = cache.bytes("disk.img");
+    cache.set("backing.path", device.0.as_str());
+    cache.write_config();
+    let mut flash = Cache::new(8);
+    flash.set("flash.path", device.0.as_str());
+    flash.write_config();
+    let (as_disk, as_flash) = (cache.file("cache.toml"), flash.file("cache.toml"));
+    std::thread::scope(|scope| {
+        let words = [("backing.path", &as_disk), ("flash.path", &as_flash)];
+        for (key, config) in words {
+            let device = &device.0;
+            scope.spawn(move || {
+                let parts = [key, device, "mounted or in use"];
+                fails(&["serve", config], &parts);
+                fails(&["serve", config, "--force-init"], &parts);
+            });
+        }
+    });
+    assert!(cache.bytes("disk.img") == before, "a refusal changed the device");
+    assert!(succeeds("umount", &[&folder]));
+    // It is free now.
+    cache.start_with(&["--force-init"]).stop();
+}
+
+#[test]
+fn no_file_is_made_in_the_place_of_a_device() {
+    let mut cache = Cache::new(8);
+    let name = "/dev/thermocline-test-absent";
+    cache.set("flash.path", name);
+    cache.refused(&[], &["flash.path", name, "no such device"]);
+    cache.refused(&["--force-init"], &["flash.path", name, "no such device"]);
+    assert!(!Path::new(name).exists());
+}
