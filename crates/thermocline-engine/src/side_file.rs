@@ -2,16 +2,19 @@
 //!
 //! A backing store whose newest bytes are on a flash must not be served alone, or with another cache.
 //! The note is a small text file `<backing>.thermocline`. It is written, durably, before a cache may
-//! hold dirty pages, and says so until they have been written back. A backing store that is reached
-//! over a network has its note on this machine, by the flash.
+//! hold dirty pages, and says so until they have been written back. The note of a block device is in a
+//! directory that survives a restart of the machine; a backing store that is reached over a network
+//! has its note on this machine, by the flash.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::driver::files::sync_folder_of;
 use crate::offline::Contents;
 
 /// What the note says.
@@ -77,8 +80,8 @@ pub enum SideFileError {
 }
 
 impl SideFile {
-    /// Where the note of a file or block device is: beside it. A backing store elsewhere has its note
-    /// where whoever serves it says.
+    /// The note beside a file. A backing store elsewhere, or a block device, has its note where
+    /// whoever serves it says.
     pub fn path(backing: &Path) -> PathBuf {
         let mut name = backing.as_os_str().to_owned();
         name.push(".thermocline");
@@ -110,12 +113,13 @@ impl SideFile {
         let mut new = path.clone().into_os_string();
         new.push(".new");
         let write = || -> io::Result<()> {
-            let mut file = File::create(&new)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&new)?;
             file.write_all(self.text().as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+            sync_folder_of(&path)
         };
         write().map_err(|source| SideFileError::Io { path: path.clone(), source })
     }

@@ -427,6 +427,9 @@ pub(crate) struct ServeOptions {
 pub(crate) struct CacheOptions {
     #[command(subcommand)]
     pub(crate) command: CacheCommand,
+    /// Where the notes of block devices are, as `state_dir` of the server's configuration
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub(crate) state_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

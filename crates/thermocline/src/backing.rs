@@ -4,8 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use thermocline_engine::SideFile;
+use anyhow::Result;
 use thermocline_nbd::uri::{NbdUri, UriError};
+
+use crate::note::NotePlace;
 
 /// Where a backing store is.
 #[derive(Clone, Debug)]
@@ -17,14 +19,23 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Where its note is: where it is said to be, beside a file, or else beside the flash; an export
-    /// without a flash has none.
-    pub(crate) fn note(&self, said: Option<&Path>, flash: Option<&Path>) -> Option<PathBuf> {
-        match (said, self) {
-            (Some(said), _) => Some(said.to_owned()),
-            (None, Self::File(path)) => Some(SideFile::path(path)),
-            (None, Self::Nbd(_)) => flash.map(SideFile::path),
-        }
+    /// Where its note is: where it is said to be, with the file or block device, or else with the
+    /// flash; an export without a flash has none.
+    ///
+    /// # Errors
+    /// A device that is not there, or a block device without a state directory.
+    pub(crate) fn note(
+        &self,
+        said: Option<&Path>,
+        flash: Option<&Path>,
+        state_dir: Option<&Path>,
+    ) -> Result<Option<NotePlace>> {
+        let device = match (said, self) {
+            (Some(said), _) => return Ok(Some(NotePlace::at(said))),
+            (None, Self::File(path)) => Some(path.as_path()),
+            (None, Self::Nbd(_)) => flash,
+        };
+        device.map(|device| NotePlace::of(device, state_dir)).transpose()
     }
 
     /// The key of a configuration that says so.
@@ -40,7 +51,7 @@ impl Place {
 impl FromStr for Place {
     type Err = UriError;
 
-    fn from_str(text: &str) -> Result<Self, UriError> {
+    fn from_str(text: &str) -> std::result::Result<Self, UriError> {
         if text.contains("://") { text.parse().map(Self::Nbd) } else { Ok(Self::File(text.into())) }
     }
 }

@@ -13,6 +13,7 @@ mod brought;
 mod commands;
 mod hierarchy;
 mod job;
+mod note;
 mod output;
 mod reading;
 

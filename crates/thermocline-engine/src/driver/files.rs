@@ -105,11 +105,10 @@ impl DeviceFile {
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(flags.bits().cast_signed());
-            options.open(path).map_err(|error| match error.kind() {
-                io::ErrorKind::ResourceBusy => busy(
-                    "it is mounted or in use: unmount it, or end what uses it; or it was given twice",
-                ),
-                _ => error,
+            let reason =
+                "it is mounted or in use: unmount it, or end what uses it; or it was given twice";
+            options.open(path).map_err(|error| {
+                if error.kind() == io::ErrorKind::ResourceBusy { busy(reason) } else { error }
             })
         };
         let exclusive = if is_block_device(path)? { OFlags::EXCL } else { OFlags::empty() };

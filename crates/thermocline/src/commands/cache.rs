@@ -1,6 +1,6 @@
 //! `thermocline cache`: a flash at rest, while no engine runs on it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
 
 use crate::arguments::{CacheCommand, CacheOptions};
 use crate::backing::Place;
+use crate::note::NotePlace;
 use crate::output;
 
 /// Pages of a list that are shown to people; `--json` gives them all.
@@ -17,17 +18,20 @@ const SHOWN_PAGES: usize = 20;
 
 /// Runs the command.
 pub(crate) fn run(options: &CacheOptions) -> Result<String> {
+    let state_dir = options.state_dir.as_deref();
     match &options.command {
         CacheCommand::Inspect { flash, json } => inspect(flash, *json),
         CacheCommand::Check { flash, json } => check(flash, *json),
         CacheCommand::Drain { flash, backing, note, without_note } => {
-            let note = place_of_note(backing, note.as_deref(), Some(flash))?;
+            let note = place_of_note(backing, note.as_deref(), Some(flash), state_dir)?;
             drain(flash, backing, &note, *without_note)
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
-            let note = backing.as_ref().map(|place| place_of_note(place, note.as_deref(), flash));
-            forget(flash, backing.as_ref().zip(note.transpose()?.as_deref()), *yes)
+            let note = backing
+                .as_ref()
+                .map(|place| place_of_note(place, note.as_deref(), flash, state_dir));
+            forget(flash, backing.as_ref().zip(note.transpose()?.as_ref()), *yes)
         }
     }
 }
@@ -122,14 +126,14 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-fn drain(path: &Path, backing: &Place, note: &Path, without_note: bool) -> Result<String> {
+fn drain(path: &Path, backing: &Place, note: &NotePlace, without_note: bool) -> Result<String> {
     let (mut file, mut flash) = open(path)?;
     let superblock = *flash.superblock();
     let in_backing = || format!("`{backing}`");
     let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
-    let found = SideFile::load(note)?;
+    let found = note.load()?;
     if found.is_some() || !without_note {
-        check_note(note, found, &flash)?;
+        check_note(note.path(), found, &flash)?;
     }
     let found_bytes = store.size_bytes().with_context(in_backing)?;
     ensure!(
@@ -143,7 +147,7 @@ fn drain(path: &Path, backing: &Place, note: &Path, without_note: bool) -> Resul
     let has_dirty = !drained.lost_pages.is_empty();
     // Draining begins an epoch.
     let epoch = flash.superblock().epoch;
-    SideFile { cache: superblock.cache, epoch, has_dirty }.store(note)?;
+    note.store(SideFile { cache: superblock.cache, epoch, has_dirty })?;
     let written = format!("{} pages were written to `{backing}`\n", drained.written_pages);
     ensure!(
         !has_dirty,
@@ -155,13 +159,17 @@ fn drain(path: &Path, backing: &Place, note: &Path, without_note: bool) -> Resul
 }
 
 /// `backing` is a backing store with the place of its note.
-fn forget(flash: Option<&Path>, backing: Option<(&Place, &Path)>, is_sure: bool) -> Result<String> {
-    let note = backing.map(|(_, note)| SideFile::load(note)).transpose()?.flatten();
+fn forget(
+    flash: Option<&Path>,
+    backing: Option<(&Place, &NotePlace)>,
+    is_sure: bool,
+) -> Result<String> {
+    let note = backing.map(|(_, note)| note.load()).transpose()?.flatten();
     let mut said = String::new();
     if let Some(path) = flash {
         let (mut file, mut flash) = open(path)?;
         if let Some((_, place)) = backing {
-            check_note(place, note, &flash)?;
+            check_note(place.path(), note, &flash)?;
         }
         let dirty_pages = flash.contents().dirty_pages;
         ensure!(
@@ -183,7 +191,7 @@ fn forget(flash: Option<&Path>, backing: Option<(&Place, &Path)>, is_sure: bool)
             DeviceFile::open(path, Caching::Direct).with_context(|| in_flash(path))?;
         }
         if let Some(note) = note {
-            note.without_flash().store(place)?;
+            place.store(note.without_flash())?;
         }
         said += &format!("`{backing}` can be served without a flash\n");
     }
@@ -191,12 +199,17 @@ fn forget(flash: Option<&Path>, backing: Option<(&Place, &Path)>, is_sure: bool)
 }
 
 /// Where the note of a backing store is.
-fn place_of_note(backing: &Place, said: Option<&Path>, flash: Option<&Path>) -> Result<PathBuf> {
+fn place_of_note(
+    backing: &Place,
+    said: Option<&Path>,
+    flash: Option<&Path>,
+    state_dir: Option<&Path>,
+) -> Result<NotePlace> {
     ensure!(
         said.is_none() || matches!(backing, Place::Nbd(_)),
-        "--note is for NBD exports: the note of a file is beside it"
+        "--note is for NBD exports: the note of a file or block device has its place"
     );
-    backing.note(said, flash).context("say with --note where the note of the export is")
+    backing.note(said, flash, state_dir)?.context("say with --note where the note of the export is")
 }
 
 /// A backing store to be read and written one call at a time.

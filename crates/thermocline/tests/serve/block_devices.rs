@@ -1,9 +1,10 @@
 //! Block devices: loop devices over files, for root only.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{Cache, fails};
+use super::{Cache, fails, flush, text};
 
 /// A loop device over a file.
 struct Loop(String);
@@ -85,4 +86,43 @@ fn no_file_is_made_in_the_place_of_a_device() {
     cache.refused(&[], &["flash.path", name, "no such device"]);
     cache.refused(&["--force-init"], &["flash.path", name, "no such device"]);
     assert!(!Path::new(name).exists());
+}
+
+#[test]
+fn the_note_of_a_block_device_survives_its_node() {
+    let mut cache = Cache::new(8);
+    let Some(device) = Loop::over(&cache.path("disk.img")) else { return };
+    cache.set("backing.path", device.0.as_str()).set("state_dir", "state");
+    let engine = cache.start();
+    let mut client = engine.client();
+    client.write(0, &[5; 4096]).unwrap();
+    flush(&mut client);
+    engine.kill();
+    let beside = format!("{}.thermocline", device.0);
+    assert!(!Path::new(&beside).exists(), "{beside}");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&cache.path("state")), 0o700);
+    let notes: Vec<_> = std::fs::read_dir(cache.path("state")).unwrap().flatten().collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert_eq!(mode(&notes[0].path()), 0o600);
+    // The same device under another number.
+    drop(device);
+    let (Some(first), Some(device)) =
+        (Loop::over(&cache.path("flash.img")), Loop::over(&cache.path("disk.img")))
+    else {
+        return;
+    };
+    cache.set("backing.path", device.0.as_str()).unset("flash").set("policy.name", "lru");
+    cache.refused(&[], &["backing.path", &device.0, "newer bytes"]);
+    // A note that an earlier version wrote beside the node counts as well.
+    let beside = format!("{}.thermocline", device.0);
+    std::fs::copy(notes[0].path(), &beside).unwrap();
+    std::fs::remove_file(notes[0].path()).unwrap();
+    cache.refused(&[], &["backing.path", &device.0, "newer bytes"]);
+    drop(first);
+    let (flash, state) = (cache.file("flash.img"), cache.file("state"));
+    text(&["cache", "drain", &flash, "--backing", &device.0, "--state-dir", &state]);
+    assert!(!Path::new(&beside).exists(), "it was moved");
+    cache.start().stop();
+    assert_eq!(cache.bytes("disk.img")[..4096], [5; 4096]);
 }

@@ -317,6 +317,48 @@ fn a_backing_store_is_not_served_without_what_is_newer() {
 }
 
 #[test]
+fn a_disk_is_the_same_by_whatever_name() {
+    for name in ["link.img", "folder/link.img", "hard.img"] {
+        let mut cache = dirty(2);
+        std::fs::create_dir(cache.path("folder")).unwrap();
+        match name {
+            "hard.img" => std::fs::hard_link(cache.path("disk.img"), cache.path(name)).unwrap(),
+            _ => std::os::unix::fs::symlink(cache.path("disk.img"), cache.path(name)).unwrap(),
+        }
+        cache.unset("flash").set("policy.name", "lru").set("backing.path", name);
+        refused(&cache, &["backing.path", name, "newer bytes"]);
+        // With its flash it is served by that name, and is dirty by the first.
+        cache.set("flash.path", "flash.img").set("flash.size", "4MiB").set("policy.name", "hat");
+        let engine = cache.start();
+        assert_eq!(engine.client().read(4096, 4096).unwrap(), page(2), "{name}");
+        engine.kill();
+        cache.unset("flash").set("policy.name", "lru").set("backing.path", "disk.img");
+        refused(&cache, &["backing.path", "disk.img", "newer bytes"]);
+        assert!(cache.path("disk.img.thermocline").exists());
+        let mode = std::fs::metadata(cache.path("disk.img.thermocline")).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
+        let (flash, disk) = (cache.file("flash.img"), cache.file(name));
+        text(&["cache", "drain", &flash, "--backing", &disk]);
+        cache.start().stop();
+    }
+}
+
+#[test]
+fn a_note_that_an_earlier_version_wrote_beside_a_link_counts() {
+    let mut cache = dirty(2);
+    std::os::unix::fs::symlink(cache.path("disk.img"), cache.path("link.img")).unwrap();
+    let (note, former) = ("disk.img.thermocline", "link.img.thermocline");
+    std::fs::rename(cache.path(note), cache.path(former)).unwrap();
+    cache.unset("flash").set("policy.name", "lru").set("backing.path", "link.img");
+    refused(&cache, &["backing.path", "newer bytes"]);
+    cache.set("flash.path", "flash.img").set("flash.size", "4MiB");
+    cache.set("policy.name", "hat").start().kill();
+    assert!(cache.path(note).exists() && !cache.path(former).exists(), "it was moved");
+    cache.unset("flash").set("policy.name", "lru").set("backing.path", "disk.img");
+    refused(&cache, &["backing.path", "newer bytes"]);
+}
+
+#[test]
 fn force_gives_up_what_the_flash_has() {
     let cache = dirty(2);
     let engine = cache.start_with(&["--force-init"]);

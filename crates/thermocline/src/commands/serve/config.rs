@@ -38,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) shadow: Vec<String>,
     #[serde(default = "default_shadow_sample")]
     pub(crate) shadow_sample: f64,
+    pub(crate) state_dir: Option<PathBuf>,
     pub(crate) backing: Backing,
     pub(crate) flash: Option<Flash>,
     pub(crate) ram: Ram,
@@ -353,6 +354,7 @@ impl Config {
             disk,
             backing.path.as_mut(),
             backing.note.as_mut(),
+            self.state_dir.as_mut(),
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
             self.record.as_mut().map(|record| &mut record.path),

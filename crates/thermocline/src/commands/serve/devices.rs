@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use tracing::{error, info, warn};
 
 use super::config::{Config, IoEngine, Mode};
 use crate::backing::Place;
+use crate::note::NotePlace;
 
 /// Threads that drive devices where `io_uring` does not.
 const THREADS: usize = 32;
@@ -40,7 +41,7 @@ pub(crate) struct Opened {
 /// The note beside a backing store.
 #[derive(Debug)]
 pub(crate) struct Note {
-    path: PathBuf,
+    place: NotePlace,
     side_file: SideFile,
     is_flash_disowned: AtomicBool,
 }
@@ -51,7 +52,7 @@ impl Note {
     /// # Errors
     /// If the note cannot be written.
     pub(crate) fn release(&self) -> Result<()> {
-        Ok(SideFile { has_dirty: false, ..self.side_file() }.store(&self.path)?)
+        Ok(self.place.store(SideFile { has_dirty: false, ..self.side_file() })?)
     }
 
     /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
@@ -59,7 +60,7 @@ impl Note {
     pub(crate) fn disown_flash(&self) {
         self.is_flash_disowned.store(true, Ordering::Release);
         error!("the flash failed: pages are served from RAM and the backing store");
-        if let Err(error) = self.side_file().store(&self.path) {
+        if let Err(error) = self.place.store(self.side_file()) {
             error!(%error, "the note of the backing store cannot be written: do not use the flash again");
         }
     }
@@ -167,8 +168,9 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let options = options(config, size_bytes)?;
     let flash_path = config.flash.as_ref().map(|flash| flash.path.as_path());
     let in_flash = || format!("`flash.path`: `{}`", flash_path.unwrap_or(Path::new("")).display());
-    let note_path = place.note(config.backing.note.as_deref(), flash_path);
-    let load = || note_path.as_deref().map(SideFile::load).transpose().map(Option::flatten);
+    let said = config.backing.note.as_deref();
+    let note_place = place.note(said, flash_path, config.state_dir.as_deref())?;
+    let load = || note_place.as_ref().map(NotePlace::load).transpose().map(Option::flatten);
     let held = match &backing {
         Backing::File(disk) => Some(disk),
         Backing::Nbd(_) => None,
@@ -179,24 +181,24 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         .transpose()
         .with_context(in_flash)?;
     let known = load()?;
-    let (shard, note) = match (&mut flash_file, note_path) {
-        (Some(file), Some(note_path)) => {
+    let (shard, note) = match (&mut flash_file, note_place) {
+        (Some(file), Some(note_place)) => {
             let flash = open_flash(file, &options, known, force_init).with_context(in_flash)?;
             let superblock = flash.contents().superblock;
             let (cache, epoch) = (superblock.cache, superblock.epoch);
             let shard = Shard::open(options, &flash).with_context(in_flash)?;
             // From now on the flash may have what the backing store lacks.
             let side_file = SideFile { cache, epoch, has_dirty: true };
-            side_file.store(&note_path)?;
+            note_place.store(side_file)?;
             let is_flash_disowned = AtomicBool::new(false);
-            let note = Note { path: note_path, side_file, is_flash_disowned };
+            let note = Note { place: note_place, side_file, is_flash_disowned };
             (shard, Some(Arc::new(note)))
         }
-        (_, note_path) => {
+        (_, note_place) => {
             SideFile::check(known, None).with_context(in_backing)?;
             let shard = Shard::new(options)?;
-            if let (Some(known), Some(note_path)) = (known, note_path) {
-                known.without_flash().store(&note_path)?;
+            if let (Some(known), Some(note_place)) = (known, note_place) {
+                note_place.store(known.without_flash())?;
             }
             (shard, None)
         }
