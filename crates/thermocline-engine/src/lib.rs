@@ -63,7 +63,7 @@ pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind};
 pub use options::{Cleaning, Options, OptionsError, PolicyOptions, WriteMode};
 pub use recovery::{Flash, FlashError};
 pub use request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
-pub use shard::{Event, Observer, OpenError, PageStatus, Shard};
+pub use shard::{Event, Observer, OpenError, PageStatus, Shard, WriteHold};
 pub use side_file::{SideFile, SideFileError};
 pub use storage::Storage;
 pub use uuid::Uuid;

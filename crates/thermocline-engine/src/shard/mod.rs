@@ -13,6 +13,7 @@ mod durability;
 mod fault;
 mod figures;
 mod flush;
+mod hold;
 mod invariants;
 mod overdue;
 mod request;
@@ -46,6 +47,7 @@ use crate::stream::Streams;
 use self::cleaning::WriteBacks;
 use self::durability::Log;
 pub use self::figures::PageStatus;
+pub use self::hold::WriteHold;
 use self::request::Pending;
 
 /// Marks the places that are entries; the others are slots.
@@ -119,6 +121,7 @@ pub struct Shard {
     policy: BoxedPolicy,
     actions: Actions,
     observer: Option<Observer>,
+    write_hold: WriteHold,
     counters: Counters,
     requests: Slab<Pending>,
     /// Requests that wait for a version of a page to be on disk.
@@ -277,6 +280,7 @@ impl Shard {
             policy,
             actions: Actions::new(),
             observer: None,
+            write_hold: WriteHold::default(),
             counters: Counters::default(),
             requests: Slab::new(),
             disk_waiters: BTreeMap::new(),

@@ -91,6 +91,11 @@ impl Shard {
     /// If the policy breaks its contract: an access is served once.
     pub fn submit(&mut self, request: Request, payload: &[u8]) -> Result<(), SubmitError> {
         self.check(&request, payload)?;
+        if let Err(error) = self.held_back(request.kind) {
+            self.announce(&request);
+            self.reply(request, Err(error), None, Segments::new());
+            return Ok(());
+        }
         if request.kind == RequestKind::Flush {
             self.announce(&request);
             self.submit_flush(request);
@@ -152,6 +157,7 @@ impl Shard {
         segments: Segments,
     ) {
         let (tag, kind) = (request.tag, request.kind);
+        let result = result.and_then(|()| self.held_back(kind));
         let mut reply = Reply { tag, kind, result, found, segments };
         if result.is_err() {
             for segment in reply.segments.drain(..).filter(|segment| segment.length_bytes > 0) {

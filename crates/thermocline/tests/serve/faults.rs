@@ -1,10 +1,11 @@
 //! A flash that vanishes or fills up, and a backing store that fails, while clients are served.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use thermocline_nbd::protocol::ErrorCode;
+use thermocline_nbd::protocol::{Command as NbdCommand, ErrorCode};
 
 use super::{Cache, Client};
 
@@ -154,4 +155,42 @@ fn a_flash_that_failed_is_not_used_again() {
     super::text(&["cache", "forget", "--backing", &cache.file("disk.img"), "--yes"]);
     let engine = cache.start();
     assert_eq!(read(&mut engine.client(), 10).unwrap(), [2; 4096]);
+}
+
+#[test]
+fn nothing_is_acknowledged_while_the_note_cannot_say_that_the_flash_failed() {
+    let mut cache = Cache::new(1);
+    let (flash_cache, disk_cache) = (Cache::new(1), Cache::new(1));
+    let Some(_flash) = Full::mount(&flash_cache, 2 << 20) else { return };
+    let Some(_disk) = Full::mount(&disk_cache, 10 << 20) else { return };
+    let (flash, disk) = (flash_cache.file("full/flash.img"), disk_cache.file("full/disk.img"));
+    File::create(&flash).unwrap().set_len(64 << 20).unwrap();
+    std::fs::write(&disk, vec![0; 8 << 20]).unwrap();
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    cache.set("flash.path", flash.as_str()).set("backing.path", disk.as_str());
+    let engine = cache.start();
+    let mut client = engine.client();
+    for page in 0..100 {
+        client.write(page * PAGE, &[1; 4096]).unwrap();
+    }
+    super::flush(&mut client);
+    let filler = disk_cache.path("full/filler");
+    let mut full = File::create(&filler).unwrap();
+    while full.write_all(&[1; 4096]).is_ok() {}
+    // The flash is full, too, before all of these are there.
+    // How many fail depends on when the flash does.
+    let refused = (0..1000).filter(|page| client.write(page * PAGE, &[2; 4096]).is_err()).count();
+    let flushed = client.call(NbdCommand::Flush, 0, 0, &[]);
+    assert!(engine.log().contains("the flash failed"), "{refused} refused: {}", engine.log());
+    flushed.unwrap_err();
+    client.write(0, &[2; 4096]).unwrap_err();
+    assert_eq!(read(&mut client, 1900).unwrap(), [0; 4096], "reads are served");
+    assert!(engine.log().contains("writes and flushes fail"), "{}", engine.log());
+    drop(full);
+    std::fs::remove_file(&filler).unwrap();
+    engine.wait_for("writes to be served", || client.write(0, &[3; 4096]).ok());
+    super::flush(&mut client);
+    engine.kill();
+    cache.refused(&[], &["flash.path", "not the newest"]);
+    assert_eq!(std::fs::read(&disk).unwrap()[..4096], [3; 4096], "the disk has what was flushed");
 }

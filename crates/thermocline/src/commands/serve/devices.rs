@@ -4,8 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid,
+    Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid, WriteHold,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{error, info, warn};
@@ -44,6 +44,10 @@ pub(crate) struct Note {
     place: NotePlace,
     side_file: SideFile,
     is_flash_disowned: AtomicBool,
+    /// Held as long as the note should say something that it does not.
+    hold: WriteHold,
+    /// One writes it at a time.
+    writing: Mutex<()>,
 }
 
 impl Note {
@@ -52,17 +56,39 @@ impl Note {
     /// # Errors
     /// If the note cannot be written.
     pub(crate) fn release(&self) -> Result<()> {
-        Ok(self.place.store(SideFile { has_dirty: false, ..self.side_file() })?)
+        let _writing = self.lock();
+        self.place.store(SideFile { has_dirty: false, ..self.side_file() })?;
+        self.hold.release();
+        Ok(())
     }
 
     /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
-    /// is not there.
+    /// is not there. Until that is durable, nothing is acknowledged.
     pub(crate) fn disown_flash(&self) {
+        let _writing = self.lock();
+        self.hold.hold();
         self.is_flash_disowned.store(true, Ordering::Release);
         error!("the flash failed: pages are served from RAM and the backing store");
-        if let Err(error) = self.place.store(self.side_file()) {
-            error!(%error, "the note of the backing store cannot be written: do not use the flash again");
+        match self.place.store(self.side_file()) {
+            Ok(()) => self.hold.release(),
+            Err(error) => error!(
+                %error,
+                "the note of the backing store cannot be written: writes and flushes fail until it can"
+            ),
         }
+    }
+
+    /// Tries again to write what could not be written, if there is such a thing.
+    pub(crate) fn retry(&self) {
+        let _writing = self.lock();
+        if self.hold.is_held() && self.place.store(self.side_file()).is_ok() {
+            self.hold.release();
+            info!("the note of the backing store is written: writes are served again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn side_file(&self) -> SideFile {
@@ -190,8 +216,13 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
             // From now on the flash may have what the backing store lacks.
             let side_file = SideFile { cache, epoch, has_dirty: true };
             note_place.store(side_file)?;
-            let is_flash_disowned = AtomicBool::new(false);
-            let note = Note { place: note_place, side_file, is_flash_disowned };
+            let note = Note {
+                place: note_place,
+                side_file,
+                is_flash_disowned: AtomicBool::new(false),
+                hold: shard.write_hold(),
+                writing: Mutex::default(),
+            };
             (shard, Some(Arc::new(note)))
         }
         (_, note_place) => {

@@ -42,6 +42,9 @@ const LAST_FLUSH: u64 = u64::MAX;
 /// How often the figures that metrics show are renewed.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How often a note that could not be written is tried again.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
 type Service = Cached<AnyDriver>;
 
 /// Runs the command: until it is asked to end, or only checks or prints a configuration.
@@ -85,7 +88,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         let address = http::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
-    serve(server, &watch, &board, options, &config, note.as_deref())?;
+    serve(server, &watch, &board, options, &config, note.as_ref())?;
     Ok(String::new())
 }
 
@@ -138,7 +141,7 @@ fn serve(
     board: &Board,
     options: &ServeOptions,
     config: &Config,
-    note: Option<&Note>,
+    note: Option<&Arc<Note>>,
 ) -> Result<()> {
     let mut drains = config.cleaning.drain_at_exit;
     let wants_reload = Arc::new(AtomicBool::new(false));
@@ -154,6 +157,17 @@ fn serve(
             }
         })
         .context("cannot start the clock's thread")?;
+    if let Some(note) = note.cloned() {
+        std::thread::Builder::new()
+            .name("note".into())
+            .spawn(move || {
+                loop {
+                    std::thread::sleep(NOTE_INTERVAL);
+                    note.retry();
+                }
+            })
+            .context("cannot start the note's thread")?;
+    }
     tell_service_manager(NotifyState::Ready);
     info!(policy = config.policy.name, "serving");
     server.run(|services| {

@@ -1,0 +1,42 @@
+//! Writes that are not acknowledged while something that their safety needs is not durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Shard;
+use crate::request::{RequestError, RequestKind};
+
+/// Whether a shard refuses writes and flushes; shared with whoever knows why it should.
+#[derive(Clone, Debug, Default)]
+pub struct WriteHold(Arc<AtomicBool>);
+
+impl WriteHold {
+    /// From now on no write and no flush is acknowledged, not even one taken before: all fail.
+    pub fn hold(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Writes and flushes are served again.
+    pub fn release(&self) {
+        self.0.store(false, Ordering::Release);
+    }
+
+    /// Whether they are refused.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Shard {
+    /// What refuses writes and flushes. An observer of [`Event::FlashFailed`](super::Event) that
+    /// holds it does so before anything else is acknowledged.
+    pub fn write_hold(&self) -> WriteHold {
+        self.write_hold.clone()
+    }
+
+    /// What requests of this kind are answered, whatever came of them.
+    pub(super) fn held_back(&self, kind: RequestKind) -> Result<(), RequestError> {
+        let is_read = matches!(kind, RequestKind::Read | RequestKind::Cache);
+        if is_read || !self.write_hold.is_held() { Ok(()) } else { Err(RequestError::Io) }
+    }
+}
