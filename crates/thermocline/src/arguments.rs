@@ -463,6 +463,9 @@ pub(crate) enum CacheCommand {
         /// Although no note beside the backing store says that they belong together
         #[arg(long)]
         without_note: bool,
+        /// Keep the pages on flash, for a backing store that nothing else will write to
+        #[arg(long)]
+        keep_clean: bool,
     },
     /// Give up what a flash holds, or what a flash that is gone held
     Forget {

@@ -22,9 +22,14 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     match &options.command {
         CacheCommand::Inspect { flash, json } => inspect(flash, *json),
         CacheCommand::Check { flash, json } => check(flash, *json),
-        CacheCommand::Drain { flash, backing, note, without_note } => {
+        CacheCommand::Drain { flash, backing, note, without_note, keep_clean } => {
             let note = place_of_note(backing, note.as_deref(), Some(flash), state_dir)?;
-            drain(flash, backing, &note, *without_note)
+            drain(
+                flash,
+                backing,
+                &note,
+                &DrainOptions { without_note: *without_note, keep_clean: *keep_clean },
+            )
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
@@ -126,13 +131,19 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-fn drain(path: &Path, backing: &Place, note: &NotePlace, without_note: bool) -> Result<String> {
+/// How a flash is drained.
+struct DrainOptions {
+    without_note: bool,
+    keep_clean: bool,
+}
+
+fn drain(path: &Path, backing: &Place, note: &NotePlace, options: &DrainOptions) -> Result<String> {
     let (mut file, mut flash) = open(path)?;
     let superblock = *flash.superblock();
     let in_backing = || format!("`{backing}`");
     let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
     let found = note.load()?;
-    if found.is_some() || !without_note {
+    if found.is_some() || !options.without_note {
         check_note(note.path(), found, &flash)?;
     }
     let found_bytes = store.size_bytes().with_context(in_backing)?;
@@ -145,6 +156,11 @@ fn drain(path: &Path, backing: &Place, note: &NotePlace, without_note: bool) -> 
     );
     let drained = flash.drain(&mut file, &mut *store).with_context(|| in_flash(path))?;
     let has_dirty = !drained.lost_pages.is_empty();
+    // What stays on flash is old once the backing store was used alone. The note still says dirty: if
+    // this stops half way, the flash is wanted, and drained again.
+    if !has_dirty && !options.keep_clean {
+        flash.forget(&mut file).with_context(|| in_flash(path))?;
+    }
     // Draining begins an epoch.
     let epoch = flash.superblock().epoch;
     note.store(SideFile { cache: superblock.cache, epoch, has_dirty })?;

@@ -122,9 +122,13 @@ fn a_drained_cache_can_be_removed() {
     let mut cache = half_dirty();
     let (flash, disk) = (cache.file("flash.img"), cache.file("disk.img"));
     let dirty = inspect(&cache)["dirty_pages"].as_u64().unwrap();
-    let said = text(&["cache", "drain", &flash, "--backing", &disk]);
+    let drain = ["cache", "drain", &flash, "--backing", &disk];
+    let said = text(&[&drain[..], &["--keep-clean"]].concat());
     assert!(said.contains(&format!("{dirty} pages were written")), "{said}");
     assert_eq!(inspect(&cache)["dirty_pages"], 0);
+    assert!(inspect(&cache)["held_pages"].as_u64().unwrap() >= dirty);
+    text(&drain);
+    assert_eq!(inspect(&cache)["held_pages"], 0);
     text(&["cache", "drain", &flash, "--backing", &disk]);
     std::fs::remove_file(cache.path("flash.img")).unwrap();
     let engine = cache.unset("flash").set("policy.name", "lru").start();
@@ -158,6 +162,18 @@ fn a_cache_can_be_given_up() {
     let words = ["cache", "forget", &cache.file("flash.img"), "--backing", &other.file("disk.img")];
     fails(&[&words[..], &["--yes"]].concat(), &["newer bytes"]);
     assert_eq!(inspect(&cache)["dirty_pages"], 1);
+}
+
+#[test]
+fn a_disk_that_was_used_alone_after_a_drain_is_served_as_it_is() {
+    let cache = half_dirty();
+    let (flash, disk) = (cache.file("flash.img"), cache.file("disk.img"));
+    text(&["cache", "drain", &flash, "--backing", &disk]);
+    std::fs::write(&disk, vec![77; 8 << 20]).unwrap();
+    let engine = cache.start();
+    for byte in 1..=8_u8 {
+        assert_eq!(engine.client().read(u64::from(byte) * 4096, 4096).unwrap(), page(77));
+    }
 }
 
 #[test]

@@ -303,7 +303,7 @@ fn a_backing_store_is_not_served_without_what_is_newer() {
     refused(&cache, &["newer bytes"]);
     assert!(!cache.path("other.img").exists(), "no flash is set up that cannot be served");
     let (flash, disk) = (cache.file("flash.img"), cache.file("disk.img"));
-    text(&["cache", "drain", &flash, "--backing", &disk]);
+    text(&["cache", "drain", &flash, "--backing", &disk, "--keep-clean"]);
     cache.unset("flash");
     let engine = cache.start();
     assert_eq!(engine.client().read(4096, 4096).unwrap(), page(2));
@@ -365,6 +365,46 @@ fn force_gives_up_what_the_flash_has() {
     assert_eq!(engine.client().read(4096, 4096).unwrap(), page(0));
     assert_eq!(engine.status()["dirty_pages"], 0);
     engine.stop();
+}
+
+#[test]
+fn force_does_not_give_up_a_flash_that_it_was_not_given() {
+    let mut cache = dirty(2);
+    let other = dirty(1);
+    std::fs::write(cache.path("blank.img"), vec![0; 8 << 20]).unwrap();
+    for wrong in [other.file("flash.img"), cache.file("blank.img"), cache.file("new.img")] {
+        let before = (std::fs::read(&wrong).ok(), devices(&cache));
+        cache.set("flash.path", wrong.as_str());
+        cache.refused(&["--force-init"], &["flash.path", "newer bytes", "cache forget --backing"]);
+        assert!(before == (std::fs::read(&wrong).ok(), devices(&cache)), "{wrong}");
+    }
+    cache.set("flash.path", "flash.img");
+    assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(2));
+    text(&["cache", "forget", "--backing", &cache.file("disk.img"), "--yes"]);
+    cache.set("flash.path", "blank.img").start_with(&["--force-init"]).stop();
+}
+
+#[test]
+fn a_blank_file_takes_the_size_that_it_should_have() {
+    for bytes in [0, 4096, 1 << 20] {
+        let cache = Cache::new(8);
+        // As a start that was killed before it had written anything leaves it.
+        std::fs::write(cache.path("flash.img"), vec![0; bytes]).unwrap();
+        let engine = cache.start();
+        engine.client().write(0, &page(4)).unwrap();
+        engine.stop();
+        assert_eq!(cache.start().client().read(0, 4096).unwrap(), page(4));
+    }
+}
+
+#[test]
+fn a_new_flash_has_its_space_set_aside() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let cache = Cache::new(8);
+    cache.start().stop();
+    let flash = std::fs::metadata(cache.path("flash.img")).unwrap();
+    assert_eq!(flash.permissions().mode() & 0o777, 0o600);
+    assert!(flash.blocks() * 512 >= flash.len(), "{} of {}", flash.blocks() * 512, flash.len());
 }
 
 #[test]

@@ -203,7 +203,7 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     };
     // Nothing is changed before both devices are locked.
     let mut flash_file = flash_path
-        .map(|path| lock_flash(path, caching, held, || check_alone(load()?, force_init)))
+        .map(|path| lock_flash(path, caching, held, || Ok(SideFile::check(load()?, None)?)))
         .transpose()
         .with_context(in_flash)?;
     let known = load()?;
@@ -311,9 +311,21 @@ fn lock_flash(
     Ok(lock(path, DeviceFile::create_within, caching)?)
 }
 
-/// Whether the backing store may be served with a flash that holds nothing.
-fn check_alone(known: Option<SideFile>, force_init: bool) -> Result<()> {
-    if force_init { Ok(()) } else { Ok(SideFile::check(known, None)?) }
+/// Whether a flash may be given up: not if another one has the newest bytes of the backing store, as
+/// that one would be given up with it.
+fn check_force(known: Option<SideFile>, file: &mut DeviceFile) -> Result<()> {
+    let Some(known) = known.filter(|known| known.has_dirty) else { return Ok(()) };
+    let is_its_own = match Flash::read(file) {
+        Ok(found) => found.superblock().cache == known.cache,
+        Err(_) => false,
+    };
+    ensure!(
+        is_its_own,
+        "--force-init: this is not the flash of cache {}, which has newer bytes of the backing store; \
+         give them up first with `thermocline cache forget --backing`, or name the right flash",
+        known.cache
+    );
+    Ok(())
 }
 
 fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
@@ -361,6 +373,7 @@ fn open_flash(
         Ok(flash)
     };
     let flash = if force_init {
+        check_force(known, file)?;
         initialise(file)
     } else {
         // Nothing is changed before it is known that this flash and this backing store belong together.
