@@ -31,6 +31,10 @@ const IDLE_TICK: Duration = Duration::from_millis(100);
 /// Pages that one request for extents looks at, at most; the client asks again for the rest.
 const EXTENT_PAGES_MAX: u64 = 1 << 16;
 
+/// Questions about allocation that the driver works on at a time, at most; each notes up to
+/// [`EXTENT_PAGES_MAX`] pages.
+const QUESTIONS_MAX: usize = 4;
+
 /// Is told how long requests took.
 pub trait Meter: fmt::Debug + Send {
     /// A request was answered; `found` is the slowest tier that one of its pages was found in.
@@ -74,7 +78,9 @@ pub struct Cached<D> {
     waiting: VecDeque<(Request, Box<[u8]>)>,
     /// Pieces that the engine never takes.
     refused: VecDeque<(Tag, ErrorCode)>,
-    /// Questions about allocation that the driver works on.
+    /// Questions about allocation that wait for others.
+    waiting_questions: VecDeque<(Tag, Piece)>,
+    /// Questions about allocation that the driver works on, or whose answers were not announced.
     questions: BTreeMap<u64, Question>,
     /// Those that are answered, and the one whose answer was announced.
     answered: VecDeque<(u64, Vec<Allocation>)>,
@@ -98,6 +104,7 @@ impl<D: Driver> Cached<D> {
             waiting_reads: VecDeque::new(),
             waiting: VecDeque::new(),
             refused: VecDeque::new(),
+            waiting_questions: VecDeque::new(),
             questions: BTreeMap::new(),
             answered: VecDeque::new(),
             told: None,
@@ -165,6 +172,14 @@ impl<D: Driver> Cached<D> {
 
     fn take_pending(&mut self, number: u64) -> Option<Pending> {
         usize::try_from(number).ok().and_then(|number| self.pending.try_remove(number))
+    }
+
+    fn ask_waiting(&mut self) {
+        while self.questions.len() < QUESTIONS_MAX
+            && let Some((tag, piece)) = self.waiting_questions.pop_front()
+        {
+            self.ask(tag, &piece);
+        }
     }
 
     fn offer_waiting(&mut self) {
@@ -302,7 +317,8 @@ impl<D: Driver> Service for Cached<D> {
             return;
         }
         if piece.command == Command::BlockStatus {
-            return self.ask(tag, piece);
+            self.waiting_questions.push_back((tag, *piece));
+            return self.ask_waiting();
         }
         let Some(kind) = kind(piece.command) else {
             self.refused.push_back((tag, ErrorCode::Invalid));
@@ -349,6 +365,7 @@ impl<D: Driver> Service for Cached<D> {
             let Pending { tag, .. } = self.take_pending(number).expect("it was asked");
             let Question { newer } = self.questions.remove(&number).expect("it was asked");
             self.told = Some(Told { allocations, newer });
+            self.ask_waiting();
             return Some(service::Reply { tag, outcome: Ok(()) });
         }
         let reply = self.engine.next_reply()?;

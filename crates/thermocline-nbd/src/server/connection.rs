@@ -6,21 +6,25 @@ use std::time::Instant;
 
 use rustls::ServerConfig;
 
-use super::in_flight::Place;
-use super::transport::{Input, Output, Received, Socket, Transport};
-use super::work::{Arrived, Work};
+use super::Settings;
+use super::in_flight::charge_bytes;
+use super::room::{Claim, Room};
+use super::transport::{
+    INPUT_KEPT_BYTES, Input, InputBuffers, Output, Received, Socket, Transport,
+};
+use super::work::{Answered, Arrived, REPLY_BYTES, Work};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
     Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Requests, Step, TlsMode, replies,
 };
 use crate::protocol::ExportInfo;
-use crate::service::{Reply, Service};
+use crate::service::Service;
 
 /// A socket's bytes are taken in turns of at most this many.
-const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
+pub(super) const INPUT_BYTES: usize = 2 * INPUT_BYTES_MAX;
 
 /// A negotiation that has this many bytes of answers waiting gets no more.
-const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 1 << 20;
+const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 8 << 10;
 
 /// So many bytes of replies are sent before the next request is looked at, while they are in the
 /// processor's cache, and so that the client has something to do.
@@ -42,15 +46,7 @@ pub(super) struct Shared<'a, S> {
     pub(super) services: &'a mut [S],
     pub(super) tls: Option<&'a (Arc<ServerConfig>, TlsMode)>,
     pub(super) room: &'a mut Room,
-}
-
-/// What clients may still take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    /// The bytes that one connection may hold.
-    pub(super) connection_bytes_max: usize,
-    /// The bytes that all of them may still take.
-    pub(super) spare_bytes: usize,
+    pub(super) buffers: &'a mut InputBuffers,
 }
 
 /// One client.
@@ -69,9 +65,27 @@ pub(super) struct Connection {
     output: Output,
     phase: Phase,
     work: Work,
-    /// The input was not looked at to its end, for want of room.
-    is_held_back: bool,
+    held_back: Option<HeldBack>,
     socket_state: SocketState,
+    /// Bytes came since the server looked last.
+    is_heard: bool,
+    /// When it took replies last, or had taken all.
+    taken_at: Instant,
+    /// When it sent something last, or was in the middle of nothing.
+    whole_at: Instant,
+    /// When it had something to do last.
+    busy_at: Instant,
+}
+
+/// Why input waits.
+#[derive(Clone, Copy, Debug)]
+enum HeldBack {
+    /// The client must take answers of the negotiation first.
+    Answers,
+    /// There is no room for a request, whose charge this is, in bytes.
+    Request(usize),
+    /// There is no room for a whole input buffer.
+    Buffer,
 }
 
 /// What is known of a socket's incoming side.
@@ -117,12 +131,16 @@ impl Connection {
             counted_bytes: 0,
             is_active: false,
             is_blocked: false,
-            input: Input::new(INPUT_BYTES),
+            input: Input::new(0),
             output,
             phase: Phase::Handshake(handshake),
             work: Work::new(index),
-            is_held_back: false,
+            held_back: None,
             socket_state: SocketState::Readable,
+            is_heard: false,
+            taken_at: now,
+            whole_at: now,
+            busy_at: now,
         }
     }
 
@@ -144,9 +162,49 @@ impl Connection {
         !self.output.waiting().is_empty() || self.transport.holds_output()
     }
 
-    /// The bytes that it holds for its requests and its replies.
+    /// The bytes that it holds for its requests and its replies. What an arriving write is charged
+    /// includes its input buffer.
     pub(super) fn held_bytes(&self) -> usize {
-        self.work.held_bytes() + self.output.waiting().len()
+        let input_bytes = if self.work.is_arriving() { 0 } else { self.input.capacity_bytes() };
+        self.work.held_bytes() + self.output.capacity_bytes() + input_bytes
+    }
+
+    /// Counts what it holds, after memory that it does not need was given back.
+    pub(super) fn count(&mut self, room: &mut Room) {
+        self.output.shrink(room.kept_bytes_max());
+        let held_bytes = self.held_bytes();
+        room.count(&mut self.counted_bytes, held_bytes);
+    }
+
+    /// What it would have if it got that much more.
+    fn claim(&self, wanted_bytes: usize) -> Claim {
+        Claim {
+            connection: self.work.connection(),
+            held_bytes: self.counted_bytes,
+            wanted_bytes,
+            is_idle: self.is_idle(),
+        }
+    }
+
+    /// Whether nothing is in flight and it took all replies.
+    fn is_idle(&self) -> bool {
+        self.work.is_empty() && !self.has_output()
+    }
+
+    /// Takes its place among those that wait for room, if it must, or leaves it.
+    pub(super) fn queue_up(&mut self, room: &mut Room) {
+        if self.is_leaving() {
+            room.forget(self.work.connection());
+            return;
+        }
+        if self.is_idle() && self.input.capacity_bytes() < INPUT_BYTES {
+            room.settle(self.work.connection());
+        }
+        match self.held_back {
+            Some(HeldBack::Request(bytes)) => room.queue_up(&self.claim(bytes)),
+            Some(HeldBack::Buffer) => room.queue_up(&self.claim(INPUT_BYTES)),
+            Some(HeldBack::Answers) | None => {}
+        }
     }
 
     /// The system says that the socket has something, or that it ended.
@@ -160,12 +218,62 @@ impl Connection {
 
     /// Whether reading the socket makes sense.
     pub(super) fn wants_input(&self) -> bool {
-        self.socket_state != SocketState::Empty && !self.input.is_full() && !self.is_leaving()
+        self.socket_state != SocketState::Empty && self.held_back.is_none() && !self.is_leaving()
     }
 
-    /// Whether messages may wait in the input that there was no room for.
+    /// Whether there is room by now for what was held back.
     pub(super) fn has_backlog(&self, room: &Room) -> bool {
-        self.is_held_back && !self.is_leaving() && self.has_room(room)
+        let may_go_on = match self.held_back {
+            None => false,
+            Some(HeldBack::Answers) => !self.is_answered_enough(),
+            Some(HeldBack::Request(bytes)) => {
+                !self.work.is_full() && room.would_grant(&self.claim(bytes))
+            }
+            Some(HeldBack::Buffer) => room.would_grant(&self.claim(INPUT_BYTES)),
+        };
+        may_go_on && !self.is_leaving()
+    }
+
+    /// Whether answers of the negotiation wait that the client must take first.
+    fn is_answered_enough(&self) -> bool {
+        self.output.waiting_bytes() > HANDSHAKE_OUTPUT_BYTES_MAX
+    }
+
+    /// Whether the server must look at it from time to time.
+    pub(super) fn is_on_the_clock(&self) -> bool {
+        !matches!(self.phase, Phase::Transmission(..))
+            || self.has_output()
+            || self.work.is_arriving()
+            || !self.input.waiting().is_empty()
+    }
+
+    /// Takes note of what it did since the last time. Returns why it must go, if it must.
+    pub(super) fn look_over(&mut self, now: Instant, settings: &Settings) -> Option<&'static str> {
+        let is_over = |since: Instant, limit| now.saturating_duration_since(since) > limit;
+        let has_output = self.has_output();
+        let was_heard = std::mem::take(&mut self.is_heard);
+        if self.output.take_moved() || !has_output {
+            self.taken_at = now;
+        }
+        let is_in_the_middle = self.work.is_arriving() || !self.input.waiting().is_empty();
+        if was_heard || !is_in_the_middle || self.held_back.is_some() {
+            self.whole_at = now;
+        }
+        if was_heard || has_output || !self.work.is_empty() || is_in_the_middle {
+            self.busy_at = now;
+        }
+        if !matches!(self.phase, Phase::Transmission(..)) {
+            return is_over(self.since, settings.negotiation_limit)
+                .then_some("it negotiates or leaves for too long");
+        }
+        if is_over(self.taken_at, settings.send_limit) {
+            return Some("it does not take its replies");
+        }
+        if is_over(self.whole_at, settings.send_limit) {
+            return Some("it stopped in the middle of a request");
+        }
+        let is_idle = settings.idle_limit.is_some_and(|limit| is_over(self.busy_at, limit));
+        is_idle.then_some("it is idle for too long")
     }
 
     /// The client is not listened to any more, and not answered if it is gone.
@@ -176,6 +284,9 @@ impl Connection {
             }
             Phase::Handshake(_) | Phase::Leaving(None) => None,
         };
+        if !self.is_leaving() {
+            self.since = Instant::now();
+        }
         self.phase = Phase::Leaving(negotiated.filter(|_| !is_gone));
         self.work.abandon_arriving();
         if is_gone {
@@ -184,21 +295,50 @@ impl Connection {
         }
     }
 
-    /// Whether it may begin another request, or go on with the one that is arriving, which was counted
-    /// when it began. Who holds nothing always may: others cannot starve it.
-    fn has_room(&self, room: &Room) -> bool {
-        let held_bytes = self.held_bytes();
-        let is_modest = held_bytes < room.connection_bytes_max && room.spare_bytes > 0;
-        held_bytes == 0 || self.work.is_arriving() || (is_modest && !self.work.is_full())
-    }
-
-    /// Reads once, and takes what is complete. Returns whether anything came.
-    pub(super) fn receive<S: Service>(
+    /// Goes on with what was held back, if there is room, or else reads once, and takes what is
+    /// complete. Returns whether anything came.
+    pub(super) fn advance<S: Service>(
         &mut self,
         shared: &mut Shared<'_, S>,
     ) -> Result<bool, Fault> {
+        let result = match self.held_back {
+            Some(_) if !self.has_backlog(shared.room) => return Ok(false),
+            Some(HeldBack::Answers | HeldBack::Request(_)) => self.digest(shared).map(|()| true),
+            Some(HeldBack::Buffer) => self.receive(shared),
+            None if self.wants_input() => self.receive(shared),
+            None => return Ok(false),
+        };
+        self.input.give_back(shared.buffers);
+        result
+    }
+
+    /// Makes room for input: a whole buffer, or a little if there is no room for that.
+    fn borrow_input<S>(&mut self, shared: &mut Shared<'_, S>) -> bool {
+        let claim = self.claim(INPUT_BYTES);
+        let has_buffer = self.input.capacity_bytes() == INPUT_BYTES || self.work.is_arriving();
+        let limit_bytes = if has_buffer || shared.room.fits(&claim) {
+            INPUT_BYTES
+        } else if self.input.waiting().len() < INPUT_KEPT_BYTES {
+            INPUT_KEPT_BYTES
+        } else if shared.room.grant(&claim) {
+            INPUT_BYTES
+        } else {
+            self.held_back = Some(HeldBack::Buffer);
+            return false;
+        };
+        self.held_back = None;
+        self.input.borrow(shared.buffers, limit_bytes);
+        !self.input.is_full()
+    }
+
+    /// Reads once, and takes what is complete. Returns whether anything came.
+    fn receive<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<bool, Fault> {
+        if !self.borrow_input(shared) || !self.wants_input() {
+            return Ok(false);
+        }
         match self.transport.receive(&mut self.input)? {
             Received::Bytes { is_empty } => {
+                self.is_heard = true;
                 if is_empty && self.socket_state == SocketState::Readable {
                     self.socket_state = SocketState::Empty;
                 }
@@ -217,17 +357,15 @@ impl Connection {
     }
 
     /// Takes what is complete in the input, as long as there is room for it.
-    pub(super) fn digest<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<(), Fault> {
+    fn digest<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<(), Fault> {
         loop {
+            self.held_back = None;
             let is_more = match &self.phase {
                 Phase::Handshake(_) => self.negotiate(shared)?,
-                Phase::Transmission(..) => {
-                    self.is_held_back = !self.has_room(shared.room);
-                    !self.is_held_back && self.transmit(shared)?
-                }
+                Phase::Transmission(..) => self.transmit(shared)?,
                 Phase::Leaving(_) => false,
             };
-            if !self.is_blocked && self.output.waiting().len() >= OUTPUT_BYTES {
+            if !self.is_blocked && self.output.waiting_bytes() >= OUTPUT_BYTES {
                 self.transport.send(&mut self.output)?;
             }
             if !is_more {
@@ -238,11 +376,11 @@ impl Connection {
 
     /// Takes one message of the negotiation. Returns whether there may be another.
     fn negotiate<S>(&mut self, shared: &Shared<'_, S>) -> Result<bool, Fault> {
-        let Phase::Handshake(handshake) = &mut self.phase else { return Ok(false) };
-        self.is_held_back = self.output.waiting().len() > HANDSHAKE_OUTPUT_BYTES_MAX;
-        if self.is_held_back {
+        if self.is_answered_enough() {
+            self.held_back = Some(HeldBack::Answers);
             return Ok(false);
         }
+        let Phase::Handshake(handshake) = &mut self.phase else { return Ok(false) };
         let (consumed, step) = handshake.step(
             &shared.offer(&self.transport.socket),
             self.input.waiting(),
@@ -278,39 +416,56 @@ impl Connection {
 
     /// Takes one request, or one piece of a write. Returns whether there may be another.
     fn transmit<S: Service>(&mut self, shared: &mut Shared<'_, S>) -> Result<bool, Fault> {
+        let claim = self.claim(0);
         let Phase::Transmission(requests, negotiated) = &mut self.phase else { return Ok(false) };
         let negotiated = *negotiated;
-        let before_bytes = self.work.held_bytes() + self.output.waiting().len();
-        let output = &mut self.output.bytes;
+        let mut ahead = requests.clone();
         let service = &mut shared.services[negotiated.export];
-        let (consumed, incoming) = requests.next(self.input.waiting())?;
+        let (consumed, incoming) = ahead.next(self.input.waiting())?;
+        let wanted_bytes = match &incoming {
+            Some(Incoming::Request(request) | Incoming::Write { request, done_bytes: 0, .. }) => {
+                charge_bytes(request, &negotiated)
+            }
+            Some(Incoming::Refused(_)) => REPLY_BYTES,
+            // A write was charged when it began.
+            Some(Incoming::Write { .. } | Incoming::Disconnect) | None => 0,
+        };
+        let is_granted = wanted_bytes == 0
+            || (!self.work.is_full() && shared.room.grant(&Claim { wanted_bytes, ..claim }));
+        if !is_granted {
+            self.held_back = Some(HeldBack::Request(wanted_bytes));
+            return Ok(false);
+        }
+        *requests = ahead;
         let is_more = incoming.is_some();
         match incoming {
             None => {}
             Some(Incoming::Disconnect) => self.leave(false),
-            Some(Incoming::Refused(refusal)) => replies::refused(output, &negotiated, &refusal),
+            Some(Incoming::Refused(refusal)) => {
+                self.output.make_room(REPLY_BYTES);
+                replies::refused(&mut self.output.bytes, &negotiated, &refusal);
+            }
             Some(Incoming::Request(request) | Incoming::Write { request, payload: [], .. }) => {
-                self.work.begin(request, &negotiated, service, output);
+                self.work.begin(request, &negotiated, service, &mut self.output);
             }
             Some(Incoming::Write { request, done_bytes, payload }) => {
-                self.work.write(&Arrived { request, done_bytes, payload }, service);
+                self.work.write(&Arrived { request, done_bytes, payload }, &negotiated, service);
             }
         }
         self.input.consume(consumed);
-        let after_bytes = self.held_bytes();
-        let taken_bytes = after_bytes.saturating_sub(before_bytes);
-        shared.room.spare_bytes = shared.room.spare_bytes.saturating_sub(taken_bytes);
+        let held_bytes = self.work.held_bytes() + self.output.capacity_bytes();
+        shared.room.count(&mut self.counted_bytes, held_bytes);
         Ok(is_more)
     }
 
     /// A piece was answered.
-    pub(super) fn answer(&mut self, place: Place, reply: &Reply, service: &mut impl Service) {
+    pub(super) fn answer(&mut self, answered: Answered<'_>, service: &mut impl Service) {
         let negotiated = match &self.phase {
             Phase::Transmission(_, negotiated) => Some(negotiated),
             Phase::Leaving(negotiated) => negotiated.as_ref(),
             Phase::Handshake(_) => None,
         };
-        self.work.answer(place, reply, service, negotiated, &mut self.output.bytes);
+        self.work.answer(answered, service, negotiated, &mut self.output);
     }
 
     /// Sends as much as the socket takes.

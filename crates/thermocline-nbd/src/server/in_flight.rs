@@ -1,7 +1,8 @@
 //! Requests that were handed to a service and not answered yet, cut into pieces.
 
-use crate::codec::server::{Request, piece_bytes};
-use crate::protocol::{Command, ErrorCode};
+use super::connection::INPUT_BYTES;
+use crate::codec::server::{Negotiated, Request, piece_bytes, replies};
+use crate::protocol::{CHUNK_HEADER_BYTES, Command, ErrorCode, command_flag};
 use crate::service::{Piece, Tag};
 
 /// A range without payload is handed over in parts of this many bytes, one after the other.
@@ -46,7 +47,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) request: Request,
-    /// What it may hold in memory, in bytes.
+    /// What it and its reply may hold in memory, in bytes.
     pub(super) held_bytes: usize,
     /// How much of the request was handed over, in bytes.
     submitted_bytes: u32,
@@ -64,7 +65,7 @@ impl InFlight {
             && request.length_bytes > piece_bytes(request.offset_bytes);
         Self {
             request,
-            held_bytes: held_bytes(&request),
+            held_bytes: 0,
             submitted_bytes: 0,
             outstanding: 0,
             error: None,
@@ -120,19 +121,35 @@ impl InFlight {
     }
 }
 
-/// What a request may hold in memory, in bytes: at least a little, so that the number of requests is
-/// bounded with their bytes.
-fn held_bytes(request: &Request) -> usize {
+/// The most memory that a request and its reply hold, in bytes: at least a little, so that the number
+/// of requests is bounded with their bytes.
+pub(super) fn charge_bytes(request: &Request, negotiated: &Negotiated) -> usize {
+    let length_bytes = request.length_bytes as usize;
     match request.command {
-        Command::Read | Command::Write => HELD_BYTES_MIN.max(request.length_bytes as usize),
+        Command::Read => HELD_BYTES_MIN + replies::READ_HEADER_BYTES_MAX + length_bytes,
+        // Its pieces may arrive slowly, in a whole input buffer.
+        Command::Write if request.length_bytes > piece_bytes(request.offset_bytes) => {
+            HELD_BYTES_MIN + INPUT_BYTES + length_bytes
+        }
+        Command::Write => HELD_BYTES_MIN + length_bytes,
+        Command::BlockStatus => {
+            let extents = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
+            let context_bytes = EXTENTS_HEADER_BYTES + EXTENT_BYTES * extents.min(length_bytes);
+            HELD_BYTES_MIN + negotiated.contexts.iter().count() * context_bytes
+        }
         Command::Disconnect
         | Command::Flush
         | Command::Trim
         | Command::Cache
-        | Command::WriteZeroes
-        | Command::BlockStatus => HELD_BYTES_MIN,
+        | Command::WriteZeroes => HELD_BYTES_MIN,
     }
 }
+
+/// Extents in one reply for one context, at most.
+pub(super) const EXTENTS_MAX: usize = 4096;
+/// The bytes of an extent in a reply, and what stands before those of a context.
+pub(super) const EXTENT_BYTES: usize = 8;
+pub(super) const EXTENTS_HEADER_BYTES: usize = CHUNK_HEADER_BYTES + 4;
 
 const HELD_BYTES_MIN: usize = 512;
 

@@ -11,6 +11,7 @@
 mod connection;
 mod in_flight;
 mod listen;
+mod room;
 mod spin;
 pub mod tls;
 pub(crate) mod transport;
@@ -27,12 +28,14 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use rustls::ServerConfig;
 use slab::Slab;
 
-use self::connection::{Connection, Fault, Room, Shared};
+use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
 use self::in_flight::{CONNECTIONS_MAX, Place};
 pub use self::listen::Listen;
 use self::listen::Listener;
+use self::room::Room;
 use self::spin::Spin;
-use self::transport::Socket;
+use self::transport::{InputBuffers, Socket};
+use self::work::Answered;
 use crate::codec::server::TlsMode;
 use crate::protocol::{ExportInfo, STRING_BYTES_MAX};
 use crate::service::Service;
@@ -59,15 +62,24 @@ const LISTENERS_FROM: usize = CONNECTIONS_MAX;
 pub struct Settings {
     /// More clients at once are turned away; at most 4096.
     pub clients_max: usize,
-    /// The bytes of requests and replies that one client may have in memory before it must wait; one
-    /// request is always taken.
+    /// The memory that the requests and replies of one client may take before it must wait, in bytes;
+    /// a client that has nothing in flight may always begin one request.
     pub client_bytes_max: usize,
-    /// The same for all clients together.
+    /// The memory that the requests and replies of all clients together may take, in bytes. One client
+    /// at a time may exceed it, by one request of at most 32 MiB and its input buffer of 512 KiB. Each
+    /// client may always take its share: half of this, divided by `clients_max`. Requests that do not
+    /// fit into a share wait for the other half in turn. Not counted are 16 KiB of slack for each
+    /// client, and what the sockets and TLS buffer.
     pub bytes_max: usize,
     /// How long to look for work before sleeping, as long as that finds any; zero sleeps at once.
     pub spin: Duration,
     /// A client that has not chosen its export after this time is turned away.
     pub negotiation_limit: Duration,
+    /// A client is disconnected if it takes none of its replies, or stops in the middle of a request,
+    /// for this long; its memory is free then.
+    pub send_limit: Duration,
+    /// A client that has sent nothing for this long is disconnected; without a limit, never.
+    pub idle_limit: Option<Duration>,
     /// Whether to listen at TCP addresses that other machines reach.
     pub allow_remote: bool,
     /// Certificates, and whether TCP clients must use them; on a Unix socket they may.
@@ -76,7 +88,7 @@ pub struct Settings {
 
 impl Default for Settings {
     /// 128 clients of 32 MiB, 256 MiB together, looking for 50 us before sleeping, ten seconds to
-    /// negotiate, no TLS, loopback only.
+    /// negotiate, a minute to take replies, no limit for idle clients, no TLS, loopback only.
     fn default() -> Self {
         Self {
             clients_max: 128,
@@ -84,6 +96,8 @@ impl Default for Settings {
             bytes_max: 256 << 20,
             spin: Duration::from_micros(50),
             negotiation_limit: Duration::from_secs(10),
+            send_limit: Duration::from_mins(1),
+            idle_limit: None,
             allow_remote: false,
             tls: None,
         }
@@ -143,6 +157,7 @@ pub enum ServerError {
 pub struct Handle {
     is_stopping: Arc<AtomicBool>,
     clients: Arc<AtomicUsize>,
+    held_bytes: Arc<AtomicUsize>,
     waker: Arc<Waker>,
 }
 
@@ -163,6 +178,11 @@ impl Handle {
     pub fn clients(&self) -> usize {
         self.clients.load(Ordering::Relaxed)
     }
+
+    /// The memory that requests and replies take now, in bytes; [`Settings::bytes_max`] bounds it.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// Serves exports to clients.
@@ -175,10 +195,14 @@ pub struct Server<S> {
     connections: Slab<Connection>,
     /// Connections that something may be done for in this turn.
     active: Vec<usize>,
-    /// What all connections hold, in bytes.
-    held_bytes: usize,
+    room: Room,
+    buffers: InputBuffers,
+    /// Room for the bytes of a piece.
+    scratch: Vec<u8>,
     /// Clients may wait to be accepted.
     may_accept: bool,
+    /// The system refused to accept clients: it is asked again.
+    was_refused: bool,
     was_woken: bool,
     turns_since_poll: u32,
     spin: Spin,
@@ -206,6 +230,7 @@ impl<S: Service> Server<S> {
                 .map_err(failed("wait for a service"))?;
         }
         let clients_max = settings.clients_max.min(CONNECTIONS_MAX);
+        let room = Room::new(settings.bytes_max, settings.client_bytes_max, clients_max);
         Ok(Self {
             spin: Spin::new(settings.spin),
             settings: Settings { clients_max, ..settings },
@@ -214,8 +239,11 @@ impl<S: Service> Server<S> {
             listeners: vec![],
             connections: Slab::new(),
             active: vec![],
-            held_bytes: 0,
+            room,
+            buffers: InputBuffers::new(INPUT_BYTES),
+            scratch: vec![],
             may_accept: false,
+            was_refused: false,
             was_woken: false,
             turns_since_poll: 0,
             last_sweep: Instant::now(),
@@ -224,6 +252,7 @@ impl<S: Service> Server<S> {
             handle: Handle {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
+                held_bytes: Arc::default(),
                 waker: Arc::new(waker),
             },
         })
@@ -289,7 +318,8 @@ impl<S: Service> Server<S> {
         self.receive();
         self.work();
         self.send();
-        if self.last_sweep.elapsed() >= SWEEP {
+        self.handle.held_bytes.store(self.room.held_bytes(), Ordering::Relaxed);
+        if self.last_sweep.elapsed() >= self.sweep_interval() {
             self.sweep();
         }
         Ok(())
@@ -365,27 +395,47 @@ impl<S: Service> Server<S> {
     /// How long to sleep at most.
     fn wait_limit(&self) -> Option<Duration> {
         let services = self.services.iter().filter_map(Service::wait_limit);
-        let has_impatience =
-            self.connections.iter().any(|(_, it)| it.is_negotiating() || it.is_leaving());
-        services.chain(has_impatience.then_some(SWEEP)).min()
+        let has_impatience = self.was_refused
+            || self.settings.idle_limit.is_some()
+            || self.connections.iter().any(|(_, it)| it.is_on_the_clock());
+        services.chain(has_impatience.then(|| self.sweep_interval())).min()
+    }
+
+    /// How often clients are looked over: often enough for limits of a few seconds.
+    fn sweep_interval(&self) -> Duration {
+        let Settings { send_limit, idle_limit, .. } = self.settings;
+        let shortest = idle_limit.map_or(send_limit, |limit| limit.min(send_limit));
+        (shortest / 4).clamp(Duration::from_millis(1), SWEEP)
     }
 
     fn accept(&mut self) {
         if !std::mem::take(&mut self.may_accept) {
             return;
         }
+        let mut refusal = None;
         for index in 0..self.listeners.len() {
             loop {
                 match self.listeners[index].accept() {
                     Ok(Some(socket)) => self.welcome(socket),
                     Ok(None) => break,
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
-                        tracing::warn!(%error, "a client could not be accepted");
+                        refusal = Some(error);
                         break;
                     }
                 }
             }
         }
+        match &refusal {
+            Some(error) if !self.was_refused => {
+                let clients = self.connections.len();
+                tracing::warn!(%error, clients, "cannot accept clients; trying again every second");
+            }
+            None if self.was_refused => tracing::info!("clients can be accepted again"),
+            Some(_) | None => {}
+        }
+        self.was_refused = refusal.is_some();
     }
 
     fn welcome(&mut self, mut socket: Socket) {
@@ -395,6 +445,9 @@ impl<S: Service> Server<S> {
         }
         let entry = self.connections.vacant_entry();
         let index = entry.key();
+        if let Err(error) = socket.keep_alive() {
+            tracing::warn!(%error, "a client's connection cannot be probed while it is idle");
+        }
         let registered =
             self.poll.registry().register(socket.source(), Token(index), Interest::READABLE);
         if let Err(error) = registered {
@@ -415,22 +468,16 @@ impl<S: Service> Server<S> {
     }
 
     fn receive_from(&mut self, index: usize) {
-        let mut room = self.room();
         let connection = &mut self.connections[index];
         let mut shared = Shared {
             exports: &self.infos,
             services: &mut self.services,
             tls: self.settings.tls.as_ref(),
-            room: &mut room,
+            room: &mut self.room,
+            buffers: &mut self.buffers,
         };
-        let result = if connection.has_backlog(shared.room) {
-            connection.digest(&mut shared).map(|()| true)
-        } else if connection.wants_input() {
-            connection.receive(&mut shared)
-        } else {
-            Ok(false)
-        };
-        count(&mut self.held_bytes, connection);
+        let result = connection.advance(&mut shared);
+        connection.count(&mut self.room);
         match result {
             Ok(false) => {}
             Ok(true) => self.activate(index),
@@ -451,7 +498,9 @@ impl<S: Service> Server<S> {
                 while let Some(reply) = service.next_reply() {
                     let place = Place::from_tag(reply.tag);
                     let connection = &mut self.connections[place.connection];
-                    connection.answer(place, &reply, service);
+                    let scratch = &mut self.scratch;
+                    let answered = Answered { place, reply: &reply, scratch };
+                    connection.answer(answered, service);
                     activate(&mut self.active, connection, place.connection);
                     is_going_on = true;
                 }
@@ -461,7 +510,6 @@ impl<S: Service> Server<S> {
 
     /// Sends the active clients their answers, and forgets those that are done with.
     fn send(&mut self) {
-        let was_crowded = self.room().spare_bytes == 0;
         let mut active = std::mem::take(&mut self.active);
         active.retain(|&index| {
             self.connections[index].is_active = false;
@@ -472,13 +520,11 @@ impl<S: Service> Server<S> {
         });
         active.append(&mut self.active);
         self.active = active;
-        let room = self.room();
-        if was_crowded && room.spare_bytes > 0 {
-            for (index, connection) in &mut self.connections {
-                if connection.has_backlog(&room) {
-                    activate(&mut self.active, connection, index);
-                }
-            }
+        // Whoever is next gets what others gave back.
+        if let Some(index) = self.room.next()
+            && self.connections[index].has_backlog(&self.room)
+        {
+            self.activate(index);
         }
     }
 
@@ -489,9 +535,13 @@ impl<S: Service> Server<S> {
             self.part(index, &fault);
         }
         let connection = &mut self.connections[index];
-        count(&mut self.held_bytes, connection);
+        connection.count(&mut self.room);
+        connection.queue_up(&mut self.room);
         if connection.is_over() {
             let mut connection = self.connections.remove(index);
+            self.room.count(&mut connection.counted_bytes, 0);
+            // A descriptor is free for whoever waits.
+            self.may_accept |= self.was_refused;
             // It is closed next.
             drop(self.poll.registry().deregister(connection.transport.socket.source()));
             connection.close();
@@ -499,9 +549,8 @@ impl<S: Service> Server<S> {
             tracing::debug!(client = index, "a client has gone");
             return false;
         }
-        let room = self.room();
         let connection = &mut self.connections[index];
-        connection.is_active = connection.wants_input() || connection.has_backlog(&room);
+        connection.is_active = connection.wants_input() || connection.has_backlog(&self.room);
         connection.is_active
     }
 
@@ -521,28 +570,21 @@ impl<S: Service> Server<S> {
         Ok(())
     }
 
-    /// What clients may still take.
-    fn room(&self) -> Room {
-        Room {
-            connection_bytes_max: self.settings.client_bytes_max,
-            spare_bytes: self.settings.bytes_max.saturating_sub(self.held_bytes),
-        }
-    }
-
     /// Ends a connection for cause.
     fn part(&mut self, index: usize, fault: &Fault) {
         tracing::info!(client = index, %fault, "a client was disconnected");
         self.connections[index].leave(true);
     }
 
-    /// Turns away those that negotiate, or linger, for too long.
+    /// Disconnects clients that exceed a time limit, and tries to accept again.
     fn sweep(&mut self) {
-        self.last_sweep = Instant::now();
+        let now = Instant::now();
+        self.last_sweep = now;
+        self.may_accept |= self.was_refused;
         for index in self.indices() {
             let connection = &mut self.connections[index];
-            let is_impatient = connection.is_negotiating() || connection.is_leaving();
-            if is_impatient && connection.since.elapsed() > self.settings.negotiation_limit {
-                tracing::info!(client = index, "a client took too long");
+            if let Some(reason) = connection.look_over(now, &self.settings) {
+                tracing::info!(client = index, reason, "a client was disconnected");
                 connection.leave(true);
                 self.activate(index);
             }
@@ -556,13 +598,6 @@ impl<S: Service> Server<S> {
     fn indices(&self) -> Vec<usize> {
         self.connections.iter().map(|(index, _)| index).collect()
     }
-}
-
-/// Counts what a connection holds by now.
-fn count(held_bytes: &mut usize, connection: &mut Connection) {
-    *held_bytes -= connection.counted_bytes;
-    connection.counted_bytes = connection.held_bytes();
-    *held_bytes += connection.counted_bytes;
 }
 
 fn activate(active: &mut Vec<usize>, connection: &mut Connection, index: usize) {

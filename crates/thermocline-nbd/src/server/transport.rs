@@ -1,11 +1,14 @@
 //! A client's socket, with or without TLS, and the buffers before and behind it.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
+use rustix::net::sockopt;
 use rustls::{ServerConfig, ServerConnection};
 
 /// A connected socket that never blocks.
@@ -16,6 +19,18 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Has the system probe an idle TCP connection, so that a client whose machine is gone is
+    /// noticed within about two minutes.
+    pub(super) fn keep_alive(&self) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, Duration::from_mins(1))?;
+        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+        sockopt::set_tcp_keepcnt(stream, 4)?;
+        sockopt::set_tcp_user_timeout(stream, 120_000)?;
+        Ok(())
+    }
+
     /// The socket, to register it.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         match self {
@@ -123,12 +138,13 @@ impl Transport {
     pub(crate) fn send(&mut self, output: &mut Output) -> io::Result<()> {
         while let Some(tls) = &mut self.tls {
             // rustls takes so many bytes before it wants to be rid of them.
-            output.sent += tls.writer().write(output.waiting())?;
+            let taken = tls.writer().write(output.waiting())?;
+            output.advance(taken);
             if !tls.wants_write() {
                 break;
             }
             match tls.write_tls(&mut self.socket) {
-                Ok(_) => {}
+                Ok(_) => output.has_moved = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -136,7 +152,10 @@ impl Transport {
         }
         while self.tls.is_none() && !output.waiting().is_empty() {
             match self.socket.write(output.waiting()) {
-                Ok(length) => output.sent += length,
+                Ok(length) => {
+                    output.advance(length);
+                    output.has_moved = true;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -177,11 +196,69 @@ pub(crate) struct Input {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
+    /// No more than this many bytes wait.
+    limit_bytes: usize,
+}
+
+/// Input that is at most this long is kept in a buffer of its own length between two reads.
+pub(crate) const INPUT_KEPT_BYTES: usize = 8 << 10;
+
+/// Input buffers that no client has bytes in.
+#[derive(Debug)]
+pub(crate) struct InputBuffers {
+    capacity_bytes: usize,
+    free: Vec<Box<[u8]>>,
+}
+
+impl InputBuffers {
+    /// More free buffers than this are given back to the system.
+    const FREE_MAX: usize = 2;
+
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self { capacity_bytes, free: vec![] }
+    }
+
+    fn take(&mut self) -> Box<[u8]> {
+        self.free.pop().unwrap_or_else(|| vec![0; self.capacity_bytes].into_boxed_slice())
+    }
+
+    fn put(&mut self, buffer: Box<[u8]>) {
+        if self.free.len() < Self::FREE_MAX {
+            self.free.push(buffer);
+        }
+    }
 }
 
 impl Input {
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        Self { bytes: vec![0; capacity_bytes].into_boxed_slice(), start: 0, end: 0 }
+        let bytes = vec![0; capacity_bytes].into_boxed_slice();
+        Self { bytes, start: 0, end: 0, limit_bytes: capacity_bytes }
+    }
+
+    /// Borrows a whole buffer, in which at most `limit_bytes` may wait.
+    pub(crate) fn borrow(&mut self, buffers: &mut InputBuffers, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+        if self.bytes.len() < buffers.capacity_bytes {
+            let mut bytes = buffers.take();
+            let waiting = self.waiting();
+            bytes[..waiting.len()].copy_from_slice(waiting);
+            (self.start, self.end) = (0, waiting.len());
+            self.bytes = bytes;
+        }
+    }
+
+    /// Gives the buffer back if little waits in it.
+    pub(crate) fn give_back(&mut self, buffers: &mut InputBuffers) {
+        if self.waiting().len() <= INPUT_KEPT_BYTES && self.bytes.len() == buffers.capacity_bytes {
+            let kept: Box<[u8]> = self.waiting().into();
+            (self.start, self.end) = (0, kept.len());
+            buffers.put(std::mem::replace(&mut self.bytes, kept));
+        }
+    }
+
+    /// The memory that it holds, in bytes.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     pub(crate) fn waiting(&self) -> &[u8] {
@@ -193,7 +270,7 @@ impl Input {
         assert!(self.start <= self.end, "a codec consumes no more than it was shown");
     }
 
-    /// Room for more; empty only if the buffer is full of bytes that were not consumed.
+    /// Room for more; empty only if it holds as many bytes as it may.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -201,11 +278,12 @@ impl Input {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        &mut self.bytes[self.end..]
+        let end = self.bytes.len().min(self.start + self.limit_bytes).max(self.end);
+        &mut self.bytes[self.end..end]
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting().len() == self.bytes.len()
+        self.waiting().len() >= self.limit_bytes
     }
 
     pub(crate) fn add(&mut self, length: usize) {
@@ -216,17 +294,94 @@ impl Input {
 /// Bytes that were not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
+    /// The newest of them; replies are appended here.
     pub(crate) bytes: Vec<u8>,
+    /// Those before, which are freed one by one as they are sent.
+    sealed: VecDeque<Vec<u8>>,
+    sealed_bytes: usize,
+    /// Bytes of the first buffer that were sent.
     sent: usize,
+    /// Whether the socket took any since this was looked at last.
+    has_moved: bool,
 }
 
 /// What an output buffer has beyond this many bytes is given back when it is empty. Less, and a
 /// client that reads much at a time has the system map and clear its buffer anew each time.
 const OUTPUT_KEPT_BYTES: usize = 4 << 20;
 
+/// A buffer of replies is sealed when it would grow beyond this many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// A buffer of replies grows by at most this many bytes more than it must.
+pub(crate) const SLACK_BYTES_MAX: usize = 16 << 10;
+
 impl Output {
+    /// The next bytes to send; empty only if nothing waits.
     pub(crate) fn waiting(&self) -> &[u8] {
-        &self.bytes[self.sent..]
+        &self.sealed.front().unwrap_or(&self.bytes)[self.sent..]
+    }
+
+    /// All bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.sealed.iter().map(Vec::len).sum::<usize>() + self.bytes.len() - self.sent
+    }
+
+    /// The memory that it holds, in bytes.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.sealed_bytes + self.bytes.capacity()
+    }
+
+    /// Makes room for a reply in `bytes` without holding much more memory than replies fill.
+    pub(crate) fn make_room(&mut self, length_bytes: usize) {
+        let filled = self.bytes.len();
+        if filled + length_bytes <= self.bytes.capacity() {
+            return;
+        }
+        if filled > 0 && filled + length_bytes > CHUNK_BYTES {
+            self.seal();
+        }
+        self.bytes.reserve_exact(length_bytes.max(self.bytes.len().min(SLACK_BYTES_MAX)));
+    }
+
+    /// Appends bytes without copying them.
+    pub(crate) fn append(&mut self, bytes: Vec<u8>) {
+        if !self.bytes.is_empty() {
+            self.seal();
+        }
+        if !bytes.is_empty() {
+            self.sealed_bytes += bytes.capacity();
+            self.sealed.push_back(bytes);
+        }
+    }
+
+    /// Gives memory beyond so many bytes back, if nothing waits.
+    pub(crate) fn shrink(&mut self, kept_bytes: usize) {
+        if self.bytes.is_empty() && self.bytes.capacity() > kept_bytes {
+            self.bytes = Vec::new();
+        }
+    }
+
+    /// Whether the socket took anything since this was asked last.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
+    fn seal(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if bytes.capacity() - bytes.len() > SLACK_BYTES_MAX {
+            bytes.shrink_to_fit();
+        }
+        self.sealed_bytes += bytes.capacity();
+        self.sealed.push_back(bytes);
+    }
+
+    /// Bytes of the first buffer were sent.
+    fn advance(&mut self, length: usize) {
+        self.sent += length;
+        if self.sealed.front().is_some_and(|first| first.len() == self.sent) {
+            self.sealed_bytes -= self.sealed.pop_front().map_or(0, |first| first.capacity());
+            self.sent = 0;
+        }
     }
 
     /// Begins anew once all is sent.

@@ -2,13 +2,25 @@
 
 use slab::Slab;
 
-use super::in_flight::{InFlight, Place, REQUESTS_MAX};
+use super::in_flight::{
+    EXTENT_BYTES, EXTENTS_HEADER_BYTES, EXTENTS_MAX, InFlight, Place, REQUESTS_MAX, charge_bytes,
+};
+use super::transport::Output;
 use crate::codec::server::{Negotiated, Request, replies};
 use crate::protocol::{Command, Context, Extent, command_flag};
 use crate::service::{ExtentRange, Reply, Service};
 
-/// Extents in one reply, at most.
-const EXTENTS_MAX: usize = 4096;
+/// Replies without data are shorter than this.
+pub(super) const REPLY_BYTES: usize = 128;
+
+/// A piece that a service answered.
+#[derive(Debug)]
+pub(super) struct Answered<'a> {
+    pub(super) place: Place,
+    pub(super) reply: &'a Reply,
+    /// Room for the bytes of a piece.
+    pub(super) scratch: &'a mut Vec<u8>,
+}
 
 /// A piece of a write as it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +47,11 @@ impl Work {
         Self { connection, in_flight: Slab::new(), held_bytes: 0, arriving: None }
     }
 
+    /// The client's place among the server's connections.
+    pub(super) fn connection(&self) -> usize {
+        self.connection
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.in_flight.is_empty()
     }
@@ -59,11 +76,12 @@ impl Work {
         request: Request,
         negotiated: &Negotiated,
         service: &mut impl Service,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) {
+        output.make_room(REPLY_BYTES);
         if request.command == Command::BlockStatus {
             if negotiated.contexts.iter().any(|context| context == Context::Allocation) {
-                let index = self.insert(request);
+                let index = self.insert(request, negotiated);
                 let (done_bytes, piece) = self.in_flight[index].piece(request.length_bytes);
                 service.submit(self.tag(index, done_bytes), &piece, &[]);
             } else {
@@ -72,19 +90,24 @@ impl Work {
             return;
         }
         if request.length_bytes == 0 && request.command != Command::Flush {
-            finish(&InFlight::new(request), negotiated, output);
+            finish(InFlight::new(request), negotiated, output);
             return;
         }
-        let index = self.insert(request);
+        let index = self.insert(request, negotiated);
         self.submit_pieces(index, service);
     }
 
     /// Hands over a piece of a write; it is not empty.
-    pub(super) fn write(&mut self, arrived: &Arrived<'_>, service: &mut impl Service) {
+    pub(super) fn write(
+        &mut self,
+        arrived: &Arrived<'_>,
+        negotiated: &Negotiated,
+        service: &mut impl Service,
+    ) {
         let Arrived { request, done_bytes, payload } = *arrived;
         let index = match self.arriving.take() {
             Some(index) if done_bytes > 0 => index,
-            Some(_) | None => self.insert(request),
+            Some(_) | None => self.insert(request, negotiated),
         };
         let length_bytes = u32::try_from(payload.len()).expect("part of a request");
         if done_bytes + length_bytes < request.length_bytes {
@@ -108,29 +131,30 @@ impl Work {
     /// `negotiated` nobody waits for the answer.
     pub(super) fn answer(
         &mut self,
-        place: Place,
-        reply: &Reply,
+        Answered { place, reply, scratch }: Answered<'_>,
         service: &mut impl Service,
         negotiated: Option<&Negotiated>,
-        output: &mut Vec<u8>,
+        output: &mut Output,
     ) {
         let index = place.request;
         let in_flight = &mut self.in_flight[index];
         let request = in_flight.request;
-        let is_whole = in_flight.data.is_none();
         if request.command == Command::Read && reply.outcome.is_ok() {
-            if is_whole && let Some(negotiated) = negotiated {
-                let Request { cookie, offset_bytes, length_bytes, .. } = request;
-                replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
-            }
-            let start = output.len();
-            service.take_data(reply.tag, output);
-            if let Some(data) = &mut in_flight.data {
-                let bytes = &output[start..];
-                data[place.done_bytes as usize..][..bytes.len()].copy_from_slice(bytes);
-            }
-            if !is_whole || negotiated.is_none() {
-                output.truncate(start);
+            match (&mut in_flight.data, negotiated) {
+                (None, Some(negotiated)) => {
+                    let Request { cookie, offset_bytes, length_bytes, .. } = request;
+                    output.make_room(replies::READ_HEADER_BYTES_MAX + length_bytes as usize);
+                    let output = &mut output.bytes;
+                    replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
+                    service.take_data(reply.tag, output);
+                }
+                (data, _) => {
+                    scratch.clear();
+                    service.take_data(reply.tag, scratch);
+                    if let Some(data) = data {
+                        data[place.done_bytes as usize..][..scratch.len()].copy_from_slice(scratch);
+                    }
+                }
             }
         }
         in_flight.answered(reply.outcome);
@@ -138,6 +162,7 @@ impl Work {
             self.submit_pieces(index, service);
             return;
         }
+        output.make_room(REPLY_BYTES);
         let finished = self.remove(index);
         match negotiated {
             Some(negotiated)
@@ -145,7 +170,7 @@ impl Work {
             {
                 block_status(&request, negotiated, service, output);
             }
-            Some(negotiated) => finish(&finished, negotiated, output),
+            Some(negotiated) => finish(finished, negotiated, output),
             None => {}
         }
     }
@@ -160,8 +185,9 @@ impl Work {
         Place { connection: self.connection, request, done_bytes }.to_tag()
     }
 
-    fn insert(&mut self, request: Request) -> usize {
-        let in_flight = InFlight::new(request);
+    fn insert(&mut self, request: Request, negotiated: &Negotiated) -> usize {
+        let mut in_flight = InFlight::new(request);
+        in_flight.held_bytes = charge_bytes(&request, negotiated);
         self.held_bytes += in_flight.held_bytes;
         self.in_flight.insert(in_flight)
     }
@@ -174,19 +200,20 @@ impl Work {
 }
 
 /// Answers a request whose last piece was answered; a read of one piece has its answer already.
-fn finish(finished: &InFlight, negotiated: &Negotiated, output: &mut Vec<u8>) {
+fn finish(finished: InFlight, negotiated: &Negotiated, output: &mut Output) {
     let Request { cookie, command, offset_bytes, length_bytes, .. } = finished.request;
-    match (finished.error, &finished.data) {
-        (Some(error), _) => replies::failed(output, negotiated, cookie, command, error),
+    let bytes = &mut output.bytes;
+    match (finished.error, finished.data) {
+        (Some(error), _) => replies::failed(bytes, negotiated, cookie, command, error),
         (None, Some(data)) => {
-            replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
-            output.extend_from_slice(data);
+            replies::read(bytes, negotiated, cookie, offset_bytes, length_bytes);
+            output.append(data.into_vec());
         }
         (None, None) if command == Command::Read && length_bytes == 0 => {
-            replies::read(output, negotiated, cookie, offset_bytes, 0);
+            replies::read(bytes, negotiated, cookie, offset_bytes, 0);
         }
         (None, None) if command == Command::Read => {}
-        (None, None) => replies::done(output, cookie),
+        (None, None) => replies::done(bytes, cookie),
     }
 }
 
@@ -195,7 +222,7 @@ fn block_status(
     request: &Request,
     negotiated: &Negotiated,
     service: &mut impl Service,
-    output: &mut Vec<u8>,
+    output: &mut Output,
 ) {
     let Request { cookie, offset_bytes, length_bytes, .. } = *request;
     let count_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
@@ -205,6 +232,8 @@ fn block_status(
     while let Some(context) = contexts.next() {
         extents.clear();
         service.extents(context, &range, &mut extents);
-        replies::block_status(output, cookie, context, &extents, contexts.peek().is_none());
+        output.make_room(EXTENTS_HEADER_BYTES + EXTENT_BYTES * extents.len());
+        let is_last = contexts.peek().is_none();
+        replies::block_status(&mut output.bytes, cookie, context, &extents, is_last);
     }
 }

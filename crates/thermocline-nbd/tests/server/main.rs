@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "a test says what it skips")]
 
 mod bad_clients;
+mod bounds;
 mod client;
 mod engine;
 mod foreign_clients;
