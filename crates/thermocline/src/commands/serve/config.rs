@@ -130,6 +130,9 @@ pub(crate) struct Nbd {
     pub(crate) client_in_flight: Option<Bytes>,
     pub(crate) in_flight: Option<Bytes>,
     pub(crate) spin_us: Option<u64>,
+    pub(crate) send_timeout: Option<u64>,
+    #[serde(default)]
+    pub(crate) idle_timeout: u64,
     pub(crate) tls: Option<Tls>,
 }
 
@@ -168,6 +171,8 @@ pub(crate) enum IoEngine {
 pub(crate) struct Metrics {
     #[serde(deserialize_with = "address")]
     pub(crate) listen: SocketAddr,
+    #[serde(default)]
+    pub(crate) remote: bool,
 }
 
 /// Where accesses are recorded.
@@ -401,6 +406,13 @@ impl Config {
                  allows that"
             );
         }
+        if let Some(Metrics { listen, remote }) = self.metrics {
+            ensure!(
+                remote || listen.ip().is_loopback(),
+                "`metrics.listen`: {listen} can be reached from other machines; \
+                 `metrics.remote = true` allows that"
+            );
+        }
         ensure!(
             self.nbd.tls.is_none() || self.nbd.listen.is_some(),
             "[nbd.tls] is for TCP: it needs `nbd.listen`"
@@ -414,6 +426,7 @@ impl Config {
         let counts = [
             ("cleaning.pages_per_second", self.cleaning.pages_per_second.map(u64::from)),
             ("cleaning.pages_in_flight", self.cleaning.pages_in_flight.map(u64::from)),
+            ("nbd.send_timeout", self.nbd.send_timeout),
             ("nbd.clients", self.nbd.clients.map(|clients| clients as u64)),
             ("nbd.client_in_flight", self.nbd.client_in_flight.map(|bytes| bytes.0)),
             ("nbd.in_flight", self.nbd.in_flight.map(|bytes| bytes.0)),
@@ -624,9 +637,18 @@ mod tests {
         assert_eq!(full.log.level, plain.log.level);
         assert_eq!(full.log.format, plain.log.format);
         assert!(full.nbd.tls.is_some());
+        let send_limit = thermocline_nbd::server::Settings::default().send_limit;
+        assert_eq!(full.nbd.send_timeout, Some(send_limit.as_secs()));
+        assert_eq!(full.nbd.idle_timeout, plain.nbd.idle_timeout);
         let path = full.record.as_ref().unwrap().path.clone();
         let text = format!("{SMALLEST}\n[record]\npath = {path:?}");
         assert_eq!(full.record, Config::parse(&text).unwrap().record);
+    }
+
+    #[test]
+    fn metrics_are_served_to_other_machines_on_request() {
+        let text = SMALLEST.replace("127.0.0.1:9469\"", "0.0.0.0:9469\"\nremote = true");
+        assert!(Config::parse(&text).unwrap().metrics.unwrap().remote);
     }
 
     #[test]
@@ -681,13 +703,14 @@ mod tests {
         refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
         refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
-        for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight"] {
+        for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight", "nbd.send_timeout"] {
             let name = key.trim_start_matches("nbd.");
             refuse("[nbd]", &format!("[nbd]\n{name} = 0"), &format!("`{key}` is 0"));
         }
         refuse("[nbd]", "[cleaning]\npages_in_flight = 0\n[nbd]", "`cleaning.pages_in_flight`");
         refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
+        refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
         refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
         refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");

@@ -112,6 +112,8 @@ fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
         client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
         bytes_max: bytes(nbd.in_flight, defaults.bytes_max),
         spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
+        send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
+        idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
         allow_remote: nbd.remote,
         tls: tls.transpose().context("[nbd.tls]")?,
         ..defaults
