@@ -9,6 +9,7 @@
 //! take its replies holds memory of its own, never a frame of the cache.
 
 mod connection;
+mod handle;
 mod in_flight;
 mod listen;
 mod room;
@@ -20,7 +21,7 @@ mod work;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -29,6 +30,7 @@ use rustls::ServerConfig;
 use slab::Slab;
 
 use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
+pub use self::handle::Handle;
 use self::in_flight::{CONNECTIONS_MAX, Place};
 pub use self::listen::Listen;
 use self::listen::Listener;
@@ -150,39 +152,6 @@ pub enum ServerError {
     /// Certificates that cannot be used.
     #[error("{0}")]
     Tls(#[from] tls::TlsError),
-}
-
-/// Reaches a server from another thread.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    is_stopping: Arc<AtomicBool>,
-    clients: Arc<AtomicUsize>,
-    held_bytes: Arc<AtomicUsize>,
-    waker: Arc<Waker>,
-}
-
-impl Handle {
-    /// Asks the server to answer what it has begun, and end.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    /// Makes the server call the function that was given to [`Server::run`].
-    pub fn wake(&self) {
-        // A server that cannot be woken has ended.
-        drop(self.waker.wake());
-    }
-
-    /// Connections that are open now, those that still negotiate included.
-    pub fn clients(&self) -> usize {
-        self.clients.load(Ordering::Relaxed)
-    }
-
-    /// The memory that requests and replies take now, in bytes; [`Settings::bytes_max`] bounds it.
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
 }
 
 /// Serves exports to clients.
