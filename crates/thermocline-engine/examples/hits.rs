@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         None => engine.wait(),
                     }
                 };
-                target.copy_from_slice(engine.bytes(reply.segments[0]));
+                target.copy_from_slice(engine.pieces(&reply).next().expect("a read has bytes"));
                 engine.release(reply);
             }
             if round > 0 {

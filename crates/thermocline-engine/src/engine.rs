@@ -1,7 +1,7 @@
 //! A shard with its driver.
 
 use crate::driver::{Completion, Driver};
-use crate::request::{Reply, Request, Segment, SubmitError};
+use crate::request::{Reply, Request, SubmitError};
 use crate::shard::Shard;
 
 /// A shard with its driver: requests in, replies out.
@@ -57,13 +57,19 @@ impl<D: Driver> Engine<D> {
         self.shard.next_reply()
     }
 
-    /// The bytes of a piece of a read.
+    /// The bytes of a read, piece by piece.
+    ///
+    /// # Panics
+    /// If the reply is another engine's.
     #[inline]
-    pub fn bytes(&self, segment: Segment) -> &[u8] {
-        self.shard.bytes(segment)
+    pub fn pieces<'a>(&'a self, reply: &'a Reply) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.shard.pieces(reply)
     }
 
     /// Gives the frames of a reply back.
+    ///
+    /// # Panics
+    /// If the reply is another engine's.
     #[inline]
     pub fn release(&mut self, reply: Reply) {
         self.shard.release(reply);

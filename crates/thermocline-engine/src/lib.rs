@@ -24,8 +24,8 @@
 //! while engine.shard().requests_in_flight() > 0 || read.is_empty() {
 //!     engine.wait();
 //!     while let Some(reply) = engine.next_reply() {
-//!         for &segment in &reply.segments {
-//!             read.extend_from_slice(engine.bytes(segment));
+//!         for piece in engine.pieces(&reply) {
+//!             read.extend_from_slice(piece);
 //!         }
 //!         engine.release(reply);
 //!     }
@@ -62,7 +62,7 @@ pub use offline::{Check, Contents, Drained};
 pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind};
 pub use options::{Cleaning, Options, OptionsError, PolicyOptions, WriteMode};
 pub use recovery::{Flash, FlashError};
-pub use request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
+pub use request::{Reply, Request, RequestError, RequestKind, SubmitError};
 pub use shard::{Event, Observer, OpenError, PageStatus, Shard, WriteHold};
 pub use side_file::{SideFile, SideFileError};
 pub use storage::Storage;

@@ -5,9 +5,13 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What devices that bypass the page cache want their memory aligned to.
 pub const ALIGNMENT_BYTES: usize = 4096;
+
+/// The number of the next allocation of frames.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A frame by its position in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +27,8 @@ pub struct Frames {
     base: NonNull<u8>,
     count: u32,
     frame_bytes: usize,
+    /// No two allocations of a process have the same number.
+    number: u64,
 }
 
 // SAFETY: the memory is owned by this value and freed once; who accesses which frame at which time
@@ -43,7 +49,8 @@ impl Frames {
         // SAFETY: the layout is not empty, as asserted.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Arc::new(Self { base, count: frames, frame_bytes })
+        let number = ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { base, count: frames, frame_bytes, number })
     }
 
     /// How many frames there are.
@@ -59,6 +66,11 @@ impl Frames {
     /// Bytes of one frame.
     pub fn frame_bytes(&self) -> usize {
         self.frame_bytes
+    }
+
+    /// The number of this allocation, which proves that a reply belongs to it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Where a frame lies in memory, for a driver that hands it to the kernel.

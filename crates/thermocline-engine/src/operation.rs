@@ -1,4 +1,5 @@
 //! What the engine asks of its devices.
+#![expect(unsafe_code, reason = "drivers access the frames of operations that they perform")]
 
 use std::io;
 use std::ops::Range;
@@ -62,7 +63,21 @@ impl Operation {
     ///
     /// # Panics
     /// If the operation is not that long.
-    pub fn gather(&self, frames: &Frames, range: Range<u64>, target: &mut Vec<u8>) {
+    ///
+    /// # Safety
+    /// `frames` are those of the shard that the operation is from, or those that the caller chose
+    /// the operation's frames from; nobody writes these frames during the call. A driver may call it
+    /// from when it was given the operation until it reports the completion.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn main() {}
+    /// use thermocline_engine::{Frames, Operation};
+    ///
+    /// fn safe(operation: &Operation, frames: &Frames, target: &mut Vec<u8>) {
+    ///     operation.gather(frames, 0..4096, target);
+    /// }
+    /// ```
+    pub unsafe fn gather(&self, frames: &Frames, range: Range<u64>, target: &mut Vec<u8>) {
         self.visit(frames, range, |frame, part| {
             target.extend_from_slice(&frames.bytes(frame)[part]);
         });
@@ -73,7 +88,20 @@ impl Operation {
     ///
     /// # Panics
     /// If the operation is not that long.
-    pub fn scatter(&self, frames: &Frames, start_bytes: u64, mut bytes: &[u8]) {
+    ///
+    /// # Safety
+    /// `frames` are those of the shard that the operation is from, or those that the caller chose
+    /// the operation's frames from; nobody else reads or writes these frames during the call. The
+    /// driver of a read may call it from when it was given the operation until it reports the
+    /// completion.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn main() {}
+    /// fn safe(operation: &thermocline_engine::Operation, frames: &thermocline_engine::Frames) {
+    ///     operation.scatter(frames, 0, &[0; 4096]);
+    /// }
+    /// ```
+    pub unsafe fn scatter(&self, frames: &Frames, start_bytes: u64, mut bytes: &[u8]) {
         let range = start_bytes..start_bytes + bytes.len() as u64;
         self.visit(frames, range, |frame, part| {
             let (first, rest) = bytes.split_at(part.len());

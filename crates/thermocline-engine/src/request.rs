@@ -43,6 +43,15 @@ pub enum RequestKind {
 ///
 /// Whoever takes a reply gives it back with [`Shard::release`](crate::Shard::release), or its frames
 /// are never used again.
+///
+/// A reply cannot be copied or taken apart, so that a frame stays in use while somebody can read it:
+///
+/// ```compile_fail,E0616
+/// # fn main() {}
+/// fn take(reply: &mut thermocline_engine::Reply) {
+///     drop(std::mem::take(&mut reply.segments));
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a reply holds frames until it is released"]
 pub struct Reply {
@@ -54,22 +63,25 @@ pub struct Reply {
     pub result: Result<(), RequestError>,
     /// The slowest tier that one of the pages was found in; `None` if none was looked for.
     pub found: Option<Tier>,
-    /// The bytes of a read that succeeded, in order.
-    pub segments: Segments,
+    /// The pieces of a read that succeeded, in order; their frames stay in use until the release.
+    /// Nobody else can change or copy them: [`Shard::pieces`](crate::Shard::pieces) relies on that.
+    pub(crate) segments: Segments,
+    /// The allocation that the pieces lie in.
+    pub(crate) allocation: u64,
 }
 
 /// The pieces of a read; few need no allocation.
-pub type Segments = SmallVec<[Segment; 2]>;
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// A piece of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub(crate) struct Segment {
     /// The frame.
-    pub frame: FrameId,
+    pub(crate) frame: FrameId,
     /// Where in the frame the piece begins.
-    pub offset_bytes: u32,
+    pub(crate) offset_bytes: u32,
     /// How long it is.
-    pub length_bytes: u32,
+    pub(crate) length_bytes: u32,
 }
 
 /// Why a request failed.

@@ -115,8 +115,7 @@ fn check(entry: &'static Entry, ram_pages: u32, flash_pages: u32, write_miss: Wr
         while let Some(reply) = engine.next_reply() {
             assert_eq!(reply.result, Ok(()));
             if reply.kind == RequestKind::Read && reply.tag == tag {
-                let read: Vec<u8> =
-                    reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+                let read: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
                 assert!(read == model[offset..offset + PAGE], "{}: step {step}", entry.name);
             }
             engine.release(reply);
@@ -134,7 +133,7 @@ fn check(entry: &'static Entry, ram_pages: u32, flash_pages: u32, write_miss: Wr
         engine.submit(Request::read(0, offset as u64, PAGE as u64), &[]).unwrap();
         engine.wait_until_idle();
         let reply = engine.next_reply().unwrap();
-        let read = engine.bytes(reply.segments[0]).to_vec();
+        let read = engine.pieces(&reply).next().unwrap().to_vec();
         assert!(read == model[offset..offset + PAGE], "{}: page {page} at last", entry.name);
         engine.release(reply);
     }

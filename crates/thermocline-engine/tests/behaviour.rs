@@ -29,9 +29,33 @@ fn ask(engine: &mut Engine<MemoryDriver>, request: Request, payload: &[u8]) -> V
     engine.wait_until_idle();
     let reply = engine.next_reply().unwrap();
     assert_eq!((reply.tag, reply.result), (request.tag, Ok(())));
-    let bytes = reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+    let bytes = engine.pieces(&reply).flatten().copied().collect();
     engine.release(reply);
     bytes
+}
+
+/// Two engines, one with a read that is answered.
+fn read_of_another_engine() -> (Engine<MemoryDriver>, Reply) {
+    let mut other = engine(options("lru"));
+    other.submit(Request::read(1, 0, 4096), &[]).unwrap();
+    other.wait_until_idle();
+    let reply = other.next_reply().unwrap();
+    assert_eq!(other.pieces(&reply).map(<[u8]>::len).sum::<usize>(), 4096);
+    (engine(options("lru")), reply)
+}
+
+#[test]
+#[should_panic(expected = "the reply is this shard's")]
+fn bytes_are_not_read_by_the_reply_of_another_engine() {
+    let (engine, reply) = read_of_another_engine();
+    assert_eq!(engine.pieces(&reply).len(), 0);
+}
+
+#[test]
+#[should_panic(expected = "the reply is this shard's")]
+fn frames_are_not_released_by_the_reply_of_another_engine() {
+    let (mut engine, reply) = read_of_another_engine();
+    engine.release(reply);
 }
 
 #[test]
@@ -64,7 +88,7 @@ fn a_hit_in_ram_is_answered_at_once() {
     engine.submit(Request::read(2, 512, 1024), &[]).unwrap();
     let reply = engine.next_reply().expect("nothing was waited for");
     assert_eq!((reply.result, reply.found), (Ok(()), Some(Tier::RAM)));
-    assert_eq!(engine.bytes(reply.segments[0]), [7; 1024]);
+    assert_eq!(engine.pieces(&reply).next().unwrap(), [7; 1024]);
     engine.release(reply);
     assert!(!engine.poll(), "no device was asked");
 }
@@ -365,7 +389,7 @@ fn who_reads_a_page_while_it_is_discarded_keeps_what_was_read() {
     assert_eq!((discard.kind, discard.device), (OperationKind::Discard, Device::Backing));
     shard.submit(Request::read(2, 0, PAGE), &[]).unwrap();
     let read = reply(&mut shard);
-    assert_eq!(shard.bytes(read.segments[0]), [0; 4096]);
+    assert_eq!(shard.pieces(&read).next().unwrap(), [0; 4096]);
     shard.release(read);
     // Done or not, the disk need not have zeroes now: the cache does, and is newer.
     shard.complete(discard.id, Ok(()));

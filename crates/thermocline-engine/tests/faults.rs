@@ -174,8 +174,7 @@ fn what_a_failing_flash_still_gives_goes_home() {
             engine.submit(request, payload).unwrap();
             engine.wait_until_idle();
             let reply = engine.next_reply().unwrap();
-            let bytes: Vec<u8> =
-                reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+            let bytes: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
             let result = reply.result;
             engine.release(reply);
             result.map(|()| bytes)

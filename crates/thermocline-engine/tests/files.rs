@@ -74,8 +74,7 @@ fn take_replies<D: Driver>(engine: &mut Engine<D>, expected: &mut Vec<(u64, Vec<
         if reply.kind == RequestKind::Read {
             let place = expected.iter().position(|(tag, _)| *tag == reply.tag).unwrap();
             let (_, bytes) = expected.swap_remove(place);
-            let read: Vec<u8> =
-                reply.segments.iter().flat_map(|&piece| engine.bytes(piece).to_vec()).collect();
+            let read: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
             assert!(read == bytes, "request {}", reply.tag);
         }
         engine.release(reply);

@@ -386,8 +386,8 @@ impl<D: Driver> Service for Cached<D> {
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>) {
         let (announced, reply) = self.announced.take().expect("a read was announced");
         assert_eq!(announced, tag, "the read that was announced is taken");
-        for segment in &reply.segments {
-            target.extend_from_slice(self.engine.bytes(*segment));
+        for piece in self.engine.pieces(&reply) {
+            target.extend_from_slice(piece);
         }
         self.engine.release(reply);
     }

@@ -1,4 +1,5 @@
 //! Devices in memory, for tests, examples and measurements of the engine alone.
+#![expect(unsafe_code, reason = "the devices fill frames that the shard owns")]
 
 use std::collections::VecDeque;
 use std::io;
@@ -44,13 +45,29 @@ impl MemoryDriver {
         let range = bytes
             .get_mut(start..start.saturating_add(length))
             .ok_or(DeviceError(io::ErrorKind::UnexpectedEof))?;
-        transfer(&frames, operation, range);
+        // SAFETY: the shard whose frames these are has started the operation, and nobody completed it;
+        // until then the frames of a read are this driver's, and nobody changes those of a write.
+        unsafe { transfer(&frames, operation, range) };
         Ok(())
     }
 }
 
 /// Performs an operation on the bytes of the device that it concerns.
-pub fn transfer(frames: &Frames, operation: &Operation, range: &mut [u8]) {
+///
+/// # Safety
+/// `frames` are those of the shard that the operation is from. During the call nobody else accesses
+/// the frames of a read, and nobody writes the frames of a write. A driver may call it from when it was
+/// given the operation until it reports the completion.
+///
+/// ```compile_fail,E0133
+/// # fn main() {}
+/// use thermocline_engine::{Frames, Operation, driver::memory::transfer};
+///
+/// fn safe(frames: &Frames, operation: &Operation, range: &mut [u8]) {
+///     transfer(frames, operation, range);
+/// }
+/// ```
+pub unsafe fn transfer(frames: &Frames, operation: &Operation, range: &mut [u8]) {
     match operation.kind {
         OperationKind::Read => {
             for (&frame, bytes) in operation.frames.iter().zip(range.chunks(frames.frame_bytes())) {

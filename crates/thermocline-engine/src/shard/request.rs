@@ -158,7 +158,8 @@ impl Shard {
     ) {
         let (tag, kind) = (request.tag, request.kind);
         let result = result.and_then(|()| self.held_back(kind));
-        let mut reply = Reply { tag, kind, result, found, segments };
+        let allocation = self.pool.frames().number();
+        let mut reply = Reply { tag, kind, result, found, segments, allocation };
         if result.is_err() {
             for segment in reply.segments.drain(..).filter(|segment| segment.length_bytes > 0) {
                 self.pool.release(segment.frame);

@@ -1,4 +1,5 @@
 //! Two devices that lose what was not synced, in the ways that devices do.
+#![expect(unsafe_code, reason = "the devices fill frames that the shard owns")]
 
 use std::cell::RefCell;
 use std::io;
@@ -149,7 +150,8 @@ impl Devices {
         self.time += 1;
         let mut bytes = vec![];
         if matches!(operation.kind, OperationKind::Write | OperationKind::Zero) {
-            operation.gather(frames, 0..operation.length_bytes, &mut bytes);
+            // SAFETY: the world passes the frames of the shard that gave it the operation.
+            unsafe { operation.gather(frames, 0..operation.length_bytes, &mut bytes) };
         }
         let started = self.time;
         self.in_flight.push(Flying { operation, started, bytes, is_dropped: false });
@@ -197,7 +199,8 @@ impl Devices {
         match operation.kind {
             OperationKind::Write => {
                 let mut again = vec![];
-                operation.gather(frames, 0..operation.length_bytes, &mut again);
+                // SAFETY: the operation is in flight; the frames are those of its shard.
+                unsafe { operation.gather(frames, 0..operation.length_bytes, &mut again) };
                 assert!(again == bytes, "the bytes of a write in flight do not change");
                 if !is_dropped {
                     disk.write(time, start, &bytes);
@@ -213,9 +216,13 @@ impl Devices {
             OperationKind::Read if spoil => {
                 let mut wrong = disk.now[start..end].to_vec();
                 wrong[700] ^= 0x10;
-                transfer(frames, &operation, &mut wrong);
+                // SAFETY: the operation is in flight; the frames are those of its shard.
+                unsafe { transfer(frames, &operation, &mut wrong) };
             }
-            OperationKind::Read => transfer(frames, &operation, &mut disk.now[start..end]),
+            OperationKind::Read => {
+                // SAFETY: the operation is in flight; the frames are those of its shard.
+                unsafe { transfer(frames, &operation, &mut disk.now[start..end]) };
+            }
             OperationKind::Discard => self.discard(start..end),
         }
         Some((operation.id, Ok(())))

@@ -381,8 +381,8 @@ impl World {
 
     fn check_read(&mut self, asked: &Asked, reply: &Reply) -> Result<(), String> {
         let mut bytes = vec![];
-        for &segment in &reply.segments {
-            bytes.extend_from_slice(self.shard.bytes(segment));
+        for piece in self.shard.pieces(reply) {
+            bytes.extend_from_slice(piece);
         }
         if bytes.len() as u64 != asked.request.length_bytes {
             return Err(format!("{:?} gave {} bytes", asked.request, bytes.len()));

@@ -1,4 +1,5 @@
 //! Operations on their way: cut into requests that the server takes, complete when the last of these is.
+#![expect(unsafe_code, reason = "replies fill frames of the operations that are in flight")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -178,13 +179,16 @@ impl Orders {
     /// Appends the bytes that a request sends.
     pub(super) fn gather(&self, part: &Part, target: &mut Vec<u8>) {
         let (operation, start) = self.place(part, part.offset_bytes);
-        operation.gather(&self.frames, start..start + u64::from(part.length_bytes), target);
+        let range = start..start + u64::from(part.length_bytes);
+        // SAFETY: the operation is in flight, and the frames are those of its shard: nobody changes them.
+        unsafe { operation.gather(&self.frames, range, target) };
     }
 
     /// Takes bytes that a request has brought.
     pub(super) fn scatter(&self, part: &Part, offset_bytes: u64, bytes: &[u8]) {
         let (operation, start) = self.place(part, offset_bytes);
-        operation.scatter(&self.frames, start, bytes);
+        // SAFETY: the read is in flight, and the frames are those of its shard: they are the driver's.
+        unsafe { operation.scatter(&self.frames, start, bytes) };
     }
 
     /// The same for zeroes that were not sent.
@@ -194,7 +198,8 @@ impl Orders {
         while start < end {
             let length = (end - start).min(ZEROES.len() as u64);
             let zeroes = &ZEROES[..usize::try_from(length).expect("a page at most")];
-            operation.scatter(&self.frames, start, zeroes);
+            // SAFETY: the same as in `scatter`.
+            unsafe { operation.scatter(&self.frames, start, zeroes) };
             start += length;
         }
     }

@@ -201,8 +201,8 @@ impl Load {
             Asked::Read { page, count } => {
                 self.failures[0] += u64::from(is_failed);
                 let mut bytes = vec![];
-                for &segment in &reply.segments {
-                    bytes.extend_from_slice(engine.bytes(segment));
+                for piece in engine.pieces(reply) {
+                    bytes.extend_from_slice(piece);
                 }
                 for (page, bytes) in (page..).zip(bytes.chunks(usize::try_from(PAGE).unwrap())) {
                     self.check(page, bytes);
