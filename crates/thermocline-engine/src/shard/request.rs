@@ -81,6 +81,35 @@ impl Building {
 }
 
 impl Shard {
+    /// The bytes of a read, piece by piece. No device writes them until the reply is released.
+    ///
+    /// # Panics
+    /// If the reply is another shard's.
+    pub fn pieces<'a>(&'a self, reply: &'a Reply) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.assert_own(reply);
+        reply.segments.iter().map(|segment| {
+            let start = segment.offset_bytes as usize;
+            &self.pool.bytes(segment.frame)[start..start + segment.length_bytes as usize]
+        })
+    }
+
+    /// Gives the frames of a reply back.
+    ///
+    /// # Panics
+    /// If the reply is another shard's.
+    pub fn release(&mut self, reply: Reply) {
+        self.assert_own(&reply);
+        for segment in reply.segments {
+            self.pool.release(segment.frame);
+        }
+        self.is_stirred |= !self.queue.is_empty() || self.write_backs.is_busy();
+    }
+
+    /// Frames are known by their position, which means another page in another shard.
+    fn assert_own(&self, reply: &Reply) {
+        assert_eq!(reply.allocation, self.pool.frames().number(), "the reply is this shard's");
+    }
+
     /// Takes a request, or says why not. A write comes with its bytes; they are copied.
     ///
     /// # Errors
