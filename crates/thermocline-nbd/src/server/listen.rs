@@ -1,12 +1,14 @@
 //! Where clients come in.
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener, UnixStream};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use super::ServerError;
 use super::transport::Socket;
@@ -14,8 +16,11 @@ use super::transport::Socket;
 /// A place to listen at.
 #[derive(Debug)]
 pub enum Listen {
-    /// A Unix socket of this path. A socket file that nobody listens at any more is replaced.
+    /// A Unix socket of this path, for the server's user alone. A socket file that nobody listens at
+    /// any more is replaced.
     Unix(PathBuf),
+    /// A Unix socket of this path, for others as well.
+    UnixFor(PathBuf, SocketAccess),
     /// A TCP address; port 0 takes a free one.
     Tcp(SocketAddr),
     /// A Unix socket that listens already, such as one that systemd handed over.
@@ -23,6 +28,27 @@ pub enum Listen {
     /// A TCP socket that listens already.
     TcpSocket(std::net::TcpListener),
 }
+
+/// Who may connect at a Unix socket: whoever the permissions of its file let write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketAccess {
+    /// The permission bits, as in `0o660`.
+    pub mode: u32,
+    /// The number of the user who owns the file; by default the server's user.
+    pub owner: Option<u32>,
+    /// The number of the file's group; by default the server's group.
+    pub group: Option<u32>,
+}
+
+impl Default for SocketAccess {
+    /// Only the server's user.
+    fn default() -> Self {
+        Self { mode: 0o600, owner: None, group: None }
+    }
+}
+
+/// How many clients may wait to be accepted.
+const BACKLOG: i32 = 1024;
 
 /// A socket that accepts clients.
 #[derive(Debug)]
@@ -41,12 +67,11 @@ impl Listener {
                 }
                 TcpListener::bind(address).map(Self::Tcp).map_err(failed(address.to_string()))
             }
-            Listen::Unix(path) => {
+            Listen::Unix(path) => Self::open(Listen::UnixFor(path, SocketAccess::default()), false),
+            Listen::UnixFor(path, access) => {
                 let failed = failed(path.display().to_string());
-                remove_stale(&path)
-                    .and_then(|()| UnixListener::bind(&path))
-                    .map_err(failed)
-                    .map(|listener| Self::Unix { listener, created: Some(path) })
+                let listener = bind(&path, access).map_err(failed)?;
+                Ok(Self::Unix { listener, created: Some(path) })
             }
             Listen::UnixSocket(listener) => {
                 let failed = failed("the Unix socket handed over".into());
@@ -104,6 +129,38 @@ impl Drop for Listener {
             drop(std::fs::remove_file(path));
         }
     }
+}
+
+/// Listens at a new socket file. The file has its owner and mode before the socket listens, and until
+/// then nobody can connect, whatever the umask is.
+fn bind(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
+    remove_stale(path)?;
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let opened = restrict(path, access).and_then(|()| {
+        rustix::net::listen(&socket, BACKLOG)?;
+        let listener = std::os::unix::net::UnixListener::from(socket);
+        listener.set_nonblocking(true)?;
+        Ok(UnixListener::from_std(listener))
+    });
+    if opened.is_err() {
+        // The first error is the one to report.
+        drop(std::fs::remove_file(path));
+    }
+    opened
+}
+
+/// Sets the owner first: a change of the owner may clear bits of the mode.
+fn restrict(path: &Path, access: SocketAccess) -> io::Result<()> {
+    let SocketAccess { mode, owner, group } = access;
+    if owner.is_some() || group.is_some() {
+        std::os::unix::fs::lchown(path, owner, group).map_err(|error| {
+            let text = format!("the socket's owner and group cannot be set: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 /// Removes a socket file that nobody listens at.

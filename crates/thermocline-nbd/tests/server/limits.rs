@@ -2,11 +2,12 @@
 
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use thermocline_nbd::codec::client::RequestHeader;
 use thermocline_nbd::protocol::{Command, ErrorCode};
-use thermocline_nbd::server::{Export, Listen, Server, ServerError, Settings};
+use thermocline_nbd::server::{Export, Listen, Server, ServerError, Settings, SocketAccess};
 
 use super::Running;
 use super::client::Client;
@@ -200,6 +201,49 @@ fn places_that_cannot_be_listened_at_are_refused() {
     assert!(server().listen(Listen::Unix(busy.clone())).is_err());
     drop(listener);
     assert!(server().listen(Listen::Unix(busy)).is_ok());
+}
+
+/// The mode, owner and group of a socket that a server listens at.
+fn listened(place: impl FnOnce(PathBuf) -> Listen) -> Result<(u32, u32, u32), ServerError> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let service = Memory::new(4096);
+    let exports = vec![Export { info: service.info("a"), service }];
+    let mut server = Server::new(Settings::default(), exports).unwrap();
+    let result = server.listen(place(path.clone()));
+    let file = std::fs::symlink_metadata(&path);
+    assert_eq!(file.is_ok(), result.is_ok(), "a socket that cannot be used is removed");
+    result?;
+    // A connection shows that the socket listens.
+    UnixStream::connect(&path).unwrap();
+    let file = file.unwrap();
+    Ok((file.mode() & 0o7777, file.uid(), file.gid()))
+}
+
+#[test]
+fn a_socket_is_for_those_whom_its_mode_names() {
+    let (mode, uid, gid) = listened(Listen::Unix).unwrap();
+    assert_eq!(mode, 0o600);
+    // More than any usual umask leaves.
+    for mode in [0o660, 0o666, 0o777] {
+        let access = SocketAccess { mode, ..SocketAccess::default() };
+        let found = listened(|path| Listen::UnixFor(path, access)).unwrap();
+        assert_eq!(found, (mode, uid, gid));
+    }
+    let own = SocketAccess { mode: 0o660, owner: Some(uid), group: Some(gid) };
+    assert_eq!(listened(|path| Listen::UnixFor(path, own)).unwrap(), (0o660, uid, gid));
+    let other = SocketAccess { mode: 0o660, owner: Some(12), group: Some(34) };
+    match listened(|path| Listen::UnixFor(path, other)) {
+        Ok(found) => assert_eq!(found, (0o660, 12, 34)),
+        // Only root gives files away.
+        Err(error) => {
+            assert_ne!(uid, 0, "root sets owners: {error}");
+            let reason = std::error::Error::source(&error).unwrap().to_string();
+            assert!(reason.contains("owner and group"), "{reason}");
+        }
+    }
 }
 
 #[test]

@@ -78,6 +78,38 @@ fn the_smallest_configuration_is_served() {
 }
 
 #[test]
+fn the_socket_has_the_mode_that_the_configuration_gives() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let mut cache = Cache::new(1);
+    let mode = |cache: &Cache| {
+        let engine = cache.start();
+        engine.client().write(0, &page(1)).unwrap();
+        let mode = std::fs::metadata(engine.socket()).unwrap().mode() & 0o7777;
+        engine.stop();
+        mode
+    };
+    assert_eq!(mode(&cache), 0o600);
+    cache.set("nbd.socket_mode", "0660");
+    assert_eq!(mode(&cache), 0o660);
+    // The owner that the socket has anyway, by number.
+    let file = std::fs::metadata(cache.path("disk.img")).unwrap();
+    cache.set("nbd.socket_owner", i64::from(file.uid()));
+    cache.set("nbd.socket_group", i64::from(file.gid()));
+    assert_eq!(mode(&cache), 0o660);
+    if file.uid() == 0 {
+        cache.set("nbd.socket_owner", "root").set("nbd.socket_group", "root");
+        assert_eq!(mode(&cache), 0o660);
+    }
+    for key in ["nbd.socket_owner", "nbd.socket_group"] {
+        let mut cache = Cache::new(1);
+        cache.set(key, "nobody at home");
+        refused(&cache, &[key, "`nobody at home`"]);
+        assert!(!cache.path("flash.img").exists());
+    }
+}
+
+#[test]
 fn the_example_is_a_configuration() {
     let example = text(&["serve", "--example-config"]);
     let cache = configured(&example);

@@ -15,6 +15,7 @@ use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::{TierSize, find_policy};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
+use super::listening::{Account, SocketMode};
 use crate::backing::Place;
 
 /// A commented configuration with every key.
@@ -120,6 +121,9 @@ pub(crate) struct Limits {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nbd {
     pub(crate) socket: Option<PathBuf>,
+    pub(crate) socket_mode: Option<SocketMode>,
+    pub(crate) socket_owner: Option<Account>,
+    pub(crate) socket_group: Option<Account>,
     #[serde(default, deserialize_with = "optional_address")]
     pub(crate) listen: Option<SocketAddr>,
     #[serde(default)]
@@ -395,17 +399,7 @@ impl Config {
                 "[record]: `size` and `files` must be at least 1; leave the section out to record nothing"
             );
         }
-        ensure!(
-            self.nbd.socket.is_some() || self.nbd.listen.is_some(),
-            "[nbd] takes a `socket`, a `listen` address, or both"
-        );
-        if let Some(address) = self.nbd.listen {
-            ensure!(
-                self.nbd.remote || address.ip().is_loopback(),
-                "`nbd.listen`: {address} can be reached from other machines; `nbd.remote = true` \
-                 allows that"
-            );
-        }
+        self.nbd.check()?;
         if let Some(Metrics { listen, remote }) = self.metrics {
             ensure!(
                 remote || listen.ip().is_loopback(),
@@ -413,10 +407,6 @@ impl Config {
                  `metrics.remote = true` allows that"
             );
         }
-        ensure!(
-            self.nbd.tls.is_none() || self.nbd.listen.is_some(),
-            "[nbd.tls] is for TCP: it needs `nbd.listen`"
-        );
         if let Some(ratio) = self.cleaning.dirty_ratio {
             ensure!(
                 (0.0..=1.0).contains(&ratio),
@@ -712,6 +702,13 @@ mod tests {
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
         refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
+        refuse("[nbd]", "[nbd]\nsocket_mode = \"0888\"", "permissions in octal");
+        refuse("[nbd]", "[nbd]\nsocket_mode = \"01777\"", "permissions in octal");
+        refuse("[nbd]", "[nbd]\nsocket_owner = -1", "a name, as in");
+        for key in ["socket_mode", "socket_owner", "socket_group"] {
+            let place = format!("listen = \"127.0.0.1:0\"\n{key} = \"0660\"");
+            refuse("socket = \"thermocline.sock\"", &place, &format!("`nbd.{key}`"));
+        }
         refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
         refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
         refuse(

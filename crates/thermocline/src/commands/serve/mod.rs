@@ -3,6 +3,7 @@
 pub(crate) mod config;
 mod devices;
 mod http;
+mod listening;
 mod metrics;
 mod record;
 mod shadows;
@@ -21,14 +22,13 @@ use thermocline_core::registry::Depth;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
 use thermocline_nbd::cached::Cached;
-use thermocline_nbd::codec::server::TlsMode;
-use thermocline_nbd::server::tls::Certificates;
-use thermocline_nbd::server::{Export, Handle, Listen, Server, Settings};
+use thermocline_nbd::server::{Handle, Server};
 use tracing::{error, info, warn};
 
 use self::config::{Config, LogFormat};
 use self::devices::{AnyDriver, Note};
 use self::http::Board;
+use self::listening::listen;
 use self::watch::Watch;
 use crate::arguments::ServeOptions;
 
@@ -59,6 +59,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let config = Config::read(path)?;
     let in_file = || format!("in `{}`", path.display());
     let shadow_options = shadows::options(&config).with_context(in_file)?;
+    // Before the devices are opened: a name that this system lacks changes nothing.
+    config.nbd.socket_access().with_context(in_file)?;
     if options.check {
         config.try_policy().with_context(in_file)?;
         return Ok(format!("`{}` can be served\n", path.display()));
@@ -90,50 +92,6 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     }
     serve(server, &watch, &board, options, &config, note.as_ref())?;
     Ok(String::new())
-}
-
-/// Opens all places to listen at.
-fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
-    let nbd = &config.nbd;
-    let defaults = Settings::default();
-    let bytes = |size: Option<config::Bytes>, default: usize| {
-        size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
-    };
-    let tls = nbd.tls.as_ref().map(|tls| {
-        let certificates = Certificates {
-            certificate: tls.certificate.clone(),
-            key: tls.key.clone(),
-            client_roots: tls.client_roots.clone(),
-        };
-        certificates.load().map(|config| (config, TlsMode::Required))
-    });
-    let settings = Settings {
-        clients_max: nbd.clients.unwrap_or(defaults.clients_max),
-        client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
-        bytes_max: bytes(nbd.in_flight, defaults.bytes_max),
-        spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
-        send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
-        idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
-        allow_remote: nbd.remote,
-        tls: tls.transpose().context("[nbd.tls]")?,
-        ..defaults
-    };
-    let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
-    let mut server = Server::new(settings, vec![Export { info, service }])?;
-    // A service manager may hold the socket, and hand it over.
-    let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
-    let handed_over = handed_over.context("the socket handed over is no Unix socket")?;
-    let unix = nbd.socket.as_ref().map(|path| match handed_over {
-        Some(socket) => ("`nbd.socket`", Listen::UnixSocket(socket)),
-        None => ("`nbd.socket`", Listen::Unix(path.clone())),
-    });
-    let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
-    for (key, place) in unix.into_iter().chain(tcp) {
-        let name = format!("{place:?}");
-        let address = server.listen(place).context(key)?;
-        info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
-    }
-    Ok(server)
 }
 
 /// Serves until a signal ends it, and leaves the devices in order.

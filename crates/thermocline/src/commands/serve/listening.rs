@@ -1,0 +1,181 @@
+//! Where clients connect, and who may.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::unistd::{Group, User};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use thermocline_nbd::codec::server::TlsMode;
+use thermocline_nbd::server::tls::Certificates;
+use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
+use tracing::info;
+
+use super::Service;
+use super::config::{self, Config, Nbd};
+
+/// The permission bits of a socket's file, written in octal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SocketMode(u32);
+
+/// A user or a group, by name or by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Account {
+    Name(String),
+    Number(u32),
+}
+
+impl<'de> Deserialize<'de> for SocketMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.map(Self).ok_or_else(|| {
+            let wanted = &"permissions in octal, from \"0000\" to \"0777\", as in \"0660\"";
+            de::Error::invalid_value(de::Unexpected::Str(&text), wanted)
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Account {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AccountVisitor;
+
+        impl Visitor<'_> for AccountVisitor {
+            type Value = Account;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a name, as in \"disk\", or a number")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Account, E> {
+                // The greatest number means no change to the system.
+                let number = u32::try_from(value).ok().filter(|number| *number != u32::MAX);
+                let number =
+                    number.ok_or_else(|| E::invalid_value(de::Unexpected::Signed(value), &self));
+                number.map(Account::Number)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Account, E> {
+                Ok(Account::Name(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(AccountVisitor)
+    }
+}
+
+impl Account {
+    /// The number of a user.
+    fn user(&self) -> Result<u32> {
+        let name = match self {
+            Self::Number(number) => return Ok(*number),
+            Self::Name(name) => name,
+        };
+        let user = User::from_name(name).context("cannot look up users")?;
+        let user = user.with_context(|| format!("this system has no user `{name}`"))?;
+        Ok(user.uid.as_raw())
+    }
+
+    /// The number of a group.
+    fn group(&self) -> Result<u32> {
+        let name = match self {
+            Self::Number(number) => return Ok(*number),
+            Self::Name(name) => name,
+        };
+        let group = Group::from_name(name).context("cannot look up groups")?;
+        let group = group.with_context(|| format!("this system has no group `{name}`"))?;
+        Ok(group.gid.as_raw())
+    }
+}
+
+impl Nbd {
+    /// Refuses places to listen at that cannot work or that let in more clients than the user may
+    /// expect.
+    pub(super) fn check(&self) -> Result<()> {
+        ensure!(
+            self.socket.is_some() || self.listen.is_some(),
+            "[nbd] takes a `socket`, a `listen` address, or both"
+        );
+        let keys = [
+            ("socket_mode", self.socket_mode.is_some()),
+            ("socket_owner", self.socket_owner.is_some()),
+            ("socket_group", self.socket_group.is_some()),
+        ];
+        for (key, is_given) in keys {
+            ensure!(
+                !is_given || self.socket.is_some(),
+                "`nbd.{key}` is for a Unix socket: it needs `nbd.socket`"
+            );
+        }
+        if let Some(address) = self.listen {
+            ensure!(
+                self.remote || address.ip().is_loopback(),
+                "`nbd.listen`: {address} can be reached from other machines; `nbd.remote = true` \
+                 allows that"
+            );
+        }
+        ensure!(
+            self.tls.is_none() || self.listen.is_some(),
+            "[nbd.tls] is for TCP: it needs `nbd.listen`"
+        );
+        Ok(())
+    }
+
+    /// Who may connect at the Unix socket.
+    pub(super) fn socket_access(&self) -> Result<SocketAccess> {
+        let default = SocketAccess::default();
+        let owner = self.socket_owner.as_ref().map(Account::user).transpose();
+        let group = self.socket_group.as_ref().map(Account::group).transpose();
+        Ok(SocketAccess {
+            mode: self.socket_mode.map_or(default.mode, |mode| mode.0),
+            owner: owner.context("`nbd.socket_owner`")?,
+            group: group.context("`nbd.socket_group`")?,
+        })
+    }
+}
+
+/// Opens all places to listen at.
+pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
+    let nbd = &config.nbd;
+    let defaults = Settings::default();
+    let bytes = |size: Option<config::Bytes>, default: usize| {
+        size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
+    };
+    let tls = nbd.tls.as_ref().map(|tls| {
+        let certificates = Certificates {
+            certificate: tls.certificate.clone(),
+            key: tls.key.clone(),
+            client_roots: tls.client_roots.clone(),
+        };
+        certificates.load().map(|config| (config, TlsMode::Required))
+    });
+    let settings = Settings {
+        clients_max: nbd.clients.unwrap_or(defaults.clients_max),
+        client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
+        bytes_max: bytes(nbd.in_flight, defaults.bytes_max),
+        spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
+        send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
+        idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
+        allow_remote: nbd.remote,
+        tls: tls.transpose().context("[nbd.tls]")?,
+        ..defaults
+    };
+    let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
+    let mut server = Server::new(settings, vec![Export { info, service }])?;
+    let access = nbd.socket_access()?;
+    // A service manager may hold the socket, and hand it over.
+    let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
+    let handed_over = handed_over.context("the socket handed over is no Unix socket")?;
+    let unix = nbd.socket.as_ref().map(|path| match handed_over {
+        Some(socket) => ("`nbd.socket`", Listen::UnixSocket(socket)),
+        None => ("`nbd.socket`", Listen::UnixFor(path.clone(), access)),
+    });
+    let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
+    for (key, place) in unix.into_iter().chain(tcp) {
+        let name = format!("{place:?}");
+        let address = server.listen(place).context(key)?;
+        info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
+    }
+    Ok(server)
+}
