@@ -110,6 +110,21 @@ fn the_socket_has_the_mode_that_the_configuration_gives() {
 }
 
 #[test]
+fn clients_that_nobody_knows_need_leave() {
+    let warning = "clients are not authenticated";
+    let mut cache = Cache::new(1);
+    let engine = cache.start();
+    assert!(!engine.log().contains(warning), "{}", engine.log());
+    engine.stop();
+    cache.set("nbd.listen", "0.0.0.0:0").set("nbd.remote", true);
+    refused(&cache, &["nbd.listen", "0.0.0.0:0", "`nbd.allow_unauthenticated = true`"]);
+    cache.set("nbd.allow_unauthenticated", true);
+    let engine = cache.start();
+    assert_eq!(engine.log().matches(warning).count(), 1, "{}", engine.log());
+    engine.stop();
+}
+
+#[test]
 fn the_example_is_a_configuration() {
     let example = text(&["serve", "--example-config"]);
     let cache = configured(&example);

@@ -130,6 +130,8 @@ pub(crate) struct Nbd {
     pub(crate) export: String,
     #[serde(default)]
     pub(crate) remote: bool,
+    #[serde(default)]
+    pub(crate) allow_unauthenticated: bool,
     pub(crate) clients: Option<usize>,
     pub(crate) client_in_flight: Option<Bytes>,
     pub(crate) in_flight: Option<Bytes>,
@@ -702,6 +704,24 @@ mod tests {
         refuse("127.0.0.1:9469", "localhost", "\"localhost\", expected an address with a port");
         refuse("127.0.0.1:9469", "0.0.0.0:9469", "`metrics.remote = true` allows that");
         refuse("[nbd]", "[nbd]\nlisten = \"10809\"", "\"10809\", expected an address");
+        let key = "`nbd.allow_unauthenticated = true`";
+        let open = "[nbd]\nlisten = \"0.0.0.0:10809\"\nremote = true";
+        refuse("[nbd]", open, key);
+        let tls = "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]";
+        let local = "[nbd]\nlisten = \"127.0.0.1:10809\"";
+        let anybody = SMALLEST.replace("[nbd]", local).replace("[metrics]", tls);
+        let error = Config::parse(&anybody).unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains("client_roots"), "{error}");
+        // With leave, or with certificates of clients, both are taken.
+        let allow = |text: &str| text.replace("[nbd]", "[nbd]\nallow_unauthenticated = true");
+        for text in [
+            allow(&anybody),
+            allow(&SMALLEST.replace("[nbd]", open)),
+            anybody.replace("[nbd.tls]", "[nbd.tls]\nclient_roots = \"c\""),
+            SMALLEST.replace("[nbd]", local),
+        ] {
+            assert!(Config::parse(&text).is_ok(), "{text}");
+        }
         refuse("[nbd]", "[nbd]\nsocket_mode = \"0888\"", "permissions in octal");
         refuse("[nbd]", "[nbd]\nsocket_mode = \"01777\"", "permissions in octal");
         refuse("[nbd]", "[nbd]\nsocket_owner = -1", "a name, as in");

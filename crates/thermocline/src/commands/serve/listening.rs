@@ -3,14 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::{Group, User};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::server::tls::Certificates;
 use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Service;
 use super::config::{self, Config, Nbd};
@@ -119,7 +119,30 @@ impl Nbd {
             self.tls.is_none() || self.listen.is_some(),
             "[nbd.tls] is for TCP: it needs `nbd.listen`"
         );
+        if let Some(reason) = self.unauthenticated().filter(|_| !self.allow_unauthenticated) {
+            bail!(
+                "{reason}; give `nbd.tls.client_roots`, or accept that with \
+                 `nbd.allow_unauthenticated = true`"
+            );
+        }
         Ok(())
+    }
+
+    /// Why clients that nobody knows can read and write the export over TCP, if they can. Only local
+    /// programs reach a loopback address without TLS.
+    fn unauthenticated(&self) -> Option<String> {
+        let address = self.listen?;
+        match &self.tls {
+            Some(tls) => tls.client_roots.is_none().then(|| {
+                "`nbd.tls` has no `client_roots`: every client may read and write the export".into()
+            }),
+            None => (!address.ip().is_loopback()).then(|| {
+                format!(
+                    "`nbd.listen`: without `nbd.tls`, everybody who reaches {address} may read and \
+                     write the export, unencrypted"
+                )
+            }),
+        }
     }
 
     /// Who may connect at the Unix socket.
@@ -171,6 +194,9 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
         Some(socket) => ("`nbd.socket`", Listen::UnixSocket(socket)),
         None => ("`nbd.socket`", Listen::UnixFor(path.clone(), access)),
     });
+    if let Some(reason) = nbd.unauthenticated() {
+        warn!(reason, "clients are not authenticated");
+    }
     let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
     for (key, place) in unix.into_iter().chain(tcp) {
         let name = format!("{place:?}");
