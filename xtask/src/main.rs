@@ -8,6 +8,7 @@ mod python;
 mod readme;
 mod soak;
 mod tidy;
+mod unit;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,7 @@ fn main() -> Result<()> {
 fn test(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     tidy::check(root)?;
+    unit::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(root, &["test", "--workspace"], &[])?;
     cargo(

@@ -99,6 +99,15 @@ impl Cache {
     }
 
     pub(crate) fn start_with(&self, words: &[&str]) -> Engine {
+        self.start_notified(words, &[]).0
+    }
+
+    /// The same with variables of the environment, and with the socket of the service manager.
+    pub(crate) fn start_notified(
+        &self,
+        words: &[&str],
+        variables: &[(&str, &str)],
+    ) -> (Engine, UnixDatagram) {
         self.write_config();
         self.starts.set(self.starts.get() + 1);
         let number = self.starts.get();
@@ -111,6 +120,7 @@ impl Cache {
             .arg(self.path("cache.toml"))
             .args(words)
             .env("NOTIFY_SOCKET", &notified)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
@@ -134,7 +144,7 @@ impl Cache {
         if let Some((_, address)) = address.and_then(|line| line.split_once("address=")) {
             address.trim().clone_into(&mut engine.metrics);
         }
-        engine
+        (engine, ready)
     }
 
     /// A server does not start, and says all of `parts`.
@@ -237,7 +247,7 @@ impl Engine {
         })
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let command = format!("kill -{name} {}", self.process.id());
         assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
     }

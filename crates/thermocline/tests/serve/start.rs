@@ -1,5 +1,8 @@
 //! Starting: what is served, what is refused, and that a refusal changes nothing.
 
+use std::process::Command;
+use std::time::{Duration, Instant};
+
 use super::{Cache, fails, flush, text};
 
 /// The smallest configuration, a contract; but for the port, which tests share with others.
@@ -121,6 +124,32 @@ fn clients_that_nobody_knows_need_leave() {
     cache.set("nbd.allow_unauthenticated", true);
     let engine = cache.start();
     assert_eq!(engine.log().matches(warning).count(), 1, "{}", engine.log());
+    engine.stop();
+}
+
+#[test]
+fn a_server_that_hangs_leaves_its_watchdog_alone() {
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    let cache = Cache::new(1);
+    let (engine, manager) = cache.start_notified(&[], &[("WATCHDOG_USEC", "2000000")]);
+    manager.set_read_timeout(Some(LIMIT)).unwrap();
+    let is_alive = || {
+        let mut message = [0; 256];
+        manager.recv(&mut message).is_ok_and(|length| message[..length].starts_with(b"WATCHDOG=1"))
+    };
+    assert!(is_alive() && is_alive() && is_alive(), "{}", engine.log());
+    // The loop reads its configuration from a pipe that nobody has written to.
+    let config = cache.path("cache.toml");
+    std::fs::remove_file(&config).unwrap();
+    assert!(Command::new("mkfifo").arg(&config).status().unwrap().success());
+    engine.signal("HUP");
+    let deadline = Instant::now() + 10 * LIMIT;
+    while is_alive() {
+        assert!(Instant::now() < deadline, "a loop that hangs must not report");
+    }
+    std::fs::write(&config, "nothing").unwrap();
+    assert!(is_alive(), "{}", engine.log());
     engine.stop();
 }
 

@@ -199,7 +199,10 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
     }
     let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
     for (key, place) in unix.into_iter().chain(tcp) {
-        let name = format!("{place:?}");
+        let name = match &place {
+            Listen::UnixFor(path, _) => path.display().to_string(),
+            place => format!("{place:?}"),
+        };
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }

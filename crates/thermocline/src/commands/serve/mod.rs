@@ -9,6 +9,7 @@ mod record;
 mod shadows;
 pub(crate) mod status;
 mod watch;
+mod watchdog;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use self::devices::{AnyDriver, Note};
 use self::http::Board;
 use self::listening::listen;
 use self::watch::Watch;
+use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
 /// How long the engine waits at its end for devices of which nothing succeeds, and how often it looks.
@@ -128,9 +130,11 @@ fn serve(
             })
             .context("cannot start the note's thread")?;
     }
+    let mut watchdog = Watchdog::from_environment();
     tell_service_manager(NotifyState::Ready);
     info!(policy = config.policy.name, "serving");
     server.run(|services| {
+        watchdog.beat();
         let [service] = services else { return };
         if wants_reload.swap(false, Ordering::AcqRel) {
             match reload(options, service, watch) {
@@ -147,7 +151,7 @@ fn serve(
     watch.end_recording();
     let mut is_clean = true;
     for service in server.into_services() {
-        is_clean &= leave(service.into_engine(), drains);
+        is_clean &= leave(service.into_engine(), drains, &mut watchdog);
     }
     if let Some(note) = note.filter(|_| is_clean) {
         note.release()?;
@@ -200,11 +204,11 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
 }
 
 /// Makes everything durable, on disk or on flash; says whether the disk has it all.
-fn leave(mut engine: Engine<AnyDriver>, drains: bool) -> bool {
+fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> bool {
     if drains {
         info!(dirty_pages = engine.shard().dirty_slots(), "writing back what the disk lacks");
         engine.shard_mut().drain();
-        come_to_rest(&mut engine);
+        come_to_rest(&mut engine, watchdog);
     }
     // What is dirty on flash may stay so.
     let cleaning = engine.shard().options().cleaning;
@@ -215,7 +219,7 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool) -> bool {
     if let Err(error) = engine.submit(Request::flush(LAST_FLUSH), &[]) {
         error!(%error, "not everything could be made durable");
     }
-    come_to_rest(&mut engine);
+    come_to_rest(&mut engine, watchdog);
     match take_reply(&mut engine, LAST_FLUSH) {
         Some(Ok(())) => {}
         Some(Err(error)) => error!(%error, "not everything could be made durable"),
@@ -243,7 +247,7 @@ fn take_reply<D: Driver>(engine: &mut Engine<D>, tag: u64) -> Option<Result<(), 
 
 /// Works until there is nothing left to do, or nothing has succeeded for long: a backing store that is
 /// away must not keep the engine from ending.
-fn come_to_rest(engine: &mut Engine<AnyDriver>) {
+fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
     let successes = |engine: &Engine<AnyDriver>| {
         let counters = engine.shard().counters();
         [counters.flash, counters.backing].map(|device| {
@@ -253,6 +257,7 @@ fn come_to_rest(engine: &mut Engine<AnyDriver>) {
     let (begun, start) = (engine.shard().now(), Instant::now());
     let (mut seen, mut seen_at) = (successes(engine), start);
     while !engine.shard().is_idle() {
+        watchdog.beat();
         let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         engine.shard_mut().tick(Nanos(begun.0.saturating_add(elapsed)));
         if !engine.poll() {
