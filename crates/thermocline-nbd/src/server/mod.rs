@@ -20,8 +20,8 @@ mod work;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -222,6 +222,7 @@ impl<S: Service> Server<S> {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
                 held_bytes: Arc::default(),
+                new_tls: Arc::default(),
                 waker: Arc::new(waker),
             },
         })
@@ -258,6 +259,7 @@ impl<S: Service> Server<S> {
         while !self.handle.is_stopping.load(Ordering::Acquire) {
             self.turn()?;
             if std::mem::take(&mut self.was_woken) {
+                self.take_tls();
                 on_wake(&mut self.services);
             }
         }
@@ -278,6 +280,14 @@ impl<S: Service> Server<S> {
     /// What was served, once the server has ended.
     pub fn into_services(self) -> Vec<S> {
         self.services
+    }
+
+    /// Takes over certificates that a handle brought.
+    fn take_tls(&mut self) {
+        let new = self.handle.new_tls.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(new), Some((configuration, _))) = (new, &mut self.settings.tls) {
+            *configuration = new;
+        }
     }
 
     /// One round: wait, read, work, write.

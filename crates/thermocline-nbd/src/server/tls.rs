@@ -8,6 +8,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+/// Certificates that were read.
+pub type ServerTls = Arc<ServerConfig>;
+
 /// PEM files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificates {
@@ -46,7 +49,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If one cannot be read, or they do not go together.
-    pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn load(&self) -> Result<ServerTls, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let unusable = |source| TlsError::Certificate { path: self.certificate.clone(), source };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -84,6 +84,23 @@ fn a_client_of_our_own_makes_the_handshake() {
     handshake(&running, folder.path(), true).unwrap();
 }
 
+#[test]
+fn new_clients_get_the_certificates_that_replaced_others() {
+    let [old, new] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    write_certificates(old.path());
+    write_certificates(new.path());
+    let running = start(old.path());
+    handshake(&running, old.path(), true).unwrap();
+    assert!(handshake(&running, new.path(), true).is_err(), "its root signed nothing here");
+    running.handle.set_tls(certificates(new.path()).load().unwrap());
+    // Clients that come before the server takes the certificates over still get the old ones.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while handshake(&running, new.path(), true).is_err() {
+        assert!(std::time::Instant::now() < deadline, "the certificates stay as they were");
+    }
+    assert!(handshake(&running, old.path(), true).is_err(), "the old ones are gone");
+}
+
 /// STARTTLS, then ABORT through TLS; fails if the server does not answer it.
 fn handshake(running: &Running, folder: &Path, has_certificate: bool) -> std::io::Result<()> {
     use rustls::pki_types::pem::PemObject as _;

@@ -8,7 +8,7 @@ use nix::unistd::{Group, User};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use thermocline_nbd::codec::server::TlsMode;
-use thermocline_nbd::server::tls::Certificates;
+use thermocline_nbd::server::tls::{Certificates, ServerTls};
 use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
 use tracing::{info, warn};
 
@@ -165,14 +165,6 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
     let bytes = |size: Option<config::Bytes>, default: usize| {
         size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
     };
-    let tls = nbd.tls.as_ref().map(|tls| {
-        let certificates = Certificates {
-            certificate: tls.certificate.clone(),
-            key: tls.key.clone(),
-            client_roots: tls.client_roots.clone(),
-        };
-        certificates.load().map(|config| (config, TlsMode::Required))
-    });
     let settings = Settings {
         clients_max: nbd.clients.unwrap_or(defaults.clients_max),
         client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
@@ -181,7 +173,7 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
         send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
         idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
         allow_remote: nbd.remote,
-        tls: tls.transpose().context("[nbd.tls]")?,
+        tls: certificates(config)?.map(|tls| (tls, TlsMode::Required)),
         ..defaults
     };
     let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
@@ -199,12 +191,24 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
     }
     let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
     for (key, place) in unix.into_iter().chain(tcp) {
-        let name = match &place {
-            Listen::UnixFor(path, _) => path.display().to_string(),
-            place => format!("{place:?}"),
+        let name = if let Listen::UnixFor(path, _) = &place {
+            path.display().to_string()
+        } else {
+            format!("{place:?}")
         };
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
     Ok(server)
+}
+
+/// Reads the certificates, if there are any.
+pub(super) fn certificates(config: &Config) -> Result<Option<ServerTls>> {
+    let Some(tls) = &config.nbd.tls else { return Ok(None) };
+    let certificates = Certificates {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        client_roots: tls.client_roots.clone(),
+    };
+    certificates.load().map(Some).context("[nbd.tls]")
 }

@@ -137,7 +137,7 @@ fn serve(
         watchdog.beat();
         let [service] = services else { return };
         if wants_reload.swap(false, Ordering::AcqRel) {
-            match reload(options, service, watch) {
+            match reload(options, service, watch, &clients) {
                 Ok(config) => drains = config.cleaning.drain_at_exit,
                 Err(error) => {
                     error!(error = format!("{error:#}"), "the configuration stays as it is");
@@ -160,10 +160,16 @@ fn serve(
 }
 
 /// Takes over what can change while clients are served; all of it, or nothing.
-fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Result<Config> {
+fn reload(
+    options: &ServeOptions,
+    service: &mut Service,
+    watch: &Watch,
+    server: &Handle,
+) -> Result<Config> {
     let path = options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
     let shadow_options = shadows::options(&config)?;
+    let tls = listening::certificates(&config)?;
     let may_write = service.engine_mut().driver().may_write();
     ensure!(
         may_write || config.write_mode == config::Mode::ReadOnly,
@@ -199,6 +205,9 @@ fn reload(options: &ServeOptions, service: &mut Service, watch: &Watch) -> Resul
         config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
     );
     watch.set_shadows(shadows);
+    if let Some(tls) = tls {
+        server.set_tls(tls);
+    }
     info!("the configuration was read again; sizes, devices and addresses change with a restart");
     Ok(config)
 }
