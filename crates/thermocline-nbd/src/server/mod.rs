@@ -12,6 +12,7 @@ mod connection;
 mod handle;
 mod in_flight;
 mod listen;
+mod names;
 mod room;
 mod spin;
 pub mod tls;
@@ -34,12 +35,13 @@ pub use self::handle::Handle;
 use self::in_flight::{CONNECTIONS_MAX, Place};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess};
+use self::names::check_names;
 use self::room::Room;
 use self::spin::Spin;
 use self::transport::{InputBuffers, Socket};
 use self::work::Answered;
 use crate::codec::server::TlsMode;
-use crate::protocol::{ExportInfo, STRING_BYTES_MAX};
+use crate::protocol::ExportInfo;
 use crate::service::Service;
 
 /// Events taken from the system at once.
@@ -584,25 +586,4 @@ fn activate(active: &mut Vec<usize>, connection: &mut Connection, index: usize) 
         connection.is_active = true;
         active.push(index);
     }
-}
-
-fn check_names(infos: &[ExportInfo]) -> Result<(), ServerError> {
-    for (index, info) in infos.iter().enumerate() {
-        let failed = |reason| Err(ServerError::Export { name: info.name.clone(), reason });
-        if info.name.len() > STRING_BYTES_MAX || info.description.len() > STRING_BYTES_MAX {
-            return failed("name or description is longer than 4096 bytes");
-        }
-        if info.name.contains('\0') {
-            return failed("the name has a NUL character");
-        }
-        if infos[..index].iter().any(|other| other.name == info.name) {
-            return failed("there are two exports of this name");
-        }
-        if info.block_sizes.minimum_bytes.checked_next_power_of_two()
-            != Some(info.block_sizes.minimum_bytes)
-        {
-            return failed("the minimum block size is not a power of two");
-        }
-    }
-    Ok(())
 }
