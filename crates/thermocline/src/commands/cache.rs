@@ -90,7 +90,6 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
 }
 
 /// What a check found.
-#[expect(clippy::struct_field_names, reason = "names of the JSON say their unit")]
 #[derive(Serialize)]
 struct Checked {
     intact_pages: u64,

@@ -260,7 +260,7 @@ fn of_two_that_start_at_once_one_serves_and_the_other_changes_nothing() {
         let mut both = [&cache, &other].map(|cache| {
             cache.write_config();
             let log = std::fs::File::create(cache.path("log")).unwrap();
-            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_thermocline"));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_thermocline"));
             command.arg("serve").arg(cache.path("cache.toml")).stderr(log).spawn().unwrap()
         });
         // One gives up, and the one that serves would never end by itself.
@@ -269,7 +269,7 @@ fn of_two_that_start_at_once_one_serves_and_the_other_changes_nothing() {
             if let Some(ended) = ended.enumerate().find_map(|(at, end)| Some((at, end?))) {
                 break ended;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         };
         let caches = [&cache, &other];
         let said = String::from_utf8(caches[loser].bytes("log")).unwrap();

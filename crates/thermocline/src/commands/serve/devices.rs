@@ -16,7 +16,8 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Engine, Flash, FlashError, Frames, Layout, Operation, Options, Shard, SideFile, Uuid, WriteHold,
+    Device, Engine, Flash, FlashError, Frames, Layout, Operation, OperationId, OperationKind,
+    Options, Shard, SideFile, Uuid, WriteHold,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{error, info, warn};
@@ -239,14 +240,34 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         info!(dirty_pages, "the flash holds pages that are newer than the disk's");
     }
     let engine = config.io.engine;
-    let driver = match backing {
+    let mut driver = match backing {
         Backing::File(disk) => drive_files(engine, shard.frames(), flash_file.as_ref(), &disk)?,
         Backing::Nbd(backing) => {
             let backing = NbdDriver::new(backing, shard.frames()).with_context(in_backing)?;
             drive_nbd(engine, shard.frames(), backing, flash_file.as_ref())?
         }
     };
+    sync_backing(&mut driver).with_context(in_backing)?;
     Ok(Opened { engine: Engine::new(shard, driver), note })
+}
+
+/// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
+/// engine counts all that it finds there as durable.
+fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
+    driver.start(Operation {
+        id: OperationId(0),
+        device: Device::Backing,
+        kind: OperationKind::Sync,
+        offset_bytes: 0,
+        length_bytes: 0,
+        frames: [].into_iter().collect(),
+    });
+    let mut done = vec![];
+    while done.is_empty() {
+        driver.wait(&mut done);
+    }
+    let (_, result) = done.swap_remove(0);
+    result.context("it cannot be synced: what an earlier process wrote there may be lost")
 }
 
 /// Finds the backing store, and its size in bytes.
