@@ -1,9 +1,10 @@
 //! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
-//! `soak`, `tidy`.
+//! `soak`, `mutants`, `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
 mod console;
+mod mutants;
 mod python;
 mod readme;
 mod soak;
@@ -56,6 +57,12 @@ enum Task {
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
     },
+    /// Break the engine's rules of durability one at a time, and fail if the crash simulation misses one; takes minutes
+    Mutants {
+        /// Only the rules that contain this text
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Fuzz every trace format, the NBD protocol and the flash format for some seconds each; needs nightly Rust and cargo-fuzz
     Fuzz {
         /// Seconds per target
@@ -86,6 +93,7 @@ fn main() -> Result<()> {
             cargo(&root, &words, &[])
         }
         Task::Soak { minutes } => soak::run(&root, minutes),
+        Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }
 }
