@@ -1,5 +1,6 @@
 //! Breaks the engine's rules of durability one at a time, to see that the crash simulation notices.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -35,8 +36,13 @@ pub(crate) fn check(root: &Path, filter: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("project");
     clone(root, &copy)?;
+    let mutants = || list.mutant.iter().filter(|mutant| mutant.rule.contains(filter));
+    let tests: BTreeSet<&str> = mutants().map(|mutant| mutant.caught_by.as_str()).collect();
+    for test in tests {
+        ensure!(passes(root, &copy, &[test])?, "`{test}` fails before anything is broken");
+    }
     let mut survivors = vec![];
-    for mutant in list.mutant.iter().filter(|mutant| mutant.rule.contains(filter)) {
+    for mutant in mutants() {
         let is_caught = mutant.run(root, &copy)?;
         eprintln!("{}: {}", if is_caught { "caught" } else { "SURVIVED" }, mutant.rule);
         if !is_caught {
@@ -55,24 +61,28 @@ impl Mutant {
         let places = text.matches(&self.find).count();
         ensure!(places == 1, "`{}` has {places} places to break: {}", self.file, self.rule);
         std::fs::write(&path, text.replace(&self.find, &self.replace))?;
-        let tests = |words: &[&str]| {
-            Command::new("cargo")
-                .args(["test", "--quiet", "--package", "thermocline-engine", "--test", "crash"])
-                .args(words)
-                .env("CARGO_TARGET_DIR", root.join("target/mutants"))
-                .env("RUST_BACKTRACE", "0")
-                .current_dir(copy)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-        };
-        if !tests(&["--no-run"])?.success() {
+        if !passes(root, copy, &["--no-run"])? {
             bail!("the change does not compile: {}", self.rule);
         }
-        let is_caught = !tests(&[&self.caught_by])?.success();
+        let is_caught = !passes(root, copy, &[&self.caught_by])?;
         std::fs::write(&path, text)?;
         Ok(is_caught)
     }
+}
+
+/// Runs tests of the crash simulation in the copy.
+fn passes(root: &Path, copy: &Path, words: &[&str]) -> Result<bool> {
+    let status = Command::new("cargo")
+        .args(["test", "--quiet", "--package", "thermocline-engine", "--test", "crash"])
+        .args(words)
+        .env("CARGO_TARGET_DIR", root.join("target/mutants"))
+        .env("RUST_BACKTRACE", "0")
+        .current_dir(copy)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("cannot start `cargo`")?;
+    Ok(status.success())
 }
 
 /// Copies what is committed.

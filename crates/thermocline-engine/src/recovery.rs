@@ -198,13 +198,14 @@ impl Flash {
     /// # Errors
     /// What is no flash of ours, is damaged, or fails.
     pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
-        let (superblock, place) = read_superblock(storage)?;
+        let (superblock, place, damaged) = read_superblock(storage)?;
         let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
         }
         let mut flash = Self::read_table(storage, &superblock)?;
         flash.first_copy = 1 - place;
+        flash.damaged_blocks += damaged;
         let journal = Journal::read(storage, &superblock)?;
         flash.replay(storage, &journal);
         Ok(flash)
@@ -465,8 +466,8 @@ fn may_lie_at(superblock: &Superblock, sequence: u64, offset_bytes: u64) -> bool
     layout.journal_offsets_bytes(sequence).contains(&offset_bytes)
 }
 
-/// The newest superblock, and its place.
-fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64), FlashError> {
+/// The newest superblock, its place, and how many copies are damaged.
+fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64, u64), FlashError> {
     if storage.size_bytes()? < 2 * BLOCK_BYTES as u64 {
         return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
     }
@@ -480,8 +481,11 @@ fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64), Flash
         }
     }
     let intact = found.iter().filter_map(|&(place, found)| Some((found.ok()?, place)));
-    if let Some(newest) = intact.max_by_key(|(superblock, _)| superblock.epoch) {
-        return Ok(newest);
+    if let Some((superblock, place)) = intact.max_by_key(|(superblock, _)| superblock.epoch) {
+        let is_sound =
+            |(_, found): &(u64, Result<_, _>)| matches!(found, Ok(_) | Err(Unreadable::Empty));
+        let damaged = 2 - found.iter().filter(|copy| is_sound(copy)).count();
+        return Ok((superblock, place, damaged as u64));
     }
     if let Some(error) = failure {
         return Err(error.into());

@@ -4,6 +4,7 @@
 //! disk; the disk is synced if it was written since, but for what slots have as well; the records of
 //! all slots written are committed.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use thermocline_core::Nanos;
@@ -357,7 +358,13 @@ impl Shard {
         }
         let mut written = std::mem::take(&mut self.log.unsynced);
         written.extend_from_slice(syncing);
-        for (page, _) in written {
+        // Bytes on their way from the disk may be older than what is durable elsewhere, also those that
+        // only requests from before the page was replaced still wait for.
+        let pages: BTreeSet<u32> = written.iter().map(|&(page, _)| page).collect();
+        for (_, fetch) in &mut self.fetches {
+            fetch.is_doubtful |= fetch.slot.is_none() && pages.contains(&fetch.page);
+        }
+        for page in pages {
             if let Some(id) = self.entry(page)
                 && self.entries[id].disk_written != self.entries[id].disk_synced
             {
@@ -394,11 +401,6 @@ impl Shard {
     /// The disk may not have what was written of the page.
     fn write_again(&mut self, id: EntryId) {
         let in_slot = self.current_slot(id).is_some();
-        // Bytes on their way from the disk may be older than what is durable elsewhere.
-        if let Some(fetch) = self.entries[id].fetch {
-            let fetch = &mut self.fetches[fetch.0 as usize];
-            fetch.is_doubtful = fetch.slot.is_none();
-        }
         if !in_slot && self.entries[id].frame.is_none() {
             let entry = &self.entries[id];
             assert_eq!(entry.blank, entry.newest, "an unsynced page is somewhere else, or blank");

@@ -82,6 +82,7 @@ fn damage_is_found_by_its_page() {
     let found = json(&["cache", "check", &flash, "--json"]);
     let expected = value!({
         "intact_pages": held - 2,
+        "damaged_metadata_blocks": 0,
         "damaged_clean_pages": [2],
         "lost_pages": [6],
     });
@@ -95,6 +96,22 @@ fn damage_is_found_by_its_page() {
         assert_eq!(bytes[start..start + 4096], page(byte), "page {byte}");
     }
     assert_eq!(inspect(&cache)["dirty_pages"], 1);
+}
+
+#[test]
+fn a_damaged_block_of_metadata_is_reported_and_repaired() {
+    let cache = half_dirty();
+    let flash = cache.file("flash.img");
+    let dirty_pages = inspect(&cache)["dirty_pages"].clone();
+    // The first superblock.
+    let mut bytes = cache.bytes("flash.img");
+    bytes[100] ^= 1;
+    std::fs::write(&flash, bytes).unwrap();
+    fails(&["cache", "check", &flash], &["1 damaged blocks of metadata"]);
+    assert_eq!(inspect(&cache)["dirty_pages"], dirty_pages);
+    assert_eq!(inspect(&cache)["damaged_metadata_blocks"], 1);
+    cache.start().stop();
+    assert_eq!(inspect(&cache)["damaged_metadata_blocks"], 0);
 }
 
 #[test]
