@@ -6,7 +6,7 @@
 //! nothing and do not fit into the pool wait for it in a queue. Its head may exceed the pool by one
 //! request, if no other client does so at that time; thus a request larger than the pool is served,
 //! too, and the queue moves on as soon as the replies of that request were sent. A client that does
-//! not take them is closed after [`Settings::send_timeout`](super::Settings::send_timeout).
+//! not take them is closed after [`Settings::send_limit`](super::Settings::send_limit).
 
 use std::collections::VecDeque;
 
