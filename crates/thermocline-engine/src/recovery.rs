@@ -622,4 +622,34 @@ mod tests {
         assert_eq!(recovered.contents().held_pages, 0);
         recovered.forget(&mut memory).unwrap();
     }
+
+    #[test]
+    fn a_flash_of_format_1_is_read_and_becomes_one_of_format_2() {
+        // Slots enough for an odd number of journal blocks, whose places differ between the formats.
+        let layout = Layout { journal_blocks: 33, ..Layout::new(33 * 128, 4096) };
+        assert_eq!(layout, Layout::new(layout.slots, 4096));
+        let mut memory = Memory(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+        let cache = Uuid::from_u128(1);
+        let flash = Flash::initialise(&mut memory, cache, layout, 1 << 20).unwrap();
+        let former =
+            Superblock { has_single_journal: true, first_sequence: 20, ..flash.superblock };
+        memory.part(0, 2 * BLOCK_BYTES).fill(0);
+        former.encode(memory.part(BLOCK_BYTES as u64, BLOCK_BYTES));
+        let header = journal::Header {
+            cache,
+            epoch: 1,
+            sequence: 20,
+            tail: 20,
+            uncertain: 20,
+            written_bytes: 0,
+        };
+        let block = memory.part(Layout::journal_place_bytes(20), BLOCK_BYTES);
+        journal::encode(block, &header, [clean(7, 1)].iter());
+        let recovered = Flash::recover(&mut memory).unwrap();
+        assert_eq!(recovered.contents().held_pages, 1);
+        assert_eq!(recovered.contents().damaged_blocks, 0);
+        let read = Flash::read(&mut memory).unwrap();
+        assert!(!read.superblock.has_single_journal);
+        assert_eq!(read.contents().held_pages, 1);
+    }
 }
