@@ -173,6 +173,9 @@ impl Flash {
     /// # Errors
     /// What is no flash of ours, is damaged, or fails.
     pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        // A killed process may have left slots in the cache of the flash: what the table will say of
+        // them must not become durable before they are.
+        storage.sync()?;
         let mut flash = Self::read(storage)?;
         let former = Self::read_table(storage, &flash.superblock)?;
         let changed = (0..flash.superblock.layout.table_blocks).filter(|&block| {

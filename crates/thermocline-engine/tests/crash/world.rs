@@ -421,8 +421,7 @@ impl World {
         let layout = layout(&self.plan);
         let table = layout.table_range();
         // A power failure that tears one copy and damage to the other would be two faults at once.
-        let is_table_whole =
-            self.was_killed || !self.devices.borrow().is_writing_flash(table.clone());
+        let is_table_whole = !self.devices.borrow().is_writing_flash(table.clone());
         let end = if is_table_whole { layout.metadata_bytes() } else { table.start } as usize;
         let (mut is_killed, mut rots) = (self.was_killed, self.plan.faults.rots);
         let flash = loop {
