@@ -257,7 +257,8 @@ impl Options {
 pub(crate) const RESERVED_FRAMES: u32 = 32;
 /// Frames that writes leave to reads, which therefore do not wait while writes wait for the disk.
 pub(crate) const READ_FRAMES: u32 = 64;
-/// Bytes of written pages that wait for a sync of the backing store, but for so many frames at least.
+/// Limit of the bytes of written pages that wait for a sync of the backing store, and the number of frames
+/// that they may take in any case.
 const UNSYNCED_BYTES_MAX: u32 = 16 << 20;
 const UNSYNCED_FRAMES_MIN: u32 = 64;
 /// Memory for what is known of a slot and of the page in it, roughly.

@@ -60,7 +60,7 @@ struct Flying {
     is_given_up: bool,
 }
 
-/// Hands the submission queue to the kernel and waits for so many completions. Tests put a kernel that
+/// Hands the submission queue to the kernel and waits for that many completions. Tests put a kernel that
 /// refuses in its place.
 type Submit = fn(&IoUring, usize) -> io::Result<usize>;
 
@@ -173,7 +173,7 @@ impl UringDriver {
         self.submitted.push_back(number);
     }
 
-    /// Hands the submission queue to the kernel and waits for so many completions. Returns whether the
+    /// Hands the submission queue to the kernel and waits for that many completions. Returns whether the
     /// kernel did that; if it did not, what it refused stays in the queue.
     fn enter(&mut self, wanted: usize) -> bool {
         loop {

@@ -227,7 +227,7 @@ impl Shard {
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
         if transfer.is_doubtful && result.is_ok() {
-            // Whoever waits for it waits until it was written again.
+            // Requests that wait for it are answered once it was written again.
             self.disk_write_failed(id);
             return;
         }

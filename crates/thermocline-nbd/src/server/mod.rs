@@ -521,7 +521,7 @@ impl<S: Service> Server<S> {
         if connection.is_over() {
             let mut connection = self.connections.remove(index);
             self.room.count(&mut connection.counted_bytes, 0);
-            // A descriptor is free for whoever waits.
+            // The next client can have its descriptor.
             self.may_accept |= self.was_refused;
             // It is closed next.
             drop(self.poll.registry().deregister(connection.transport.socket.source()));

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-/// What all connections hold, and who waits for more.
+/// Bytes that all connections hold, and the connections that wait for more.
 #[derive(Debug)]
 pub(super) struct Room {
     client_bytes_max: usize,
