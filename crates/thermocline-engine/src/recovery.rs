@@ -5,7 +5,7 @@
 //! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
 //! on the way leaves the old epoch, and recovery does the same again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use thiserror::Error;
@@ -245,15 +245,18 @@ impl Flash {
             return Err(FlashError::MetadataLost { part: "table", block: block.into() });
         }
         self.damaged_blocks += damaged as u64;
+        // A damaged copy is written before a blank one: if both were damaged, nothing could be read.
+        let [first_worth, second_worth] = [&copies[0], &copies[1]].map(|copy| match copy {
+            Copied::Damaged => (0, 0),
+            Copied::Blank => (1, 0),
+            Copied::Intact((header, _)) => (2, header.generation),
+        });
         let [first, second] = copies.map(|copy| match copy {
             Copied::Intact(block) => Some(block),
             Copied::Blank | Copied::Damaged => None,
         });
-        let generation =
-            |copy: &Option<(table::Header, _)>| copy.as_ref().map(|it| it.0.generation);
         if first != second || damaged > 0 {
-            let is_first_newer = generation(&first) > generation(&second);
-            self.uneven.insert(block, u64::from(is_first_newer));
+            self.uneven.insert(block, u64::from(first_worth > second_worth));
         }
         let newest = first.into_iter().chain(second).max_by_key(|(header, _)| header.generation);
         let Some((header, rows)) = newest else { return Ok(()) };
@@ -425,12 +428,17 @@ impl Journal {
         let places = superblock.layout.journal_blocks;
         let start_bytes = Layout::journal_place_bytes(0);
         let mut blocks = Blocks::new(storage, start_bytes, places.into());
+        let mut unreadable = BTreeSet::new();
         for place in 0..places {
-            let Some(block) = blocks.next_block() else { continue };
+            let Some(block) = blocks.next_block() else {
+                unreadable.insert(Layout::journal_place_bytes(place));
+                continue;
+            };
             let Some((header, records)) = journal::decode(&block) else { continue };
             let is_ours = header.cache == superblock.cache
                 && header.epoch == superblock.epoch
-                && may_lie_at(superblock, header.sequence, Layout::journal_place_bytes(place));
+                && journal_places(superblock, header.sequence)
+                    .contains(&Layout::journal_place_bytes(place));
             if !is_ours {
                 continue;
             }
@@ -451,22 +459,23 @@ impl Journal {
         }
         // What follows a gap was written later than what is missing, and never acknowledged; unless a
         // later block says that what is missing was durable.
-        if next < journal.uncertain {
+        // And what cannot be read where the next block would lie may be that block.
+        let may_follow = journal_places(superblock, next).iter().all(|at| unreadable.contains(at));
+        if next < journal.uncertain || may_follow {
             return Err(FlashError::MetadataLost { part: "journal", block: next });
         }
         Ok(journal)
     }
 }
 
-/// Whether a journal block of that number belongs to a place.
-fn may_lie_at(superblock: &Superblock, sequence: u64, offset_bytes: u64) -> bool {
+/// Where the copies of a journal block of that number lie.
+fn journal_places(superblock: &Superblock, sequence: u64) -> Vec<u64> {
     let layout = &superblock.layout;
     if superblock.has_single_journal {
         let place = sequence % u64::from(layout.journal_blocks);
-        return u32::try_from(place)
-            .is_ok_and(|place| Layout::journal_place_bytes(place) == offset_bytes);
+        return vec![(2 + place) * BLOCK_BYTES as u64];
     }
-    layout.journal_offsets_bytes(sequence).contains(&offset_bytes)
+    layout.journal_offsets_bytes(sequence).to_vec()
 }
 
 /// The newest superblock, its place, and how many copies are damaged.
