@@ -61,6 +61,11 @@ impl WriteBacks {
         self.closed_but = Some(awaited);
     }
 
+    /// Pages are written back again: flash no longer keeps what the disk lacks.
+    pub(super) fn open(&mut self) {
+        self.closed_but = None;
+    }
+
     /// A request waits for the page.
     pub(super) fn await_page(&mut self, page: u32) {
         if let Some(awaited) = &mut self.closed_but {

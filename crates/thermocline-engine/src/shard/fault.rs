@@ -78,6 +78,7 @@ impl Shard {
             observer(&super::Event::FlashFailed { now });
         }
         self.forget_journal();
+        self.write_backs.open();
         self.options.flash_pages = 0;
         self.unlink_slots();
         let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
