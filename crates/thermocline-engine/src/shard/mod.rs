@@ -392,7 +392,11 @@ impl Shard {
             Some(Place::Slot(_)) => Tier::FLASH,
             Some(Place::Entry(id)) => {
                 let entry = &self.entries[id];
-                if entry.frame.is_some() {
+                // Zeroes that the disk has stay only until it is synced.
+                let is_disks = !entry.in_ram
+                    && entry.frame == Some(self.zero_frame)
+                    && entry.disk_written == entry.newest;
+                if entry.frame.is_some() && !is_disks {
                     Tier::RAM
                 } else if entry
                     .slot

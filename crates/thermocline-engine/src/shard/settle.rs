@@ -272,14 +272,20 @@ impl Shard {
     fn let_go(&mut self, id: EntryId) {
         let entry = &self.entries[id];
         let is_wanted = entry.in_ram || entry.wants.flash || entry.wants.log || entry.wants.disk;
-        let is_on_disk = entry.disk_synced == entry.newest
-            || (entry.disk_written == entry.newest && entry.blank == entry.newest);
+        let is_blank = entry.disk_written == entry.newest && entry.blank == entry.newest;
+        // Zeroes stay until a sync, in a frame that all pages share: the disk may be a server, which ends
+        // and forgets them. Of a page that was discarded, the disk's bytes count.
+        let is_zero = is_blank && entry.zeroed == entry.newest;
+        let is_on_disk = entry.disk_synced == entry.newest || (is_blank && !is_zero);
         let is_elsewhere = is_on_disk || self.current_slot(id).is_some();
-        if !is_wanted
-            && is_elsewhere
-            && let Some(frame) = self.entries[id].frame.take()
-        {
+        if is_wanted || !(is_elsewhere || is_zero) {
+            return;
+        }
+        if let Some(frame) = self.entries[id].frame.take() {
             self.pool.release(frame);
+            if !is_elsewhere {
+                self.entries[id].frame = Some(self.pool.retain(self.zero_frame));
+            }
         }
     }
 
