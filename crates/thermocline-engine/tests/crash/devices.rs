@@ -1,145 +1,96 @@
-//! Two devices that lose what was not synced, in the ways that devices do.
+//! Two devices that lose what was not synced, and the operations in flight.
 #![expect(unsafe_code, reason = "the devices fill frames that the shard owns")]
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::memory::transfer;
 use thermocline_engine::{
-    Device, DeviceError, Frames, Operation, OperationId, OperationKind, Storage,
+    Device, DeviceError, Frames, Layout, Operation, OperationId, OperationKind, Storage,
 };
 
-/// One device: what it says now, what would be there after a power loss, and what is in between.
-#[derive(Debug)]
-struct Disk {
-    now: Vec<u8>,
-    durable: Vec<u8>,
-    /// Writes that are complete and not synced: when, where, what.
-    unsynced: Vec<(u64, usize, Vec<u8>)>,
-    /// What is written as a whole or not at all, in bytes.
-    atom: usize,
-}
-
-impl Disk {
-    fn new(bytes: usize, atom: usize) -> Self {
-        Self { now: vec![0; bytes], durable: vec![0; bytes], unsynced: vec![], atom }
-    }
-
-    fn write(&mut self, time: u64, offset: usize, bytes: &[u8]) {
-        self.now[offset..offset + bytes.len()].copy_from_slice(bytes);
-        self.unsynced.push((time, offset, bytes.to_vec()));
-    }
-
-    /// Makes durable what was complete before that time.
-    fn sync(&mut self, time: u64) {
-        let durable = &mut self.durable;
-        self.unsynced.retain(|(written, offset, bytes)| {
-            let is_covered = *written < time;
-            if is_covered {
-                durable[*offset..offset + bytes.len()].copy_from_slice(bytes);
-            }
-            !is_covered
-        });
-    }
-
-    /// Changes bytes behind the engine's back.
-    fn spoil(&mut self, range: std::ops::Range<usize>, change: impl Fn(&mut u8)) {
-        for place in range {
-            change(&mut self.now[place]);
-            self.durable[place] = self.now[place];
-        }
-    }
-
-    /// A sync fails. What was written since the last good one may be gone for good, whether or not the
-    /// page cache still shows it.
-    fn fail_sync(&mut self, random: &mut SplitMix64, still_shows: bool) {
-        self.unsynced.retain(|_| random.bits().is_multiple_of(2));
-        if !still_shows {
-            self.show_what_it_has();
-        }
-    }
-
-    /// The page cache no longer shows what a failed sync has dropped.
-    fn show_what_it_has(&mut self) {
-        self.now.copy_from_slice(&self.durable);
-        for (_, offset, bytes) in &self.unsynced {
-            self.now[*offset..offset + bytes.len()].copy_from_slice(bytes);
-        }
-    }
-
-    /// The power fails: of what is not durable, some atoms survive.
-    fn crash(&mut self, random: &mut SplitMix64) {
-        let share = [0, 50, 90, 100][(random.bits() % 4) as usize];
-        for (_, offset, bytes) in std::mem::take(&mut self.unsynced) {
-            for (index, atom) in bytes.chunks(self.atom).enumerate() {
-                if random.bits() % 100 < share {
-                    let start = offset + index * self.atom;
-                    self.durable[start..start + atom.len()].copy_from_slice(atom);
-                }
-            }
-        }
-        self.now.copy_from_slice(&self.durable);
-    }
-}
-
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
-    /// Of so many operations on the backing store, one fails; 0 for none.
-    pub(crate) backing_errors: u64,
-    /// Of so many reads of a slot, one gives wrong bytes; 0 for none.
-    pub(crate) flash_errors: u64,
-    /// The flash is gone.
-    pub(crate) flash_gone: bool,
-    /// One of this many syncs of the backing store fails and drops data; 0 for none.
-    pub(crate) sync_errors: u64,
-    /// Each restart finds one block of the flash's metadata damaged.
-    pub(crate) rots: bool,
-}
+use crate::disk::Disk;
+use crate::faults::{Faults, Outage};
+use crate::witness::Witness;
 
 /// Both devices, and the operations in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Devices {
-    flash: Disk,
-    backing: Disk,
-    in_flight: Vec<Flying>,
-    time: u64,
+    pub(crate) flash: Disk,
+    pub(crate) backing: Disk,
+    pub(crate) in_flight: Vec<Flying>,
+    pub(crate) time: u64,
+    /// The clock of the world, for operations that hang.
+    pub(crate) now_ns: u64,
     /// Operations until the power fails.
     pub(crate) operations_left: u64,
+    /// Whether an outage failed an operation of a recovery.
+    pub(crate) was_refused: bool,
+    /// Operations of recoveries so far.
+    pub(crate) recovery_operations: u64,
     pub(crate) faults: Faults,
-    random: SplitMix64,
-    /// Where the flash cannot be read until it is written again.
-    unreadable: Option<usize>,
+    pub(crate) random: SplitMix64,
+    /// Blocks of the flash that cannot be read until they are written again.
+    pub(crate) unreadable: BTreeSet<usize>,
+    pub(crate) outage: Option<Outage>,
+    /// Whether the server of the backing store ended since the last sync.
+    pub(crate) next_sync_fails: bool,
+    pub(crate) witness: Witness,
+    /// Writes of slots that did not happen.
+    pub(crate) lost: Vec<(usize, Vec<u8>)>,
+    /// Metadata blocks that are wrong, and what they should be.
+    pub(crate) damaged_blocks: Vec<(usize, Vec<u8>)>,
+    /// Pages of flash that were damaged so far.
+    pub(crate) damages: u64,
+    /// The size that the flash says it has, if that is not its real one.
+    pub(crate) flash_bytes: Option<u64>,
 }
 
-#[derive(Debug)]
-struct Flying {
-    operation: Operation,
+/// An operation in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Flying {
+    pub(crate) operation: Operation,
     started: u64,
     /// What a write's frames held when it was started: they must not change.
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Whether a failed sync dropped it on its way: it will be complete and never durable.
-    is_dropped: bool,
+    pub(crate) is_dropped: bool,
+    /// Whether it fails: its connection was lost.
+    pub(crate) is_refused: bool,
+    /// It does not complete before.
+    held_until: u64,
 }
 
 impl Devices {
-    pub(crate) fn new(flash: usize, backing: usize, backing_atom: usize, seed: u64) -> Self {
+    pub(crate) fn new(layout: Layout, backing: usize, backing_atom: usize, seed: u64) -> Self {
         Self {
-            flash: Disk::new(flash, 512),
+            flash: Disk::new(layout.flash_bytes() as usize, 512),
             backing: Disk::new(backing, backing_atom),
             in_flight: vec![],
             time: 0,
+            now_ns: 0,
             operations_left: u64::MAX,
+            was_refused: false,
+            recovery_operations: 0,
             faults: Faults::default(),
             random: SplitMix64::new(seed),
-            unreadable: None,
+            unreadable: BTreeSet::new(),
+            outage: None,
+            next_sync_fails: false,
+            witness: Witness::new(layout),
+            lost: vec![],
+            damaged_blocks: vec![],
+            damages: 0,
+            flash_bytes: None,
         }
     }
 
-    fn disk(&mut self, device: Device) -> &mut Disk {
+    pub(crate) fn disk(&mut self, device: Device) -> &mut Disk {
         match device {
             Device::Flash => &mut self.flash,
             Device::Backing => &mut self.backing,
@@ -149,19 +100,47 @@ impl Devices {
     pub(crate) fn start(&mut self, frames: &Frames, operation: Operation) {
         self.time += 1;
         let mut bytes = vec![];
-        if matches!(operation.kind, OperationKind::Write | OperationKind::Zero) {
+        if is_write(operation.kind) {
             // SAFETY: the world passes the frames of the shard that gave it the operation.
             unsafe { operation.gather(frames, 0..operation.length_bytes, &mut bytes) };
         }
-        let started = self.time;
-        self.in_flight.push(Flying { operation, started, bytes, is_dropped: false });
+        if operation.device == Device::Flash {
+            self.witness.started(&bytes);
+        }
+        let held_until = self.held_until();
+        let (started, is_dropped, is_refused) = (self.time, false, false);
+        self.in_flight.push(Flying {
+            operation,
+            started,
+            bytes,
+            is_dropped,
+            is_refused,
+            held_until,
+        });
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
-    /// Completes one of the operations in flight; none if the power failed.
+    /// Whether operations are in flight and none of them may complete yet.
+    pub(crate) fn hangs(&self) -> bool {
+        let is_held = |flying: &Flying| self.is_held(flying);
+        !self.in_flight.is_empty() && self.in_flight.iter().all(is_held)
+    }
+
+    /// What never ends by itself ends soon.
+    pub(crate) fn end_hangs(&mut self) {
+        for flying in &mut self.in_flight {
+            flying.held_until = flying.held_until.min(self.now_ns);
+        }
+    }
+
+    const fn is_held(&self, flying: &Flying) -> bool {
+        flying.held_until > self.now_ns
+    }
+
+    /// Completes one of the operations in flight; none if the power failed, or if all of them hang.
     pub(crate) fn complete_one(
         &mut self,
         frames: &Arc<Frames>,
@@ -170,66 +149,78 @@ impl Devices {
         if self.operations_left == 0 || self.in_flight.is_empty() {
             return None;
         }
-        // The oldest one rather often, or some would wait for ever.
-        let chosen = match self.random.bits() % 4 {
-            0 => 0,
-            _ => (self.random.bits() % self.in_flight.len() as u64) as usize,
-        };
-        let Flying { operation, started, bytes, is_dropped } = self.in_flight.remove(chosen);
+        self.misbehave();
+        let flying = self.choose()?;
         self.time += 1;
-        let time = self.time;
-        if self.fails(&operation) {
-            if operation.kind == OperationKind::Sync {
+        let operation = &flying.operation;
+        if flying.is_refused || self.fails(operation) {
+            if operation.kind == OperationKind::Sync && !flying.is_refused {
                 self.fail_sync(operation.device);
             }
             return Some((operation.id, Err(DeviceError(io::ErrorKind::Other))));
         }
+        let id = operation.id;
+        self.perform(frames, flying);
+        Some((id, Ok(())))
+    }
+
+    /// Takes out the operation that completes next: the oldest one rather often, or some would wait for
+    /// ever.
+    fn choose(&mut self) -> Option<Flying> {
+        let is_oldest = self.random.bits().is_multiple_of(4);
+        let ready = self.in_flight.iter().enumerate().filter(|(_, flying)| !self.is_held(flying));
+        let ready: Vec<usize> = ready.map(|(index, _)| index).collect();
+        let drawn = (self.random.bits() % ready.len().max(1) as u64) as usize;
+        let chosen = *ready.get(if is_oldest { 0 } else { drawn })?;
+        Some(self.in_flight.remove(chosen))
+    }
+
+    fn perform(&mut self, frames: &Arc<Frames>, flying: Flying) {
+        let Flying { operation, started, bytes, is_dropped, .. } = flying;
+        let (time, device) = (self.time, operation.device);
         let start = operation.offset_bytes as usize;
         let end = start + operation.length_bytes as usize;
-        let spoil = self.faults.flash_errors > 0
-            && operation.device == Device::Flash
-            && self.random.bits().is_multiple_of(self.faults.flash_errors);
-        let is_rewritten = |&block: &usize| {
-            operation.kind == OperationKind::Write && (start..end).contains(&block)
-        };
-        if operation.device == Device::Flash && self.unreadable.as_ref().is_some_and(is_rewritten) {
-            self.unreadable = None;
-        }
-        let disk = self.disk(operation.device);
         match operation.kind {
-            OperationKind::Write => {
-                let mut again = vec![];
-                // SAFETY: the operation is in flight; the frames are those of its shard.
-                unsafe { operation.gather(frames, 0..operation.length_bytes, &mut again) };
-                assert!(again == bytes, "the bytes of a write in flight do not change");
-                if !is_dropped {
-                    disk.write(time, start, &bytes);
+            OperationKind::Write | OperationKind::Zero => {
+                if operation.kind == OperationKind::Write {
+                    let mut again = vec![];
+                    // SAFETY: the operation is in flight; the frames are those of its shard.
+                    unsafe { operation.gather(frames, 0..operation.length_bytes, &mut again) };
+                    assert!(again == bytes, "the bytes of a write in flight do not change");
+                } else {
+                    assert!(bytes.iter().all(|&byte| byte == 0), "a zero's frames hold zeroes");
+                }
+                match device {
+                    _ if is_dropped => {}
+                    Device::Flash => self.write_flash(start, &bytes),
+                    Device::Backing => self.backing.write(time, start, &bytes),
                 }
             }
-            OperationKind::Zero => {
-                assert!(bytes.iter().all(|&byte| byte == 0), "a zero's frames hold zeroes");
-                if !is_dropped {
-                    disk.write(time, start, &bytes);
+            OperationKind::Sync => {
+                self.disk(device).sync(started);
+                if device == Device::Flash {
+                    self.witness.synced(started);
                 }
-            }
-            OperationKind::Sync => disk.sync(started),
-            OperationKind::Read if spoil => {
-                let mut wrong = disk.now[start..end].to_vec();
-                wrong[700] ^= 0x10;
-                // SAFETY: the operation is in flight; the frames are those of its shard.
-                unsafe { transfer(frames, &operation, &mut wrong) };
             }
             OperationKind::Read => {
+                let mut read = self.disk(device).now[start..end].to_vec();
+                let errors = self.faults.flash_errors;
+                let spoil = errors > 0
+                    && device == Device::Flash
+                    && self.random.bits().is_multiple_of(errors);
+                if spoil {
+                    self.damages += 1;
+                    read[700] ^= 0x10;
+                }
                 // SAFETY: the operation is in flight; the frames are those of its shard.
-                unsafe { transfer(frames, &operation, &mut disk.now[start..end]) };
+                unsafe { transfer(frames, &operation, &mut read) };
             }
             OperationKind::Discard => self.discard(start..end),
         }
-        Some((operation.id, Ok(())))
     }
 
     /// Of what nobody needs, some sectors become zero: all, none, or any of them.
-    fn discard(&mut self, range: std::ops::Range<usize>) {
+    fn discard(&mut self, range: Range<usize>) {
         let share = [0, 50, 100][(self.random.bits() % 3) as usize];
         let atom = self.backing.atom;
         for start in range.step_by(atom) {
@@ -239,59 +230,35 @@ impl Devices {
         }
     }
 
-    fn fails(&mut self, operation: &Operation) -> bool {
-        match operation.device {
-            Device::Flash => self.faults.flash_gone,
-            Device::Backing => {
-                let errors = match operation.kind {
-                    OperationKind::Sync if self.faults.sync_errors > 0 => self.faults.sync_errors,
-                    OperationKind::Sync
-                    | OperationKind::Read
-                    | OperationKind::Write
-                    | OperationKind::Discard
-                    | OperationKind::Zero => self.faults.backing_errors,
-                };
-                errors > 0 && self.random.bits().is_multiple_of(errors)
-            }
-        }
-    }
-
-    /// What a failed sync drops may include writes that are still on their way.
-    fn fail_sync(&mut self, device: Device) {
-        let mut random = SplitMix64::new(self.random.bits());
-        let still_shows = random.bits().is_multiple_of(2);
-        self.disk(device).fail_sync(&mut random, still_shows);
-        for flying in &mut self.in_flight {
-            flying.is_dropped |=
-                flying.operation.device == device && random.bits().is_multiple_of(4);
-        }
-    }
-
     /// The engine's process dies and the machine goes on: nothing that was written is lost, and of
     /// what was in flight some came through. The next start reads past the page cache.
     pub(crate) fn kill(&mut self) {
+        self.undo_double_faults();
         self.backing.show_what_it_has();
         for flying in std::mem::take(&mut self.in_flight) {
-            let Flying { operation, bytes, .. } = flying;
+            let Flying { operation, bytes, is_refused, .. } = flying;
             let start = operation.offset_bytes as usize;
             if operation.kind == OperationKind::Discard {
                 let end = start + operation.length_bytes as usize;
                 self.discard(start..end);
             }
-            let is_write = matches!(operation.kind, OperationKind::Write | OperationKind::Zero);
-            if is_write && self.random.bits().is_multiple_of(2) {
+            let comes_through = is_write(operation.kind) && !is_refused;
+            if comes_through && self.random.bits().is_multiple_of(2) {
                 let time = self.time;
+                self.make_readable(&operation);
                 self.disk(operation.device).write(time, start, &bytes);
             }
         }
-        self.operations_left = u64::MAX;
+        self.restarted();
     }
 
     /// Syncs the backing store before a start. Returns whether that succeeds.
     pub(crate) fn sync_backing(&mut self) -> bool {
         self.time += 1;
         let errors = self.faults.sync_errors.max(self.faults.backing_errors);
-        if errors > 0 && self.random.bits().is_multiple_of(errors) {
+        let is_unlucky = errors > 0 && self.random.bits().is_multiple_of(errors);
+        if is_unlucky || self.is_out(Device::Backing, OperationKind::Sync) {
+            self.end_outage();
             // What the page cache still showed of it would count as found at the next start.
             let mut random = SplitMix64::new(self.random.bits());
             self.backing.fail_sync(&mut random, false);
@@ -303,33 +270,21 @@ impl Devices {
     }
 
     /// Whether a part of the flash was written and not synced, or is being written.
-    pub(crate) fn is_writing_flash(&self, range: std::ops::Range<u64>) -> bool {
-        let contains = |start: usize| range.contains(&(start as u64));
-        self.flash.unsynced.iter().any(|&(_, start, _)| contains(start))
+    pub(crate) fn is_writing_flash(&self, range: Range<usize>) -> bool {
+        self.flash.is_unsynced(&range)
             || self.in_flight.iter().any(|flying| {
-                flying.operation.device == Device::Flash
-                    && contains(flying.operation.offset_bytes as usize)
+                let operation = &flying.operation;
+                let start = operation.offset_bytes as usize;
+                operation.device == Device::Flash
+                    && is_write(operation.kind)
+                    && start < range.end
+                    && range.start < start + operation.length_bytes as usize
             })
-    }
-
-    /// One block of the flash's metadata, the first bytes of the flash, is damaged at rest: a byte of
-    /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot be read.
-    pub(crate) fn rot(&mut self, metadata_bytes: usize) {
-        let block = (self.random.bits() as usize % (metadata_bytes / 4096)) * 4096;
-        let place = block + self.random.bits() as usize % 4096;
-        match self.random.bits() % 4 {
-            0 => {
-                let sector = place / 512 * 512;
-                self.flash.spoil(sector..sector + 512, |byte| *byte = 0);
-            }
-            1 => self.unreadable = Some(block),
-            2 => self.flash.spoil(block..block + 4096, |byte| *byte = 0xA5),
-            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 0x40),
-        }
     }
 
     /// The power fails. Writes in flight may have come through in part.
     pub(crate) fn crash(&mut self) {
+        self.undo_double_faults();
         for flying in std::mem::take(&mut self.in_flight) {
             let start = flying.operation.offset_bytes as usize;
             let time = self.time;
@@ -337,33 +292,65 @@ impl Devices {
                 let end = start + flying.operation.length_bytes as usize;
                 self.discard(start..end);
             }
-            if matches!(flying.operation.kind, OperationKind::Write | OperationKind::Zero) {
-                let disk = self.disk(flying.operation.device);
-                disk.unsynced.push((time, start, flying.bytes));
+            if is_write(flying.operation.kind) && !flying.is_refused {
+                self.make_readable(&flying.operation);
+                self.disk(flying.operation.device).cut_off(time, start, flying.bytes);
             }
         }
         let mut random = SplitMix64::new(self.random.bits());
         self.flash.crash(&mut random);
         self.backing.crash(&mut random);
-        self.operations_left = u64::MAX;
+        self.restarted();
     }
 
-    /// What a device says now.
-    pub(crate) fn bytes(&mut self, device: Device) -> &mut [u8] {
-        &mut self.disk(device).now
+    /// Another flash takes the place of the one that failed.
+    pub(crate) fn replace_flash(&mut self, layout: Layout) {
+        self.flash = Disk::new(layout.flash_bytes() as usize, 512);
+        self.witness = Witness::new(layout);
+        self.unreadable.clear();
+        self.lost.clear();
+        self.damaged_blocks.clear();
+        self.outage = None;
+        self.faults.flash_gone = false;
     }
+
+    /// Blocks of the flash that a write covers can be read again.
+    fn make_readable(&mut self, operation: &Operation) {
+        let start = operation.offset_bytes as usize;
+        let range = start..start + operation.length_bytes as usize;
+        if operation.device == Device::Flash {
+            self.unreadable.retain(|block| !range.contains(block));
+        }
+    }
+
+    const fn restarted(&mut self) {
+        self.operations_left = u64::MAX;
+        self.was_refused = false;
+        // The next process has a connection of its own.
+        self.next_sync_fails = false;
+    }
+}
+
+pub(crate) const fn is_write(kind: OperationKind) -> bool {
+    matches!(kind, OperationKind::Write | OperationKind::Zero)
 }
 
 /// The flash, for recovery; it may lose power on the way.
 pub(crate) struct FlashStorage(pub(crate) Rc<RefCell<Devices>>);
 
 impl FlashStorage {
-    fn step(&self) -> io::Result<std::cell::RefMut<'_, Devices>> {
+    fn step(&self, kind: OperationKind) -> io::Result<RefMut<'_, Devices>> {
         let mut devices = self.0.borrow_mut();
         devices.time += 1;
+        devices.recovery_operations += 1;
+        devices.advance_outage();
         devices.operations_left = devices.operations_left.saturating_sub(1);
         if devices.operations_left == 0 {
             return Err(io::Error::other("the power failed"));
+        }
+        if devices.is_out(Device::Flash, kind) {
+            devices.was_refused = true;
+            return Err(io::Error::other("the flash fails for now"));
         }
         Ok(devices)
     }
@@ -371,13 +358,14 @@ impl FlashStorage {
 
 impl Storage for FlashStorage {
     fn size_bytes(&mut self) -> io::Result<u64> {
-        Ok(self.0.borrow().flash.now.len() as u64)
+        let devices = self.0.borrow();
+        Ok(devices.flash_bytes.unwrap_or(devices.flash.now.len() as u64))
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         let start = offset_bytes as usize;
-        let devices = self.step()?;
-        if devices.unreadable.is_some_and(|block| (start..start + bytes.len()).contains(&block)) {
+        let devices = self.step(OperationKind::Read)?;
+        if devices.unreadable.range(start..start + bytes.len()).next().is_some() {
             return Err(io::Error::other("a bad sector"));
         }
         bytes.copy_from_slice(&devices.flash.now[start..start + bytes.len()]);
@@ -385,20 +373,16 @@ impl Storage for FlashStorage {
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut devices = self.step()?;
-        let time = devices.time;
-        let start = offset_bytes as usize;
-        devices.flash.write(time, start, bytes);
-        if devices.unreadable.is_some_and(|block| (start..start + bytes.len()).contains(&block)) {
-            devices.unreadable = None;
-        }
+        let mut devices = self.step(OperationKind::Write)?;
+        devices.write_flash(offset_bytes as usize, bytes);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut devices = self.step()?;
+        let mut devices = self.step(OperationKind::Sync)?;
         let time = devices.time;
         devices.flash.sync(time);
+        devices.witness.synced(time);
         Ok(())
     }
 }

@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-/// Bytes of a sector.
-pub(crate) const SECTOR: usize = 512;
+use crate::plan::Plan;
+
 /// Sectors of a page.
 pub(crate) const SECTORS: usize = 8;
 
@@ -25,6 +25,8 @@ struct Write {
     /// Whether it failed, or is a trim: then it may have happened or not, in each sector.
     is_failed: bool,
     is_trim: bool,
+    /// Whether each sector may be what any earlier write left behind.
+    ends_all: bool,
 }
 
 /// All writes of one page since its bytes were last known for certain.
@@ -37,6 +39,8 @@ struct History {
     durable: usize,
     /// So many of the first writes have been seen by a read, or answered.
     seen: usize,
+    /// Whether the user gave up what was newer than the disk's: any bytes may be there.
+    is_given_up: bool,
 }
 
 /// The histories of all pages.
@@ -47,6 +51,8 @@ pub(crate) struct Oracle {
     is_disk_atomic: bool,
     /// Whether a write that is not answered may have failed already.
     writes_fail: bool,
+    /// Whether the disk may lose what it has not synced before the engine knows.
+    forgets: bool,
 }
 
 /// What had been promised about a page when a request was submitted.
@@ -57,9 +63,13 @@ pub(crate) struct Promise {
 }
 
 impl Oracle {
-    pub(crate) fn new(pages: usize, is_disk_atomic: bool, writes_fail: bool) -> Self {
-        let page = History { base: [0; SECTORS], writes: vec![], durable: 0, seen: 0 };
-        Self { pages: vec![page; pages], is_disk_atomic, writes_fail }
+    pub(crate) fn new(pages: usize, plan: &Plan) -> Self {
+        Self {
+            pages: vec![History::new([0; SECTORS]); pages],
+            is_disk_atomic: plan.is_disk_atomic,
+            writes_fail: plan.has_faults(),
+            forgets: plan.faults.disconnects > 0,
+        }
     }
 
     /// A write was submitted: its number, what it leaves behind (nothing certain if it is a trim), and
@@ -74,7 +84,9 @@ impl Oracle {
         let is_trim = stamp.is_none();
         let is_failed = self.writes_fail || is_trim;
         let stamp = stamp.unwrap_or(0);
-        self.pages[page].writes.push(Write { id, stamp, first, end, is_failed, is_trim });
+        // Nobody may rely on bytes after a trim. Only this disk makes use of it, and brings older ones back.
+        let ends_all = is_trim && self.forgets;
+        self.pages[page].writes.push(Write { id, stamp, first, end, is_failed, is_trim, ends_all });
     }
 
     /// A write was answered, perhaps as durable.
@@ -106,6 +118,18 @@ impl Oracle {
     pub(crate) fn flushed(&mut self, page: usize, promise: Promise) {
         let history = &mut self.pages[page];
         history.durable = history.durable.max(promise.at_least);
+    }
+
+    /// The page was lost when it was first read after a crash: what was not durable by then may be gone.
+    pub(crate) fn lost(&mut self, page: usize) {
+        let history = &mut self.pages[page];
+        history.seen = history.durable;
+    }
+
+    /// The user gives up what only the flash had of the page.
+    pub(crate) fn give_up(&mut self, page: usize) {
+        let history = &mut self.pages[page];
+        (history.durable, history.is_given_up) = (0, true);
     }
 
     /// Checks the stamps of the sectors `first..` of a page, read by a request that was submitted when
@@ -162,27 +186,34 @@ impl Oracle {
         let is_disk_atomic = self.is_disk_atomic;
         let history = &mut self.pages[page];
         let is_whole = history.matching(0, &stamps, history.durable).is_some();
-        let is_right = is_whole || (!is_disk_atomic && history.is_torn(&stamps, history.durable));
+        let is_torn = !is_disk_atomic && history.is_torn(&stamps, history.durable);
+        let is_right = is_whole || is_torn || history.is_given_up;
         if !is_right {
             return Err(format!("page {page}: recovered {stamps:?} from {history:?}"));
         }
-        *history = History { base: stamps, writes: vec![], durable: 0, seen: 0 };
+        *history = History::new(stamps);
         Ok(())
     }
 }
 
 impl History {
+    const fn new(base: [u64; SECTORS]) -> Self {
+        Self { base, writes: vec![], durable: 0, seen: 0, is_given_up: false }
+    }
+
     /// Whether the first so many writes may have left that stamp in a sector.
     fn allows(&self, count: usize, sector: usize, stamp: u64) -> bool {
         let covering = self.writes[..count]
             .iter()
             .rev()
             .filter(|write| (write.first..write.end).contains(&sector));
+        let mut is_over = false;
         for write in covering {
             if write.stamp == stamp {
                 return true;
             }
-            if !write.is_failed {
+            is_over |= write.ends_all;
+            if !write.is_failed && !is_over {
                 return false;
             }
         }

@@ -1,0 +1,343 @@
+//! What goes wrong with devices while an engine uses them, and at rest.
+
+use std::ops::Range;
+
+use thermocline_core::random::SplitMix64;
+use thermocline_engine::{Device, Operation, OperationKind};
+
+use crate::devices::Devices;
+
+const BLOCK: usize = 4096;
+/// How long an operation that hangs takes, in nanoseconds; the last one never ends by itself.
+const HANGS_NS: [u64; 4] = [100_000_000, 1_000_000_000, 4_000_000_000, u64::MAX];
+
+/// What goes wrong. A number says that it happens once in so many operations; 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// An operation on the backing store fails.
+    pub(crate) backing_errors: u64,
+    /// A read of a slot gives wrong bytes.
+    pub(crate) flash_errors: u64,
+    /// The flash is gone.
+    pub(crate) flash_gone: bool,
+    /// A sync of the backing store fails and drops data.
+    pub(crate) sync_errors: u64,
+    /// Each restart finds one block of the flash's metadata damaged.
+    pub(crate) rots: bool,
+    /// A device fails everything for some time.
+    pub(crate) backing_outages: u64,
+    pub(crate) flash_outages: u64,
+    /// The backing store takes no writes for some time.
+    pub(crate) full: u64,
+    /// The connection to the backing store is lost.
+    pub(crate) disconnects: u64,
+    /// A write of a page to flash is lost, or goes to another place.
+    pub(crate) lost_pages: u64,
+    /// A write of a metadata block is lost, or goes to another place.
+    pub(crate) lost_blocks: u64,
+    /// A slot rots, whatever the engine is doing.
+    pub(crate) rotten_slots: u64,
+    /// An operation takes very long, or never ends.
+    pub(crate) hangs: u64,
+}
+
+impl Faults {
+    /// Whether a page may be lost: only flash had its newest bytes.
+    pub(crate) fn lose_pages(&self) -> bool {
+        self.flash_gone
+            || self.flash_errors + self.flash_outages + self.lost_pages + self.rotten_slots > 0
+    }
+
+    /// Whether requests may fail although no page is lost.
+    pub(crate) fn fail_requests(&self) -> bool {
+        self.backing_errors
+            + self.sync_errors
+            + self.backing_outages
+            + self.full
+            + self.disconnects
+            + self.hangs
+            > 0
+    }
+}
+
+/// A device that fails for so many operations, after so many that succeed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    device: Device,
+    starts_in: u64,
+    operations_left: u64,
+    is_only_full: bool,
+}
+
+impl Devices {
+    fn happens(&mut self, once_in: u64) -> bool {
+        once_in > 0 && self.random.bits().is_multiple_of(once_in)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.random.bits() % bound.max(1) as u64) as usize
+    }
+
+    /// Begins what happens on its own.
+    pub(crate) fn misbehave(&mut self) {
+        let faults = self.faults;
+        self.advance_outage();
+        if self.happens(faults.backing_outages) {
+            self.begin_outage(Device::Backing, false);
+        }
+        if self.happens(faults.flash_outages) {
+            self.begin_outage(Device::Flash, false);
+        }
+        if self.happens(faults.full) {
+            self.begin_outage(Device::Backing, true);
+        }
+        if self.happens(faults.disconnects) {
+            self.disconnect();
+        }
+        if self.happens(faults.rotten_slots) {
+            self.rot_slot();
+        }
+    }
+
+    fn begin_outage(&mut self, device: Device, is_only_full: bool) {
+        let operations_left = [3, 20, 100][self.below(3)];
+        self.outage = Some(Outage { device, starts_in: 0, operations_left, is_only_full });
+    }
+
+    /// The flash fails for some operations of a recovery.
+    pub(crate) fn begin_short_outage(&mut self) {
+        let (starts_in, operations_left) = (self.below(12) as u64, 1 + self.below(40) as u64);
+        let device = Device::Flash;
+        self.outage = Some(Outage { device, starts_in, operations_left, is_only_full: false });
+    }
+
+    /// An operation passes.
+    pub(crate) fn advance_outage(&mut self) {
+        if let Some(outage) = &mut self.outage {
+            match &mut outage.starts_in {
+                0 => outage.operations_left -= 1,
+                starts_in => *starts_in -= 1,
+            }
+            if outage.operations_left == 0 {
+                self.outage = None;
+            }
+        }
+    }
+
+    /// Ends the outage under way.
+    pub(crate) fn end_outage(&mut self) {
+        self.outage = None;
+    }
+
+    /// When an operation that begins now may complete.
+    pub(crate) fn held_until(&mut self) -> u64 {
+        if self.happens(self.faults.hangs) {
+            let length = HANGS_NS[self.below(HANGS_NS.len())];
+            return self.now_ns.saturating_add(length);
+        }
+        0
+    }
+
+    /// Whether a device that is out of order fails the operation.
+    pub(crate) fn is_out(&self, device: Device, kind: OperationKind) -> bool {
+        self.outage.is_some_and(|outage| {
+            let takes_space = matches!(kind, OperationKind::Write | OperationKind::Zero);
+            let concerns = takes_space || !outage.is_only_full;
+            outage.device == device && outage.starts_in == 0 && concerns
+        })
+    }
+
+    pub(crate) fn fails(&mut self, operation: &Operation) -> bool {
+        if self.is_out(operation.device, operation.kind) {
+            return true;
+        }
+        let is_sync = operation.kind == OperationKind::Sync;
+        match operation.device {
+            Device::Flash => self.faults.flash_gone || self.is_unreadable(operation),
+            Device::Backing if is_sync && std::mem::take(&mut self.next_sync_fails) => true,
+            Device::Backing if is_sync && self.faults.sync_errors > 0 => {
+                self.happens(self.faults.sync_errors)
+            }
+            Device::Backing => self.happens(self.faults.backing_errors),
+        }
+    }
+
+    fn is_unreadable(&self, operation: &Operation) -> bool {
+        let start = operation.offset_bytes as usize;
+        let end = start + operation.length_bytes as usize;
+        operation.kind == OperationKind::Read && self.unreadable.range(start..end).next().is_some()
+    }
+
+    /// What a failed sync drops may include writes that are still on their way.
+    pub(crate) fn fail_sync(&mut self, device: Device) {
+        let mut random = SplitMix64::new(self.random.bits());
+        let still_shows = random.bits().is_multiple_of(2);
+        self.disk(device).fail_sync(&mut random, still_shows);
+        for flying in &mut self.in_flight {
+            flying.is_dropped |=
+                flying.operation.device == device && random.bits().is_multiple_of(4);
+        }
+    }
+
+    /// The server of the backing store ends: everything in flight fails, what was not synced may be
+    /// gone, and so does the next sync fail. For some time nothing answers.
+    fn disconnect(&mut self) {
+        let time = self.time;
+        let mut is_syncing = false;
+        for flying in &mut self.in_flight {
+            let operation = &flying.operation;
+            if operation.device != Device::Backing {
+                continue;
+            }
+            is_syncing |= operation.kind == OperationKind::Sync;
+            let is_write = matches!(operation.kind, OperationKind::Write | OperationKind::Zero);
+            if is_write && !flying.is_refused && self.random.bits().is_multiple_of(2) {
+                self.backing.write(time, operation.offset_bytes as usize, &flying.bytes);
+            }
+            flying.is_refused = true;
+        }
+        let mut random = SplitMix64::new(self.random.bits());
+        self.backing.fail_sync(&mut random, false);
+        // A sync that was under way already says that something may be gone.
+        self.next_sync_fails |= !is_syncing;
+        if self.random.bits().is_multiple_of(2) {
+            self.begin_outage(Device::Backing, false);
+        }
+    }
+
+    /// Writes to the flash, unless the write is lost or goes elsewhere.
+    pub(crate) fn write_flash(&mut self, start: usize, bytes: &[u8]) {
+        let end = start + bytes.len();
+        let blocks: Vec<usize> = self.unreadable.range(start..end).copied().collect();
+        for block in blocks {
+            self.unreadable.remove(&block);
+        }
+        if start < self.witness.slots_start() {
+            self.damaged_blocks.retain(|(place, _)| !(start..end).contains(place));
+            // One of two copies may be wrong, so nothing happens while another block is.
+            let may_lose = bytes.len() == BLOCK && self.damaged_blocks.is_empty();
+            if may_lose && self.happens(self.faults.lost_blocks) {
+                return self.lose_block(start, bytes);
+            }
+            self.witness.completed(self.time, bytes);
+        } else {
+            self.lost.retain(|(place, _)| !(start..end).contains(place));
+            if self.happens(self.faults.lost_pages) {
+                return self.lose_page(start, bytes);
+            }
+        }
+        self.flash.write(self.time, start, bytes);
+    }
+
+    /// One page of a write is lost; perhaps another slot has it.
+    fn lose_page(&mut self, start: usize, bytes: &[u8]) {
+        let page_bytes = self.witness.page_bytes();
+        let lost = self.below(bytes.len() / page_bytes);
+        for (index, page) in bytes.chunks(page_bytes).enumerate() {
+            let place = start + index * page_bytes;
+            if index != lost {
+                self.flash.write(self.time, place, page);
+                continue;
+            }
+            self.damages += 1;
+            self.lost.push((place, page.to_vec()));
+            if let Some(victim) = self.certain_slot()
+                && self.random.bits().is_multiple_of(2)
+                && victim.start != place
+            {
+                self.damages += 1;
+                self.flash.write(self.time, victim.start, page);
+            }
+        }
+    }
+
+    /// A write of a metadata block is lost; perhaps another block has it.
+    fn lose_block(&mut self, start: usize, bytes: &[u8]) {
+        self.damaged_blocks.push((start, bytes.to_vec()));
+        let victim = self.below(self.witness.slots_start() / BLOCK) * BLOCK;
+        let twin = self.witness.twin(start);
+        let is_busy = self.is_writing_flash(victim..victim + BLOCK);
+        if self.random.bits().is_multiple_of(2) && victim != start && victim != twin && !is_busy {
+            let former = self.flash.now[victim..victim + BLOCK].to_vec();
+            self.damaged_blocks.push((victim, former));
+            self.flash.put(victim, bytes);
+        }
+    }
+
+    /// A slot that the journal durably and certainly names, that is not being written.
+    fn certain_slot(&mut self) -> Option<Range<usize>> {
+        let slot = self.below(self.witness.slots());
+        let page_bytes = self.witness.page_bytes();
+        let start = self.witness.slots_start() + slot * page_bytes;
+        let range = start..start + page_bytes;
+        let is_certain = self.witness.is_certain(slot, &self.flash.now[range.clone()]);
+        (is_certain && !self.is_writing_flash(range.clone())).then_some(range)
+    }
+
+    /// A slot that the engine relies on rots: a byte changes, or it cannot be read.
+    pub(crate) fn rot_slot(&mut self) {
+        let Some(slot) = self.certain_slot() else { return };
+        self.damages += 1;
+        let place = slot.start + self.below(slot.len());
+        // A free slot that cannot be read looks like a lost page if a crash cuts off its next write.
+        let may_lose = self.faults.rotten_slots > 0;
+        match self.below(3) {
+            0 if may_lose => drop(self.unreadable.insert(slot.start)),
+            1 => self.flash.spoil(slot, |byte| *byte = 0x5A),
+            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 4),
+        }
+    }
+
+    /// One block of the flash's metadata, the first bytes of the flash, is damaged at rest: a byte of
+    /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot be read.
+    pub(crate) fn rot(&mut self, metadata_bytes: usize) {
+        if !self.damaged_blocks.is_empty() {
+            return;
+        }
+        let block = self.below(metadata_bytes / BLOCK) * BLOCK;
+        let place = block + self.below(BLOCK);
+        match self.below(4) {
+            0 => {
+                let sector = place / 512 * 512;
+                self.flash.spoil(sector..sector + 512, |byte| *byte = 0);
+            }
+            1 => {
+                // One block at a time: its twin may be one that was not written since.
+                self.unreadable.clear();
+                self.unreadable.insert(block);
+            }
+            2 => self.flash.spoil(block..block + BLOCK, |byte| *byte = 0xA5),
+            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 0x40),
+        }
+    }
+
+    /// Undoes what would be two faults at once: damage to a slot that the journal does not yet call
+    /// certain, and damage to one copy of a block while the power failure tears the other.
+    pub(crate) fn undo_double_faults(&mut self) {
+        let (page_bytes, slots_start) = (self.witness.page_bytes(), self.witness.slots_start());
+        for (place, bytes) in std::mem::take(&mut self.lost) {
+            let slot = (place - slots_start) / page_bytes;
+            if self.witness.is_certain(slot, &bytes) {
+                self.lost.push((place, bytes));
+            } else {
+                self.flash.put(place, &bytes);
+            }
+        }
+        for (place, bytes) in std::mem::take(&mut self.damaged_blocks) {
+            let twin = self.witness.twin(place);
+            if self.is_writing_flash(twin..twin + BLOCK) {
+                self.flash.put(place, &bytes);
+            } else {
+                self.damaged_blocks.push((place, bytes));
+            }
+        }
+    }
+
+    /// A recovery succeeded: it does not rely on the old journal, and knows all slots.
+    pub(crate) fn recovered(&mut self) {
+        self.witness.recovered();
+        self.lost.clear();
+        let journal = self.witness.journal();
+        self.damaged_blocks.retain(|(place, _)| !journal.contains(place));
+    }
+}

@@ -1,0 +1,157 @@
+//! What a run is made of, for each kind of fault.
+
+use thermocline_core::random::SplitMix64;
+use thermocline_core::{Nanos, WriteMiss};
+use thermocline_engine::{Layout, Options, WriteMode};
+
+use crate::faults::Faults;
+use crate::oracle::SECTORS;
+use crate::policies::{entries, policy};
+
+/// Pages of the backing store.
+pub(crate) const PAGES: usize = 48;
+
+/// What a run is made of.
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// Crashes before the last, orderly end.
+    pub(crate) crashes: u32,
+    /// Whether the disk writes pages as a whole.
+    pub(crate) is_disk_atomic: bool,
+    /// What goes wrong besides.
+    pub(crate) faults: Faults,
+    /// Whether the flash goes away for good in the middle.
+    pub(crate) loses_flash: bool,
+    /// Whether some restarts follow a kill or an orderly end in place of a power failure.
+    pub(crate) kills: bool,
+    /// Whether some restarts find devices of other sizes first.
+    pub(crate) resizes: bool,
+    /// Blocks of the journal's region.
+    pub(crate) journal_blocks: u32,
+    pub(crate) options: Options,
+}
+
+impl Plan {
+    /// Some crashes, and devices that have another size now and then.
+    pub(crate) fn crashes(seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed.wrapping_mul(77));
+        let mut below = |bound: u64| random.bits() % bound;
+        let entries = entries();
+        let entry = entries[(seed % entries.len() as u64) as usize];
+        let write_miss = if below(2) == 0 { WriteMiss::Fetch } else { WriteMiss::Allocate };
+        let (ram, flash) = (1 + below(10) as u32, 1 + below(24) as u32);
+        let mut options =
+            Options::new(PAGES as u32, ram, flash, policy(entry, PAGES as u32, write_miss));
+        options.undurable_pages_max = [2, 6, 1000][below(3) as usize];
+        options.write_mode = match below(8) {
+            0 => WriteMode::Through,
+            1 => WriteMode::Around,
+            _ => WriteMode::Back,
+        };
+        options.page_bytes = [4096, 4096, 4096, 4096, 4096, 4096, 8192, 16384][below(8) as usize];
+        let page_bytes = u64::from(options.page_bytes);
+        options.request_bytes_max = 4 * page_bytes;
+        options.cleaning.dirty_ratio_target = [0.1, 0.5, 1.0][below(3) as usize];
+        options.sequential_bypass_bytes = (below(4) == 0).then_some(3 * page_bytes);
+        let is_disk_atomic = below(2) == 0;
+        options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
+        let faults = Faults::default();
+        let journal_blocks = [8, 32][below(2) as usize];
+        let (loses_flash, kills, resizes) = (false, false, true);
+        Self {
+            seed,
+            crashes: 4,
+            is_disk_atomic,
+            faults,
+            loses_flash,
+            kills,
+            resizes,
+            journal_blocks,
+            options,
+        }
+    }
+
+    /// Besides power failures, the engine is killed and stopped.
+    pub(crate) fn kills(seed: u64) -> Self {
+        Self { kills: true, crashes: 6, ..Self::crashes(seed) }
+    }
+
+    /// Syncs of the backing store fail, and drop what was written; or it is a server whose connection is
+    /// lost, with what it had not synced.
+    pub(crate) fn failed_syncs(seed: u64) -> Self {
+        let mut faults = Faults { sync_errors: 2 + seed % 9, ..Faults::default() };
+        if seed % 4 == 1 {
+            faults = Faults { disconnects: 20 + seed % 200, ..Faults::default() };
+        }
+        Self { faults, kills: seed.is_multiple_of(2), ..Self::crashes(seed) }
+    }
+
+    /// Each restart finds a block of metadata damaged; or writes of such blocks are lost, or go elsewhere.
+    pub(crate) fn rotten_metadata(seed: u64) -> Self {
+        let mut faults = Faults { rots: true, ..Faults::default() };
+        if seed % 3 == 1 {
+            faults = Faults { lost_blocks: 1 + seed % 7, ..Faults::default() };
+        }
+        Self { faults, kills: true, crashes: 6, ..Self::crashes(seed) }
+    }
+
+    /// Besides crashes, the backing store fails now and then, or for some time, or is full.
+    pub(crate) fn backing_errors(seed: u64) -> Self {
+        let mut faults = Faults::default();
+        match seed % 4 {
+            0 | 1 => faults.backing_errors = 5 + seed % 40,
+            2 => faults.backing_outages = 50 + seed % 200,
+            _ => faults.full = 50 + seed % 200,
+        }
+        Self { crashes: 2, faults, ..Self::crashes(seed) }
+    }
+
+    /// Besides crashes, slots have wrong bytes: for one read, or because a write was lost or went
+    /// elsewhere, or because they rot.
+    pub(crate) fn flash_errors(seed: u64) -> Self {
+        let mut faults = Faults::default();
+        match seed % 4 {
+            0 => faults.flash_errors = 5 + seed % 40,
+            1 | 2 => faults.lost_pages = 5 + seed % 40,
+            _ => faults.rotten_slots = 5 + seed % 40,
+        }
+        Self { crashes: 3, faults, kills: seed.is_multiple_of(3), ..Self::crashes(seed) }
+    }
+
+    /// The flash goes away, or fails for some time.
+    pub(crate) fn flash_gone(seed: u64) -> Self {
+        if seed % 2 == 1 {
+            let faults = Faults { flash_outages: 50 + seed % 200, ..Faults::default() };
+            return Self { faults, kills: true, crashes: 2, ..Self::crashes(seed) };
+        }
+        Self { crashes: 0, loses_flash: true, ..Self::crashes(seed) }
+    }
+
+    /// Operations take very long, or never end.
+    pub(crate) fn hangs(seed: u64) -> Self {
+        let faults = Faults { hangs: 10 + seed % 50, ..Faults::default() };
+        let mut plan = Self { faults, crashes: 2, kills: true, ..Self::crashes(seed) };
+        plan.options.backing_timeout = Nanos(500_000_000);
+        plan
+    }
+
+    /// Whether requests may fail.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.loses_flash || self.faults.fail_requests() || self.faults.lose_pages()
+    }
+
+    pub(crate) const fn page_bytes(&self) -> usize {
+        self.options.page_bytes as usize
+    }
+
+    pub(crate) const fn sector_bytes(&self) -> usize {
+        self.page_bytes() / SECTORS
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        let layout = Layout::new(self.options.slots(), self.options.page_bytes);
+        Layout { journal_blocks: self.journal_blocks, ..layout }
+    }
+}

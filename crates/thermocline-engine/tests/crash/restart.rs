@@ -1,0 +1,211 @@
+//! How an engine ends, and how it starts again.
+
+use std::rc::Rc;
+
+use thermocline_core::Nanos;
+use thermocline_engine::{Flash, FlashError, Options, RequestError, Shard, Uuid};
+
+use crate::devices::FlashStorage;
+use crate::plan::PAGES;
+use crate::world::World;
+
+impl World {
+    /// The power fails; on the way back it may fail again.
+    pub(crate) fn crash(&mut self) -> Result<(), String> {
+        self.crashes += 1;
+        if !self.shard.has_flash() {
+            return self.replace_flash();
+        }
+        self.is_clean = false;
+        // An orderly end, perhaps, which the power failure or the kill may or may not wait for.
+        if self.plan.kills && self.below(3) == 0 {
+            self.end_in_order()?;
+            if !self.shard.has_flash() {
+                return self.replace_flash();
+            }
+        }
+        self.asked.clear();
+        self.lost.clear();
+        // What was not read since the last restart is what the devices had before that.
+        self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
+        self.unverified = (0..PAGES).collect();
+        let flash = self.recover()?;
+        self.devices.borrow_mut().operations_left = u64::MAX;
+        let mut options = self.plan.options.clone();
+        options.write_mode = self.shard.options().write_mode;
+        options.policy = self.shard.options().policy.clone();
+        if self.plan.resizes && self.below(8) == 0 {
+            self.refuses_other_backing(&options, &flash)?;
+        }
+        self.open(options, &flash)
+    }
+
+    fn open(&mut self, options: Options, flash: &Flash) -> Result<(), String> {
+        self.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
+        self.shard.tick(Nanos(self.now));
+        self.shard.assert_invariants();
+        Ok(())
+    }
+
+    /// Stops the engine, or drains it; then slots may rot at rest, and what is clean is still there.
+    fn end_in_order(&mut self) -> Result<(), String> {
+        self.devices.borrow_mut().operations_left = u64::MAX;
+        let drains = self.below(2) == 0;
+        if drains {
+            self.devices.borrow_mut().end_outage();
+            self.until_idle()?;
+            self.shard.drain();
+        } else {
+            self.shard.stop();
+        }
+        self.until_idle()?;
+        let is_undisturbed = !self.plan.has_faults() && self.unverified.is_empty();
+        if drains && is_undisturbed && self.shard.dirty_pages() > 0 {
+            return Err("pages are dirty after draining".to_owned());
+        }
+        if drains && is_undisturbed {
+            self.is_clean = true;
+            for _ in 0..4 {
+                self.devices.borrow_mut().rot_slot();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the run of the devices, and finds out what the flash holds.
+    fn recover(&mut self) -> Result<Flash, String> {
+        let layout = self.plan.layout();
+        let table = layout.table_range();
+        let table_range = table.start as usize..table.end as usize;
+        // A power failure that tears one copy and damage to the other would be two faults at once.
+        let is_table_whole = !self.devices.borrow().is_writing_flash(table_range);
+        let end = if is_table_whole { layout.metadata_bytes() } else { table.start } as usize;
+        let (mut is_killed, mut rots) = (self.was_killed, self.plan.faults.rots);
+        let rotten_slots = if self.plan.faults.rotten_slots > 0 { self.below(3) } else { 0 };
+        loop {
+            if std::mem::take(&mut is_killed) {
+                self.devices.borrow_mut().kill();
+            } else {
+                self.was_killed = false;
+                self.devices.borrow_mut().crash();
+            }
+            if std::mem::take(&mut rots) {
+                self.devices.borrow_mut().rot(end);
+            }
+            for _ in 0..rotten_slots {
+                self.devices.borrow_mut().rot_slot();
+            }
+            if self.plan.resizes && self.below(8) == 0 {
+                self.resize_flash()?;
+            }
+            if self.below(4) == 0 {
+                let operations = 1 + self.below(120);
+                self.devices.borrow_mut().operations_left = operations;
+            }
+            if self.plan.faults.flash_outages > 0 && self.below(4) == 0 {
+                self.devices.borrow_mut().begin_short_outage();
+            }
+            match Flash::recover(&mut FlashStorage(Rc::clone(&self.devices))) {
+                Ok(flash) => {
+                    self.devices.borrow_mut().recovered();
+                    if self.devices.borrow_mut().sync_backing() {
+                        self.devices.borrow_mut().end_outage();
+                        return Ok(flash);
+                    }
+                    // The start is refused, and tried again.
+                    is_killed = true;
+                }
+                Err(_) if self.devices.borrow().operations_left == 0 => self.crashes += 1,
+                Err(_) if self.devices.borrow().was_refused => {
+                    self.devices.borrow_mut().end_outage();
+                    is_killed = true;
+                }
+                Err(error) => return Err(format!("recovery: {error}")),
+            }
+        }
+    }
+
+    /// The flash failed: its note says that it must not be used again. What was written home in order
+    /// is there; otherwise the user gives up what only the flash had.
+    fn replace_flash(&mut self) -> Result<(), String> {
+        if self.below(2) == 0 {
+            self.devices.borrow_mut().operations_left = u64::MAX;
+            self.devices.borrow_mut().end_outage();
+            self.shard.drain();
+            self.until_idle()?;
+            let dirty = self.shard.dirty_pages();
+            let lost = self.shard.lost_pages();
+            if dirty > 0 && !self.plan.faults.fail_requests() {
+                return Err(format!("{dirty} pages are dirty after draining without a flash"));
+            }
+            for page in 0..PAGES {
+                if dirty > 0 || lost.contains(&(page as u32)) {
+                    self.oracle.give_up(page);
+                } else if !self.unverified.contains(&page) {
+                    let promise = self.oracle.promise(page);
+                    self.oracle.flushed(page, promise);
+                }
+            }
+        } else {
+            (0..PAGES).for_each(|page| self.oracle.give_up(page));
+        }
+        self.asked.clear();
+        self.lost.clear();
+        self.was_killed = false;
+        self.unverified = (0..PAGES).collect();
+        self.devices.borrow_mut().crash();
+        let layout = self.plan.layout();
+        self.devices.borrow_mut().replace_flash(layout);
+        let options = self.plan.options.clone();
+        self.caches += 1;
+        let cache = Uuid::from_u128(u128::from(self.plan.seed) + 1 + (self.caches << 64));
+        let mut storage = FlashStorage(Rc::clone(&self.devices));
+        let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes())
+            .map_err(|error| format!("a new flash: {error}"))?;
+        self.open(options, &flash)
+    }
+
+    /// A flash that became smaller is refused; one that became larger is as good as before.
+    fn resize_flash(&mut self) -> Result<(), String> {
+        if self.below(2) == 0 {
+            self.devices.borrow_mut().flash.grow(4096);
+            return Ok(());
+        }
+        let bytes = self.plan.layout().flash_bytes();
+        let less = 1 + self.below(bytes / 4096 - 1);
+        self.devices.borrow_mut().flash_bytes = Some(bytes - less * 4096);
+        self.devices.borrow_mut().end_outage();
+        let recovered = Flash::recover(&mut FlashStorage(Rc::clone(&self.devices)));
+        self.devices.borrow_mut().flash_bytes = None;
+        match recovered {
+            Err(FlashError::TooSmall { .. } | FlashError::Foreign) => Ok(()),
+            other => Err(format!("a flash that is {less} blocks too small: {other:?}")),
+        }
+    }
+
+    /// A backing store of another size is refused.
+    fn refuses_other_backing(&mut self, options: &Options, flash: &Flash) -> Result<(), String> {
+        let mut other = options.clone();
+        let difference = 1 + self.below(10) as u32;
+        let grows = self.below(2) == 0;
+        other.backing_pages =
+            if grows { other.backing_pages + difference } else { other.backing_pages - difference };
+        match Shard::check_open(&other, flash) {
+            Err(_) => Ok(()),
+            Ok(()) => Err(format!("a backing store of {} pages is taken", other.backing_pages)),
+        }
+    }
+
+    /// Whether the faults of the plan explain that a request fails.
+    pub(crate) fn may_fail(&self, error: RequestError) -> bool {
+        let faults = &self.plan.faults;
+        match error {
+            RequestError::Io => faults.fail_requests(),
+            RequestError::Lost => {
+                let is_clean = self.is_clean && !self.unverified.is_empty();
+                (faults.lose_pages() || self.plan.loses_flash) && !is_clean
+            }
+            RequestError::ReadOnly | _ => false,
+        }
+    }
+}
