@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use crate::format::superblock::Superblock;
-use crate::recovery::{Flash, FlashError};
+use crate::recovery::{self, Flash, FlashError};
 use crate::shard::checksum;
+use crate::start::{Begin, End, Keep};
 use crate::storage::Storage;
 
 /// What a flash holds.
@@ -16,6 +19,8 @@ pub struct Contents {
     pub held_pages: u64,
     /// Slots that hold a page which the disk may not have.
     pub dirty_pages: u64,
+    /// Where the last such page ends on the disk; 0 if there is none.
+    pub dirty_end_bytes: u64,
     /// Blocks of metadata of which one copy is damaged or cannot be read; the other copy was used, and
     /// the next start writes both.
     pub damaged_blocks: u64,
@@ -45,12 +50,23 @@ impl Flash {
     /// What the flash holds.
     pub fn contents(&self) -> Contents {
         let rows = || self.rows.iter().flatten();
+        let dirty = || rows().filter(|row| row.is_dirty);
+        let dirty_end = dirty().map(|row| u64::from(row.page) + 1).max().unwrap_or(0);
         Contents {
             superblock: self.superblock,
             held_pages: rows().count() as u64,
-            dirty_pages: rows().filter(|row| row.is_dirty).count() as u64,
+            dirty_pages: dirty().count() as u64,
+            dirty_end_bytes: dirty_end * u64::from(self.superblock.layout.page_bytes),
             damaged_blocks: self.damaged_blocks,
         }
+    }
+
+    /// The pages that the disk may not have, in order.
+    pub fn dirty_pages(&self) -> Vec<u32> {
+        let mut pages: Vec<u32> =
+            self.rows.iter().flatten().filter(|row| row.is_dirty).map(|row| row.page).collect();
+        pages.sort_unstable();
+        pages
     }
 
     /// Reads every page on flash and compares its checksum. A page that cannot be read is damaged.
@@ -106,13 +122,51 @@ impl Flash {
         Ok(drained)
     }
 
+    /// Drops what is to be dropped, in memory: [`recover_as`](Self::recover_as) does so durably.
+    pub fn adapt(&mut self, begin: &Begin) {
+        if begin.keep == Keep::Dirty {
+            for row in &mut self.rows {
+                *row = row.filter(|row| row.is_dirty);
+            }
+        }
+        self.superblock.backing_bytes =
+            begin.backing_bytes.unwrap_or(self.superblock.backing_bytes);
+        self.superblock.is_given_up = false;
+    }
+
+    /// Drops everything that the flash holds, because the backing store has it too.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn clear(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.rows.fill(None);
+        self.save(storage)
+    }
+
     /// Gives up everything that the flash holds; what only flash had is lost.
     ///
     /// # Errors
     /// A device that fails.
     pub fn forget(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
-        self.rows.fill(None);
-        self.save(storage)
+        self.superblock.is_given_up = true;
+        self.clear(storage)
+    }
+
+    /// Says on flash that the epoch ended in order, with this fingerprint of the backing store. No engine writes to the flash any more.
+    ///
+    /// # Errors
+    /// A device that fails; a flash of another cache or epoch.
+    pub fn end(
+        storage: &mut dyn Storage,
+        (cache, epoch): (Uuid, u64),
+        end: End,
+    ) -> Result<(), FlashError> {
+        let (mut superblock, place, _) = recovery::read_superblock(storage)?;
+        if (superblock.cache, superblock.epoch) != (cache, epoch) {
+            return Err(FlashError::Foreign);
+        }
+        superblock.end = Some(end);
+        recovery::write_superblock(storage, &superblock, 1 - place)
     }
 
     /// Writes the table, then begins an epoch without a journal.

@@ -17,6 +17,7 @@ use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::table::{self, Row, SLOTS_PER_BLOCK};
 use crate::format::{BLOCK_BYTES, Layout};
 use crate::shard::checksum;
+use crate::start::Begin;
 use crate::storage::Storage;
 
 /// A device whose first and last bytes, so many of them, are zero is taken to be unused.
@@ -144,6 +145,8 @@ impl Flash {
             first_sequence: 1,
             written_bytes: 0,
             has_single_journal: false,
+            end: None,
+            is_given_up: false,
         };
         // A superblock of a former cache must not be found, and neither must its table.
         for block in 0..layout.metadata_bytes() / BLOCK_BYTES as u64 {
@@ -173,11 +176,20 @@ impl Flash {
     /// # Errors
     /// What is no flash of ours, is damaged, or fails.
     pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        Self::recover_as(storage, &Begin::default())
+    }
+
+    /// The same, but keeps only some pages, or takes over another size of the backing store.
+    ///
+    /// # Errors
+    /// As [`recover`](Self::recover).
+    pub fn recover_as(storage: &mut dyn Storage, begin: &Begin) -> Result<Self, FlashError> {
         // A killed process may have left slots in the cache of the flash: what the table will say of
         // them must not become durable before they are.
         storage.sync()?;
         let mut flash = Self::read(storage)?;
         let former = Self::read_table(storage, &flash.superblock)?;
+        flash.adapt(begin);
         let changed = (0..flash.superblock.layout.table_blocks).filter(|&block| {
             let slots = flash.slots_of(block);
             flash.uneven.contains_key(&block) || flash.rows[slots.clone()] != former.rows[slots]
@@ -192,6 +204,7 @@ impl Flash {
     pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
         self.superblock.epoch += 1;
         self.superblock.has_single_journal = false;
+        self.superblock.end = None;
         let first_copy = std::mem::take(&mut self.first_copy);
         write_superblock(storage, &self.superblock, first_copy)
     }
@@ -479,7 +492,9 @@ fn journal_places(superblock: &Superblock, sequence: u64) -> Vec<u64> {
 }
 
 /// The newest superblock, its place, and how many copies are damaged.
-fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64, u64), FlashError> {
+pub(crate) fn read_superblock(
+    storage: &mut dyn Storage,
+) -> Result<(Superblock, u64, u64), FlashError> {
     if storage.size_bytes()? < 2 * BLOCK_BYTES as u64 {
         return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
     }
@@ -493,7 +508,8 @@ fn read_superblock(storage: &mut dyn Storage) -> Result<(Superblock, u64, u64), 
         }
     }
     let intact = found.iter().filter_map(|&(place, found)| Some((found.ok()?, place)));
-    if let Some((superblock, place)) = intact.max_by_key(|(superblock, _)| superblock.epoch) {
+    let age = |superblock: &Superblock| (superblock.epoch, superblock.end.is_some());
+    if let Some((superblock, place)) = intact.max_by_key(|(superblock, _)| age(superblock)) {
         let is_sound =
             |(_, found): &(u64, Result<_, _>)| matches!(found, Ok(_) | Err(Unreadable::Empty));
         let damaged = 2 - found.iter().filter(|copy| is_sound(copy)).count();
@@ -540,7 +556,7 @@ fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
 }
 
 /// Writes a superblock durably, first one copy, then the other.
-fn write_superblock(
+pub(crate) fn write_superblock(
     storage: &mut dyn Storage,
     superblock: &Superblock,
     first_copy: u64,

@@ -15,7 +15,9 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::driver::files::sync_folder_of;
+use crate::fingerprint::{Fingerprint, Mark};
 use crate::offline::Contents;
+use crate::start::End;
 
 /// What the note says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,12 @@ pub struct SideFile {
     pub epoch: u64,
     /// Whether its flash may have bytes that the backing store lacks.
     pub has_dirty: bool,
+    /// Whether a later start has begun, and has not served anything: the flash may be in that start's
+    /// epoch already. Also true of the notes that version 0.1 wrote.
+    pub is_starting: bool,
+    /// How this start ended; none if it runs, or crashed, or if the backing store was served without
+    /// the flash.
+    pub end: Option<End>,
 }
 
 /// Why a backing store must not be served, or its note cannot be used.
@@ -77,6 +85,58 @@ pub enum SideFileError {
         /// What the flash says.
         found_epoch: u64,
     },
+    /// The note is older than the flash: it was copied or restored, with the backing store or alone.
+    #[error(
+        "this is an old copy of the backing store or of its note: the flash was started {found_epoch} \
+         times, the note knows of {noted_epoch}; use the newest copy, or give up what the flash holds \
+         with --force-init"
+    )]
+    OldBacking {
+        /// What the flash says.
+        found_epoch: u64,
+        /// What the note says.
+        noted_epoch: u64,
+    },
+    /// Another cache has newer bytes, so that this flash must not be set up by force.
+    #[error(
+        "--force-init: this is not the flash of cache {cache}, which has newer bytes of the backing \
+         store; give them up first with `thermocline cache forget --backing`, or name the right flash"
+    )]
+    DirtyElsewhere {
+        /// The cache.
+        cache: Uuid,
+    },
+    /// Something else wrote to the backing store since the last stop, and the flash has dirty pages.
+    #[error(
+        "something else wrote to the backing store after the last stop, and the flash holds \
+         {dirty_pages} pages that are newer than what was there then: put the backing store back as it \
+         was, or write these pages over it with `thermocline cache drain --despite-changes`, or give \
+         them up with `thermocline cache forget --yes`"
+    )]
+    ChangedBacking {
+        /// Pages that only flash has.
+        dirty_pages: u64,
+    },
+    /// The backing store is shorter than it was, and the flash has dirty pages.
+    #[error(
+        "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}, and \
+         pages up to byte {dirty_end_bytes} are newer on flash: if these lie within, write them back \
+         with `thermocline cache drain`; otherwise make the backing store longer, or give them up with \
+         `thermocline cache forget --yes`"
+    )]
+    ShrunkBacking {
+        /// What the flash says.
+        found_bytes: u64,
+        /// What was given.
+        given_bytes: u64,
+        /// Where the last dirty page ends.
+        dirty_end_bytes: u64,
+    },
+    /// What is in the place of the flash is no cache that can be read.
+    #[error(
+        "what is there is no cache that can be read: check that this is the flash; --force-init sets it up"
+    )]
+    ForeignFlash,
 }
 
 impl SideFile {
@@ -124,11 +184,22 @@ impl SideFile {
         write().map_err(|source| SideFileError::Io { path: path.clone(), source })
     }
 
+    /// What the note says while an engine serves the backing store with the flash.
+    pub const fn running(cache: Uuid, epoch: u64) -> Self {
+        Self { cache, epoch, has_dirty: true, is_starting: false, end: None }
+    }
+
+    /// What the note says after an orderly stop in that epoch.
+    #[must_use]
+    pub const fn ended(self, epoch: u64, has_dirty: bool, end: Option<End>) -> Self {
+        Self { epoch, has_dirty, is_starting: false, end, ..self }
+    }
+
     /// What the note says when the backing store was served without the flash: whatever that holds
     /// is too old from then on.
     #[must_use]
     pub const fn without_flash(self) -> Self {
-        Self { epoch: u64::MAX, has_dirty: false, ..self }
+        Self { epoch: u64::MAX, has_dirty: false, is_starting: false, end: None, ..self }
     }
 
     /// Whether a backing store with this note may be served: with a flash of these contents, or
@@ -136,31 +207,69 @@ impl SideFile {
     ///
     /// # Errors
     /// If a flash has newer bytes, and it is not this one; if this one has pages of another backing
-    /// store, or old ones.
+    /// store, or old ones, or newer ones than the note knows of.
     pub fn check(note: Option<Self>, flash: Option<&Contents>) -> Result<(), SideFileError> {
-        let found = flash.map(|flash| (flash.superblock.cache, flash.superblock.epoch));
         let holds_pages = flash.is_some_and(|flash| flash.held_pages > 0);
-        match (note, found) {
-            (Some(note), Some((cache, found_epoch))) if note.cache == cache => {
-                if found_epoch < note.epoch && (holds_pages || note.has_dirty) {
-                    return Err(SideFileError::OldFlash { found_epoch });
-                }
-                Ok(())
+        match (note, flash) {
+            (Some(note), Some(flash)) if note.cache == flash.superblock.cache => {
+                note.check_epoch(flash)
             }
             (Some(Self { cache, has_dirty: true, .. }), _) => Err(SideFileError::Dirty { cache }),
-            (_, Some((cache, _))) if holds_pages => Err(SideFileError::OtherBacking { cache }),
+            (_, Some(flash)) if holds_pages => {
+                Err(SideFileError::OtherBacking { cache: flash.superblock.cache })
+            }
             _ => Ok(()),
         }
     }
 
+    /// Whether the note and its flash come from the same time.
+    fn check_epoch(self, flash: &Contents) -> Result<(), SideFileError> {
+        let superblock = &flash.superblock;
+        let holds_pages = flash.held_pages > 0;
+        let (found_epoch, noted_epoch) = (superblock.epoch, self.epoch);
+        let is_another_end =
+            found_epoch == noted_epoch && self.end.is_some() && self.end != superblock.end;
+        if (found_epoch < noted_epoch || is_another_end) && (holds_pages || self.has_dirty) {
+            return Err(SideFileError::OldFlash { found_epoch });
+        }
+        // What the flash gave up, the note need not know.
+        let is_harmless = !holds_pages && (superblock.is_given_up || !self.has_dirty);
+        if found_epoch > noted_epoch && !self.is_starting && !is_harmless {
+            return Err(SideFileError::OldBacking { found_epoch, noted_epoch });
+        }
+        Ok(())
+    }
+
     fn text(&self) -> String {
         let state = if self.has_dirty { "dirty" } else { "clean" };
-        format!("thermocline 1\ncache {}\nepoch {}\n{state}\n", self.cache, self.epoch)
+        let mut text =
+            format!("thermocline 2\ncache {}\nepoch {}\n{state}\n", self.cache, self.epoch);
+        if self.is_starting {
+            text += "starting\n";
+        }
+        if let Some(end) = self.end {
+            text += &format!("end {}\n", end.next_sequence);
+            if let Some(backing) = end.backing {
+                text += &format!("backing {} {:08x}\n", backing.size_bytes, backing.sample);
+                text += &match backing.mark {
+                    Mark::None => String::new(),
+                    Mark::File { inode, modified_ns } => format!("file {inode} {modified_ns}\n"),
+                    Mark::Device { session, written_sectors } => {
+                        format!("device {session:016x} {written_sectors}\n")
+                    }
+                };
+            }
+        }
+        text
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        (lines.next()? == "thermocline 1").then_some(())?;
+        let mut lines = text.lines().peekable();
+        let is_former = match lines.next()? {
+            "thermocline 1" => true,
+            "thermocline 2" => false,
+            _ => return None,
+        };
         let cache = lines.next()?.strip_prefix("cache ")?.parse().ok()?;
         let epoch = lines.next()?.strip_prefix("epoch ")?.parse().ok()?;
         let has_dirty = match lines.next()? {
@@ -168,6 +277,78 @@ impl SideFile {
             "clean" => false,
             _ => return None,
         };
-        lines.next().is_none().then_some(Self { cache, epoch, has_dirty })
+        // Version 0.1 wrote the note after the flash had begun an epoch.
+        let is_starting = is_former || lines.next_if_eq(&"starting").is_some();
+        let end = match lines.next() {
+            Some(line) => Some(End {
+                next_sequence: line.strip_prefix("end ")?.parse().ok()?,
+                backing: match lines.next() {
+                    Some(line) => Some(parse_backing(line, lines.next())?),
+                    None => None,
+                },
+            }),
+            None => None,
+        };
+        let is_whole = lines.next().is_none() && !(is_former && end.is_some());
+        is_whole.then_some(Self { cache, epoch, has_dirty, is_starting, end })
+    }
+}
+
+/// A fingerprint from its line, and the line of its mark if there is one.
+fn parse_backing(line: &str, mark: Option<&str>) -> Option<Fingerprint> {
+    let (size, sample) = line.strip_prefix("backing ")?.split_once(' ')?;
+    let mark = match mark.map(|line| line.split(' ').collect::<Vec<_>>()).as_deref() {
+        None => Mark::None,
+        Some(["file", inode, modified]) => {
+            Mark::File { inode: inode.parse().ok()?, modified_ns: modified.parse().ok()? }
+        }
+        Some(["device", session, written]) => Mark::Device {
+            session: u64::from_str_radix(session, 16).ok()?,
+            written_sectors: written.parse().ok()?,
+        },
+        Some(_) => return None,
+    };
+    let sample = u32::from_str_radix(sample, 16).ok()?;
+    Some(Fingerprint { size_bytes: size.parse().ok()?, sample, mark })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_was_written() {
+        let cache = Uuid::from_u128(5);
+        let marks = [
+            Mark::None,
+            Mark::File { inode: 3, modified_ns: u64::MAX },
+            Mark::Device { session: u64::MAX - 1, written_sectors: 0 },
+        ];
+        let backings = marks.map(|mark| Fingerprint { size_bytes: 4096, sample: 0xab, mark });
+        let ends = backings
+            .map(|backing| Some(End { next_sequence: 9, backing: Some(backing) }))
+            .into_iter()
+            .chain([None, Some(End { next_sequence: 9, backing: None })]);
+        for end in ends {
+            for (has_dirty, is_starting) in [(false, false), (false, true), (true, true)] {
+                let note = SideFile { cache, epoch: 7, has_dirty, is_starting, end };
+                assert_eq!(SideFile::parse(&note.text()), Some(note), "{}", note.text());
+                // A part of a note is none, or says less; more than a note is none.
+                assert_eq!(SideFile::parse(&(note.text() + "more\n")), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_notes_of_version_0_1_are_read() {
+        let cache = Uuid::from_u128(5);
+        let text = |rest: &str| format!("thermocline 1\ncache {cache}\nepoch 7\n{rest}");
+        let expected = SideFile { cache, epoch: 7, has_dirty: true, is_starting: true, end: None };
+        assert_eq!(SideFile::parse(&text("dirty\n")), Some(expected));
+        let clean = SideFile { has_dirty: false, ..expected };
+        assert_eq!(SideFile::parse(&text("clean\n")), Some(clean));
+        for rest in ["", "dirty\nend 1\n", "dirty\nstarting\n", "tidy\n"] {
+            assert_eq!(SideFile::parse(&text(rest)), None, "{rest}");
+        }
     }
 }

@@ -140,7 +140,7 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let backing = folder.path().join("disk");
     assert_eq!(SideFile::load(&SideFile::path(&backing)).unwrap(), None);
-    let note = SideFile { cache: CACHE, epoch: 3, has_dirty: true };
+    let note = SideFile::running(CACHE, 3);
     note.store(&SideFile::path(&backing)).unwrap();
     let read = SideFile::load(&SideFile::path(&backing)).unwrap();
     assert_eq!(read, Some(note));
@@ -155,8 +155,10 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
             first_sequence: 1,
             written_bytes: 0,
             has_single_journal: false,
+            end: None,
+            is_given_up: false,
         };
-        Contents { superblock, held_pages, dirty_pages: 0, damaged_blocks: 0 }
+        Contents { superblock, held_pages, dirty_pages: 0, dirty_end_bytes: 0, damaged_blocks: 0 }
     };
     let check = |note, flash: Option<Contents>| SideFile::check(note, flash.as_ref());
     check(None, None).unwrap();

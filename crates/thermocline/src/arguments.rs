@@ -463,6 +463,9 @@ pub(crate) enum CacheCommand {
         /// Although no note beside the backing store says that they belong together
         #[arg(long)]
         without_note: bool,
+        /// Although something else wrote to the backing store since the last stop
+        #[arg(long)]
+        despite_changes: bool,
         /// Keep the pages on flash, for a backing store that nothing else will write to
         #[arg(long)]
         keep_clean: bool,

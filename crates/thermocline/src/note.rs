@@ -352,7 +352,8 @@ mod tests {
     fn of_two_notes_the_later_or_the_dirty_counts() {
         let (one, two) =
             (thermocline_engine::Uuid::from_u128(1), thermocline_engine::Uuid::from_u128(2));
-        let note = |cache, epoch, has_dirty| SideFile { cache, epoch, has_dirty };
+        let note =
+            |cache, epoch, has_dirty| SideFile { has_dirty, ..SideFile::running(cache, epoch) };
         assert!(is_weightier(&note(one, 3, false), &note(one, 2, true)));
         assert!(is_weightier(&note(one, 2, true), &note(one, 2, false)));
         assert!(!is_weightier(&note(one, 2, false), &note(one, 2, true)));

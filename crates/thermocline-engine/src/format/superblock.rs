@@ -3,6 +3,8 @@
 use uuid::Uuid;
 
 use super::{BLOCK_BYTES, Layout, Reader, Writer};
+use crate::fingerprint::{Fingerprint, Mark};
+use crate::start::End;
 
 /// What a superblock begins with.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
@@ -27,6 +29,10 @@ pub struct Superblock {
     pub written_bytes: u64,
     /// Whether the journal of this epoch has one copy of each block: the flash is of format 1.
     pub has_single_journal: bool,
+    /// How this epoch ended; none if an engine runs, or crashed.
+    pub end: Option<End>,
+    /// Whether its pages were given up without the backing store: the note need not know.
+    pub is_given_up: bool,
 }
 
 /// Why a block is no superblock.
@@ -58,6 +64,7 @@ impl Superblock {
         writer.u64(self.backing_bytes);
         writer.u64(self.first_sequence);
         writer.u64(self.written_bytes);
+        encode_end(&mut writer, self.end, self.is_given_up);
         writer.seal();
     }
 
@@ -76,7 +83,7 @@ impl Superblock {
         let _magic: [u8; 16] = reader.array();
         let _format = reader.u32();
         let _padding = reader.u32();
-        let superblock = Self {
+        let mut superblock = Self {
             cache: Uuid::from_bytes(reader.array()),
             epoch: reader.u64(),
             layout: Layout {
@@ -89,7 +96,10 @@ impl Superblock {
             first_sequence: reader.u64(),
             written_bytes: reader.u64(),
             has_single_journal: format == FORMAT_OF_SINGLE_JOURNAL,
+            end: None,
+            is_given_up: false,
         };
+        (superblock.end, superblock.is_given_up) = decode_end(&mut reader);
         superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
     }
 
@@ -103,4 +113,45 @@ impl Superblock {
             && self.first_sequence < super::SEQUENCE_LIMIT
             && self.written_bytes < super::WRITTEN_BYTES_LIMIT
     }
+}
+
+/// Bits that say what follows them.
+const ENDED: u32 = 1;
+const HAS_BACKING: u32 = 2;
+const HAS_FILE: u32 = 4;
+const HAS_DEVICE: u32 = 8;
+const GIVEN_UP: u32 = 16;
+
+/// Writes how an epoch ended; zeroes if it did not.
+fn encode_end(writer: &mut Writer<'_>, end: Option<End>, is_given_up: bool) {
+    let backing = end.and_then(|end| end.backing);
+    let (mark_bit, first, second) = match backing.map(|backing| backing.mark) {
+        Some(Mark::File { inode, modified_ns }) => (HAS_FILE, inode, modified_ns),
+        Some(Mark::Device { session, written_sectors }) => (HAS_DEVICE, session, written_sectors),
+        Some(Mark::None) | None => (0, 0, 0),
+    };
+    let bits = [(end.is_some(), ENDED), (backing.is_some(), HAS_BACKING), (is_given_up, GIVEN_UP)];
+    writer
+        .u32(bits.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum::<u32>() | mark_bit);
+    writer.u32(backing.map_or(0, |backing| backing.sample));
+    writer.u64(end.map_or(0, |end| end.next_sequence));
+    writer.u64(backing.map_or(0, |backing| backing.size_bytes));
+    writer.u64(first);
+    writer.u64(second);
+}
+
+fn decode_end(reader: &mut Reader<'_>) -> (Option<End>, bool) {
+    let (bits, sample) = (reader.u32(), reader.u32());
+    let (next_sequence, size_bytes) = (reader.u64(), reader.u64());
+    let (first, second) = (reader.u64(), reader.u64());
+    let has = |bit| bits & bit != 0;
+    let mark = if has(HAS_FILE) {
+        Mark::File { inode: first, modified_ns: second }
+    } else if has(HAS_DEVICE) {
+        Mark::Device { session: first, written_sectors: second }
+    } else {
+        Mark::None
+    };
+    let backing = has(HAS_BACKING).then_some(Fingerprint { size_bytes, sample, mark });
+    (has(ENDED).then_some(End { next_sequence, backing }), has(GIVEN_UP))
 }

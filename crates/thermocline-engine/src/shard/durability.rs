@@ -214,6 +214,11 @@ impl Log {
 }
 
 impl Shard {
+    /// The number of the next journal block: once the engine is idle, the journal's end.
+    pub const fn next_sequence(&self) -> u64 {
+        self.log.next_sequence
+    }
+
     /// A commit is needed for something else than a flush.
     pub(super) const fn want_commit(&mut self) {
         self.is_stirred |= !self.log.is_commit_wanted;

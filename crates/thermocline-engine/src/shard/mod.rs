@@ -218,6 +218,8 @@ impl Shard {
             first_sequence: 1,
             written_bytes: 0,
             has_single_journal: false,
+            end: None,
+            is_given_up: false,
         };
         Self::build(options, &Flash::empty(superblock))
     }

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::{Flash, SideFile, Storage};
+use thermocline_engine::{
+    DrainOptions, Drained, End, Fingerprint, Flash, Found, FoundFlash, Intent, Mark, Notice, Plan,
+    SideFile, SideFileError, Step, Storage, Uuid,
+};
 use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
 
 use crate::arguments::{CacheCommand, CacheOptions};
@@ -22,14 +25,14 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
     match &options.command {
         CacheCommand::Inspect { flash, json } => inspect(flash, *json),
         CacheCommand::Check { flash, json } => check(flash, *json),
-        CacheCommand::Drain { flash, backing, note, without_note, keep_clean } => {
+        CacheCommand::Drain { flash, backing, note, without_note, despite_changes, keep_clean } => {
             let note = place_of_note(backing, note.as_deref(), Some(flash), state_dir)?;
-            drain(
-                flash,
-                backing,
-                &note,
-                &DrainOptions { without_note: *without_note, keep_clean: *keep_clean },
-            )
+            let options = DrainOptions {
+                without_note: *without_note,
+                despite_changes: *despite_changes,
+                keep_clean: *keep_clean,
+            };
+            drain(flash, backing, &note, options)
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();
@@ -130,47 +133,135 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-/// How a flash is drained.
-struct DrainOptions {
-    without_note: bool,
-    keep_clean: bool,
-}
-
-fn drain(path: &Path, backing: &Place, note: &NotePlace, options: &DrainOptions) -> Result<String> {
-    let (mut file, mut flash) = open(path)?;
-    let superblock = *flash.superblock();
-    let in_backing = || format!("`{backing}`");
-    let mut store = storage(backing, superblock.layout.page_bytes).with_context(in_backing)?;
-    let found = note.load()?;
-    if found.is_some() || !options.without_note {
-        check_note(note.path(), found, &flash)?;
+fn drain(path: &Path, backing: &Place, place: &NotePlace, options: DrainOptions) -> Result<String> {
+    let (file, flash) = open(path)?;
+    let page_bytes = flash.superblock().layout.page_bytes;
+    let disk = Disk::open(backing, page_bytes).with_context(|| format!("`{backing}`"))?;
+    let mut draining = Draining { path, backing, place, page_bytes, file, flash, disk };
+    let plan = draining.plan(options)?;
+    let mut said = String::new();
+    if let Some(Notice::ClearsClean(_)) = plan.notice {
+        said += "clean pages on flash may be older than the backing store: they are dropped\n";
     }
-    let found_bytes = store.size_bytes().with_context(in_backing)?;
-    ensure!(
-        found_bytes / u64::from(superblock.layout.page_bytes)
-            == superblock.backing_bytes / u64::from(superblock.layout.page_bytes),
-        "`{}` caches a backing store of {} bytes, `{backing}` has {found_bytes}",
-        path.display(),
-        superblock.backing_bytes,
-    );
-    let drained = flash.drain(&mut file, &mut *store).with_context(|| in_flash(path))?;
-    let has_dirty = !drained.lost_pages.is_empty();
-    // What stays on flash is old once the backing store was used alone. The note still says dirty: if
-    // this stops half way, the flash is wanted, and drained again.
-    if !has_dirty && !options.keep_clean {
-        flash.forget(&mut file).with_context(|| in_flash(path))?;
+    let (mut drained, mut fingerprint, mut end) = (Drained::default(), None, None);
+    for step in &plan.steps {
+        match *step {
+            Step::WriteNote(note) => place.store(note)?,
+            Step::WriteBack(begin) => {
+                draining.flash.adapt(&begin);
+                drained = draining.write_back()?;
+            }
+            // What stays on flash is old once the backing store was used alone. The note still says
+            // dirty: if this stops half way, the flash is wanted, and drained again.
+            Step::Clear if drained.lost_pages.is_empty() => {
+                let Draining { flash, file, .. } = &mut draining;
+                flash.clear(file).with_context(|| in_flash(path))?;
+            }
+            Step::Clear => {}
+            Step::TakeFingerprint => fingerprint = draining.fingerprint()?,
+            Step::EndFlash => end = Some(draining.end(fingerprint)?),
+            Step::EndNote => {
+                let superblock = draining.flash.superblock();
+                let (cache, epoch) = (superblock.cache, superblock.epoch);
+                let has_dirty = !drained.lost_pages.is_empty();
+                place.store(SideFile::running(cache, epoch).ended(epoch, has_dirty, end))?;
+            }
+            Step::SetUpFlash(_)
+            | Step::BeginEpoch(_)
+            | Step::SyncBacking
+            | Step::Serve
+            | Step::Seal => bail!("{step:?} is no step of a drain"),
+        }
     }
-    // Draining begins an epoch.
-    let epoch = flash.superblock().epoch;
-    note.store(SideFile { cache: superblock.cache, epoch, has_dirty })?;
-    let written = format!("{} pages were written to `{backing}`\n", drained.written_pages);
+    said += &format!("{} pages were written to `{backing}`\n", drained.written_pages);
     ensure!(
-        !has_dirty,
-        "{written}{} pages are lost: their only bytes are damaged{}; `thermocline cache forget` gives them up",
+        drained.lost_pages.is_empty(),
+        "{said}{} pages are lost: their only bytes are damaged{}; `thermocline cache forget` gives them up",
         drained.lost_pages.len(),
         listed(&drained.lost_pages)
     );
-    Ok(written)
+    Ok(said)
+}
+
+/// A flash and the backing store that it is drained to.
+struct Draining<'a> {
+    path: &'a Path,
+    backing: &'a Place,
+    place: &'a NotePlace,
+    page_bytes: u32,
+    file: DeviceFile,
+    flash: Flash,
+    disk: Disk,
+}
+
+impl Draining<'_> {
+    /// What is to be done, or why it must not be.
+    fn plan(&mut self, options: DrainOptions) -> Result<Plan> {
+        let size_bytes = self.disk.storage().size_bytes();
+        let size_bytes = size_bytes.with_context(|| format!("`{}`", self.backing))?;
+        let mut found = Found {
+            note: self.place.load()?,
+            flash: FoundFlash::Cache(self.flash.contents()),
+            backing_bytes: size_bytes / u64::from(self.page_bytes) * u64::from(self.page_bytes),
+            backing: None,
+            new_cache: Uuid::nil(),
+        };
+        if let Some((cache, size_bytes)) = found.sample() {
+            found.backing = Some(self.take(cache, size_bytes)?);
+        }
+        let plan = found.plan(Intent::Drain(options));
+        plan.map_err(|error| {
+            let pages = match error {
+                SideFileError::ShrunkBacking { given_bytes, .. } => {
+                    let first = given_bytes / u64::from(self.page_bytes);
+                    let first = u32::try_from(first).unwrap_or(u32::MAX);
+                    self.flash.dirty_pages().into_iter().filter(|page| *page >= first).collect()
+                }
+                _ => vec![],
+            };
+            let note = self.place.path().display();
+            let error = anyhow::Error::new(error);
+            if pages.is_empty() {
+                error.context(format!("`{note}` is the note of the backing store"))
+            } else {
+                let count = pages.len();
+                error.context(format!(
+                    "{count} newer pages lie beyond the end of `{}`{}",
+                    self.backing,
+                    listed(&pages)
+                ))
+            }
+        })
+    }
+
+    fn write_back(&mut self) -> Result<Drained> {
+        let Self { flash, file, disk, .. } = self;
+        flash.drain(file, disk.storage()).with_context(|| in_flash(self.path))
+    }
+
+    /// The fingerprint of the backing store that the next start compares, if pages stay on flash.
+    fn fingerprint(&mut self) -> Result<Option<Fingerprint>> {
+        let contents = self.flash.contents();
+        if contents.held_pages == 0 {
+            return Ok(None);
+        }
+        let superblock = contents.superblock;
+        self.take(superblock.cache, superblock.backing_bytes).map(Some)
+    }
+
+    fn take(&mut self, cache: Uuid, size_bytes: u64) -> Result<Fingerprint> {
+        let mark = self.disk.mark()?;
+        Fingerprint::take(self.disk.storage(), cache, size_bytes, mark)
+            .with_context(|| format!("`{}`", self.backing))
+    }
+
+    fn end(&mut self, backing: Option<Fingerprint>) -> Result<End> {
+        let superblock = self.flash.superblock();
+        let start = (superblock.cache, superblock.epoch);
+        let end = End { next_sequence: superblock.first_sequence, backing };
+        Flash::end(&mut self.file, start, end).with_context(|| in_flash(self.path))?;
+        Ok(end)
+    }
 }
 
 /// `backing` is a backing store with the place of its note.
@@ -228,14 +319,35 @@ fn place_of_note(
 }
 
 /// A backing store to be read and written one call at a time.
-fn storage(place: &Place, page_bytes: u32) -> Result<Box<dyn Storage>> {
-    Ok(match place {
-        Place::File(path) => Box::new(DeviceFile::open(path, Caching::Direct)?),
-        Place::Nbd(uri) => {
-            let backing = NbdBacking::connect(uri.clone(), Access::ReadWrite)?;
-            Box::new(NbdStorage::new(backing, page_bytes as usize)?)
+enum Disk {
+    File(DeviceFile),
+    Nbd(Box<NbdStorage>),
+}
+
+impl Disk {
+    fn open(place: &Place, page_bytes: u32) -> Result<Self> {
+        Ok(match place {
+            Place::File(path) => Self::File(DeviceFile::open(path, Caching::Direct)?),
+            Place::Nbd(uri) => {
+                let backing = NbdBacking::connect(uri.clone(), Access::ReadWrite)?;
+                Self::Nbd(Box::new(NbdStorage::new(backing, page_bytes as usize)?))
+            }
+        })
+    }
+
+    fn storage(&mut self) -> &mut dyn Storage {
+        match self {
+            Self::File(file) => file,
+            Self::Nbd(storage) => &mut **storage,
         }
-    })
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        Ok(match self {
+            Self::File(file) => Mark::of(&file.file().metadata()?),
+            Self::Nbd(_) => Mark::None,
+        })
+    }
 }
 
 /// Whether a flash belongs to the backing store with this note.

@@ -347,11 +347,11 @@ fn a_flash_belongs_to_one_backing_store() {
     third.start().stop();
     third.set("flash.path", cache.file("flash.img"));
     refused(&third, &["flash.path", "another backing store"]);
-    // One of another size.
-    let mut longer = Cache::new(9);
-    longer.set("flash.path", cache.file("flash.img"));
-    std::fs::write(longer.path("disk.img.thermocline"), note).unwrap();
-    refused(&longer, &["flash.path", "8388608", "9437184"]);
+    // A shorter one.
+    let mut shorter = Cache::new(7);
+    shorter.set("flash.path", cache.file("flash.img"));
+    std::fs::write(shorter.path("disk.img.thermocline"), note).unwrap();
+    refused(&shorter, &["flash.path", "8388608", "7340032"]);
     // Its own is served.
     assert_eq!(cache.start().client().read(4096, 4096).unwrap(), page(2));
 }

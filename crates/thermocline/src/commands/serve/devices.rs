@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::Nanos;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::driver::split::SplitDriver;
@@ -16,13 +16,15 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Device, Engine, Flash, FlashError, Frames, Layout, Operation, OperationId, OperationKind,
-    Options, Shard, SideFile, Uuid, WriteHold,
+    Device, End, Engine, Fingerprint, Flash, Frames, Intent, Layout, Operation, OperationId,
+    OperationKind, Options, Plan, Shard, SideFile, Step, Uuid, WriteHold,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
+use thermocline_nbd::uri::NbdUri;
 use tracing::{error, info, warn};
 
 use super::config::{Config, IoEngine, Mode};
+use super::start;
 use crate::backing::Place;
 use crate::note::NotePlace;
 
@@ -37,6 +39,41 @@ pub(crate) struct Opened {
     pub(crate) engine: Engine<AnyDriver>,
     /// The note beside the backing store, as long as a flash may be newer.
     pub(crate) note: Option<Arc<Note>>,
+    /// What the note is to say before the first request.
+    first_note: FirstNote,
+}
+
+impl Opened {
+    /// The engine, and what the note is to say.
+    pub(crate) fn into_parts(self) -> (Engine<AnyDriver>, FirstNote) {
+        (self.engine, self.first_note)
+    }
+}
+
+/// What the note is to say before the first request. A start that fails before that leaves the note as
+/// the last stop did, but for saying that a start began.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstNote(Option<(NotePlace, SideFile)>);
+
+impl FirstNote {
+    /// Writes it, durably.
+    ///
+    /// # Errors
+    /// If the note cannot be written.
+    pub(crate) fn write(self) -> Result<()> {
+        self.0.map_or(Ok(()), |(place, side_file)| Ok(place.store(side_file)?))
+    }
+}
+
+/// How an engine was left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left {
+    /// Whether the journal is sealed: everything is durable, on disk or on flash.
+    pub(crate) is_orderly: bool,
+    /// Whether the backing store has the newest bytes of every page.
+    pub(crate) is_clean: bool,
+    /// The number of the journal block that would have been next.
+    pub(crate) next_sequence: u64,
 }
 
 /// The note beside a backing store.
@@ -44,6 +81,10 @@ pub(crate) struct Opened {
 pub(crate) struct Note {
     place: NotePlace,
     side_file: SideFile,
+    /// The flash, which the engine writes to until it is left.
+    flash: DeviceFile,
+    backing: BackingAtEnd,
+    backing_bytes: u64,
     is_flash_disowned: AtomicBool,
     /// Held as long as the note should say something that it does not.
     hold: WriteHold,
@@ -52,13 +93,35 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Says that the backing store lacks nothing.
+    /// Says how the engine ended, on flash and in the note: [`Step::TakeFingerprint`],
+    /// [`Step::EndFlash`] and [`Step::EndNote`]. The engine is gone.
     ///
     /// # Errors
     /// If the note cannot be written.
-    pub(crate) fn release(&self) -> Result<()> {
+    pub(crate) fn end(&self, left: Left) -> Result<()> {
         let _writing = self.lock();
-        self.place.store(SideFile { has_dirty: false, ..self.side_file() })?;
+        let SideFile { cache, epoch, .. } = self.side_file;
+        if self.is_flash_disowned.load(Ordering::Acquire) {
+            if left.is_clean {
+                self.place.store(SideFile { has_dirty: false, ..self.side_file() })?;
+                self.hold.release();
+            }
+            return Ok(());
+        }
+        if !left.is_orderly {
+            return Ok(());
+        }
+        let backing = self.backing.fingerprint(cache, self.backing_bytes);
+        let end = End { next_sequence: left.next_sequence, backing };
+        let mut flash = self.flash.try_clone()?;
+        let end = match Flash::end(&mut flash, (cache, epoch), end) {
+            Ok(()) => Some(end),
+            Err(error) => {
+                warn!(%error, "the flash cannot say that the engine ended in order");
+                None
+            }
+        };
+        self.place.store(self.side_file.ended(epoch, !left.is_clean, end))?;
         self.hold.release();
         Ok(())
     }
@@ -177,6 +240,28 @@ impl Driver for AnyDriver {
     }
 }
 
+/// The backing store when the engine has left it.
+#[derive(Debug)]
+enum BackingAtEnd {
+    File(DeviceFile),
+    /// Connected to again: its server may take one client at a time.
+    Nbd(NbdUri, Duration),
+}
+
+impl BackingAtEnd {
+    fn fingerprint(&self, cache: Uuid, size_bytes: u64) -> Option<Fingerprint> {
+        match self {
+            Self::File(disk) => start::fingerprint_of_file(disk, cache, size_bytes),
+            Self::Nbd(uri, timeout) => {
+                let backing = NbdBacking::connect(uri.clone(), Access::ReadOnly)
+                    .inspect_err(|error| warn!(%error, "cannot connect to the backing store again"))
+                    .ok()?;
+                start::fingerprint_of_export(backing.with_timeout(*timeout), cache, size_bytes)
+            }
+        }
+    }
+}
+
 /// A backing store that was found. A file is locked from now on.
 enum Backing {
     File(DeviceFile),
@@ -207,33 +292,52 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         .map(|path| lock_flash(path, caching, held, || Ok(SideFile::check(load()?, None)?)))
         .transpose()
         .with_context(in_flash)?;
-    let known = load()?;
-    let (shard, note) = match (&mut flash_file, note_place) {
-        (Some(file), Some(note_place)) => {
-            let flash = open_flash(file, &options, known, force_init).with_context(in_flash)?;
-            let superblock = flash.contents().superblock;
-            let (cache, epoch) = (superblock.cache, superblock.epoch);
-            let shard = Shard::open(options, &flash).with_context(in_flash)?;
-            // From now on the flash may have what the backing store lacks.
-            let side_file = SideFile { cache, epoch, has_dirty: true };
-            note_place.store(side_file)?;
-            let note = Note {
-                place: note_place,
-                side_file,
-                is_flash_disowned: AtomicBool::new(false),
-                hold: shard.write_hold(),
-                writing: Mutex::default(),
-            };
-            (shard, Some(Arc::new(note)))
-        }
-        (_, note_place) => {
-            SideFile::check(known, None).with_context(in_backing)?;
-            let shard = Shard::new(options)?;
-            if let (Some(known), Some(note_place)) = (known, note_place) {
-                note_place.store(known.without_flash())?;
-            }
-            (shard, None)
-        }
+    let looked = start::look(flash_file.as_mut(), load()?, options.size_bytes(), force_init)
+        .with_context(in_flash)?;
+    let mut found = looked.found;
+    let (backing, fingerprint) = sample(backing, found.sample(), &place, config)?;
+    found.backing = fingerprint;
+    let intent = if force_init { Intent::ForceInit } else { Intent::Serve };
+    let plan = found.plan(intent);
+    let plan = if flash_file.is_some() {
+        plan.with_context(in_flash)?
+    } else {
+        plan.with_context(in_backing)?
+    };
+    if let Some(notice) = plan.notice {
+        start::say(notice);
+    }
+    let flash = flash_file
+        .as_mut()
+        .zip(note_place.as_ref())
+        .map(|(file, note)| {
+            open_flash(file, note, &options, looked.flash, &plan).with_context(in_flash)
+        })
+        .transpose()?;
+    let shard = match &flash {
+        Some(flash) => Shard::open(options, flash).with_context(in_flash)?,
+        None => Shard::new(options)?,
+    };
+    let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
+    let ends = match &backing {
+        Backing::File(disk) => BackingAtEnd::File(disk.try_clone()?),
+        Backing::Nbd(_) => match &place {
+            Place::Nbd(uri) => BackingAtEnd::Nbd(uri.clone(), config.backing.timeout()),
+            Place::File(_) => bail!("an export is found at an address"),
+        },
+    };
+    let note = match (&flash_file, first_note.0.clone()) {
+        (Some(flash), Some((place, side_file))) => Some(Arc::new(Note {
+            place,
+            side_file,
+            flash: flash.try_clone()?,
+            backing: ends,
+            backing_bytes: shard.options().size_bytes(),
+            is_flash_disowned: AtomicBool::new(false),
+            hold: shard.write_hold(),
+            writing: Mutex::default(),
+        })),
+        _ => None,
     };
     let dirty_pages = shard.dirty_slots();
     if dirty_pages > 0 {
@@ -248,7 +352,7 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         }
     };
     sync_backing(&mut driver).with_context(in_backing)?;
-    Ok(Opened { engine: Engine::new(shard, driver), note })
+    Ok(Opened { engine: Engine::new(shard, driver), note, first_note })
 }
 
 /// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
@@ -288,6 +392,28 @@ fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u6
                 .with_grace(config.backing.grace());
             let size_bytes = backing.size_bytes();
             Ok((Backing::Nbd(backing), size_bytes))
+        }
+    }
+}
+
+/// The fingerprint of a backing store, if one is wanted. An export is connected to again for the
+/// engine, because its server may take one client at a time.
+fn sample(
+    backing: Backing,
+    wanted: Option<(Uuid, u64)>,
+    place: &Place,
+    config: &Config,
+) -> Result<(Backing, Option<Fingerprint>)> {
+    let Some((cache, size_bytes)) = wanted else { return Ok((backing, None)) };
+    match backing {
+        Backing::File(disk) => {
+            let fingerprint = start::fingerprint_of_file(&disk, cache, size_bytes);
+            Ok((Backing::File(disk), fingerprint))
+        }
+        Backing::Nbd(backing) => {
+            let fingerprint = start::fingerprint_of_export(backing, cache, size_bytes);
+            let (backing, _) = find(place, config, Caching::Direct)?;
+            Ok((backing, fingerprint))
         }
     }
 }
@@ -332,23 +458,6 @@ fn lock_flash(
     Ok(lock(path, DeviceFile::create_within, caching)?)
 }
 
-/// Whether a flash may be given up: not if another one has the newest bytes of the backing store, as
-/// that one would be given up with it.
-fn check_force(known: Option<SideFile>, file: &mut DeviceFile) -> Result<()> {
-    let Some(known) = known.filter(|known| known.has_dirty) else { return Ok(()) };
-    let is_its_own = match Flash::read(file) {
-        Ok(found) => found.superblock().cache == known.cache,
-        Err(_) => false,
-    };
-    ensure!(
-        is_its_own,
-        "--force-init: this is not the flash of cache {}, which has newer bytes of the backing store; \
-         give them up first with `thermocline cache forget --backing`, or name the right flash",
-        known.cache
-    );
-    Ok(())
-}
-
 fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let page_bytes = config.page_size.0;
     let pages = u32::try_from(backing_bytes / page_bytes).context(
@@ -378,49 +487,36 @@ fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     Ok(options)
 }
 
-/// The flash of a cache: recovered, or set up if there is none yet.
+/// Takes the steps of a plan that come before the driver: the flash is recovered or set up.
 fn open_flash(
     file: &mut DeviceFile,
+    note: &NotePlace,
     options: &Options,
-    known: Option<SideFile>,
-    force_init: bool,
+    found: Option<Flash>,
+    plan: &Plan,
 ) -> Result<Flash> {
-    let layout = Layout::new(options.slots(), options.page_bytes);
-    let initialise = |file: &mut DeviceFile| {
-        // A start that was killed may have left an empty or blank file of another size.
-        file.reserve(layout.flash_bytes())?;
-        let flash = Flash::initialise(file, Uuid::new_v4(), layout, options.size_bytes())?;
-        info!(bytes = layout.flash_bytes(), "the flash is set up");
-        Ok(flash)
-    };
-    let flash = if force_init {
-        check_force(known, file)?;
-        initialise(file)
-    } else {
-        // Nothing is changed before it is known that this flash and this backing store belong together.
-        match Flash::read(file) {
-            Err(FlashError::Empty) => {
-                SideFile::check(known, None)?;
-                initialise(file)
+    // Nothing is changed before it is known that the options fit the flash.
+    if let (Some(mut found), Some(begin)) = (found, plan.begin()) {
+        found.adapt(&begin);
+        Shard::check_open(options, &found)?;
+    }
+    let mut flash = None;
+    for step in plan.before_driver() {
+        match *step {
+            Step::WriteNote(said) => note.store(said)?,
+            Step::SetUpFlash(cache) => {
+                let layout = Layout::new(options.slots(), options.page_bytes);
+                // A start that was killed may have left an empty or blank file of another size.
+                file.reserve(layout.flash_bytes())?;
+                let set_up = Flash::initialise(file, cache, layout, options.size_bytes())?;
+                info!(bytes = layout.flash_bytes(), "the flash is set up");
+                flash = Some(set_up);
             }
-            Ok(found) => {
-                SideFile::check(known, Some(&found.contents()))?;
-                Shard::check_open(options, &found)?;
-                Flash::recover(file)
-            }
-            Err(error) => Err(error),
+            Step::BeginEpoch(begin) => flash = Some(Flash::recover_as(file, &begin)?),
+            other => bail!("{other:?} is no step of a start"),
         }
-    };
-    flash.map_err(|error| {
-        let can_force =
-            matches!(error, FlashError::Foreign | FlashError::Damaged | FlashError::Format { .. });
-        let error = anyhow::Error::new(error);
-        if can_force {
-            error.context("nothing was changed; --force-init gives up what it holds")
-        } else {
-            error
-        }
-    })
+    }
+    flash.context("a start with a flash sets it up, or recovers it")
 }
 
 /// One driver for the flash, if there is one, and a backing store that is a file. It has the files

@@ -7,6 +7,7 @@ mod listening;
 mod metrics;
 mod record;
 mod shadows;
+pub(crate) mod start;
 pub(crate) mod status;
 mod watch;
 mod watchdog;
@@ -27,7 +28,7 @@ use thermocline_nbd::server::{Handle, Server};
 use tracing::{error, info, warn};
 
 use self::config::{Config, LogFormat};
-use self::devices::{AnyDriver, Note};
+use self::devices::{AnyDriver, Left, Note};
 use self::http::Board;
 use self::listening::listen;
 use self::watch::Watch;
@@ -71,22 +72,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let metrics = config.metrics.map(|metrics| http::bind(metrics.listen)).transpose()?;
     let mut opened = devices::open(&config, options.force_init)?;
     let note = opened.note.clone();
-    let is_clean = is_clean(opened.engine.shard());
-    let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut());
-    let started = watch.and_then(|watch| {
-        let service = Cached::new(opened.engine).with_meter(watch.meter());
-        Ok((listen(&config, service)?, watch))
-    });
-    let (server, watch) = match started {
-        Ok(started) => started,
-        Err(error) => {
-            // Nothing was written yet: the backing store need not be refused without its flash.
-            if let Some(note) = note.filter(|_| is_clean) {
-                note.release()?;
-            }
-            return Err(error);
-        }
-    };
+    let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
+    let (engine, first_note) = opened.into_parts();
+    let service = Cached::new(engine).with_meter(watch.meter());
+    let server = listen(&config, service)?;
+    // Clients may connect, and nothing is served yet.
+    first_note.write()?;
     let board = Board::default();
     if let Some(listener) = metrics {
         let address = http::start(listener, board.clone())?;
@@ -149,12 +140,11 @@ fn serve(
     tell_service_manager(NotifyState::Stopping);
     info!("leaving");
     watch.end_recording();
-    let mut is_clean = true;
     for service in server.into_services() {
-        is_clean &= leave(service.into_engine(), drains, &mut watchdog);
-    }
-    if let Some(note) = note.filter(|_| is_clean) {
-        note.release()?;
+        let left = leave(service.into_engine(), drains, &mut watchdog);
+        if let Some(note) = note {
+            note.end(left)?;
+        }
     }
     Ok(())
 }
@@ -212,8 +202,8 @@ fn reload(
     Ok(config)
 }
 
-/// Makes everything durable, on disk or on flash; says whether the disk has it all.
-fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> bool {
+/// Makes everything durable, on disk or on flash, and lets go of the devices.
+fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> Left {
     if drains {
         info!(dirty_pages = engine.shard().dirty_slots(), "writing back what the disk lacks");
         engine.shard_mut().drain();
@@ -229,7 +219,8 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
         error!(%error, "not everything could be made durable");
     }
     come_to_rest(&mut engine, watchdog);
-    match take_reply(&mut engine, LAST_FLUSH) {
+    let last = take_reply(&mut engine, LAST_FLUSH);
+    match last {
         Some(Ok(())) => {}
         Some(Err(error)) => error!(%error, "not everything could be made durable"),
         None => error!("not everything could be made durable: the flush was not answered"),
@@ -239,7 +230,12 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
         warn!(pages = lost.len(), "pages whose newest bytes are lost");
     }
     info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
-    is_clean(engine.shard())
+    let shard = engine.shard();
+    Left {
+        is_orderly: last == Some(Ok(())) && shard.is_idle(),
+        is_clean: is_clean(shard),
+        next_sequence: shard.next_sequence(),
+    }
 }
 
 /// Takes all replies, and gives the result of the request with that tag if it is among them.

@@ -1,0 +1,359 @@
+//! What a start decides: whether a flash and a backing store are used together, and in which steps.
+//!
+//! Nothing here reads or writes. Whoever starts an engine, or drains a flash, locks both devices, reads
+//! the note and the flash, takes the fingerprint of the backing store, asks for a [`Plan`], and carries
+//! its steps out in their order. A crash after any step, or between two, leaves what the next start
+//! decides rightly.
+//!
+//! * The note names a start of the cache (an *epoch*) before anything is served in it. It first says that
+//!   the start begins: until then it still says how the start before ended.
+//! * An orderly stop writes its [`End`] to the flash, then to the note. The next start begins an epoch on
+//!   the flash, which takes the end away. So a copy of the flash that was made while an engine ran, or
+//!   before an older stop, differs from the note.
+//! * An end has the [`Fingerprint`] of the backing store. If something else wrote to that since, the
+//!   flash's clean pages are dropped, and dirty ones are refused.
+
+use uuid::Uuid;
+
+use crate::fingerprint::{Fingerprint, Likeness};
+use crate::offline::Contents;
+use crate::side_file::{SideFile, SideFileError};
+
+/// How an orderly stop left a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The number of the journal block that would have been next.
+    pub next_sequence: u64,
+    /// The backing store; none if it could not be read then.
+    pub backing: Option<Fingerprint>,
+}
+
+/// What a start finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// What the note of the backing store says.
+    pub note: Option<SideFile>,
+    /// The flash.
+    pub flash: FoundFlash,
+    /// Bytes of the whole pages of the backing store.
+    pub backing_bytes: u64,
+    /// The backing store, as [`Found::sample`] wants it; none if it does not, or if it cannot be read.
+    pub backing: Option<Fingerprint>,
+    /// The identity of the cache that is set up if there is none.
+    pub new_cache: Uuid,
+}
+
+/// What a start finds where the flash should be.
+#[derive(Clone, Copy, Debug)]
+pub enum FoundFlash {
+    /// No flash is configured.
+    None,
+    /// A flash that was never used, or a file that is not there yet.
+    Blank,
+    /// Something else, or a cache that cannot be read.
+    Foreign,
+    /// A cache.
+    Cache(Contents),
+}
+
+/// What a flash and a backing store are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Serve the backing store.
+    Serve,
+    /// Give up what the flash holds, and serve the backing store with an empty one.
+    ForceInit,
+    /// Write all dirty pages to the backing store.
+    Drain(DrainOptions),
+}
+
+/// How a flash is drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainOptions {
+    /// Although no note says that the flash belongs to the backing store.
+    pub without_note: bool,
+    /// Although something else wrote to the backing store.
+    pub despite_changes: bool,
+    /// Clean pages stay on flash.
+    pub keep_clean: bool,
+}
+
+/// Which pages of a flash are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// All.
+    #[default]
+    All,
+    /// The dirty ones: clean ones may be older than the backing store.
+    Dirty,
+}
+
+/// How an epoch begins on a flash that holds pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// The pages that stay.
+    pub keep: Keep,
+    /// The size of the backing store from then on; none to leave it.
+    pub backing_bytes: Option<u64>,
+}
+
+/// One step. Each is durable before the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write the note.
+    WriteNote(SideFile),
+    /// Make the device an empty flash of this cache.
+    SetUpFlash(Uuid),
+    /// Recover the flash, and begin an epoch on it.
+    BeginEpoch(Begin),
+    /// Write the dirty pages to the backing store, sync it, call them clean on flash, and begin an epoch
+    /// there.
+    WriteBack(Begin),
+    /// Drop the clean pages that are left, unless dirty ones are lost, and begin another epoch.
+    Clear,
+    /// Sync the backing store.
+    SyncBacking,
+    /// Serve requests, until the engine is to stop.
+    Serve,
+    /// Write what is only in RAM to flash or the backing store, sync that, and seal the journal. If that
+    /// fails, the stop is not orderly, and the steps after it are left out.
+    Seal,
+    /// Take the fingerprint of the backing store.
+    TakeFingerprint,
+    /// Write the [`End`] to the flash.
+    EndFlash,
+    /// Write the end to the note: [`SideFile::ended`].
+    EndNote,
+}
+
+/// What was noticed, and should be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Something else may have written to the backing store: clean pages are dropped.
+    ClearsClean(Likeness),
+    /// The note is not there, and the flash's own record of the backing store fits.
+    NoteIsMissing,
+}
+
+/// The steps of a start, and of the end that follows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// What should be said before.
+    pub notice: Option<Notice>,
+}
+
+impl Plan {
+    /// The steps that come before the devices are driven, and the backing store is synced.
+    pub fn before_driver(&self) -> &[Step] {
+        let end = self.steps.iter().position(|step| *step == Step::SyncBacking);
+        &self.steps[..end.unwrap_or(self.steps.len())]
+    }
+
+    /// What the note says from the first request on.
+    pub fn note_before_serving(&self) -> Option<SideFile> {
+        self.steps[self.before_driver().len()..].iter().find_map(|step| match step {
+            Step::WriteNote(note) => Some(*note),
+            _ => None,
+        })
+    }
+
+    /// How an epoch begins, if one does.
+    pub fn begin(&self) -> Option<Begin> {
+        self.steps.iter().find_map(|step| match step {
+            Step::BeginEpoch(begin) | Step::WriteBack(begin) => Some(*begin),
+            _ => None,
+        })
+    }
+}
+
+/// What follows [`Step::Serve`] where there is a flash.
+const END: [Step; 4] = [Step::Seal, Step::TakeFingerprint, Step::EndFlash, Step::EndNote];
+
+impl Found {
+    /// Of how many bytes of the backing store, and for which cache, a fingerprint is wanted.
+    pub fn sample(&self) -> Option<(Uuid, u64)> {
+        let contents = self.contents().filter(|contents| contents.held_pages > 0)?;
+        let before = self.recorded(contents)?.backing?;
+        (before.size_bytes <= self.backing_bytes)
+            .then_some((contents.superblock.cache, before.size_bytes))
+    }
+
+    /// What is to be done, or why it must not be.
+    ///
+    /// # Errors
+    /// A flash and a backing store that must not be used together, or not for that.
+    pub fn plan(&self, intent: Intent) -> Result<Plan, SideFileError> {
+        match (&self.flash, intent) {
+            (FoundFlash::None, _) => {
+                SideFile::check(self.note, None)?;
+                let note = self.note.map(|note| Step::WriteNote(note.without_flash()));
+                let mut steps = vec![Step::SyncBacking];
+                steps.extend(note.into_iter().chain([Step::Serve, Step::Seal]));
+                Ok(Plan { steps, notice: None })
+            }
+            (_, Intent::ForceInit) => {
+                self.check_force()?;
+                // The note gives the dirty pages up first: a crash must not leave it with a cache that
+                // is nowhere.
+                let note = self.note.filter(|note| note.has_dirty);
+                Ok(self.set_up(note.map(|note| Step::WriteNote(note.without_flash()))))
+            }
+            (FoundFlash::Blank, _) => {
+                SideFile::check(self.note, None)?;
+                Ok(self.set_up(None))
+            }
+            (FoundFlash::Foreign, _) => Err(SideFileError::ForeignFlash),
+            (FoundFlash::Cache(contents), intent) => self.go_on(contents, intent),
+        }
+    }
+
+    fn contents(&self) -> Option<&Contents> {
+        match &self.flash {
+            FoundFlash::Cache(contents) => Some(contents),
+            FoundFlash::None | FoundFlash::Blank | FoundFlash::Foreign => None,
+        }
+    }
+
+    /// The end that the flash or its note has.
+    fn recorded(&self, contents: &Contents) -> Option<End> {
+        let superblock = &contents.superblock;
+        let note = self.note.filter(|note| note.cache == superblock.cache);
+        superblock.end.or_else(|| note.and_then(|note| note.end))
+    }
+
+    fn set_up(&self, first: Option<Step>) -> Plan {
+        let note = SideFile::running(self.new_cache, 1);
+        let rest = [
+            Step::SetUpFlash(self.new_cache),
+            Step::SyncBacking,
+            Step::WriteNote(note),
+            Step::Serve,
+        ];
+        Plan { steps: first.into_iter().chain(rest).chain(END).collect(), notice: None }
+    }
+
+    /// A flash may be given up, but not if another one has the newest bytes of the backing store, as
+    /// that one would be given up with it.
+    fn check_force(&self) -> Result<(), SideFileError> {
+        let found = self.contents().map(|contents| contents.superblock.cache);
+        match self.note.filter(|note| note.has_dirty) {
+            Some(SideFile { cache, .. }) if found != Some(cache) => {
+                Err(SideFileError::DirtyElsewhere { cache })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn go_on(&self, contents: &Contents, intent: Intent) -> Result<Plan, SideFileError> {
+        let mut notice = self.check_pair(contents, intent)?;
+        let (keep, likeness) = self.keep(contents, intent)?;
+        if keep == Keep::Dirty && contents.held_pages > contents.dirty_pages {
+            notice = Some(Notice::ClearsClean(likeness));
+        }
+        let superblock = &contents.superblock;
+        let is_resized = superblock.backing_bytes != self.backing_bytes;
+        let begin = Begin { keep, backing_bytes: is_resized.then_some(self.backing_bytes) };
+        let known = self.note.filter(|note| note.cache == superblock.cache);
+        let starting = SideFile {
+            cache: superblock.cache,
+            epoch: superblock.epoch,
+            has_dirty: contents.dirty_pages > 0 || known.is_some_and(|note| note.has_dirty),
+            is_starting: true,
+            end: self.recorded(contents),
+        };
+        let mut steps = vec![Step::WriteNote(starting)];
+        if let Intent::Drain(options) = intent {
+            steps.push(Step::WriteBack(begin));
+            if !options.keep_clean {
+                steps.push(Step::Clear);
+            }
+            steps.extend(&END[1..]);
+        } else {
+            let running = SideFile::running(superblock.cache, superblock.epoch + 1);
+            steps.extend([Step::BeginEpoch(begin), Step::SyncBacking]);
+            steps.extend([Step::WriteNote(running), Step::Serve]);
+            steps.extend(END);
+        }
+        Ok(Plan { steps, notice })
+    }
+
+    /// Whether the flash belongs to the backing store, by the note, or by what the flash says alone.
+    fn check_pair(
+        &self,
+        contents: &Contents,
+        intent: Intent,
+    ) -> Result<Option<Notice>, SideFileError> {
+        let refused = match SideFile::check(self.note, Some(contents)) {
+            Ok(()) => return Ok(None),
+            Err(error) => error,
+        };
+        if self.note.is_some() {
+            return Err(refused);
+        }
+        match intent {
+            Intent::Drain(DrainOptions { without_note: true, .. }) => Ok(None),
+            // Nothing wrote to it since, neither alone nor with another cache.
+            _ if self.likeness(contents) == Likeness::Same => Ok(Some(Notice::NoteIsMissing)),
+            _ => Err(refused),
+        }
+    }
+
+    fn likeness(&self, contents: &Contents) -> Likeness {
+        let (before_bytes, now_bytes) = (contents.superblock.backing_bytes, self.backing_bytes);
+        if now_bytes < before_bytes {
+            return Likeness::Shrunk;
+        }
+        let before = self.recorded(contents).and_then(|end| end.backing);
+        match (before, self.backing) {
+            (Some(before), Some(now)) => now.likeness(&before, now_bytes),
+            _ if now_bytes > before_bytes => Likeness::Grown,
+            _ => Likeness::Unknown,
+        }
+    }
+
+    /// Which pages of the flash are kept, and why.
+    fn keep(&self, contents: &Contents, intent: Intent) -> Result<(Keep, Likeness), SideFileError> {
+        let likeness = self.likeness(contents);
+        let has_dirty = contents.dirty_pages > 0;
+        // An empty flash fits everything.
+        if contents.held_pages == 0 {
+            return Ok((Keep::All, likeness));
+        }
+        let draining = match intent {
+            Intent::Drain(options) => Some(options),
+            Intent::Serve | Intent::ForceInit => None,
+        };
+        let keep = match likeness {
+            Likeness::Same | Likeness::Similar => Keep::All,
+            Likeness::Copied | Likeness::Grown => Keep::Dirty,
+            Likeness::Changed => {
+                let is_accepted = draining.is_some_and(|options| options.despite_changes);
+                if has_dirty && !is_accepted {
+                    let dirty_pages = contents.dirty_pages;
+                    return Err(SideFileError::ChangedBacking { dirty_pages });
+                }
+                Keep::Dirty
+            }
+            Likeness::Shrunk => {
+                let fits = contents.dirty_end_bytes <= self.backing_bytes;
+                if has_dirty && !(draining.is_some() && fits) {
+                    return Err(SideFileError::ShrunkBacking {
+                        found_bytes: contents.superblock.backing_bytes,
+                        given_bytes: self.backing_bytes,
+                        dirty_end_bytes: contents.dirty_end_bytes,
+                    });
+                }
+                Keep::Dirty
+            }
+            // After a crash nothing is known, but the note says that the backing store must not be used
+            // alone. Where it does not say so, that may have happened.
+            Likeness::Unknown => {
+                let is_noted_dirty = self.note.is_some_and(|note| note.has_dirty);
+                if has_dirty || is_noted_dirty { Keep::All } else { Keep::Dirty }
+            }
+        };
+        Ok((keep, likeness))
+    }
+}
