@@ -1,5 +1,5 @@
 //! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
-//! `soak`, `mutants`, `tidy`.
+//! `soak`, `torture`, `mutants`, `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
@@ -9,6 +9,7 @@ mod python;
 mod readme;
 mod soak;
 mod tidy;
+mod torture;
 mod unit;
 
 use std::ffi::OsStr;
@@ -57,6 +58,21 @@ enum Task {
         #[arg(long, default_value_t = 60.0)]
         minutes: f64,
     },
+    /// Serve from files that fail on command, cut the power, and check every sector that clients read; needs FUSE
+    Torture {
+        /// How long
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+        /// What the faults and the load are drawn from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Write the figures to this file, too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// A `thermocline` that is built already
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Break the engine's rules of durability one at a time, and fail if the crash simulation misses one; takes minutes
     Mutants {
         /// Only the rules that contain this text
@@ -93,6 +109,9 @@ fn main() -> Result<()> {
             cargo(&root, &words, &[])
         }
         Task::Soak { minutes } => soak::run(&root, minutes),
+        Task::Torture { minutes, seed, json, program } => {
+            torture::run(&root, &torture::Options { minutes, seed, json, program })
+        }
         Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }

@@ -84,17 +84,10 @@ pub(crate) fn run(root: &Path, minutes: f64) -> Result<()> {
 impl Soak {
     /// The policies that the configuration takes.
     fn find_policies(&mut self) -> Result<()> {
-        let listed = Command::new(&self.program).args(["policies", "--json"]).output()?;
-        let listed: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout)
-            .context("`thermocline policies --json` prints no list")?;
-        for name in listed.iter().filter_map(|policy| policy["name"].as_str()) {
-            self.write_config(name, "back")?;
-            let mut check = self.command();
-            check.args(["--check"]).stdout(Stdio::null()).stderr(Stdio::null());
-            if check.status()?.success() {
-                self.policies.push(name.to_owned());
-            }
-        }
+        let config = self.file("cache.toml");
+        self.policies = crate::torture::policies(&self.program, &config, |name| {
+            self.write_config(name, "back")
+        })?;
         ensure!(self.policies.len() > 5, "the engine runs {:?} only", self.policies);
         Ok(())
     }

@@ -1,0 +1,34 @@
+//! Short runs: one that must find nothing, and one whose backing store lies.
+
+use super::*;
+
+/// The server, built; nothing if FUSE does not work here, which is said.
+fn program() -> Option<PathBuf> {
+    let root = crate::root().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    if let Err(error) = fuse::Mount::new(disk::Disk::new(0), folder.path()) {
+        eprintln!("skipped: {error:#}");
+        return None;
+    }
+    crate::cargo(&root, &["build", "--bin", "thermocline"], &[]).unwrap();
+    Some(target(&root).join("debug/thermocline"))
+}
+
+#[test]
+fn nothing_is_wrong_in_a_short_run() {
+    let Some(program) = program() else { return };
+    let time = Duration::from_secs(12);
+    let report = torture(&program, 7, time, Sync::Honest, &Arc::default()).unwrap();
+    assert_eq!(report.violation, None);
+    let total = report.total();
+    assert!(total.rounds > 3 && total.checked_sectors > 100_000, "{total:?}");
+}
+
+#[test]
+fn a_backing_store_that_lies_about_syncs_is_found_out() {
+    let Some(program) = program() else { return };
+    let time = Duration::from_mins(1);
+    let report = torture(&program, 8, time, Sync::Lying, &Arc::default()).unwrap();
+    let violation = report.violation.expect("a lost write is noticed");
+    assert!(violation.contains("sector"), "{violation}");
+}
