@@ -73,7 +73,7 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
-    /// Break the engine's rules of durability one at a time, and fail if the crash simulation misses one; takes minutes
+    /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour
     Mutants {
         /// Only the rules that contain this text
         #[arg(default_value = "")]

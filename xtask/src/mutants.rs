@@ -1,4 +1,5 @@
-//! Breaks the engine's rules of durability one at a time, to see that the crash simulation notices.
+//! Breaks the engine's rules of durability and the decisions of a start one at a time, to see that the
+//! crash simulation, or the test that is named, notices.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,6 +11,10 @@ use serde::Deserialize;
 /// The crate whose rules are broken, and the list of them in it.
 const CRATE: &str = "crates/thermocline-engine";
 const LIST: &str = "tests/mutants.toml";
+/// The test file whose tests catch a mutant unless its entry names another.
+const SIMULATION: &str = "crash";
+/// Seeds of the simulation that run before anything is broken, to see that its tests work.
+const SEEDS_BEFORE: u64 = 100;
 
 #[derive(Deserialize)]
 struct List {
@@ -25,8 +30,12 @@ struct Mutant {
     file: String,
     find: String,
     replace: String,
-    /// The part of a test's name in `tests/crash`.
+    /// The file of tests in `tests`; the crash simulation if there is none.
+    test: Option<String>,
+    /// The part of a test's name there.
     caught_by: String,
+    /// Seeds that the simulation needs; its usual number if there is none.
+    seeds: Option<u64>,
 }
 
 /// Runs every mutant whose rule contains `filter` in a copy of the project; fails if one survives.
@@ -37,9 +46,10 @@ pub(crate) fn check(root: &Path, filter: &str) -> Result<()> {
     let copy = folder.path().join("project");
     clone(root, &copy)?;
     let mutants = || list.mutant.iter().filter(|mutant| mutant.rule.contains(filter));
-    let tests: BTreeSet<&str> = mutants().map(|mutant| mutant.caught_by.as_str()).collect();
-    for test in tests {
-        ensure!(passes(root, &copy, &[test])?, "`{test}` fails before anything is broken");
+    let tests: BTreeSet<_> = mutants().map(|mutant| (mutant.test(), &*mutant.caught_by)).collect();
+    for (test, caught_by) in tests {
+        let passes = passes(root, &copy, test, &[caught_by], Some(SEEDS_BEFORE))?;
+        ensure!(passes, "`{caught_by}` of `{test}` fails before anything is broken");
     }
     let mut survivors = vec![];
     for mutant in mutants() {
@@ -54,6 +64,10 @@ pub(crate) fn check(root: &Path, filter: &str) -> Result<()> {
 }
 
 impl Mutant {
+    fn test(&self) -> &str {
+        self.test.as_deref().unwrap_or(SIMULATION)
+    }
+
     /// Whether its test fails.
     fn run(&self, root: &Path, copy: &Path) -> Result<bool> {
         let path = copy.join(CRATE).join(&self.file);
@@ -61,28 +75,36 @@ impl Mutant {
         let places = text.matches(&self.find).count();
         ensure!(places == 1, "`{}` has {places} places to break: {}", self.file, self.rule);
         std::fs::write(&path, text.replace(&self.find, &self.replace))?;
-        if !passes(root, copy, &["--no-run"])? {
+        if !passes(root, copy, self.test(), &["--no-run"], None)? {
             bail!("the change does not compile: {}", self.rule);
         }
-        let is_caught = !passes(root, copy, &[&self.caught_by])?;
+        let is_caught = !passes(root, copy, self.test(), &[&self.caught_by], self.seeds)?;
         std::fs::write(&path, text)?;
         Ok(is_caught)
     }
 }
 
-/// Runs tests of the crash simulation in the copy.
-fn passes(root: &Path, copy: &Path, words: &[&str]) -> Result<bool> {
-    let status = Command::new("cargo")
-        .args(["test", "--quiet", "--package", "thermocline-engine", "--test", "crash"])
+/// Runs tests of one file in the copy.
+fn passes(
+    root: &Path,
+    copy: &Path,
+    test: &str,
+    words: &[&str],
+    seeds: Option<u64>,
+) -> Result<bool> {
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--quiet", "--package", "thermocline-engine", "--test", test])
         .args(words)
         .env("CARGO_TARGET_DIR", root.join("target/mutants"))
         .env("RUST_BACKTRACE", "0")
         .current_dir(copy)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .context("cannot start `cargo`")?;
-    Ok(status.success())
+        .stderr(Stdio::null());
+    if let Some(seeds) = seeds {
+        command.env("THERMOCLINE_SEEDS", seeds.to_string());
+    }
+    Ok(command.status().context("cannot start `cargo`")?.success())
 }
 
 /// Copies what is committed.
