@@ -386,3 +386,26 @@ impl Storage for FlashStorage {
         Ok(())
     }
 }
+
+/// The backing store, to be looked at while no engine runs.
+pub(crate) struct BackingStorage(pub(crate) Rc<RefCell<Devices>>);
+
+impl Storage for BackingStorage {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        Ok(self.0.borrow().backing.now.len() as u64)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let start = offset_bytes as usize;
+        bytes.copy_from_slice(&self.0.borrow().backing.now[start..start + bytes.len()]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, _offset_bytes: u64, _bytes: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

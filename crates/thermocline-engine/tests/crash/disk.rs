@@ -13,14 +13,17 @@ pub(crate) struct Disk {
     unsynced: Vec<(u64, usize, Vec<u8>)>,
     /// What is written as a whole or not at all, in bytes.
     pub(crate) atom: usize,
+    /// Writes so far, as a file system counts them by its clock.
+    pub(crate) writes: u64,
 }
 
 impl Disk {
     pub(crate) fn new(bytes: usize, atom: usize) -> Self {
-        Self { now: vec![0; bytes], durable: vec![0; bytes], unsynced: vec![], atom }
+        Self { now: vec![0; bytes], durable: vec![0; bytes], unsynced: vec![], atom, writes: 0 }
     }
 
     pub(crate) fn write(&mut self, time: u64, offset: usize, bytes: &[u8]) {
+        self.writes += 1;
         self.now[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.unsynced.push((time, offset, bytes.to_vec()));
     }
@@ -55,6 +58,12 @@ impl Disk {
             change(&mut self.now[place]);
             self.durable[place] = self.now[place];
         }
+    }
+
+    /// Something else writes there, durably.
+    pub(crate) fn write_alone(&mut self, offset: usize, bytes: &[u8]) {
+        self.writes += 1;
+        self.put(offset, bytes);
     }
 
     /// Puts bytes there durably, behind the engine's back.

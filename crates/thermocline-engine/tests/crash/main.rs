@@ -29,6 +29,7 @@ mod plan;
 #[path = "../policies/mod.rs"]
 mod policies;
 mod restart;
+mod starts;
 mod witness;
 mod world;
 
@@ -43,7 +44,7 @@ const SEEDS_PER_ENUMERATED: u64 = 40;
 /// How many crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind { name: "what_was_durable_survives_every_crash", plan: Plan::crashes, run: World::run },
     Kind {
         name: "a_backing_store_that_fails_now_and_then_loses_nothing",
@@ -77,6 +78,7 @@ const KINDS: [Kind; 9] = [
         plan: Plan::kills,
         run: enumerate::run,
     },
+    Kind { name: "a_start_is_refused_or_serves_the_newest", plan: Plan::crashes, run: starts::run },
 ];
 
 fn number(name: &str) -> Option<u64> {
@@ -138,6 +140,11 @@ fn devices_that_hang_hold_up_no_request_for_long() {
 #[test]
 fn a_recovery_that_crashes_anywhere_loses_nothing() {
     run("a_recovery_that_crashes_anywhere_loses_nothing", SEEDS_PER_ENUMERATED);
+}
+
+#[test]
+fn a_start_is_refused_or_serves_the_newest() {
+    run("a_start_is_refused_or_serves_the_newest", 1);
 }
 
 #[test]

@@ -89,6 +89,12 @@ impl Oracle {
         self.pages[page].writes.push(Write { id, stamp, first, end, is_failed, is_trim, ends_all });
     }
 
+    /// Something else than the engine wrote the whole page, durably.
+    pub(crate) fn write_alone(&mut self, page: usize, id: u64) {
+        self.write(page, id, Some(id), 0..SECTORS);
+        self.answered(page, id, true);
+    }
+
     /// A write was answered, perhaps as durable.
     pub(crate) fn answered(&mut self, page: usize, id: u64, is_durable: bool) {
         let history = &mut self.pages[page];

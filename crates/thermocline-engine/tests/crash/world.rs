@@ -121,7 +121,7 @@ impl World {
     }
 
     /// Lives until the power fails, or for so many steps.
-    fn live(&mut self, steps: u64) -> Result<(), String> {
+    pub(crate) fn live(&mut self, steps: u64) -> Result<(), String> {
         let mut step = 0;
         while step < steps {
             step += 1;
@@ -345,7 +345,7 @@ impl World {
 
     /// An orderly end: everything is answered, the disk has all newest bytes, the flash none that the
     /// disk lacks.
-    fn end(mut self) -> Result<(), String> {
+    pub(crate) fn end(mut self) -> Result<(), String> {
         self.until_idle()?;
         self.shard.assert_invariants();
         let flash_gone = self.devices.borrow().faults.flash_gone;
