@@ -122,7 +122,8 @@ impl Flash {
         Ok(drained)
     }
 
-    /// Drops what is to be dropped, in memory: [`recover_as`](Self::recover_as) does so durably.
+    /// Prepares, in memory, how the next epoch begins: [`recover_as`](Self::recover_as) and
+    /// [`drain`](Self::drain) begin it.
     pub fn adapt(&mut self, begin: &Begin) {
         if begin.keep == Keep::Dirty {
             for row in &mut self.rows {
@@ -132,6 +133,9 @@ impl Flash {
         self.superblock.backing_bytes =
             begin.backing_bytes.unwrap_or(self.superblock.backing_bytes);
         self.superblock.is_given_up = false;
+        // The next epoch is one more than this one.
+        self.superblock.epoch =
+            begin.epoch.map_or(self.superblock.epoch, |epoch| epoch.saturating_sub(1));
     }
 
     /// Drops everything that the flash holds, because the backing store has it too.

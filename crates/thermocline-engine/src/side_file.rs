@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::driver::files::sync_folder_of;
 use crate::fingerprint::{Fingerprint, Mark};
+use crate::format::EPOCH_LIMIT;
 use crate::offline::Contents;
 use crate::start::End;
 
@@ -28,9 +29,10 @@ pub struct SideFile {
     pub epoch: u64,
     /// Whether its flash may have bytes that the backing store lacks.
     pub has_dirty: bool,
-    /// Whether a later start has begun, and has not served anything: the flash may be in that start's
-    /// epoch already. Also true of the notes that version 0.1 wrote.
-    pub is_starting: bool,
+    /// The epoch of a later start that has begun, and has not served anything: the flash may be in it
+    /// already. The notes of version 0.1 allow for any. Where the backing store was served without the
+    /// flash, the last epoch before that.
+    pub begins: Option<u64>,
     /// How this start ended; none if it runs, or crashed, or if the backing store was served without
     /// the flash.
     pub end: Option<End>,
@@ -186,20 +188,30 @@ impl SideFile {
 
     /// What the note says while an engine serves the backing store with the flash.
     pub const fn running(cache: Uuid, epoch: u64) -> Self {
-        Self { cache, epoch, has_dirty: true, is_starting: false, end: None }
+        Self { cache, epoch, has_dirty: true, begins: None, end: None }
     }
 
     /// What the note says after an orderly stop in that epoch.
     #[must_use]
     pub const fn ended(self, epoch: u64, has_dirty: bool, end: Option<End>) -> Self {
-        Self { epoch, has_dirty, is_starting: false, end, ..self }
+        Self { epoch, has_dirty, begins: None, end, ..self }
     }
 
     /// What the note says when the backing store was served without the flash: whatever that holds
     /// is too old from then on.
     #[must_use]
     pub const fn without_flash(self) -> Self {
-        Self { epoch: u64::MAX, has_dirty: false, is_starting: false, end: None, ..self }
+        let begins = Some(self.last_epoch());
+        Self { epoch: u64::MAX, has_dirty: false, begins, end: None, ..self }
+    }
+
+    /// The last epoch that the note knows of: no later start takes the same.
+    pub(crate) const fn last_epoch(&self) -> u64 {
+        let noted = if self.epoch < EPOCH_LIMIT / 2 { self.epoch } else { 0 };
+        match self.begins {
+            Some(begun) if begun > noted && begun < EPOCH_LIMIT / 2 => begun,
+            _ => noted,
+        }
     }
 
     /// Whether a backing store with this note may be served: with a flash of these contents, or
@@ -234,7 +246,7 @@ impl SideFile {
         }
         // What the flash gave up, the note need not know.
         let is_harmless = !holds_pages && (superblock.is_given_up || !self.has_dirty);
-        if found_epoch > noted_epoch && !self.is_starting && !is_harmless {
+        if found_epoch > self.begins.unwrap_or(noted_epoch) && !is_harmless {
             return Err(SideFileError::OldBacking { found_epoch, noted_epoch });
         }
         Ok(())
@@ -244,8 +256,8 @@ impl SideFile {
         let state = if self.has_dirty { "dirty" } else { "clean" };
         let mut text =
             format!("thermocline 2\ncache {}\nepoch {}\n{state}\n", self.cache, self.epoch);
-        if self.is_starting {
-            text += "starting\n";
+        if let Some(epoch) = self.begins {
+            text += &format!("begins {epoch}\n");
         }
         if let Some(end) = self.end {
             text += &format!("end {}\n", end.next_sequence);
@@ -278,7 +290,10 @@ impl SideFile {
             _ => return None,
         };
         // Version 0.1 wrote the note after the flash had begun an epoch.
-        let is_starting = is_former || lines.next_if_eq(&"starting").is_some();
+        let begins = match lines.next_if(|line| line.starts_with("begins ")) {
+            Some(line) => Some(line.strip_prefix("begins ")?.parse().ok()?),
+            None => is_former.then_some(u64::MAX),
+        };
         let end = match lines.next() {
             Some(line) => Some(End {
                 next_sequence: line.strip_prefix("end ")?.parse().ok()?,
@@ -289,8 +304,9 @@ impl SideFile {
             }),
             None => None,
         };
-        let is_whole = lines.next().is_none() && !(is_former && end.is_some());
-        is_whole.then_some(Self { cache, epoch, has_dirty, is_starting, end })
+        let is_former_whole = end.is_none() && begins == Some(u64::MAX);
+        let is_whole = lines.next().is_none() && (!is_former || is_former_whole);
+        is_whole.then_some(Self { cache, epoch, has_dirty, begins, end })
     }
 }
 
@@ -330,8 +346,8 @@ mod tests {
             .into_iter()
             .chain([None, Some(End { next_sequence: 9, backing: None })]);
         for end in ends {
-            for (has_dirty, is_starting) in [(false, false), (false, true), (true, true)] {
-                let note = SideFile { cache, epoch: 7, has_dirty, is_starting, end };
+            for (has_dirty, begins) in [(false, None), (false, Some(8)), (true, Some(9))] {
+                let note = SideFile { cache, epoch: 7, has_dirty, begins, end };
                 assert_eq!(SideFile::parse(&note.text()), Some(note), "{}", note.text());
                 // A part of a note is none, or says less; more than a note is none.
                 assert_eq!(SideFile::parse(&(note.text() + "more\n")), None);
@@ -343,11 +359,12 @@ mod tests {
     fn the_notes_of_version_0_1_are_read() {
         let cache = Uuid::from_u128(5);
         let text = |rest: &str| format!("thermocline 1\ncache {cache}\nepoch 7\n{rest}");
-        let expected = SideFile { cache, epoch: 7, has_dirty: true, is_starting: true, end: None };
+        let expected =
+            SideFile { cache, epoch: 7, has_dirty: true, begins: Some(u64::MAX), end: None };
         assert_eq!(SideFile::parse(&text("dirty\n")), Some(expected));
         let clean = SideFile { has_dirty: false, ..expected };
         assert_eq!(SideFile::parse(&text("clean\n")), Some(clean));
-        for rest in ["", "dirty\nend 1\n", "dirty\nstarting\n", "tidy\n"] {
+        for rest in ["", "dirty\nend 1\n", "dirty\nbegins 8\n", "tidy\n"] {
             assert_eq!(SideFile::parse(&text(rest)), None, "{rest}");
         }
     }

@@ -95,6 +95,9 @@ pub struct Begin {
     pub keep: Keep,
     /// The size of the backing store from then on; none to leave it.
     pub backing_bytes: Option<u64>,
+    /// The epoch; none for the next one. No two starts take the same, even if the first crashed before
+    /// the flash was in it.
+    pub epoch: Option<u64>,
 }
 
 /// One step. Each is durable before the next one begins.
@@ -216,11 +219,14 @@ impl Found {
         }
     }
 
-    /// The end that the flash or its note has.
+    /// The end that the flash or its note has, if the backing store is still to be as it was then.
     fn recorded(&self, contents: &Contents) -> Option<End> {
         let superblock = &contents.superblock;
-        let note = self.note.filter(|note| note.cache == superblock.cache);
-        superblock.end.or_else(|| note.and_then(|note| note.end))
+        match self.note.filter(|note| note.cache == superblock.cache) {
+            // A drain that began, and may have written to the backing store, took the end away.
+            Some(note) if note.begins.is_some() && note.epoch == superblock.epoch => note.end,
+            note => superblock.end.or_else(|| note.and_then(|note| note.end)),
+        }
     }
 
     fn set_up(&self, first: Option<Step>) -> Plan {
@@ -254,24 +260,36 @@ impl Found {
         }
         let superblock = &contents.superblock;
         let is_resized = superblock.backing_bytes != self.backing_bytes;
-        let begin = Begin { keep, backing_bytes: is_resized.then_some(self.backing_bytes) };
         let known = self.note.filter(|note| note.cache == superblock.cache);
+        let last = known.map_or(0, |note| note.last_epoch()).max(superblock.epoch);
+        let epoch = last + 1;
+        let begin = Begin {
+            keep,
+            backing_bytes: is_resized.then_some(self.backing_bytes),
+            epoch: Some(epoch),
+        };
+        let is_cleared = matches!(intent, Intent::Drain(DrainOptions { keep_clean: false, .. }));
+        // A drain changes the backing store: from then on the end says nothing about it.
+        let is_written = matches!(intent, Intent::Drain(_)) && contents.dirty_pages > 0;
+        // An end that only the note has is of the epoch that the note names.
+        let former = known.filter(|note| {
+            let is_later = superblock.epoch >= note.epoch;
+            is_later && superblock.end.is_none() && (note.begins.is_some() || note.end.is_some())
+        });
         let starting = SideFile {
             cache: superblock.cache,
-            epoch: superblock.epoch,
+            epoch: former.map_or(superblock.epoch, |note| note.epoch),
             has_dirty: contents.dirty_pages > 0 || known.is_some_and(|note| note.has_dirty),
-            is_starting: true,
-            end: self.recorded(contents),
+            begins: Some(epoch + u64::from(is_cleared)),
+            end: self.recorded(contents).filter(|_| !is_written),
         };
         let mut steps = vec![Step::WriteNote(starting)];
-        if let Intent::Drain(options) = intent {
+        if matches!(intent, Intent::Drain(_)) {
             steps.push(Step::WriteBack(begin));
-            if !options.keep_clean {
-                steps.push(Step::Clear);
-            }
+            steps.extend(is_cleared.then_some(Step::Clear));
             steps.extend(&END[1..]);
         } else {
-            let running = SideFile::running(superblock.cache, superblock.epoch + 1);
+            let running = SideFile::running(superblock.cache, epoch);
             steps.extend([Step::BeginEpoch(begin), Step::SyncBacking]);
             steps.extend([Step::WriteNote(running), Step::Serve]);
             steps.extend(END);

@@ -74,7 +74,7 @@ fn every_note_meets_every_flash() {
     let running = |cache, epoch| Some(SideFile::running(cache, epoch));
     let stopped = |has_dirty| Some(SideFile::running(CACHE, 3).ended(3, has_dirty, end(9)));
     let earlier = |has_dirty| Some(SideFile::running(CACHE, 2).ended(2, has_dirty, end(9)));
-    let starting = earlier(true).map(|note| SideFile { is_starting: true, ..note });
+    let starting = earlier(true).map(|note| SideFile { begins: Some(3), ..note });
     let alone = running(CACHE, 3).map(SideFile::without_flash);
     let other_clean = Some(SideFile::running(OTHER, 3).ended(3, false, end(9)));
     // Per flash: none, blank, empty, clean and dirty after a crash, clean and dirty after a stop, and
@@ -90,6 +90,7 @@ fn every_note_meets_every_flash() {
         ("stopped earlier", earlier(false), ["alone", "set up", "go on", "old backing", "old backing", "old backing", "old backing", "old backing"]),
         ("dirty earlier", earlier(true), ["newer elsewhere", "newer elsewhere", "old backing", "old backing", "old backing", "old backing", "old backing", "old backing"]),
         ("starting", starting, ["newer elsewhere", "newer elsewhere", "go on", "go on", "go on", "go on", "go on", "go on"]),
+        ("starting long ago", starting.map(|note| SideFile { begins: Some(2), ..note }), ["newer elsewhere", "newer elsewhere", "old backing", "old backing", "old backing", "old backing", "old backing", "old backing"]),
         ("served alone", alone, ["alone", "set up", "go on", "old flash", "old flash", "old flash", "old flash", "old flash"]),
         ("another cache", other_clean, ["alone", "set up", "go on", "other backing", "other backing", "other backing", "other backing", "other backing"]),
         ("another dirty cache", running(OTHER, 3), ["newer elsewhere"; 8]),

@@ -32,6 +32,7 @@ pub const BLOCK_BYTES: usize = 4096;
 
 /// Blocks with greater numbers are nonsense, whatever their checksum says; what counts on from smaller
 /// ones does not run over.
+pub(crate) const EPOCH_LIMIT: u64 = 1 << 40;
 pub(crate) const VERSION_LIMIT: u64 = 1 << 55;
 pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 56;
 pub(crate) const GENERATION_LIMIT: u64 = 1 << 56;

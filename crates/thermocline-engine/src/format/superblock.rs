@@ -109,7 +109,7 @@ impl Superblock {
         self.layout.is_plausible()
             && self.backing_bytes.is_multiple_of(u64::from(page_bytes))
             && u32::try_from(self.backing_bytes / u64::from(page_bytes)).is_ok()
-            && self.epoch < 1 << 40
+            && self.epoch < super::EPOCH_LIMIT
             && self.first_sequence < super::SEQUENCE_LIMIT
             && self.written_bytes < super::WRITTEN_BYTES_LIMIT
     }
