@@ -42,6 +42,9 @@ pub struct Options {
     pub cleaning: Cleaning,
     /// Bytes that may be written to flash per day, in GiB; none for no limit.
     pub flash_write_budget_gib_per_day: Option<f64>,
+    /// Flash operations that may fail, in spite of further tries, before the engine stops using the
+    /// flash. With 0 nothing is tried again, and the first failure ends the use of the flash.
+    pub flash_error_budget: u32,
     /// How long a request may wait for the devices, above 0: after that it fails.
     pub backing_timeout: Nanos,
 }
@@ -156,6 +159,7 @@ impl Options {
             sequential_bypass_bytes: None,
             cleaning: Cleaning::default(),
             flash_write_budget_gib_per_day: None,
+            flash_error_budget: 64,
             backing_timeout: Nanos(30_000_000_000),
         }
     }

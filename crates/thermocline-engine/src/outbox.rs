@@ -27,6 +27,8 @@ pub(crate) struct Transfer {
     pub(crate) is_retry: bool,
     /// Whether a sync failed while it was in flight, and may have dropped it.
     pub(crate) is_doubtful: bool,
+    /// How often it failed alone.
+    pub(crate) failures: u8,
 }
 
 /// What a transfer is for.

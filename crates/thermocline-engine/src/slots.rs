@@ -109,6 +109,8 @@ pub(crate) struct Slots {
     obsolete: VecDeque<Obsolete>,
     live_slots: u32,
     dirty_slots: u32,
+    /// Slots whose reads or writes failed. They are not used again, in use or not.
+    condemned: BTreeSet<SlotId>,
 }
 
 impl Slots {
@@ -129,6 +131,7 @@ impl Slots {
             obsolete: VecDeque::new(),
             live_slots: 0,
             dirty_slots: 0,
+            condemned: BTreeSet::new(),
         }
     }
 
@@ -138,6 +141,16 @@ impl Slots {
 
     pub(crate) fn free_slots(&self) -> u32 {
         self.free_slots
+    }
+
+    /// From now on the slot is not used again. What it holds stays until it is given up.
+    pub(crate) fn condemn(&mut self, slot: SlotId) {
+        self.condemned.insert(slot);
+    }
+
+    /// How many slots are not used again.
+    pub(crate) fn condemned_slots(&self) -> u32 {
+        u32::try_from(self.condemned.len()).expect("slots have 32-bit numbers")
     }
 
     /// Slots that hold a page, and those among them that the disk may not have.
@@ -240,12 +253,16 @@ impl Slots {
         self.obsolete.pop_front().map(|obsolete| obsolete.slot)
     }
 
-    /// Nobody needs the slot any more, and no durable record names it.
+    /// Nobody needs the slot any more, and no durable record names it. A condemned slot is not used
+    /// again.
     pub(crate) fn free(&mut self, slot: SlotId) {
         let state = &mut self.table[slot.0 as usize];
         let former = state.state();
         assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
         state.set_state(SlotState::Free);
+        if self.condemned.contains(&slot) {
+            return;
+        }
         self.free[slot.0 as usize / 64] |= 1 << (slot.0 % 64);
         self.free_slots += 1;
     }

@@ -166,7 +166,8 @@ fn what_a_failing_flash_still_gives_goes_home() {
         |device, _| device == Device::Flash,
     ];
     for (is_gone, fails) in [false, true].into_iter().zip(faults) {
-        let shard = Shard::new(options("lru-inclusive")).unwrap();
+        let options = Options { flash_error_budget: 0, ..options("lru-inclusive") };
+        let shard = Shard::new(options).unwrap();
         let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
         let mut engine =
             Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] });
@@ -214,7 +215,8 @@ fn what_a_failing_flash_still_gives_goes_home() {
 
 #[test]
 fn a_page_s_status_says_whether_it_is_newer_or_lost() {
-    let shard = Shard::new(options("lru-exclusive")).unwrap();
+    let options = Options { flash_error_budget: 0, ..options("lru-exclusive") };
+    let shard = Shard::new(options).unwrap();
     let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
     let driver = Failing { devices, fails: |_, _| false, failed: vec![] };
     let mut engine = Engine::new(shard, driver);

@@ -264,7 +264,7 @@ impl Shard {
         };
         self.fill(frame, piece);
         self.entries[id].frame = Some(frame);
-        self.entries[id].is_lost = false;
+        self.set_lost(id, false);
     }
 
     /// The page has new bytes: a new version.

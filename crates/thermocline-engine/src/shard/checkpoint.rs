@@ -7,13 +7,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::durability::row;
+use super::durability::{Block, row};
 use super::{InFlight, Shard};
-use crate::counters::Purpose;
 use crate::format::BLOCK_BYTES;
 use crate::format::table::{self, SLOTS_PER_BLOCK};
-use crate::memory::FrameId;
-use crate::operation::{Device, DeviceError};
+use crate::operation::DeviceError;
 use crate::slots::SlotId;
 
 /// Table blocks in flight at most.
@@ -70,6 +68,11 @@ impl Checkpoints {
 
     pub(super) const fn is_under_way(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// Whether blocks are being written.
+    pub(super) fn is_writing(&self) -> bool {
+        self.current.as_ref().is_some_and(|checkpoint| checkpoint.in_flight > 0)
     }
 
     /// Whether all blocks are written and no sync covers them yet.
@@ -148,13 +151,15 @@ impl Shard {
         });
         table::encode(&mut self.pool.frames().bytes_mut(frame)[..BLOCK_BYTES], &header, rows);
         let offset = self.log.superblock.layout.table_offset_bytes(block, generation + copy);
-        self.push_block(InFlight::Table { frame }, frame, offset, Purpose::Table);
+        self.push_block(InFlight::Table(Block::new(frame, offset)));
     }
 
-    pub(super) fn table_done(&mut self, frame: FrameId, result: Result<(), DeviceError>) {
-        self.meta_frames.push(frame);
+    pub(super) fn table_done(&mut self, block: Block, result: Result<(), DeviceError>) {
+        if self.tries_block_again(InFlight::Table, block, result) {
+            return;
+        }
+        self.meta_frames.push(block.frame);
         if result.is_err() {
-            self.count_error(Device::Flash);
             self.flash_failed();
         }
         if let Some(checkpoint) = &mut self.log.checkpoints.current {

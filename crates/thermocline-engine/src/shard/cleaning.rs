@@ -61,7 +61,7 @@ impl WriteBacks {
         self.closed_but = Some(awaited);
     }
 
-    /// Pages are written back again: flash no longer keeps what the disk lacks.
+    /// Nothing can stay where it is, because the flash failed: everything is written back again.
     pub(super) fn open(&mut self) {
         self.closed_but = None;
     }
@@ -259,7 +259,8 @@ impl Shard {
             .is_too_dirty()
             .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
         let sync = self.log.sync_retry_at.filter(|_| !self.queue.is_empty());
-        retry.into_iter().chain(look).chain(sync).chain(self.first_deadline()).min()
+        let flash = self.flash_faults.next_retry();
+        retry.into_iter().chain(look).chain(flash).chain(sync).chain(self.first_deadline()).min()
     }
 
     fn is_too_dirty(&self) -> bool {

@@ -19,8 +19,8 @@ impl Shard {
         self.is_stirred = true;
         match self.in_flight.remove(operation.0 as usize) {
             InFlight::Run(run) => self.run_done(run, result),
-            InFlight::Journal { frame } => self.journal_done(frame, result),
-            InFlight::Table { frame } => self.table_done(frame, result),
+            InFlight::Journal(block) => self.journal_done(block, result),
+            InFlight::Table(block) => self.table_done(block, result),
             InFlight::FlashSync => self.flash_synced(result),
             InFlight::BackingSync => self.backing_synced(result),
         }
@@ -41,6 +41,9 @@ impl Shard {
             if result.is_err() {
                 self.count_error(transfer.device);
             }
+            if self.tries_again(transfer, result) {
+                continue;
+            }
             match transfer.task {
                 Task::Fetch(fetch) => self.fetch_done(fetch, result),
                 Task::SlotWrite { page } => self.slot_written(page, transfer, result),
@@ -57,7 +60,7 @@ impl Shard {
     }
 
     fn fetch_done(&mut self, key: usize, result: Result<(), DeviceError>) {
-        let Fetch { page, frame, slot, version, is_current, .. } = self.fetches[key];
+        let Fetch { page, slot, is_current, .. } = self.fetches[key];
         match slot {
             Some(slot) => self.unpin(slot),
             None => {
@@ -66,22 +69,30 @@ impl Shard {
                 }
             }
         }
-        let is_intact = slot.is_none_or(|slot| {
-            let expected = self.slots.slot(slot).checksum;
-            checksum(page, version, self.pool.bytes(frame)) == expected
-        });
+        let is_intact = self.is_intact(key);
         match (result, slot) {
             _ if self.fetches[key].is_doubtful => self.fetch_elsewhere(key),
             (Ok(()), _) if is_intact => self.fetched(key),
             (_, Some(slot)) => {
                 self.counters.checksum_errors += u64::from(result.is_ok());
+                self.slots.condemn(slot);
                 self.slot_unreadable(key, slot);
+                self.flash_operation_failed();
             }
             (_, None) => self.fetch_failed(key, RequestError::Io),
         }
         if !is_current {
             self.settle_page(page);
         }
+    }
+
+    /// Whether a fetch brought the bytes that its slot should have.
+    pub(super) fn is_intact(&self, key: usize) -> bool {
+        let Fetch { page, frame, slot, version, .. } = self.fetches[key];
+        slot.is_none_or(|slot| {
+            let expected = self.slots.slot(slot).checksum;
+            checksum(page, version, self.pool.bytes(frame)) == expected
+        })
     }
 
     /// What came from the disk may be old. A slot has the right bytes, or the page was replaced.
@@ -106,14 +117,16 @@ impl Shard {
         if self.entries[id].disk_written == version {
             if self.entries[id].slot == Some(slot) && !self.slots.slot(slot).is_dirty() {
                 self.give_up_slot(id);
+                // What the policy believes on flash goes to another slot.
+                let entry = &mut self.entries[id];
+                entry.wants.flash |= entry.on_flash && self.has_flash;
             }
             self.fetches[key].slot = None;
             self.push_fetch(key, Purpose::Policy, true);
             return;
         }
-        self.entries[id].is_lost = true;
+        self.set_lost(id, true);
         self.entries.set_undurable(id, 0);
-        self.counters.lost_pages += 1;
         self.fetch_failed(key, RequestError::Lost);
     }
 

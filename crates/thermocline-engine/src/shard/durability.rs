@@ -32,6 +32,23 @@ const PENDING_RECORDS_MAX: usize = 4 * RECORDS_PER_BLOCK;
 pub(super) struct Appended {
     pub(super) record: Record,
     pub(super) superseded: Option<SlotId>,
+    /// Whether the next record stands in the same block: a crash leaves both, or none.
+    is_joined: bool,
+}
+
+/// A block of the journal or the table that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) frame: FrameId,
+    offset_bytes: u64,
+    /// How often the write failed.
+    pub(super) failures: u8,
+}
+
+impl Block {
+    pub(super) const fn new(frame: FrameId, offset_bytes: u64) -> Self {
+        Self { frame, offset_bytes, failures: 0 }
+    }
 }
 
 /// What a slot durably holds, where that is not what it holds now.
@@ -72,6 +89,9 @@ pub(super) struct Log {
     pub(super) appended_late: u64,
     /// Records whose pages are on their way to their slots.
     early: BTreeSet<u64>,
+    /// Records of slots that could not be written, each with the last of the records that take it
+    /// back. One sync makes both durable.
+    taken_back: BTreeMap<u64, u64>,
     /// The number of the next journal block.
     pub(super) next_sequence: u64,
     /// The first block that replay needs, as the next block will say, and as a durable block says.
@@ -122,6 +142,7 @@ impl Log {
             durable: 0,
             appended_late: 0,
             early: BTreeSet::new(),
+            taken_back: BTreeMap::new(),
             next_sequence: first,
             tail: first,
             durable_tail: first,
@@ -165,9 +186,20 @@ impl Log {
 
     /// Whether a block is written, and the page of a record in it is not.
     fn awaits_page(&self) -> bool {
-        let uncovered = self.pending.len() + self.writing.records.len();
-        let covered = self.appended - uncovered as u64;
+        let covered = self.records_in_blocks();
         self.early.first().is_some_and(|&record| record <= covered)
+    }
+
+    /// Whether a block that is written has a record that was taken back, and no such block says so yet.
+    fn awaits_records(&self) -> bool {
+        let covered = self.records_in_blocks();
+        self.taken_back.iter().any(|(&record, &last)| record <= covered && covered < last)
+    }
+
+    /// How many of the first records are in blocks that are written.
+    fn records_in_blocks(&self) -> u64 {
+        let uncovered = self.pending.len() + self.writing.records.len();
+        self.appended - uncovered as u64
     }
 
     /// Whether no block is on its way.
@@ -257,6 +289,22 @@ impl Shard {
         }
     }
 
+    /// The page of an early record cannot be written to its slot. Records say that the slot is free, and
+    /// that the former slot of the page, if it has one, is in force again.
+    pub(super) fn take_back(&mut self, record: NonZeroU64, slot: SlotId, former: Option<SlotId>) {
+        self.append(RecordKind::Free, slot, None);
+        if let Some(former) = former {
+            // Alone, the first one would say that the disk has the page's newest version.
+            self.log.pending.back_mut().expect("it was just added").is_joined = true;
+            let is_dirty = self.slots.slot(former).is_dirty();
+            let kind = if is_dirty { RecordKind::Dirty } else { RecordKind::Clean };
+            self.append(kind, former, None);
+        }
+        self.log.early.remove(&record.get());
+        self.log.taken_back.insert(record.get(), self.log.appended);
+        self.want_commit();
+    }
+
     fn push_record(&mut self, kind: RecordKind, slot: SlotId, superseded: Option<SlotId>) {
         let Slot { page, checksum, .. } = self.slots.slot(slot);
         let version = self.slots.slot(slot).version();
@@ -267,7 +315,7 @@ impl Shard {
             self.log.undo.entry(slot.0).or_insert(Undo { row, last }).last = last;
         }
         let record = Record { kind, page, slot: slot.0, version, checksum };
-        self.log.pending.push_back(Appended { record, superseded });
+        self.log.pending.push_back(Appended { record, superseded, is_joined: false });
         if self.log.pending.len() >= PENDING_RECORDS_MAX {
             self.want_commit();
         }
@@ -296,6 +344,11 @@ impl Shard {
         if blocks == 0 {
             // What is under way may be all that is wanted.
             self.log.is_commit_wanted = needed > 0 || !self.log.is_journal_idle();
+            let is_stuck = self.log.syncing_flash.is_none() && !self.log.checkpoints.is_writing();
+            if is_stuck && self.log.awaits_records() {
+                // The journal has no room to take a record back, and gets none without a sync.
+                self.flash_failed();
+            }
             return;
         }
         self.log.is_commit_wanted = false;
@@ -320,7 +373,8 @@ impl Shard {
             uncertain: log.uncertain,
             written_bytes: log.superblock.written_bytes + self.counters.flash.all_written_bytes(),
         };
-        let records = log.pending.len().min(RECORDS_PER_BLOCK);
+        let mut records = log.pending.len().min(RECORDS_PER_BLOCK);
+        records -= usize::from(records > 0 && log.pending[records - 1].is_joined);
         let first = log.writing.records.len();
         log.writing.records.extend(log.pending.drain(..records));
         let offsets_bytes = log.superblock.layout.journal_offsets_bytes(log.next_sequence);
@@ -330,18 +384,17 @@ impl Shard {
             let block = &mut self.pool.bytes_mut(frame)[..BLOCK_BYTES];
             let records = self.log.writing.records[first..].iter();
             journal::encode(block, &header, records.map(|appended| &appended.record));
-            self.push_block(InFlight::Journal { frame }, frame, offset_bytes, Purpose::Journal);
+            self.push_block(InFlight::Journal(Block::new(frame, offset_bytes)));
         }
     }
 
     /// Queues the write of a block of the engine's own.
-    pub(super) fn push_block(
-        &mut self,
-        in_flight: InFlight,
-        frame: FrameId,
-        offset_bytes: u64,
-        purpose: Purpose,
-    ) {
+    pub(super) fn push_block(&mut self, in_flight: InFlight) {
+        let (Block { frame, offset_bytes, .. }, purpose) = match in_flight {
+            InFlight::Journal(block) => (block, Purpose::Journal),
+            InFlight::Table(block) => (block, Purpose::Table),
+            InFlight::Run(_) | InFlight::FlashSync | InFlight::BackingSync => return,
+        };
         self.counters.flash.written_bytes[purpose as usize] += BLOCK_BYTES as u64;
         self.counters.flash.writes += 1;
         self.log.operations.push_back((
@@ -362,10 +415,12 @@ impl Shard {
         Some(Operation { id: self.start(in_flight), ..operation })
     }
 
-    pub(super) fn journal_done(&mut self, frame: FrameId, result: Result<(), DeviceError>) {
-        self.meta_frames.push(frame);
+    pub(super) fn journal_done(&mut self, block: Block, result: Result<(), DeviceError>) {
+        if self.tries_block_again(InFlight::Journal, block, result) {
+            return;
+        }
+        self.meta_frames.push(block.frame);
         if result.is_err() {
-            self.count_error(Device::Flash);
             self.flash_failed();
         }
         if self.log.writing_copies == 0 {
@@ -382,9 +437,10 @@ impl Shard {
     }
 
     /// Syncs the flash for the blocks that are written, unless a sync is under way, or pages that they
-    /// tell of are not written.
+    /// name are not written, or records that take some of theirs back.
     fn start_flash_sync(&mut self) {
-        if self.log.syncing_flash.is_some() || self.log.awaits_page() {
+        let log = &self.log;
+        if log.syncing_flash.is_some() || log.awaits_page() || log.awaits_records() {
             return;
         }
         let log = &mut self.log;
@@ -405,6 +461,8 @@ impl Shard {
         let Some(Batch { records, tail }) = self.log.syncing_flash.take() else { return };
         self.counters.commits += 1;
         self.log.durable += records.len() as u64;
+        let durable = self.log.durable;
+        self.log.taken_back.retain(|_, last| *last > durable);
         self.log.uncertain = self.log.syncing_through;
         if let Some(tail) = tail {
             self.log.durable_tail = tail;
@@ -431,7 +489,7 @@ impl Shard {
 
     /// What a record says is durable: the slot table may say so as well.
     fn record_durable(&mut self, appended: &Appended) {
-        let Appended { record, superseded } = appended;
+        let Appended { record, superseded, .. } = appended;
         let row = (record.kind != RecordKind::Free).then_some(Row {
             page: record.page,
             checksum: record.checksum,
@@ -478,6 +536,7 @@ impl Shard {
         log.durable = log.appended;
         log.undo.clear();
         log.early.clear();
+        log.taken_back.clear();
         log.is_commit_wanted = false;
         log.checkpoints.forget();
         for waiter in &mut log.waiters {
@@ -485,8 +544,8 @@ impl Shard {
         }
         for (in_flight, operation) in std::mem::take(&mut log.operations) {
             match in_flight {
-                InFlight::Journal { frame } | InFlight::Table { frame } => {
-                    self.meta_frames.push(frame);
+                InFlight::Journal(block) | InFlight::Table(block) => {
+                    self.meta_frames.push(block.frame);
                 }
                 InFlight::FlashSync => {}
                 InFlight::BackingSync | InFlight::Run(_) => {

@@ -18,17 +18,22 @@ impl Shard {
 
     /// The pages whose newest bytes are lost, in order.
     pub fn lost_pages(&self) -> Vec<u32> {
-        // Figures are asked for often, and hardly ever is a page lost.
-        if self.counters.lost_pages == 0 {
-            return vec![];
+        self.lost.iter().copied().collect()
+    }
+
+    /// Notes whether the newest bytes of the page are lost.
+    pub(super) fn set_lost(&mut self, id: EntryId, is_lost: bool) {
+        let entry = &mut self.entries[id];
+        if entry.is_lost == is_lost {
+            return;
         }
-        let mut lost: Vec<u32> = self
-            .entry_ids()
-            .filter(|&id| self.entries[id].is_lost)
-            .map(|id| self.entries[id].page)
-            .collect();
-        lost.sort_unstable();
-        lost
+        entry.is_lost = is_lost;
+        if is_lost {
+            self.lost.insert(entry.page);
+            self.counters.lost_pages += 1;
+        } else {
+            self.lost.remove(&entry.page);
+        }
     }
 
     /// Changes what happens to writes from now on.
@@ -84,6 +89,7 @@ impl Shard {
         let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
         self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })
             .expect("a policy of RAM can be built for any hierarchy");
+        self.end_flash_writes();
         self.is_stirred = true;
     }
 

@@ -43,9 +43,7 @@ impl Shard {
     pub fn operations_in_flight(&self, device: Device) -> usize {
         let device_of = |operation: &InFlight| match operation {
             InFlight::Run(run) => run[0].device,
-            InFlight::Journal { .. } | InFlight::Table { .. } | InFlight::FlashSync => {
-                Device::Flash
-            }
+            InFlight::Journal(_) | InFlight::Table(_) | InFlight::FlashSync => Device::Flash,
             InFlight::BackingSync => Device::Backing,
         };
         self.in_flight.iter().filter(|(_, operation)| device_of(operation) == device).count()

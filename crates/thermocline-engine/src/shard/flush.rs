@@ -239,6 +239,8 @@ impl Shard {
             let awaited = self.disk_waiters.keys().copied().collect();
             self.write_backs.close(awaited);
         }
+        // If a write fails, the page is written elsewhere.
+        self.log.flush_target = self.version;
         self.log_all_pages();
         self.want_sync_and_commit();
     }
@@ -257,6 +259,7 @@ impl Shard {
             || self.write_backs.waiting_pages() > 0
             || !self.queue.is_empty()
             || !self.outbox.is_empty()
+            || !self.flash_faults.is_idle()
             || self.in_flight.iter().any(|(_, flying)| matches!(flying, InFlight::Run(_)));
         if !self.log.is_draining || is_busy {
             return;

@@ -31,6 +31,8 @@ impl Shard {
 
     fn assert_entry(&self, id: EntryId) {
         let entry = &self.entries[id];
+        let is_listed = self.lost.contains(&entry.page);
+        assert_eq!(entry.is_lost, is_listed, "the list of lost pages is right");
         assert_eq!(self.place(entry.page), Some(Place::Entry(id)), "every entry can be found");
         let in_slot = self.current_slot(id).is_some();
         let on_disk = entry.disk_written == entry.newest;

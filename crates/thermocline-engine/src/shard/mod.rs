@@ -17,6 +17,7 @@ mod hold;
 mod invariants;
 mod overdue;
 mod request;
+mod retry;
 mod settle;
 mod slot;
 
@@ -45,10 +46,11 @@ use crate::slots::{Slot, SlotId, SlotState, Slots};
 use crate::stream::Streams;
 
 use self::cleaning::WriteBacks;
-use self::durability::Log;
+use self::durability::{Block, Log};
 pub use self::figures::PageStatus;
 pub use self::hold::WriteHold;
 use self::request::Pending;
+use self::retry::FlashFaults;
 
 /// Marks the places that are entries; the others are slots.
 const ENTRY_BIT: u32 = 1 << 31;
@@ -130,6 +132,9 @@ pub struct Shard {
     outbox: Outbox,
     in_flight: Slab<InFlight>,
     log: Log,
+    flash_faults: FlashFaults,
+    /// Pages whose newest bytes are lost.
+    lost: BTreeSet<u32>,
     /// Pages that wait for a frame or a slot.
     queue: VecDeque<u32>,
     write_backs: WriteBacks,
@@ -161,6 +166,8 @@ struct Fetch {
     is_write_back: bool,
     /// Whether a failed sync may have dropped what is being read: the bytes are not used.
     is_doubtful: bool,
+    /// Whether the slot gave wrong bytes before, and is read again.
+    was_wrong: bool,
     waiters: SmallVec<[Waiter; 2]>,
 }
 
@@ -177,8 +184,8 @@ enum Waiter {
 #[derive(Debug)]
 enum InFlight {
     Run(Run),
-    Journal { frame: FrameId },
-    Table { frame: FrameId },
+    Journal(Block),
+    Table(Block),
     FlashSync,
     BackingSync,
 }
@@ -290,6 +297,8 @@ impl Shard {
             outbox: Outbox::default(),
             in_flight: Slab::new(),
             log: Log::new(flash.superblock, flash.generations.clone()),
+            flash_faults: FlashFaults::default(),
+            lost: BTreeSet::new(),
             queue: VecDeque::new(),
             write_backs: WriteBacks::default(),
             streams: Streams::default(),
@@ -368,6 +377,7 @@ impl Shard {
     pub fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.clean_in_time();
+        self.retry_flash();
         self.is_stirred = true;
     }
 
@@ -378,6 +388,7 @@ impl Shard {
             && self.requests.is_empty()
             && self.queue.is_empty()
             && !self.write_backs.is_busy()
+            && self.flash_faults.is_idle()
             && !self.is_stirred
             && self.log.is_idle()
     }
@@ -565,7 +576,10 @@ impl Shard {
 
     /// Whether no operation is in flight, nor about to be.
     fn is_at_rest(&self) -> bool {
-        self.in_flight.is_empty() && self.outbox.is_empty() && self.log.has_no_operations()
+        self.in_flight.is_empty()
+            && self.outbox.is_empty()
+            && self.log.has_no_operations()
+            && self.flash_faults.is_idle()
     }
 
     fn enqueue(&mut self, id: EntryId) {

@@ -61,6 +61,7 @@ impl Shard {
             is_current: true,
             is_write_back: purpose == Purpose::Cleaning,
             is_doubtful: false,
+            was_wrong: false,
             waiters: smallvec::SmallVec::new(),
         });
         self.entries[id].fetch =
@@ -95,6 +96,7 @@ impl Shard {
             task,
             is_retry,
             is_doubtful,
+            failures: 0,
         });
     }
 
@@ -198,6 +200,7 @@ impl Shard {
             task: Task::DiskWrite { page },
             is_retry: false,
             is_doubtful: false,
+            failures: 0,
         });
     }
 

@@ -7,6 +7,8 @@
 //! * It says that the slot is dirty. A crash may leave the record without the page; recovery looks at
 //!   the bytes, and the slot before stays in force.
 //! * The slot becomes the page's live slot when it is written, as any other.
+//! * If the slot cannot be written, further records take the first one back. One sync covers them all:
+//!   the journal never calls a slot durable that is not.
 //! * If the disk has a newer version durably before that, a second record frees the slot. Whoever waits
 //!   for the newer version waits for that record, or a crash could bring the older one back.
 
@@ -35,7 +37,9 @@ impl Shard {
         let checksum = checksum(page, version, self.pool.bytes(frame));
         let slot = self.slots.take(page, checksum, version).expect("a slot is free");
         let frame = self.pool.retain(frame);
-        let record = is_awaited.then(|| self.record_early(id, slot));
+        // Where writes fail, records would have to be taken back again and again.
+        let is_early = is_awaited && !self.flash_faults.doubts_slot_writes();
+        let record = is_early.then(|| self.record_early(id, slot));
         let entry = &mut self.entries[id];
         let purpose = if entry.wants.flash { Purpose::Policy } else { Purpose::Durability };
         let capture = Capture { version, next: 0 };
@@ -51,6 +55,7 @@ impl Shard {
             task: Task::SlotWrite { page },
             is_retry: false,
             is_doubtful: false,
+            failures: 0,
         });
     }
 
@@ -99,8 +104,10 @@ impl Shard {
         self.pool.release(transfer.frame);
         let id = self.entry(page).expect("a page that is being written has an entry");
         let write = self.entries[id].slot_write.take().expect("its entry knows of the write");
+        if result.is_err() && self.has_flash {
+            self.slot_write_failed(id, write);
+        }
         if result.is_err() || !self.has_flash {
-            self.flash_failed();
             self.relog_page(page);
             return;
         }
@@ -110,6 +117,20 @@ impl Shard {
         }
         self.written(id, write.capture);
         self.settle(id);
+    }
+
+    /// The slot is not used again, and the page goes to another one if somebody needs it there.
+    fn slot_write_failed(&mut self, id: EntryId, write: SlotWrite) {
+        self.slots.condemn(write.slot);
+        let entry = &mut self.entries[id];
+        entry.wants.flash |= entry.on_flash && entry.frame.is_some();
+        entry.wants.log |= entry.frame.is_some() && entry.disk_written < write.capture.version;
+        let former = entry.slot;
+        if let Some(record) = write.record {
+            self.take_back(record, write.slot, former);
+        }
+        self.slots.free(write.slot);
+        self.flash_operation_failed();
     }
 
     /// The slot that a record names is there.

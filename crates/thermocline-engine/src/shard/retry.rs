@@ -1,0 +1,225 @@
+//! Flash operations that fail: they are tried again for about a second, and what fails still is counted.
+//!
+//! * A write, or a read of what only the slot has, is tried again after growing intervals. If it fails
+//!   for good, others that fail are not tried again until one succeeds: a flash that is gone delays
+//!   nobody for longer than one operation.
+//! * A read of what the disk has as well is not tried again: the disk is read at once.
+//! * Wrong bytes are read again once.
+//! * A slot that fails for good is condemned. A block of the journal or the table that cannot be written
+//!   ends the use of the flash, because the promise that one damaged block costs nothing needs both copies.
+//! * What failed for good is counted against `flash_error_budget`. Beyond that the flash has failed, and
+//!   also when the condemned slots leave too few.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::Nanos;
+
+use super::durability::Block;
+use super::{Fetch, InFlight, SPARE_SLOTS_MIN, Shard};
+use crate::operation::{Device, DeviceError, OperationKind};
+use crate::outbox::{Task, Transfer};
+
+/// How long an operation waits for each further try.
+const WAITS: [Nanos; 3] = [Nanos(50_000_000), Nanos(200_000_000), Nanos(750_000_000)];
+
+/// What failed on flash since the start, and what is tried again.
+#[derive(Debug, Default)]
+pub(super) struct FlashFaults {
+    /// By the time of the next try, and in order of their coming.
+    waiting: BTreeMap<(Nanos, u64), Waiting>,
+    next_number: u64,
+    /// Operations that failed for good.
+    failed: u64,
+    /// By [`Kind`]: whether an operation that was tried again failed for good, and none succeeded since.
+    suspects: [bool; 3],
+}
+
+/// Operations that say something about one another.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    SlotRead = 0,
+    SlotWrite = 1,
+    BlockWrite = 2,
+}
+
+/// What waits for another try.
+#[derive(Debug)]
+enum Waiting {
+    Transfer(Transfer),
+    Block(InFlight),
+}
+
+impl FlashFaults {
+    /// Whether nothing waits for another try.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// When the next operation is tried again.
+    pub(super) fn next_retry(&self) -> Option<Nanos> {
+        self.waiting.first_key_value().map(|(&(at, _), _)| at)
+    }
+
+    /// Whether the last write of a slot failed for good.
+    pub(super) const fn doubts_slot_writes(&self) -> bool {
+        self.suspects[Kind::SlotWrite as usize]
+    }
+
+    fn wait_until(&mut self, at: Nanos, waiting: Waiting) {
+        self.waiting.insert((at, self.next_number), waiting);
+        self.next_number += 1;
+    }
+
+    /// How long an operation that failed so often waits for its next try, if it has one.
+    fn next_wait(&mut self, kind: Kind, failures: u8) -> Option<Nanos> {
+        let is_suspect = &mut self.suspects[kind as usize];
+        if *is_suspect {
+            return None;
+        }
+        let wait = WAITS.get(usize::from(failures)).copied();
+        *is_suspect = wait.is_none();
+        wait
+    }
+
+    const fn succeeded(&mut self, kind: Kind) {
+        self.suspects[kind as usize] = false;
+    }
+}
+
+impl Shard {
+    /// Slots that are not used again in this run, because reading or writing them failed.
+    pub fn retired_slots(&self) -> u32 {
+        self.slots.condemned_slots()
+    }
+
+    /// Flash operations that failed in spite of further tries, wrong checksums included.
+    pub const fn flash_failures(&self) -> u64 {
+        self.flash_faults.failed
+    }
+
+    /// Whether a transfer of one page that is done is tried again.
+    pub(super) fn tries_again(
+        &mut self,
+        mut transfer: Transfer,
+        result: Result<(), DeviceError>,
+    ) -> bool {
+        if transfer.device != Device::Flash {
+            return false;
+        }
+        if result.is_ok() {
+            let is_write = transfer.kind == OperationKind::Write;
+            self.flash_faults.succeeded(if is_write { Kind::SlotWrite } else { Kind::SlotRead });
+        }
+        let Some(wait) = self.wait_before_retry(&transfer, result) else { return false };
+        transfer.is_retry = true;
+        match wait {
+            Nanos(0) => self.outbox.push(transfer),
+            Nanos(wait) => {
+                transfer.failures += 1;
+                let at = Nanos(self.now.0 + wait);
+                self.flash_faults.wait_until(at, Waiting::Transfer(transfer));
+            }
+        }
+        true
+    }
+
+    /// How long the transfer waits for its next try, if it has one.
+    fn wait_before_retry(
+        &mut self,
+        transfer: &Transfer,
+        result: Result<(), DeviceError>,
+    ) -> Option<Nanos> {
+        if self.options.flash_error_budget == 0 {
+            return None;
+        }
+        if let Task::Fetch(key) = transfer.task {
+            if result.is_ok() && !self.fetches[key].was_wrong && !self.is_intact(key) {
+                self.fetches[key].was_wrong = true;
+                return Some(Nanos(0));
+            }
+            if result.is_ok() || self.is_elsewhere(key) {
+                return None;
+            }
+            return self.flash_faults.next_wait(Kind::SlotRead, transfer.failures);
+        }
+        if result.is_ok() || !self.has_flash {
+            return None;
+        }
+        self.flash_faults.next_wait(Kind::SlotWrite, transfer.failures)
+    }
+
+    /// Whether the disk has what a fetch reads from a slot, or nobody waits for it.
+    fn is_elsewhere(&self, key: usize) -> bool {
+        let Fetch { page, version, is_current, waiters, .. } = &self.fetches[key];
+        if !is_current {
+            return waiters.is_empty();
+        }
+        self.entry(*page).is_none_or(|id| self.entries[id].disk_written == *version)
+    }
+
+    /// Whether the write of a block of metadata that is done is tried again.
+    pub(super) fn tries_block_again(
+        &mut self,
+        of: fn(Block) -> InFlight,
+        mut block: Block,
+        result: Result<(), DeviceError>,
+    ) -> bool {
+        if result.is_ok() {
+            self.flash_faults.succeeded(Kind::BlockWrite);
+            return false;
+        }
+        self.count_error(Device::Flash);
+        if !self.has_flash || self.options.flash_error_budget == 0 {
+            return false;
+        }
+        let wait = self.flash_faults.next_wait(Kind::BlockWrite, block.failures);
+        let Some(Nanos(wait)) = wait else { return false };
+        block.failures += 1;
+        self.flash_faults.wait_until(Nanos(self.now.0 + wait), Waiting::Block(of(block)));
+        true
+    }
+
+    /// Starts again what has waited for long enough.
+    pub(super) fn retry_flash(&mut self) {
+        while let Some(first) = self.flash_faults.waiting.first_entry() {
+            if first.key().0 > self.now {
+                return;
+            }
+            match first.remove() {
+                Waiting::Transfer(transfer) => self.outbox.push(transfer),
+                Waiting::Block(in_flight) => self.push_block(in_flight),
+            }
+        }
+    }
+
+    /// An operation failed for good.
+    pub(super) fn flash_operation_failed(&mut self) {
+        self.flash_faults.failed += 1;
+        let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
+        let usable_slots = slots - self.slots.condemned_slots();
+        let is_too_small = usable_slots < self.options.flash_pages + SPARE_SLOTS_MIN;
+        let is_over = self.flash_faults.failed > u64::from(self.options.flash_error_budget);
+        if is_over || is_too_small {
+            self.flash_failed();
+        }
+    }
+
+    /// The flash failed: nothing more is written to it. What only it has is still read.
+    pub(super) fn end_flash_writes(&mut self) {
+        let waiting = std::mem::take(&mut self.flash_faults.waiting);
+        for ((at, _), waiting) in waiting {
+            match waiting {
+                Waiting::Transfer(Transfer { task: Task::SlotWrite { page }, .. }) => {
+                    let Waiting::Transfer(transfer) = waiting else { continue };
+                    let error = DeviceError(std::io::ErrorKind::Other);
+                    self.slot_written(page, transfer, Err(error));
+                }
+                Waiting::Transfer(_) => self.flash_faults.wait_until(at, waiting),
+                Waiting::Block(InFlight::Journal(block) | InFlight::Table(block)) => {
+                    self.meta_frames.push(block.frame);
+                }
+                Waiting::Block(_) => {}
+            }
+        }
+    }
+}
