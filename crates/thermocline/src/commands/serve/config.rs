@@ -77,6 +77,8 @@ pub(crate) struct Flash {
     pub(crate) path: PathBuf,
     pub(crate) size: Bytes,
     pub(crate) write_budget_gib_per_day: Option<f64>,
+    /// Operations that may fail for good before the flash is given up.
+    pub(crate) error_budget: Option<u32>,
 }
 
 /// The memory for pages.

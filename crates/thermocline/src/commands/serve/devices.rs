@@ -479,6 +479,9 @@ fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let timeout_ns = config.backing.timeout().as_nanos();
     options.backing_timeout = Nanos(u64::try_from(timeout_ns).unwrap_or(u64::MAX));
     options.flash_write_budget_gib_per_day = flash.and_then(|flash| flash.write_budget_gib_per_day);
+    if let Some(errors) = flash.and_then(|flash| flash.error_budget) {
+        options.flash_error_budget = errors;
+    }
     if let Some(bytes) = config.limits.undurable {
         options.undurable_pages_max =
             u32::try_from(bytes.0 / page_bytes).unwrap_or(u32::MAX).max(1);

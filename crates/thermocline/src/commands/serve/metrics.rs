@@ -136,6 +136,11 @@ fn pages(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
     let gauges = [
         ("thermocline_dirty_pages", "Pages that are newer than the disk's", status.dirty_pages),
         (
+            "thermocline_flash_retired_slots",
+            "Slots of the flash that failed and are not used again",
+            status.flash_retired_slots,
+        ),
+        (
             "thermocline_undurable_pages",
             "Pages whose newest bytes no device has",
             status.undurable_pages,
@@ -164,6 +169,11 @@ fn pages(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
             "thermocline_checksum_errors",
             "Pages whose checksum did not match",
             status.checksum_errors,
+        ),
+        (
+            "thermocline_flash_errors",
+            "Flash operations that failed in spite of further tries",
+            status.flash_failures,
         ),
         (
             "thermocline_budget_refusals",

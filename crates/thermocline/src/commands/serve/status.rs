@@ -50,6 +50,11 @@ pub(crate) struct Status {
     pub(crate) lost: Vec<Extent>,
     /// Pages whose checksum did not match.
     pub(crate) checksum_errors: u64,
+    /// Flash operations that failed in spite of further tries, and slots that are not used again.
+    #[serde(default)]
+    pub(crate) flash_failures: u64,
+    #[serde(default)]
+    pub(crate) flash_retired_slots: u64,
     /// Bytes moved by the flash.
     pub(crate) flash: DeviceStatus,
     /// Bytes moved by the backing store.

@@ -9,6 +9,7 @@ use thermocline_engine::counters::{PURPOSE_NAMES, Transfers};
 use thermocline_engine::shadow::{ShadowOptions, Shadows};
 use thermocline_engine::{Counters, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
+use tracing::warn;
 
 use super::config::{Config, Record};
 use super::devices::{AnyDriver, Note};
@@ -17,6 +18,9 @@ use super::status::{
     DeviceStatus, Extent, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
 };
 
+/// An incident ends when nothing has failed for so long.
+const INCIDENT_ENDS: Duration = Duration::from_secs(60);
+
 /// What is kept of a running engine.
 pub(crate) struct Watch {
     latencies: Shared<Latencies>,
@@ -24,6 +28,7 @@ pub(crate) struct Watch {
     start: Instant,
     /// Whether the configuration has one, whatever became of it.
     has_flash: bool,
+    flash_incident: Shared<Incident>,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -83,10 +88,26 @@ impl Watch {
             observed: Arc::clone(&observed),
             start: Instant::now(),
             has_flash: config.flash.is_some(),
+            flash_incident: Shared::default(),
         };
         watch.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
         Ok(watch)
+    }
+
+    /// Warns once per incident, not once per page.
+    fn warn_of_flash(&self, shard: &Shard) {
+        let failures = shard.flash_failures();
+        if lock(&self.flash_incident).begins(failures, Instant::now()) {
+            warn!(
+                failures,
+                error_budget = shard.options().flash_error_budget,
+                retired_slots = shard.retired_slots(),
+                lost_pages = shard.lost_pages().len(),
+                "operations on the flash failed, or brought wrong bytes; with more than the budget the \
+                 engine goes on without it: replace the device"
+            );
+        }
     }
 
     /// Who is told how long requests took.
@@ -140,6 +161,7 @@ impl Watch {
             recording.hand_over();
         }
         let shadows = observed.shadows.as_ref();
+        self.warn_of_flash(shard);
         let lost = shard.lost_pages();
         let mut gauges = vec![];
         shard.policy_gauges(&mut |name, tier, value| {
@@ -165,6 +187,8 @@ impl Watch {
             lost_pages: lost.len() as u64,
             lost: Extent::of_pages(&lost, options.page_bytes),
             checksum_errors: counters.checksum_errors,
+            flash_failures: shard.flash_failures(),
+            flash_retired_slots: shard.retired_slots().into(),
             flash: device(
                 &counters.flash,
                 shard.operations_in_flight(thermocline_engine::Device::Flash),
@@ -187,6 +211,25 @@ impl Watch {
             }),
             recording: observed.recording.as_ref().map(Recording::status),
         }
+    }
+}
+
+/// Failures of the flash that belong together: none is followed by a quiet minute.
+#[derive(Debug, Default)]
+struct Incident {
+    failures: u64,
+    last: Option<Instant>,
+}
+
+impl Incident {
+    /// Notes how many operations have failed for good by now. Returns whether an incident begins.
+    fn begins(&mut self, failures: u64, now: Instant) -> bool {
+        if failures == self.failures {
+            return false;
+        }
+        self.failures = failures;
+        let last = self.last.replace(now);
+        last.is_none_or(|last| now.duration_since(last) >= INCIDENT_ENDS)
     }
 }
 
@@ -260,5 +303,23 @@ fn device(transfers: &Transfers, queue_depth: usize) -> DeviceStatus {
         written_bytes: by_purpose(&transfers.written_bytes),
         queue_depth: queue_depth as u64,
         errors: transfers.errors,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incident_is_reported_once() {
+        let mut incident = Incident::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!incident.begins(0, at(0)));
+        assert!(incident.begins(3, at(1)));
+        assert!(!incident.begins(3, at(2)));
+        assert!(!incident.begins(9, at(50)), "it goes on");
+        assert!(!incident.begins(10, at(100)), "and on");
+        assert!(incident.begins(11, at(160)), "another one, after a quiet minute");
     }
 }
