@@ -105,6 +105,13 @@ impl Outbox {
         Some(run)
     }
 
+    /// Whether nothing waits for the device.
+    pub(crate) fn has_none_of(&self, device: Device) -> bool {
+        let mut waiting = self.fresh.iter().chain(&self.sorted);
+        waiting.all(|transfer| transfer.device != device)
+            && (device == Device::Flash || self.writes.is_empty())
+    }
+
     /// The driver has done with a run.
     pub(crate) fn done(&mut self, run: &Run, now: Nanos) {
         match run[0].device {

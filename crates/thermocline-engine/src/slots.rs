@@ -174,6 +174,16 @@ impl Slots {
         (0..).map(SlotId).zip(self.table.iter().copied())
     }
 
+    /// Slots that hold a page, in order.
+    pub(crate) fn live(&self) -> impl Iterator<Item = SlotId> + '_ {
+        self.iter().filter(|(_, slot)| slot.state() == SlotState::Live).map(|(id, _)| id)
+    }
+
+    /// Whether a page is on its way to a slot.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.table.iter().any(|slot| slot.state() == SlotState::Writing)
+    }
+
     /// Takes a free slot for a page that is about to be written there.
     pub(crate) fn take(&mut self, page: u32, checksum: u32, version: u64) -> Option<SlotId> {
         if self.free_slots == 0 {

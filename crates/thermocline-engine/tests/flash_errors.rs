@@ -8,8 +8,8 @@ use thermocline_core::{Nanos, WriteMiss};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
-    Device, DeviceError, Engine, Layout, Operation, OperationKind, Options, PolicyOptions, Request,
-    RequestError, Shard,
+    Device, DeviceError, Engine, Flash, Layout, Operation, OperationKind, Options, PolicyOptions,
+    Request, RequestError, Shard, Storage, Uuid,
 };
 
 const PAGE: u64 = 4096;
@@ -236,12 +236,11 @@ fn no_policy_loses_anything_to_writes_that_fail() {
                 let is_meant = format!("{} with {kind:?} {times} times", entry.name);
                 assert_eq!(world.failed, 0, "{is_meant}");
                 let shard = world.engine.shard();
-                let has_failed = match kind {
-                    // A sync that fails is not tried again, and blocks are written both or not at all.
-                    Kind::Sync => shard.counters().flash.errors > 0,
-                    Kind::Metadata => times == u64::MAX && shard.counters().flash.errors > 0,
-                    _ => shard.retired_slots() > 16,
-                };
+                let errors = shard.counters().flash.errors;
+                // A sync is not tried again; blocks are there twice, or the flash has failed.
+                let has_failed = (kind == Kind::Sync && errors > 0)
+                    || (kind == Kind::Metadata && times == u64::MAX && errors > 0)
+                    || shard.retired_slots() > 16;
                 assert_eq!(shard.has_flash(), !has_failed, "{is_meant}");
                 assert!(times == u64::MAX || shard.flash_failures() == 0, "{is_meant}");
                 world.end();
@@ -389,4 +388,181 @@ fn a_flash_that_fails_during_an_orderly_end_does_not_hold_it_up() {
         assert_eq!(world.engine.shard().dirty_pages(), 0, "{kind:?}: the disk has them");
         world.end();
     }
+}
+
+/// A flash at rest.
+struct Image(Vec<u8>);
+
+impl Storage for Image {
+    fn size_bytes(&mut self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+        let start = usize::try_from(offset_bytes).unwrap();
+        bytes.copy_from_slice(&self.0[start..start + bytes.len()]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let start = usize::try_from(offset_bytes).unwrap();
+        self.0[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl World {
+    /// A flash that was set up for these options.
+    fn new_flash(options: &Options) -> (Image, Flash) {
+        let layout = Layout::new(options.slots(), options.page_bytes);
+        let mut image = Image(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+        let cache = Uuid::from_u128(u128::from(options.flash_pages) + 1);
+        let flash = Flash::initialise(&mut image, cache, layout, options.size_bytes()).unwrap();
+        (image, flash)
+    }
+
+    /// An engine over a flash that could be used after a restart.
+    fn durable(options: Options) -> Self {
+        let (image, flash) = Self::new_flash(&options);
+        let mut world = Self::new(options.clone());
+        let shard = Shard::open(options, &flash).unwrap();
+        let backing_bytes = usize::try_from(PAGES * PAGE).unwrap();
+        let mut devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), backing_bytes);
+        devices.bytes(Device::Flash).copy_from_slice(&image.0);
+        let slots_bytes = world.engine.driver().slots_bytes;
+        let driver = Faulty { devices, slots_bytes, kind: Kind::Nothing, left: 0, failed: vec![] };
+        world.engine = Engine::new(shard, driver);
+        world
+    }
+
+    /// What a kill leaves behind, now that everything was flushed, is what should be there.
+    fn check_killed(&mut self, options: &Options) {
+        self.ask(Request::flush(5), &[]).unwrap();
+        let layout = Layout::new(options.slots(), options.page_bytes);
+        let flash_bytes = usize::try_from(layout.flash_bytes()).unwrap();
+        let driver = self.engine.driver();
+        let mut image = Image(driver.devices.bytes(Device::Flash)[..flash_bytes].to_vec());
+        let disk = driver.devices.bytes(Device::Backing).to_vec();
+        let flash = Flash::recover(&mut image).unwrap();
+        let mut killed = Self::durable(options.clone());
+        let shard = Shard::open(options.clone(), &flash).unwrap();
+        let mut devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), disk.len());
+        devices.bytes(Device::Flash).copy_from_slice(&image.0);
+        devices.bytes(Device::Backing).copy_from_slice(&disk);
+        let slots_bytes = killed.engine.driver().slots_bytes;
+        let driver = Faulty { devices, slots_bytes, kind: Kind::Nothing, left: 0, failed: vec![] };
+        killed.engine = Engine::new(shard, driver);
+        killed.pages.clone_from(&self.pages);
+        for page in 0..PAGES {
+            killed.read(page).unwrap();
+        }
+    }
+
+    /// Puts a new flash in the place of the one that the engine released.
+    fn exchange(&mut self, options: &Options) {
+        for _ in 0..1000 {
+            if self.engine.shard().is_flash_released() {
+                let (image, flash) = Self::new_flash(options);
+                let shard = self.engine.shard_mut();
+                shard.take_flash(options.flash_pages, options.policy.clone(), &flash).unwrap();
+                let bytes = self.engine.driver().devices.bytes(Device::Flash);
+                bytes[..image.0.len()].copy_from_slice(&image.0);
+                let layout = Layout::new(options.slots(), options.page_bytes);
+                self.engine.driver().slots_bytes =
+                    layout.flash_bytes() - u64::from(layout.slots) * PAGE;
+                return;
+            }
+            self.engine.poll();
+            self.pass(20);
+        }
+        panic!("the old flash is still needed: {:?}", self.engine.shard());
+    }
+}
+
+#[test]
+fn another_flash_takes_over_while_requests_are_served() {
+    for entry in policies::entries() {
+        let policy = policies::policy(entry, 256, WriteMiss::Fetch);
+        let before = Options::new(256, 16, 64, policy.clone());
+        let after = Options::new(256, 16, 40, policy);
+        let mut world = World::durable(before.clone());
+        world.work(200);
+        world.engine.shard_mut().leave_flash();
+        assert!(!world.engine.shard().has_flash());
+        let mut rounds = 0;
+        let dirty = world.engine.shard().dirty_slots();
+        while !world.engine.shard().has_left_flash() {
+            // The old flash is still the one that a restart wants, and has all that was flushed.
+            world.check_killed(&before);
+            world.work(10);
+            world.pass(20);
+            rounds += 1;
+            assert!(rounds < 200, "{}: {:?}", entry.name, world.engine.shard());
+        }
+        assert!(rounds > 0 || dirty == 0, "{}: it took its time", entry.name);
+        world.check_killed(&before);
+        world.engine.shard_mut().release_flash();
+        world.work(50);
+        world.exchange(&after);
+        assert!(world.engine.shard().has_flash());
+        assert_eq!(world.engine.shard().options().policy.entry.name, entry.name);
+        world.work(200);
+        world.check_killed(&after);
+        assert_eq!(world.failed, 0, "{}", entry.name);
+        world.end();
+        assert_eq!(world.engine.shard().lost_pages(), [], "{}", entry.name);
+    }
+}
+
+#[test]
+fn another_flash_takes_over_from_one_that_failed() {
+    for kind in [Kind::SlotWrite, Kind::SlotRead, Kind::Metadata, Kind::Sync] {
+        let options = options("lru-inclusive");
+        let mut world = World::durable(options.clone());
+        world.work(200);
+        if kind == Kind::SlotRead {
+            world.fail(kind, u64::MAX);
+        } else {
+            world.engine.shard_mut().leave_flash();
+            world.fail(kind, u64::MAX);
+        }
+        world.work(100);
+        world.fail(Kind::Sync, u64::MAX);
+        world.ask(Request::flush(4), &[]).unwrap();
+        for page in 0..60 {
+            world.write(page, 3);
+            world.ask(Request::flush(4), &[]).unwrap();
+        }
+        if world.engine.shard().has_left_flash() {
+            world.engine.shard_mut().release_flash();
+        }
+        let lost = world.engine.shard().lost_pages();
+        assert!(lost.is_empty() || kind == Kind::SlotRead, "{kind:?}");
+        world.fail(Kind::Nothing, 0);
+        world.exchange(&options);
+        assert_eq!(world.engine.shard().lost_pages(), lost, "{kind:?}");
+        world.work(200);
+        assert!(world.engine.shard().has_flash(), "{kind:?}");
+        assert_eq!(world.engine.shard().retired_slots(), 0, "{kind:?}");
+        world.end();
+    }
+}
+
+#[test]
+fn an_engine_may_stay_with_its_flash_after_all() {
+    let options = options("hat");
+    let mut world = World::durable(options.clone());
+    world.work(200);
+    world.engine.shard_mut().leave_flash();
+    world.work(20);
+    world.engine.shard_mut().stay_with_flash().unwrap();
+    assert!(world.engine.shard().has_flash());
+    assert_eq!(world.engine.shard().options().policy.entry.name, "hat");
+    world.work(200);
+    world.check_killed(&options);
+    world.end();
 }

@@ -61,6 +61,11 @@ impl WriteBacks {
         self.closed_but = Some(awaited);
     }
 
+    /// The cleaner begins with the first slot of another flash.
+    pub(super) const fn restart_sweep(&mut self) {
+        self.next_slot = 0;
+    }
+
     /// Nothing can stay where it is, because the flash failed: everything is written back again.
     pub(super) fn open(&mut self) {
         self.closed_but = None;
@@ -259,7 +264,7 @@ impl Shard {
             .is_too_dirty()
             .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
         let sync = self.log.sync_retry_at.filter(|_| !self.queue.is_empty());
-        let flash = self.flash_faults.next_retry();
+        let flash = self.flash_faults.next_retry().into_iter().chain(self.next_look());
         retry.into_iter().chain(look).chain(flash).chain(sync).chain(self.first_deadline()).min()
     }
 

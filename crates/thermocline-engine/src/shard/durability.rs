@@ -124,6 +124,8 @@ pub(super) struct Log {
     /// such a block has covered.
     pub(super) is_seal_wanted: bool,
     pub(super) sealed: u64,
+    /// Bytes written to flashes before this one since the start.
+    pub(super) written_before_bytes: u64,
 }
 
 impl Log {
@@ -164,7 +166,26 @@ impl Log {
             is_draining: false,
             is_seal_wanted: false,
             sealed: 0,
+            written_before_bytes: 0,
         }
+    }
+
+    /// Begins the journal of another flash. Nothing of the former one is under way.
+    pub(super) fn adopt(&mut self, superblock: Superblock, generations: Vec<u64>, written: u64) {
+        assert!(self.pending.is_empty() && self.is_journal_idle(), "the former journal has ended");
+        let first = superblock.first_sequence;
+        (self.writing_first, self.next_sequence) = (first, first);
+        (self.tail, self.durable_tail) = (first, first);
+        (self.uncertain, self.syncing_through) = (first, first);
+        self.superblock = superblock;
+        self.checkpoints = Checkpoints::new(generations);
+        self.sealed = self.durable;
+        self.written_before_bytes = written;
+    }
+
+    /// Bytes written to this flash in its life, if that many were written to all since the start.
+    pub(super) const fn lifetime_written_bytes(&self, written_bytes: u64) -> u64 {
+        self.superblock.written_bytes + written_bytes - self.written_before_bytes
     }
 
     /// Where the slots begin.
@@ -371,7 +392,7 @@ impl Shard {
             sequence: log.next_sequence,
             tail: log.tail,
             uncertain: log.uncertain,
-            written_bytes: log.superblock.written_bytes + self.counters.flash.all_written_bytes(),
+            written_bytes: log.lifetime_written_bytes(self.counters.flash.all_written_bytes()),
         };
         let mut records = log.pending.len().min(RECORDS_PER_BLOCK);
         records -= usize::from(records > 0 && log.pending[records - 1].is_joined);

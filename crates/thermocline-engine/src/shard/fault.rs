@@ -8,12 +8,12 @@ use crate::options::{Options, OptionsError, PolicyOptions, WriteMode};
 use crate::slots::{SlotId, SlotState};
 
 /// What decides when there is no flash.
-const POLICY_WITHOUT_FLASH: &str = "lru";
+pub(super) const POLICY_WITHOUT_FLASH: &str = "lru";
 
 impl Shard {
-    /// Whether there is a flash that works.
+    /// Whether there is a flash that works, and that the engine is not about to leave.
     pub fn has_flash(&self) -> bool {
-        self.has_flash
+        self.may_use_slots()
     }
 
     /// The pages whose newest bytes are lost, in order.
@@ -77,18 +77,22 @@ impl Shard {
         if !self.has_flash {
             return;
         }
-        self.has_flash = false;
         let now = self.now;
         if let Some(observer) = &mut self.observer {
             observer(&super::Event::FlashFailed { now });
         }
+        self.end_flash();
+    }
+
+    /// The flash is not used any more, but to read what only it has.
+    pub(super) fn end_flash(&mut self) {
+        self.has_flash = false;
+        self.leaving = None;
         self.forget_journal();
         self.write_backs.open();
         self.options.flash_pages = 0;
         self.unlink_slots();
-        let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
-        self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })
-            .expect("a policy of RAM can be built for any hierarchy");
+        self.use_policy_without_flash();
         self.end_flash_writes();
         self.is_stirred = true;
     }
@@ -130,7 +134,7 @@ impl Shard {
         self.freed_while_pinned.clear();
     }
 
-    fn entry_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
+    pub(super) fn entry_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
         let places = self.index.places().filter(|place| place & ENTRY_BIT != 0);
         places.map(|place| EntryId(place & !ENTRY_BIT))
     }
@@ -157,7 +161,7 @@ impl Shard {
     /// Tells the policy what flash holds, the version written longest ago first.
     pub(super) fn tell_survivors(&mut self) {
         // What a failed flash still has is on its way home.
-        if !self.has_flash {
+        if !self.may_use_slots() {
             return;
         }
         let mut survivors: Vec<(u64, Survivor)> = vec![];

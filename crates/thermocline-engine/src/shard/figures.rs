@@ -51,7 +51,7 @@ impl Shard {
 
     /// Bytes written to the flash since it was set up, as far as is known.
     pub fn flash_lifetime_written_bytes(&self) -> u64 {
-        self.log.superblock.written_bytes + self.counters.flash.all_written_bytes()
+        self.log.lifetime_written_bytes(self.counters.flash.all_written_bytes())
     }
 
     /// What is known of a page's newest bytes.

@@ -10,6 +10,7 @@ mod checkpoint;
 mod cleaning;
 mod complete;
 mod durability;
+mod exchange;
 mod fault;
 mod figures;
 mod flush;
@@ -47,6 +48,7 @@ use crate::stream::Streams;
 
 use self::cleaning::WriteBacks;
 use self::durability::{Block, Log};
+use self::exchange::Leaving;
 pub use self::figures::PageStatus;
 pub use self::hold::WriteHold;
 use self::request::Pending;
@@ -149,11 +151,14 @@ pub struct Shard {
     clock: u64,
     now: Nanos,
     has_flash: bool,
+    /// Set while no slot is written any more, because another flash is to come.
+    leaving: Option<Leaving>,
     /// Whether something happened that background work may depend on.
     is_stirred: bool,
 }
 
 /// Bytes on their way from a device.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug)]
 struct Fetch {
     page: u32,
@@ -308,6 +313,7 @@ impl Shard {
             clock: 0,
             now: Nanos(0),
             has_flash: slots > 0,
+            leaving: None,
             is_stirred: false,
             options,
         })
@@ -378,6 +384,7 @@ impl Shard {
         self.now = self.now.max(now);
         self.clean_in_time();
         self.retry_flash();
+        self.write_back_flash();
         self.is_stirred = true;
     }
 

@@ -28,8 +28,9 @@ pub(super) struct FlashFaults {
     /// By the time of the next try, and in order of their coming.
     waiting: BTreeMap<(Nanos, u64), Waiting>,
     next_number: u64,
-    /// Operations that failed for good.
+    /// Operations that failed for good, and how many of them on a flash that was replaced since.
     failed: u64,
+    failed_before: u64,
     /// By [`Kind`]: whether an operation that was tried again failed for good, and none succeeded since.
     suspects: [bool; 3],
 }
@@ -50,6 +51,11 @@ enum Waiting {
 }
 
 impl FlashFaults {
+    /// Those of another flash: nothing failed there yet.
+    pub(super) fn after(former: &Self) -> Self {
+        Self { failed: former.failed, failed_before: former.failed, ..Self::default() }
+    }
+
     /// Whether nothing waits for another try.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
@@ -198,7 +204,8 @@ impl Shard {
         let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
         let usable_slots = slots - self.slots.condemned_slots();
         let is_too_small = usable_slots < self.options.flash_pages + SPARE_SLOTS_MIN;
-        let is_over = self.flash_faults.failed > u64::from(self.options.flash_error_budget);
+        let failed = self.flash_faults.failed - self.flash_faults.failed_before;
+        let is_over = failed > u64::from(self.options.flash_error_budget);
         if is_over || is_too_small {
             self.flash_failed();
         }

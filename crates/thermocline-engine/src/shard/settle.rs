@@ -119,7 +119,7 @@ impl Shard {
         let slot_write = entry.slot_write.map(|write| write.capture);
         let is_met = self.current_slot(id).is_some() || is_being_written(slot_write);
         let is_logged = is_met || is_on_disk || is_being_written(entry.disk_write);
-        if !self.has_flash {
+        if !self.may_use_slots() {
             self.entries[id].wants.disk |= !is_on_disk;
             self.entries[id].wants.flash = false;
             self.entries[id].wants.log = false;
@@ -207,6 +207,7 @@ impl Shard {
     /// Without a frame: fetches what is wanted in RAM or on flash, queues what is to be cleaned.
     fn settle_absent(&mut self, id: EntryId) {
         let in_slot = self.current_slot(id).is_some();
+        let has_flash = self.may_use_slots();
         let entry = &mut self.entries[id];
         entry.wants.log = false;
         if entry.is_lost {
@@ -226,7 +227,7 @@ impl Shard {
             }
         }
         let entry = &mut self.entries[id];
-        if entry.wants.flash && (in_slot || !self.has_flash) {
+        if entry.wants.flash && (in_slot || !has_flash) {
             entry.wants.flash = false;
         }
         let is_wanted = entry.in_ram || entry.wants.flash;

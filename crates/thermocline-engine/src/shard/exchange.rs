@@ -1,0 +1,195 @@
+//! Another flash for an engine that runs.
+//!
+//! 1. [`leave_flash`](Shard::leave_flash): no slot is written any more. The policy is one of RAM, flushes
+//!    write to disk, and what is dirty on flash goes there too. The journal stays in force, so a crash
+//!    loses nothing and brings nothing old back.
+//! 2. When [`has_left_flash`](Shard::has_left_flash) says so, the disk has all that the flash has. The
+//!    caller makes that durable, so that no start uses the old flash again, and calls
+//!    [`release_flash`](Shard::release_flash). A flash that failed is released already.
+//! 3. When [`is_flash_released`](Shard::is_flash_released) says so, no operation needs the old flash, and
+//!    its driver may have another one.
+//! 4. The caller makes durable that the new flash may have newer bytes, and calls
+//!    [`take_flash`](Shard::take_flash).
+
+use thermocline_core::Nanos;
+
+use super::fault::POLICY_WITHOUT_FLASH;
+use super::retry::FlashFaults;
+use super::{OpenError, Shard};
+use crate::operation::Device;
+use crate::options::{Options, OptionsError, PolicyOptions};
+use crate::recovery::Flash;
+use crate::slots::{SlotId, SlotState, Slots};
+
+/// How often the flash is searched for dirty pages that are not on their way to disk.
+const LOOK_INTERVAL: Nanos = Nanos(50_000_000);
+
+/// A flash that is being left.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    /// The pages and the policy that the engine returns to if it stays with the flash after all.
+    flash_pages: u32,
+    policy: PolicyOptions,
+    /// When it was last searched for dirty pages.
+    looked_at: Nanos,
+}
+
+impl Shard {
+    /// Stops writing to the flash, and begins to write its dirty pages back. Does nothing without a flash
+    /// that works.
+    pub fn leave_flash(&mut self) {
+        if !self.may_use_slots() {
+            return;
+        }
+        self.leaving = Some(Leaving {
+            flash_pages: self.options.flash_pages,
+            policy: self.options.policy.clone(),
+            looked_at: Nanos(0),
+        });
+        self.options.flash_pages = 0;
+        let live: Vec<SlotId> = self.slots.live().collect();
+        for slot in live {
+            self.slots.set_visible(slot, false);
+        }
+        self.use_policy_without_flash();
+        self.is_stirred = true;
+    }
+
+    /// Goes on with the flash that it was about to leave.
+    ///
+    /// # Errors
+    /// The policy cannot be built again.
+    pub fn stay_with_flash(&mut self) -> Result<(), OptionsError> {
+        let Some(Leaving { flash_pages, policy, .. }) = self.leaving.take() else { return Ok(()) };
+        self.options.flash_pages = flash_pages;
+        self.is_stirred = true;
+        self.set_policy(policy)
+    }
+
+    /// Whether the disk durably has everything that the flash has, and nothing is on its way there.
+    pub fn has_left_flash(&self) -> bool {
+        let [_, dirty] = self.slots.live_and_dirty();
+        let lost = self.lost.iter().filter(|&&page| {
+            let slot = self.entry(page).and_then(|id| self.entries[id].slot);
+            slot.is_some_and(|slot| self.slots.slot(slot).is_dirty())
+        });
+        self.leaving.is_some() && dirty as usize == lost.count() && !self.slots.is_writing()
+    }
+
+    /// Gives up the flash that it has left: from now on what is acknowledged as durable is on disk alone.
+    ///
+    /// # Panics
+    /// If [`has_left_flash`](Self::has_left_flash) does not say so.
+    pub fn release_flash(&mut self) {
+        assert!(self.has_left_flash(), "the disk has all that the flash has");
+        self.end_flash();
+    }
+
+    /// Whether no operation needs the old flash any more.
+    pub fn is_flash_released(&self) -> bool {
+        !self.has_flash
+            && self.pinned.is_empty()
+            && self.operations_in_flight(Device::Flash) == 0
+            && self.flash_faults.is_idle()
+            && self.outbox.has_none_of(Device::Flash)
+            && self.entry_ids().all(|id| {
+                let entry = &self.entries[id];
+                entry.slot_write.is_none() && (entry.slot.is_none() || entry.is_lost)
+            })
+    }
+
+    /// Whether a flash of that many pages, with this policy, would be taken.
+    ///
+    /// # Errors
+    /// Options that cannot work, or not with this flash.
+    pub fn check_flash(
+        &self,
+        flash_pages: u32,
+        policy: &PolicyOptions,
+        flash: &Flash,
+    ) -> Result<(), OpenError> {
+        let (options, policy) = (self.options.clone(), policy.clone());
+        let options = Options { flash_pages, policy, ..options };
+        Self::check_open(&options, flash)?;
+        options.build_policy()?;
+        Ok(())
+    }
+
+    /// Caches on another flash, which holds nothing yet, as this policy decides.
+    ///
+    /// # Errors
+    /// Options that cannot work, or not with this flash; nothing changes then.
+    ///
+    /// # Panics
+    /// If [`is_flash_released`](Self::is_flash_released) does not say so.
+    pub fn take_flash(
+        &mut self,
+        flash_pages: u32,
+        policy: PolicyOptions,
+        flash: &Flash,
+    ) -> Result<(), OpenError> {
+        assert!(self.is_flash_released(), "nothing needs the old flash");
+        self.check_flash(flash_pages, &policy, flash)?;
+        let ids: Vec<_> = self.entry_ids().collect();
+        for id in ids {
+            // Only lost pages still name a slot of the old flash.
+            self.entries[id].slot = None;
+        }
+        self.options.flash_pages = flash_pages;
+        self.slots = Slots::new(flash.superblock.layout.slots);
+        let written_bytes = self.counters.flash.all_written_bytes();
+        self.log.adopt(flash.superblock, flash.generations.clone(), written_bytes);
+        self.write_backs.restart_sweep();
+        self.flash_faults = FlashFaults::after(&self.flash_faults);
+        self.version = self.version.max(flash.version);
+        self.has_flash = true;
+        self.is_stirred = true;
+        self.set_policy(policy)?;
+        Ok(())
+    }
+
+    /// Sends what is dirty on flash to disk while the flash is being left.
+    pub(super) fn write_back_flash(&mut self) {
+        let (now, is_busy) = (self.now, self.write_backs.is_busy());
+        let Some(leaving) = &mut self.leaving else { return };
+        if is_busy || now.0 < leaving.looked_at.0 + LOOK_INTERVAL.0 {
+            return;
+        }
+        leaving.looked_at = now;
+        let dirty: Vec<SlotId> = self.slots.live().collect();
+        for slot in dirty {
+            let held = self.slots.slot(slot);
+            // Writing one page back may have made this slot obsolete.
+            if held.state() != SlotState::Live || !held.is_dirty() {
+                continue;
+            }
+            match self.entry(held.page) {
+                Some(id) if self.entries[id].frame.is_some() => {
+                    let entry = &mut self.entries[id];
+                    entry.wants.disk |= entry.disk_written != entry.newest;
+                    self.settle(id);
+                }
+                _ => drop(self.write_backs.insert(held.page)),
+            }
+        }
+        self.log.is_sync_wanted |= !self.log.unsynced.is_empty() && !self.is_sync_resting();
+        self.is_stirred = true;
+    }
+
+    /// When the flash is searched again, if it is being left.
+    pub(super) fn next_look(&self) -> Option<Nanos> {
+        self.leaving.as_ref().map(|leaving| Nanos(leaving.looked_at.0 + LOOK_INTERVAL.0))
+    }
+
+    /// Whether pages may be written to slots.
+    pub(super) const fn may_use_slots(&self) -> bool {
+        self.has_flash && self.leaving.is_none()
+    }
+
+    /// Has the policy of an engine without flash decide.
+    pub(super) fn use_policy_without_flash(&mut self) {
+        let policy = PolicyOptions::named(POLICY_WITHOUT_FLASH).expect("it is registered");
+        self.set_policy(PolicyOptions { costs: self.options.policy.costs.clone(), ..policy })
+            .expect("a policy of RAM can be built for any hierarchy");
+    }
+}
