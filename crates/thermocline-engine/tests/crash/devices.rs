@@ -257,7 +257,7 @@ impl Devices {
         self.time += 1;
         let errors = self.faults.sync_errors.max(self.faults.backing_errors);
         let is_unlucky = errors > 0 && self.random.bits().is_multiple_of(errors);
-        if is_unlucky || self.is_out(Device::Backing, OperationKind::Sync) {
+        if is_unlucky || self.is_out(Device::Backing, OperationKind::Sync, 0) {
             self.end_outage();
             // What the page cache still showed of it would count as found at the next start.
             let mut random = SplitMix64::new(self.random.bits());
@@ -339,7 +339,7 @@ pub(crate) const fn is_write(kind: OperationKind) -> bool {
 pub(crate) struct FlashStorage(pub(crate) Rc<RefCell<Devices>>);
 
 impl FlashStorage {
-    fn step(&self, kind: OperationKind) -> io::Result<RefMut<'_, Devices>> {
+    fn step(&self, kind: OperationKind, start: usize) -> io::Result<RefMut<'_, Devices>> {
         let mut devices = self.0.borrow_mut();
         devices.time += 1;
         devices.recovery_operations += 1;
@@ -348,7 +348,7 @@ impl FlashStorage {
         if devices.operations_left == 0 {
             return Err(io::Error::other("the power failed"));
         }
-        if devices.is_out(Device::Flash, kind) {
+        if devices.is_out(Device::Flash, kind, start) {
             devices.was_refused = true;
             return Err(io::Error::other("the flash fails for now"));
         }
@@ -364,7 +364,7 @@ impl Storage for FlashStorage {
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
         let start = offset_bytes as usize;
-        let devices = self.step(OperationKind::Read)?;
+        let devices = self.step(OperationKind::Read, start)?;
         if devices.unreadable.range(start..start + bytes.len()).next().is_some() {
             return Err(io::Error::other("a bad sector"));
         }
@@ -373,13 +373,14 @@ impl Storage for FlashStorage {
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut devices = self.step(OperationKind::Write)?;
-        devices.write_flash(offset_bytes as usize, bytes);
+        let start = offset_bytes as usize;
+        let mut devices = self.step(OperationKind::Write, start)?;
+        devices.write_flash(start, bytes);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut devices = self.step(OperationKind::Sync)?;
+        let mut devices = self.step(OperationKind::Sync, 0)?;
         let time = devices.time;
         devices.flash.sync(time);
         devices.witness.synced(time);

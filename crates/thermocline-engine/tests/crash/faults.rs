@@ -5,7 +5,7 @@ use std::ops::Range;
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::{Device, Operation, OperationKind};
 
-use crate::devices::Devices;
+use crate::devices::{Devices, is_write};
 
 const BLOCK: usize = 4096;
 /// How long an operation that hangs takes, in nanoseconds; the last one never ends by itself.
@@ -67,6 +67,15 @@ pub(crate) struct Outage {
     starts_in: u64,
     operations_left: u64,
     is_only_full: bool,
+    part: Part,
+}
+
+/// What fails of the flash.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    All,
+    Metadata,
+    Slots,
 }
 
 impl Devices {
@@ -100,15 +109,17 @@ impl Devices {
     }
 
     fn begin_outage(&mut self, device: Device, is_only_full: bool) {
-        let operations_left = [3, 20, 100][self.below(3)];
-        self.outage = Some(Outage { device, starts_in: 0, operations_left, is_only_full });
+        // The last one is for good: until the machine starts again, or the run ends.
+        let operations_left = [3, 20, 100, u64::MAX][self.below(4)];
+        let part = [Part::All, Part::Metadata, Part::Slots][self.below(3)];
+        self.outage = Some(Outage { device, starts_in: 0, operations_left, is_only_full, part });
     }
 
     /// The flash fails for some operations of a recovery.
     pub(crate) fn begin_short_outage(&mut self) {
         let (starts_in, operations_left) = (self.below(12) as u64, 1 + self.below(40) as u64);
-        let device = Device::Flash;
-        self.outage = Some(Outage { device, starts_in, operations_left, is_only_full: false });
+        let (device, is_only_full, part) = (Device::Flash, false, Part::All);
+        self.outage = Some(Outage { device, starts_in, operations_left, is_only_full, part });
     }
 
     /// An operation passes.
@@ -138,17 +149,22 @@ impl Devices {
         0
     }
 
-    /// Whether a device that is out of order fails the operation.
-    pub(crate) fn is_out(&self, device: Device, kind: OperationKind) -> bool {
-        self.outage.is_some_and(|outage| {
-            let takes_space = matches!(kind, OperationKind::Write | OperationKind::Zero);
-            let concerns = takes_space || !outage.is_only_full;
-            outage.device == device && outage.starts_in == 0 && concerns
-        })
+    /// Whether a device that is out of order fails an operation at that place.
+    pub(crate) fn is_out(&self, device: Device, kind: OperationKind, start: usize) -> bool {
+        let Some(outage) = self.outage else { return false };
+        let is_metadata = start < self.witness.slots_start();
+        let is_part = match outage.part {
+            Part::Metadata if device == Device::Flash => is_metadata,
+            Part::Slots if device == Device::Flash => !is_metadata,
+            Part::All | Part::Metadata | Part::Slots => true,
+        };
+        let concerns = is_write(kind) || !outage.is_only_full;
+        outage.device == device && outage.starts_in == 0 && concerns && is_part
     }
 
     pub(crate) fn fails(&mut self, operation: &Operation) -> bool {
-        if self.is_out(operation.device, operation.kind) {
+        let start = operation.offset_bytes as usize;
+        if self.is_out(operation.device, operation.kind, start) {
             return true;
         }
         let is_sync = operation.kind == OperationKind::Sync;
@@ -190,8 +206,10 @@ impl Devices {
                 continue;
             }
             is_syncing |= operation.kind == OperationKind::Sync;
-            let is_write = matches!(operation.kind, OperationKind::Write | OperationKind::Zero);
-            if is_write && !flying.is_refused && self.random.bits().is_multiple_of(2) {
+            if is_write(operation.kind)
+                && !flying.is_refused
+                && self.random.bits().is_multiple_of(2)
+            {
                 self.backing.write(time, operation.offset_bytes as usize, &flying.bytes);
             }
             flying.is_refused = true;

@@ -366,6 +366,10 @@ impl World {
         if !lost.is_empty() && !self.may_fail(RequestError::Lost) {
             return Err(format!("lost {lost:?} for no reason"));
         }
+        let is_counted = !self.plan.loses_flash && self.plan.faults.flash_outages == 0;
+        if is_counted && lost.len() as u64 > self.devices.borrow().damages {
+            return Err(format!("lost {lost:?}, more than was damaged"));
+        }
         let page_bytes = self.plan.page_bytes();
         for page in (0..PAGES).filter(|&page| !lost.contains(&(page as u32))) {
             let bytes =
