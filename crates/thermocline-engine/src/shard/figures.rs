@@ -18,6 +18,47 @@ pub struct PageStatus {
 }
 
 impl Shard {
+    /// Which tier serves a page now: the fastest that has its newest bytes.
+    pub fn tier_of(&self, page: u32) -> Tier {
+        match self.place(page) {
+            None => Tier::DISK,
+            Some(Place::Slot(_)) => Tier::FLASH,
+            Some(Place::Entry(id)) => {
+                let entry = &self.entries[id];
+                // Zeroes that the disk has stay only until it is synced.
+                let is_disks = !entry.in_ram
+                    && entry.frame == Some(self.zero_frame)
+                    && entry.disk_written == entry.newest;
+                if entry.frame.is_some() && !is_disks {
+                    Tier::RAM
+                } else if entry
+                    .slot
+                    .is_some_and(|slot| self.slots.slot(slot).version() == entry.newest)
+                {
+                    Tier::FLASH
+                } else {
+                    Tier::DISK
+                }
+            }
+        }
+    }
+
+    /// Which tiers serve a range of pages: runs of pages, each with its tier.
+    ///
+    /// # Panics
+    /// If the range ends beyond the device.
+    pub fn extents(&self, pages: std::ops::Range<u32>) -> Vec<(u32, Tier)> {
+        assert!(pages.end <= self.options.backing_pages, "the pages exist");
+        let mut extents: Vec<(u32, Tier)> = vec![];
+        for tier in pages.map(|page| self.tier_of(page)) {
+            match extents.last_mut() {
+                Some((length, last)) if *last == tier => *length += 1,
+                _ => extents.push((1, tier)),
+            }
+        }
+        extents
+    }
+
     /// The time that it was last told.
     pub fn now(&self) -> Nanos {
         self.now

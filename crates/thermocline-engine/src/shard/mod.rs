@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use slab::Slab;
 use smallvec::SmallVec;
 use thermocline_core::queue::Index;
-use thermocline_core::{Action, Actions, BoxedPolicy, Nanos, Tier};
+use thermocline_core::{Action, Actions, BoxedPolicy, Nanos};
 use uuid::Uuid;
 
 use crate::counters::Counters;
@@ -403,47 +403,6 @@ impl Shard {
     /// Requests taken and not answered.
     pub fn requests_in_flight(&self) -> usize {
         self.requests.len()
-    }
-
-    /// Which tier serves a page now: the fastest that has its newest bytes.
-    pub fn tier_of(&self, page: u32) -> Tier {
-        match self.place(page) {
-            None => Tier::DISK,
-            Some(Place::Slot(_)) => Tier::FLASH,
-            Some(Place::Entry(id)) => {
-                let entry = &self.entries[id];
-                // Zeroes that the disk has stay only until it is synced.
-                let is_disks = !entry.in_ram
-                    && entry.frame == Some(self.zero_frame)
-                    && entry.disk_written == entry.newest;
-                if entry.frame.is_some() && !is_disks {
-                    Tier::RAM
-                } else if entry
-                    .slot
-                    .is_some_and(|slot| self.slots.slot(slot).version() == entry.newest)
-                {
-                    Tier::FLASH
-                } else {
-                    Tier::DISK
-                }
-            }
-        }
-    }
-
-    /// Which tiers serve a range of pages: runs of pages, each with its tier.
-    ///
-    /// # Panics
-    /// If the range ends beyond the device.
-    pub fn extents(&self, pages: std::ops::Range<u32>) -> Vec<(u32, Tier)> {
-        assert!(pages.end <= self.options.backing_pages, "the pages exist");
-        let mut extents: Vec<(u32, Tier)> = vec![];
-        for tier in pages.map(|page| self.tier_of(page)) {
-            match extents.last_mut() {
-                Some((length, last)) if *last == tier => *length += 1,
-                _ => extents.push((1, tier)),
-            }
-        }
-        extents
     }
 
     /// Bytes of memory for what the engine knows of pages, the policy included, the frames not.
