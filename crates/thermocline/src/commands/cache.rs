@@ -1,10 +1,12 @@
 //! `thermocline cache`: a flash at rest, while no engine runs on it.
 
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
-use thermocline_engine::driver::files::{Caching, DeviceFile};
+use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::{
     DrainOptions, Drained, End, Fingerprint, Flash, Found, FoundFlash, Intent, Mark, Notice, Plan,
     SideFile, SideFileError, Step, Storage, Uuid,
@@ -211,14 +213,12 @@ impl Draining<'_> {
         }
         let plan = found.plan(Intent::Drain(options));
         plan.map_err(|error| {
-            let pages = match error {
-                SideFileError::ShrunkBacking { given_bytes, .. } => {
-                    let first = given_bytes / u64::from(self.page_bytes);
-                    let first = u32::try_from(first).unwrap_or(u32::MAX);
-                    self.flash.dirty_pages().into_iter().filter(|page| *page >= first).collect()
-                }
-                _ => vec![],
-            };
+            let mut pages = vec![];
+            if let SideFileError::ShrunkBacking { given_bytes, .. } = error {
+                let first = given_bytes / u64::from(self.page_bytes);
+                pages = self.flash.dirty_pages();
+                pages.retain(|page| u64::from(*page) >= first);
+            }
             let note = self.place.path().display();
             let error = anyhow::Error::new(error);
             if pages.is_empty() {
@@ -294,7 +294,7 @@ fn forget(
         );
         // Locked, so that no engine has it, or learns of this too late.
         if let Place::File(path) = backing {
-            DeviceFile::open(path, Caching::Direct).with_context(|| in_flash(path))?;
+            lock(path).with_context(|| in_flash(path))?;
         }
         if let Some(note) = note {
             place.store(note.without_flash())?;
@@ -327,7 +327,7 @@ enum Disk {
 impl Disk {
     fn open(place: &Place, page_bytes: u32) -> Result<Self> {
         Ok(match place {
-            Place::File(path) => Self::File(DeviceFile::open(path, Caching::Direct)?),
+            Place::File(path) => Self::File(lock(path)?),
             Place::Nbd(uri) => {
                 let backing = NbdBacking::connect(uri.clone(), Access::ReadWrite)?;
                 Self::Nbd(Box::new(NbdStorage::new(backing, page_bytes as usize)?))
@@ -356,9 +356,24 @@ fn check_note(path: &Path, note: Option<SideFile>, flash: &Flash) -> Result<()> 
         .with_context(|| format!("`{}` is the note of the backing store", path.display()))
 }
 
+/// Opens and locks a device, and says so if it has to wait.
+fn lock(path: &Path) -> io::Result<DeviceFile> {
+    DeviceFile::open_within(path, Caching::Direct, Duration::ZERO).or_else(|error| {
+        if error.kind() != io::ErrorKind::ResourceBusy {
+            return Err(error);
+        }
+        output::note(&format!(
+            "`{}`: {error}; waiting up to {} seconds",
+            path.display(),
+            LOCK_PATIENCE.as_secs()
+        ));
+        DeviceFile::open(path, Caching::Direct)
+    })
+}
+
 fn open(path: &Path) -> Result<(DeviceFile, Flash)> {
     let context = || in_flash(path);
-    let mut file = DeviceFile::open(path, Caching::Direct).with_context(context)?;
+    let mut file = lock(path).with_context(context)?;
     let flash = Flash::read(&mut file).with_context(context)?;
     Ok((file, flash))
 }

@@ -56,7 +56,7 @@ fn devices(cache: &Cache) -> Vec<Option<Vec<u8>>> {
 
 /// The server is not started, says why, and leaves all devices as they were.
 #[track_caller]
-fn refused(cache: &Cache, parts: &[&str]) {
+pub(crate) fn refused(cache: &Cache, parts: &[&str]) {
     let before = devices(cache);
     cache.refused(&[], parts);
     assert!(devices(cache) == before, "a refusal changed a device");
@@ -231,7 +231,7 @@ fn devices_have_one_server() {
     let commands = [
         (vec!["serve", &config], vec!["backing.path", "disk.img", "in use"]),
         (vec!["serve", &other_config], vec!["flash.path", "flash.img", "in use"]),
-        (vec!["cache", "inspect", &flash], vec!["flash.img", "in use"]),
+        (vec!["cache", "inspect", &flash], vec!["waiting up to 10 seconds", "flash.img", "in use"]),
         (vec!["cache", "check", &flash], vec!["flash.img", "in use"]),
         (vec!["cache", "forget", "--yes", &flash], vec!["flash.img", "in use"]),
     ];
