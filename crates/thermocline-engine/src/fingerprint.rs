@@ -11,10 +11,10 @@ use crate::storage::Storage;
 
 /// Blocks of the sample at the beginning, where file systems and volume managers keep what changes with
 /// every mount, and at the end, where some keep copies of that.
-const HEAD_BLOCKS: u64 = 32;
-const TAIL_BLOCKS: u64 = 16;
+const HEAD_BLOCKS: u32 = 32;
+const TAIL_BLOCKS: u32 = 16;
 /// Blocks of the sample in all: 1 MiB.
-const SAMPLE_BLOCKS: u64 = 256;
+const SAMPLE_BLOCKS: u32 = 256;
 
 /// What a backing store was like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,7 @@ impl Fingerprint {
     ) -> io::Result<Self> {
         let mut sample = 0;
         for (first, count) in sampled_blocks(cache, size_bytes / BLOCK_BYTES as u64) {
-            let length = usize::try_from(count).expect("a sample is small") * BLOCK_BYTES;
-            let mut bytes = vec![0; length];
+            let mut bytes = vec![0; count * BLOCK_BYTES];
             storage.read_at(first * BLOCK_BYTES as u64, &mut bytes)?;
             sample = crc32c::crc32c_append(sample, &bytes);
         }
@@ -150,6 +149,14 @@ impl Mark {
         let attached = ["diskseq", "../diskseq"];
         let attached = attached.map(|name| fs::read_to_string(format!("{folder}/{name}")));
         let attached = attached.into_iter().flatten().next().unwrap_or_default();
+        // A device whose counters are off counts nothing.
+        let counts = ["queue/iostats", "../queue/iostats"];
+        let is_off = counts.iter().any(|name| {
+            fs::read_to_string(format!("{folder}/{name}")).is_ok_and(|text| text.trim() == "0")
+        });
+        if is_off {
+            return None;
+        }
         let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
         let counts: Vec<u64> = stat.split_whitespace().flat_map(str::parse).collect();
         let written_sectors = counts.get(6)?.saturating_add(*counts.get(13).unwrap_or(&0));
@@ -162,21 +169,23 @@ impl Mark {
     }
 }
 
-/// Runs of blocks that a sample takes, in order: the first, some spread evenly, the last.
-fn sampled_blocks(cache: Uuid, blocks: u64) -> Vec<(u64, u64)> {
-    if blocks <= SAMPLE_BLOCKS {
-        return if blocks > 0 { vec![(0, blocks)] } else { vec![] };
+/// Runs of blocks that a sample takes, in order: the first, some spread evenly, the last. Each has its
+/// first block and their number.
+fn sampled_blocks(cache: Uuid, blocks: u64) -> Vec<(u64, usize)> {
+    if let Some(blocks) = u32::try_from(blocks).ok().filter(|&blocks| blocks <= SAMPLE_BLOCKS) {
+        return if blocks > 0 { vec![(0, blocks as usize)] } else { vec![] };
     }
-    let spread = SAMPLE_BLOCKS - HEAD_BLOCKS - TAIL_BLOCKS;
-    let middle = blocks - HEAD_BLOCKS - TAIL_BLOCKS;
+    let (head, tail) = (u64::from(HEAD_BLOCKS), u64::from(TAIL_BLOCKS));
+    let spread = u64::from(SAMPLE_BLOCKS) - head - tail;
+    let middle = blocks - head - tail;
     let (seed, _) = cache.as_u64_pair();
-    let mut runs = vec![(0, HEAD_BLOCKS)];
+    let mut runs = vec![(0, HEAD_BLOCKS as usize)];
     runs.extend((0..spread).map(|index| {
         let start = scaled(middle, index, spread);
         let length = scaled(middle, index + 1, spread) - start;
-        (HEAD_BLOCKS + start + mixed(seed ^ index) % length, 1)
+        (head + start + mixed(seed ^ index) % length, 1)
     }));
-    runs.push((blocks - TAIL_BLOCKS, TAIL_BLOCKS));
+    runs.push((blocks - tail, TAIL_BLOCKS as usize));
     runs
 }
 
@@ -185,7 +194,7 @@ fn scaled(whole: u64, part: u64, parts: u64) -> u64 {
     whole / parts * part + whole % parts * part / parts
 }
 
-/// SplitMix64.
+/// The generator `SplitMix64`.
 const fn mixed(seed: u64) -> u64 {
     let seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -203,12 +212,12 @@ mod tests {
     fn a_sample_is_spread_over_the_backing_store() {
         for blocks in [0, 1, 255, 256, 257, 300, 5000, u64::from(u32::MAX), u64::MAX >> 12] {
             let runs = sampled_blocks(CACHE, blocks);
-            let taken: u64 = runs.iter().map(|(_, count)| count).sum();
-            assert_eq!(taken, blocks.min(SAMPLE_BLOCKS), "{blocks}");
+            let taken: usize = runs.iter().map(|(_, count)| count).sum();
+            assert_eq!(taken as u64, blocks.min(SAMPLE_BLOCKS.into()), "{blocks}");
             let mut end = 0;
             for (first, count) in runs {
                 assert!(first >= end && first - end <= blocks / 50 + 1, "{blocks}: {first}");
-                end = first + count;
+                end = first + count as u64;
             }
             assert_eq!(end, blocks);
         }

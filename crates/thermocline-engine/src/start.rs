@@ -156,17 +156,18 @@ impl Plan {
 
     /// What the note says from the first request on.
     pub fn note_before_serving(&self) -> Option<SideFile> {
-        self.steps[self.before_driver().len()..].iter().find_map(|step| match step {
-            Step::WriteNote(note) => Some(*note),
-            _ => None,
-        })
+        let mut steps = self.steps[self.before_driver().len()..].iter();
+        steps.find_map(|step| if let Step::WriteNote(note) = step { Some(*note) } else { None })
     }
 
     /// How an epoch begins, if one does.
     pub fn begin(&self) -> Option<Begin> {
-        self.steps.iter().find_map(|step| match step {
-            Step::BeginEpoch(begin) | Step::WriteBack(begin) => Some(*begin),
-            _ => None,
+        self.steps.iter().find_map(|step| {
+            if let Step::BeginEpoch(begin) | Step::WriteBack(begin) = step {
+                Some(*begin)
+            } else {
+                None
+            }
         })
     }
 }
@@ -310,12 +311,12 @@ impl Found {
         if self.note.is_some() {
             return Err(refused);
         }
-        match intent {
-            Intent::Drain(DrainOptions { without_note: true, .. }) => Ok(None),
-            // Nothing wrote to it since, neither alone nor with another cache.
-            _ if self.likeness(contents) == Likeness::Same => Ok(Some(Notice::NoteIsMissing)),
-            _ => Err(refused),
+        if matches!(intent, Intent::Drain(DrainOptions { without_note: true, .. })) {
+            return Ok(None);
         }
+        // Nothing wrote to it since, neither alone nor with another cache.
+        let is_untouched = self.likeness(contents) == Likeness::Same;
+        if is_untouched { Ok(Some(Notice::NoteIsMissing)) } else { Err(refused) }
     }
 
     fn likeness(&self, contents: &Contents) -> Likeness {

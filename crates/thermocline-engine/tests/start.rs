@@ -1,5 +1,4 @@
 //! What a start decides, case by case, and over histories of crashes, copies and other writers.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use thermocline_engine::{
     Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
@@ -16,8 +15,8 @@ fn print(sample: u32, modified_ns: u64) -> Fingerprint {
     Fingerprint { size_bytes: BYTES, sample, mark: Mark::File { inode: 1, modified_ns } }
 }
 
-fn end(next_sequence: u64) -> Option<End> {
-    Some(End { next_sequence, backing: Some(print(5, 5)) })
+fn end(next_sequence: u64) -> End {
+    End { next_sequence, backing: Some(print(5, 5)) }
 }
 
 /// A flash of epoch 3 with so many clean and dirty pages.
@@ -72,11 +71,11 @@ fn word(found: &Found, intent: Intent) -> &'static str {
 #[test]
 fn every_note_meets_every_flash() {
     let running = |cache, epoch| Some(SideFile::running(cache, epoch));
-    let stopped = |has_dirty| Some(SideFile::running(CACHE, 3).ended(3, has_dirty, end(9)));
-    let earlier = |has_dirty| Some(SideFile::running(CACHE, 2).ended(2, has_dirty, end(9)));
+    let stopped = |has_dirty| Some(SideFile::running(CACHE, 3).ended(3, has_dirty, Some(end(9))));
+    let earlier = |has_dirty| Some(SideFile::running(CACHE, 2).ended(2, has_dirty, Some(end(9))));
     let starting = earlier(true).map(|note| SideFile { begins: Some(3), ..note });
     let alone = running(CACHE, 3).map(SideFile::without_flash);
-    let other_clean = Some(SideFile::running(OTHER, 3).ended(3, false, end(9)));
+    let other_clean = Some(SideFile::running(OTHER, 3).ended(3, false, Some(end(9))));
     // Per flash: none, blank, empty, clean and dirty after a crash, clean and dirty after a stop, and
     // after another stop of the same epoch.
     #[rustfmt::skip]
@@ -104,9 +103,9 @@ fn every_note_meets_every_flash() {
             cache(flash(0, 0, None)),
             cache(flash(4, 0, None)),
             cache(flash(4, 2, None)),
-            cache(flash(4, 0, end(9))),
-            cache(flash(4, 2, end(9))),
-            cache(flash(4, 2, end(8))),
+            cache(flash(4, 0, Some(end(9)))),
+            cache(flash(4, 2, Some(end(9)))),
+            cache(flash(4, 2, Some(end(8)))),
         ];
         let decided = flashes.map(|found| word(&found, Intent::Serve));
         assert_eq!(decided, expected, "{name}");
@@ -148,8 +147,8 @@ fn a_changed_backing_store_costs_the_clean_pages_and_refuses_the_dirty_ones() {
     ];
     for (name, backing, expected) in table {
         let of = |dirty| {
-            let note = SideFile::running(CACHE, 3).ended(3, dirty > 0, end(9));
-            found(Some(note), flash(4, dirty, end(9)), backing)
+            let note = SideFile::running(CACHE, 3).ended(3, dirty > 0, Some(end(9)));
+            found(Some(note), flash(4, dirty, Some(end(9))), backing)
         };
         let decided =
             [word(&of(0), Intent::Serve), word(&of(2), Intent::Serve), word(&of(2), drain(false))];
@@ -166,7 +165,7 @@ fn a_changed_backing_store_costs_the_clean_pages_and_refuses_the_dirty_ones() {
 fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
     let drain = Intent::Drain(DrainOptions::default());
     for (ended, dirty) in [(true, 0), (true, 2), (false, 0), (false, 2)] {
-        let end = end(9).filter(|_| ended);
+        let end = ended.then(|| end(9));
         let note = SideFile::running(CACHE, 3);
         let note = if ended { note.ended(3, dirty > 0, end) } else { note };
         let with_bytes = |backing_bytes, backing| Found {

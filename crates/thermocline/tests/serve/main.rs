@@ -14,6 +14,7 @@ mod engine;
 mod faults;
 mod file_systems;
 mod foreign_clients;
+mod identity;
 mod live;
 mod metrics;
 mod model;

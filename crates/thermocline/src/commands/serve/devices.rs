@@ -16,15 +16,14 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Device, End, Engine, Fingerprint, Flash, Frames, Intent, Layout, Operation, OperationId,
-    OperationKind, Options, Plan, Shard, SideFile, Step, Uuid, WriteHold,
+    Device, End, Engine, Fingerprint, Flash, Frames, Layout, Operation, OperationId, OperationKind,
+    Options, Plan, Shard, SideFile, Step, Uuid, WriteHold,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
-use thermocline_nbd::uri::NbdUri;
 use tracing::{error, info, warn};
 
 use super::config::{Config, IoEngine, Mode};
-use super::start;
+use super::start::{self, BackingAtEnd};
 use crate::backing::Place;
 use crate::note::NotePlace;
 
@@ -93,6 +92,25 @@ pub(crate) struct Note {
 }
 
 impl Note {
+    fn new(
+        place: &NotePlace,
+        side_file: SideFile,
+        flash: &DeviceFile,
+        backing: BackingAtEnd,
+        shard: &Shard,
+    ) -> Result<Self> {
+        Ok(Self {
+            place: place.clone(),
+            side_file,
+            flash: flash.try_clone()?,
+            backing,
+            backing_bytes: shard.options().size_bytes(),
+            is_flash_disowned: AtomicBool::new(false),
+            hold: shard.write_hold(),
+            writing: Mutex::default(),
+        })
+    }
+
     /// Says how the engine ended, on flash and in the note: [`Step::TakeFingerprint`],
     /// [`Step::EndFlash`] and [`Step::EndNote`]. The engine is gone.
     ///
@@ -240,32 +258,19 @@ impl Driver for AnyDriver {
     }
 }
 
-/// The backing store when the engine has left it.
-#[derive(Debug)]
-enum BackingAtEnd {
-    File(DeviceFile),
-    /// Connected to again: its server may take one client at a time.
-    Nbd(NbdUri, Duration),
-}
-
-impl BackingAtEnd {
-    fn fingerprint(&self, cache: Uuid, size_bytes: u64) -> Option<Fingerprint> {
-        match self {
-            Self::File(disk) => start::fingerprint_of_file(disk, cache, size_bytes),
-            Self::Nbd(uri, timeout) => {
-                let backing = NbdBacking::connect(uri.clone(), Access::ReadOnly)
-                    .inspect_err(|error| warn!(%error, "cannot connect to the backing store again"))
-                    .ok()?;
-                start::fingerprint_of_export(backing.with_timeout(*timeout), cache, size_bytes)
-            }
-        }
-    }
-}
-
 /// A backing store that was found. A file is locked from now on.
 enum Backing {
     File(DeviceFile),
     Nbd(NbdBacking),
+}
+
+impl Backing {
+    const fn file(&self) -> Option<&DeviceFile> {
+        match self {
+            Self::File(disk) => Some(disk),
+            Self::Nbd(_) => None,
+        }
+    }
 }
 
 /// Opens the devices of a configuration, and recovers what the flash holds.
@@ -283,13 +288,11 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let said = config.backing.note.as_deref();
     let note_place = place.note(said, flash_path, config.state_dir.as_deref())?;
     let load = || note_place.as_ref().map(NotePlace::load).transpose().map(Option::flatten);
-    let held = match &backing {
-        Backing::File(disk) => Some(disk),
-        Backing::Nbd(_) => None,
-    };
     // Nothing is changed before both devices are locked.
     let mut flash_file = flash_path
-        .map(|path| lock_flash(path, caching, held, || Ok(SideFile::check(load()?, None)?)))
+        .map(|path| {
+            lock_flash(path, caching, backing.file(), || Ok(SideFile::check(load()?, None)?))
+        })
         .transpose()
         .with_context(in_flash)?;
     let looked = start::look(flash_file.as_mut(), load()?, options.size_bytes(), force_init)
@@ -297,16 +300,9 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let mut found = looked.found;
     let (backing, fingerprint) = sample(backing, found.sample(), &place, config)?;
     found.backing = fingerprint;
-    let intent = if force_init { Intent::ForceInit } else { Intent::Serve };
-    let plan = found.plan(intent);
-    let plan = if flash_file.is_some() {
-        plan.with_context(in_flash)?
-    } else {
-        plan.with_context(in_backing)?
-    };
-    if let Some(notice) = plan.notice {
-        start::say(notice);
-    }
+    let has_flash = flash_file.is_some();
+    let plan = start::plan(&found, force_init)
+        .with_context(|| if has_flash { in_flash() } else { in_backing() })?;
     let flash = flash_file
         .as_mut()
         .zip(note_place.as_ref())
@@ -319,24 +315,11 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         None => Shard::new(options)?,
     };
     let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
-    let ends = match &backing {
-        Backing::File(disk) => BackingAtEnd::File(disk.try_clone()?),
-        Backing::Nbd(_) => match &place {
-            Place::Nbd(uri) => BackingAtEnd::Nbd(uri.clone(), config.backing.timeout()),
-            Place::File(_) => bail!("an export is found at an address"),
-        },
-    };
-    let note = match (&flash_file, first_note.0.clone()) {
-        (Some(flash), Some((place, side_file))) => Some(Arc::new(Note {
-            place,
-            side_file,
-            flash: flash.try_clone()?,
-            backing: ends,
-            backing_bytes: shard.options().size_bytes(),
-            is_flash_disowned: AtomicBool::new(false),
-            hold: shard.write_hold(),
-            writing: Mutex::default(),
-        })),
+    let note = match (&flash_file, &first_note.0) {
+        (Some(flash), Some((note_place, side_file))) => {
+            let backing = BackingAtEnd::of(backing.file(), &place, config)?;
+            Some(Arc::new(Note::new(note_place, *side_file, flash, backing, &shard)?))
+        }
         _ => None,
     };
     let dirty_pages = shard.dirty_slots();
@@ -516,7 +499,14 @@ fn open_flash(
                 flash = Some(set_up);
             }
             Step::BeginEpoch(begin) => flash = Some(Flash::recover_as(file, &begin)?),
-            other => bail!("{other:?} is no step of a start"),
+            Step::WriteBack(_)
+            | Step::Clear
+            | Step::SyncBacking
+            | Step::Serve
+            | Step::Seal
+            | Step::TakeFingerprint
+            | Step::EndFlash
+            | Step::EndNote => bail!("{step:?} does not come before the driver"),
         }
     }
     flash.context("a start with a flash sets it up, or recovers it")

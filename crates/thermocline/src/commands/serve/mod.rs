@@ -219,8 +219,8 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
         error!(%error, "not everything could be made durable");
     }
     come_to_rest(&mut engine, watchdog);
-    let last = take_reply(&mut engine, LAST_FLUSH);
-    match last {
+    let flushed = take_reply(&mut engine, LAST_FLUSH);
+    match flushed {
         Some(Ok(())) => {}
         Some(Err(error)) => error!(%error, "not everything could be made durable"),
         None => error!("not everything could be made durable: the flush was not answered"),
@@ -232,7 +232,7 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
     info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
     let shard = engine.shard();
     Left {
-        is_orderly: last == Some(Ok(())) && shard.is_idle(),
+        is_orderly: flushed == Some(Ok(())) && shard.is_idle(),
         is_clean: is_clean(shard),
         next_sequence: shard.next_sequence(),
     }

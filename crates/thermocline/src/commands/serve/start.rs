@@ -1,12 +1,23 @@
 //! What a start finds: the note, the flash, and the fingerprint of the backing store.
 
-use anyhow::Result;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{
-    Fingerprint, Flash, FlashError, Found, FoundFlash, Likeness, Mark, Notice, SideFile, Uuid,
+    Fingerprint, Flash, FlashError, Found, FoundFlash, Intent, Likeness, Mark, Notice, Plan,
+    SideFile, SideFileError, Uuid,
 };
-use thermocline_nbd::backing::{NbdBacking, NbdStorage};
+use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
+use thermocline_nbd::uri::NbdUri;
 use tracing::{info, warn};
+
+use super::config::Config;
+use crate::backing::Place;
+
+/// How long an engine that ends waits for the fingerprint of its backing store.
+const FINGERPRINT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes that a fingerprint reads at a time, at least.
 const SAMPLE_BYTES: usize = 4096;
@@ -56,6 +67,70 @@ fn explained(error: FlashError) -> anyhow::Error {
     }
 }
 
+/// What is to be done with what was found, or why it must not be; says what was noticed.
+///
+/// # Errors
+/// A flash and a backing store that must not be used together.
+pub(crate) fn plan(found: &Found, force_init: bool) -> Result<Plan, SideFileError> {
+    let plan = found.plan(if force_init { Intent::ForceInit } else { Intent::Serve })?;
+    if let Some(notice) = plan.notice {
+        say(notice);
+    }
+    Ok(plan)
+}
+
+/// The backing store when the engine has left it.
+#[derive(Debug)]
+pub(crate) enum BackingAtEnd {
+    File(DeviceFile),
+    /// Connected to again: its server may take one client at a time.
+    Nbd(NbdUri, Duration),
+}
+
+impl BackingAtEnd {
+    /// The backing store at a place, which is open if it is a file or block device.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn of(file: Option<&DeviceFile>, place: &Place, config: &Config) -> Result<Self> {
+        match (file, place) {
+            (Some(disk), _) => Ok(Self::File(disk.try_clone()?)),
+            (None, Place::Nbd(uri)) => Ok(Self::Nbd(uri.clone(), config.backing.timeout())),
+            (None, Place::File(path)) => bail!("`{}` is not open", path.display()),
+        }
+    }
+
+    /// Its fingerprint. A device that does not answer does not keep the engine from ending.
+    pub(crate) fn fingerprint(&self, cache: Uuid, size_bytes: u64) -> Option<Fingerprint> {
+        let (sender, taken) = mpsc::channel();
+        let take: Box<dyn FnOnce() -> Option<Fingerprint> + Send> = match self {
+            Self::File(disk) => {
+                let disk = disk.try_clone().ok()?;
+                Box::new(move || fingerprint_of_file(&disk, cache, size_bytes))
+            }
+            Self::Nbd(uri, timeout) => {
+                let (uri, timeout) = (uri.clone(), *timeout);
+                Box::new(move || {
+                    let backing = NbdBacking::connect(uri, Access::ReadOnly).inspect_err(
+                        |error| warn!(%error, "cannot connect to the backing store again"),
+                    );
+                    fingerprint_of_export(backing.ok()?.with_timeout(timeout), cache, size_bytes)
+                })
+            }
+        };
+        let thread = std::thread::Builder::new().name("fingerprint".into());
+        // Nobody may be left to take it.
+        thread.spawn(move || sender.send(take()).unwrap_or_default()).ok()?;
+        taken
+            .recv_timeout(FINGERPRINT_LIMIT)
+            .inspect_err(|_| {
+                warn!("the backing store does not answer: the next start cannot compare it");
+            })
+            .ok()
+            .flatten()
+    }
+}
+
 /// The fingerprint of the first bytes of a file or block device; none if it cannot be read.
 pub(crate) fn fingerprint_of_file(
     file: &DeviceFile,
@@ -94,7 +169,7 @@ fn warned(taken: Result<Fingerprint>) -> Option<Fingerprint> {
 }
 
 /// Says what a plan noticed.
-pub(crate) fn say(notice: Notice) {
+fn say(notice: Notice) {
     match notice {
         Notice::NoteIsMissing => info!(
             "the note of the backing store is missing; the flash itself says that it belongs here, and \
