@@ -16,8 +16,20 @@ const BLOCK_BYTES: usize = 4096;
 /// Fewer slots than this are damaged at a time.
 const ROT_SLOTS_LIMIT: u32 = 60;
 
-/// Has a device fail from now on, as that kind says. Says whether it is the flash.
-pub(super) fn inject(mount: &Mount, kind: Kind, has_flash: bool, random: &mut SplitMix64) -> bool {
+/// The fault of a device.
+#[derive(Clone, Debug)]
+pub(super) struct Injected {
+    pub(super) hits_flash: bool,
+    pub(super) fault: Option<Fault>,
+}
+
+/// Has a device fail from now on, as that kind says.
+pub(super) fn inject(
+    mount: &Mount,
+    kind: Kind,
+    has_flash: bool,
+    random: &mut SplitMix64,
+) -> Injected {
     let hits_flash = has_flash
         && (kind == Kind::FlashFails || kind != Kind::BackingFails && random.below(2) == 0);
     let answer = if kind == Kind::NoSpace {
@@ -44,18 +56,16 @@ pub(super) fn inject(mount: &Mount, kind: Kind, has_flash: bool, random: &mut Sp
     let is_full = kind == Kind::NoSpace && random.below(2) == 0;
     mount.with(|disk| {
         disk.is_full = is_full;
-        put(disk, hits_flash, Fault { answer, on, range: 0..0, left }, random);
-    });
-    hits_flash
+        put(disk, hits_flash, Fault { answer, on, range: 0..0, left }, random)
+    })
 }
 
-/// Has a device fail some operations of a start. Says whether it is the flash.
-pub(super) fn inject_at_start(mount: &Mount, has_flash: bool, random: &mut SplitMix64) -> bool {
+/// Has a device fail some operations of a start.
+pub(super) fn inject_at_start(mount: &Mount, has_flash: bool, random: &mut SplitMix64) -> Injected {
     let hits_flash = has_flash && random.below(3) > 0;
     let on = draw_accesses(random);
     let fault = Fault { answer: Answer::Io, on, range: 0..0, left: 1 + random.below(4) };
-    mount.with(|disk| put(disk, hits_flash, fault, random));
-    hits_flash
+    mount.with(|disk| put(disk, hits_flash, fault, random))
 }
 
 fn draw_accesses(random: &mut SplitMix64) -> Vec<Access> {
@@ -68,9 +78,9 @@ fn draw_accesses(random: &mut SplitMix64) -> Vec<Access> {
 }
 
 /// Gives the fault to a file, for a range of it that is drawn.
-fn put(disk: &mut Disk, hits_flash: bool, mut fault: Fault, random: &mut SplitMix64) {
+fn put(disk: &mut Disk, hits_flash: bool, mut fault: Fault, random: &mut SplitMix64) -> Injected {
     let name = if hits_flash { "flash.img" } else { "backing.img" };
-    let Some(file) = disk.named_mut(name) else { return };
+    let Some(file) = disk.named_mut(name) else { return Injected { hits_flash, fault: None } };
     let end = file.bytes().len() as u64;
     let middle = end * u64::from(random.below(100)) / 100;
     fault.range = match random.below(5) {
@@ -80,7 +90,8 @@ fn put(disk: &mut Disk, hits_flash: bool, mut fault: Fault, random: &mut SplitMi
         2 => middle..end,
         _ => 0..end,
     };
-    file.fault = Some(fault);
+    file.fault = Some(fault.clone());
+    Injected { hits_flash, fault: Some(fault) }
 }
 
 /// Where the flash's metadata ends and its slots begin, in bytes.

@@ -33,6 +33,9 @@ use self::load::lock;
 use self::report::{Report, Row};
 use self::rounds::Torture;
 
+/// The last rounds are shown with a violation.
+const HISTORY_ROUNDS: usize = 8;
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -106,6 +109,7 @@ fn torture(
         });
     }
     let mut report = Report { seed, ..Report::default() };
+    let mut history = vec![];
     let mut number = 0;
     while start.elapsed() < time && !wants_end.load(Ordering::Acquire) {
         let plan = torture.plan(number);
@@ -123,9 +127,12 @@ fn torture(
             time: began.elapsed(),
         };
         report.rows.entry(plan.kind).or_default().add(&row);
+        history.push(format!("round {number}: {}; {:?}", plan.line(), torture.fault.take()));
         if let Err(error) = result {
             report.violation = Some(format!("seed {seed}, round {number}: {error:#}"));
-            eprintln!("seed {seed}, round {number}: {error:#}\n{plan:#?}");
+            let first = history.len().saturating_sub(HISTORY_ROUNDS);
+            eprintln!("{}", history[first..].join("\n"));
+            eprintln!("seed {seed}, round {number}: {error:#}");
             break;
         }
         number += 1;

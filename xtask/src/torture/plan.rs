@@ -209,6 +209,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What it does, for whoever looks into a violation.
+    pub(crate) fn line(&self) -> String {
+        let Self { kind, end, is_cut_short, settings, requests, .. } = self;
+        let ending = if *is_cut_short { "during the fault" } else { "after it" };
+        format!("{}, {end:?} {ending}, twice {requests} requests, {settings:?}", kind.name())
+    }
+
     pub(crate) fn draw(random: &mut SplitMix64, policies: &[String]) -> Self {
         let total: u32 = Kind::WEIGHTS.iter().map(|(_, weight)| weight).sum();
         let mut drawn = random.below(total);

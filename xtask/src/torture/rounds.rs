@@ -15,7 +15,8 @@ use thermocline_core::random::SplitMix64;
 use thermocline_nbd::protocol::Command;
 
 use super::client::Client;
-use super::disk::{Disk, SECTOR, VolatileFile};
+use super::disk::{Disk, Fault, SECTOR, VolatileFile};
+use super::faults::{self, Injected};
 use super::fuse::Mount;
 use super::load::{Image, Knowledge, Load, Shared, decode_all, lock, sweep};
 use super::oracle::Found;
@@ -57,6 +58,8 @@ pub(super) struct Torture {
     /// Sectors whose pages rotted since they were last read in full.
     rotten: BTreeSet<usize>,
     pub(super) starts: u64,
+    /// The last fault of a device, for whoever looks into a violation.
+    pub(super) fault: Option<Fault>,
     wants_end: Arc<AtomicBool>,
 }
 
@@ -98,6 +101,7 @@ impl Torture {
             has_flash: true,
             rotten: BTreeSet::new(),
             starts: 0,
+            fault: None,
             wants_end: Arc::clone(wants_end),
         })
     }
@@ -175,9 +179,8 @@ impl Torture {
             self.start_twice(plan, random)?;
         } else if plan.kind.is_of_device() {
             lock(&self.shared).open_window();
-            if super::faults::inject(&self.mount, plan.kind, self.has_flash, random) {
-                self.flash = Flash::Doubtful;
-            }
+            let injected = faults::inject(&self.mount, plan.kind, self.has_flash, random);
+            self.note_fault(injected);
         }
         if plan.kind == Kind::Hang {
             thread::sleep(HANG_MIN + Duration::from_millis(random.below(1000).into()));
@@ -187,18 +190,29 @@ impl Torture {
         Ok(())
     }
 
+    fn note_fault(&mut self, injected: Injected) {
+        if injected.hits_flash {
+            self.flash = Flash::Doubtful;
+        }
+        self.fault = injected.fault;
+    }
+
     /// Starts a server on the files. A flash that failed must be refused, and is replaced then.
     fn open(&mut self, plan: &Plan) -> Result<Server> {
         for _ in 0..2 {
             let socket = self.configure(plan)?;
             self.starts += 1;
             let (config, log) = (self.folder.join("cache.toml"), self.log());
+            let is_old = self.flash == Flash::Failed && self.holds_pages()?;
             match Server::start(&self.program, &config, &log, &socket)? {
                 Started::Ready(server) => {
                     ensure!(
-                        self.flash != Flash::Failed,
+                        !is_old,
                         "a flash that failed was used again, although the backing store is newer"
                     );
+                    if self.flash == Flash::Failed {
+                        self.give_up_doubted();
+                    }
                     self.flash = Flash::Good;
                     return Ok(server);
                 }
@@ -242,12 +256,26 @@ impl Torture {
                 let all = 0..knowledge.oracle.sectors();
                 knowledge.oracle.give_up(all);
             }
-            for sector in std::mem::take(&mut knowledge.doubted) {
-                knowledge.oracle.give_up(sector..sector + 1);
-            }
         }
+        self.give_up_doubted();
         self.replace_flash(random);
         Ok(())
+    }
+
+    /// The pages that were lost have bytes again, of whatever age.
+    fn give_up_doubted(&self) {
+        let knowledge = &mut *lock(&self.shared);
+        for sector in std::mem::take(&mut knowledge.doubted) {
+            knowledge.oracle.give_up(sector..sector + 1);
+        }
+    }
+
+    /// Whether the flash holds pages. An empty one may be used even if it failed.
+    fn holds_pages(&self) -> Result<bool> {
+        let flash = self.mount.path().join("flash.img").display().to_string();
+        let said = server::command(&self.program, &["cache", "inspect", &flash, "--json"])?;
+        let said: Value = serde_json::from_str(&said).context("`cache inspect` prints no JSON")?;
+        Ok(said["held_pages"] != 0)
     }
 
     /// Takes the flash away; the next start makes another.
@@ -318,7 +346,7 @@ impl Torture {
             knowledge.explained_errors += 1;
         }
         ensure!(
-            lost.is_empty() || self.flash != Flash::Good,
+            lost.is_subset(&self.rotten) || self.flash != Flash::Good,
             "pages are lost, and the flash had no fault: {:?}",
             status["lost"]
         );
@@ -433,10 +461,8 @@ impl Torture {
         let is_cut = random.below(2) == 0;
         self.starts += 1;
         if random.below(2) == 0 {
-            let hits_flash = super::faults::inject_at_start(&self.mount, self.has_flash, random);
-            if hits_flash {
-                self.flash = Flash::Doubtful;
-            }
+            let injected = faults::inject_at_start(&self.mount, self.has_flash, random);
+            self.note_fault(injected);
             if let Started::Ready(mut server) =
                 Server::start(&self.program, &config, &log, &socket)?
             {
@@ -487,7 +513,7 @@ impl Torture {
     /// Damages slots of the flash, and notes their pages.
     fn rot_slots(&mut self, random: &mut SplitMix64) {
         let shape = self.shape;
-        let rotten = self.mount.with(|disk| super::faults::rot_slots(disk, shape, random));
+        let rotten = self.mount.with(|disk| faults::rot_slots(disk, shape, random));
         // Errors may come before the round knows which pages are hit.
         lock(&self.shared).doubted.extend(&rotten);
         self.rotten.extend(rotten);
@@ -505,7 +531,7 @@ impl Torture {
 
     fn rot_metadata(&self, random: &mut SplitMix64) {
         let shape = self.shape;
-        self.mount.with(|disk| super::faults::rot_metadata(disk, shape, random));
+        self.mount.with(|disk| faults::rot_metadata(disk, shape, random));
     }
 
     /// Drains the flash. After that, the backing store alone has everything.
