@@ -53,7 +53,8 @@ pub struct Operation {
     /// How many bytes, a multiple of 4096; 0 for a sync.
     pub length_bytes: u64,
     /// The frames of a read or write, in order; each but the last is used whole. Those of a zero hold
-    /// zeroes, for devices that can only write; those of a discard mean nothing.
+    /// zeroes, for devices that can only write; a zero that is longer uses them again from the first.
+    /// Those of a discard mean nothing.
     pub frames: SmallVec<[FrameId; 2]>,
 }
 
@@ -118,13 +119,16 @@ impl Operation {
         mut see: impl FnMut(FrameId, Range<usize>),
     ) {
         assert!(range.end <= self.length_bytes, "the range lies within the operation");
+        let is_repeated = self.kind == OperationKind::Zero;
+        let frames_bytes = self.frames.len() as u64 * frames.frame_bytes() as u64;
+        assert!(is_repeated || range.end <= frames_bytes, "the operation has frames for the range");
         let place = |bytes: u64| usize::try_from(bytes).expect("operations fit memory");
         let (mut start, end) = (place(range.start), place(range.end));
         let frame_bytes = frames.frame_bytes();
         while start < end {
             let (index, within) = (start / frame_bytes, start % frame_bytes);
             let length = (frame_bytes - within).min(end - start);
-            see(self.frames[index], within..within + length);
+            see(self.frames[index % self.frames.len()], within..within + length);
             start += length;
         }
     }

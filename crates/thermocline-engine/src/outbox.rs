@@ -112,6 +112,30 @@ impl Outbox {
             && (device == Device::Flash || self.writes.is_empty())
     }
 
+    /// Whether writes of pages to the backing store wait.
+    pub(crate) fn has_writes(&self) -> bool {
+        !self.writes.is_empty()
+    }
+
+    /// Whether the backing store takes one more write now.
+    pub(crate) fn takes_write(&self, now: Nanos, is_awaited: bool) -> bool {
+        let expects_reads = self.reads_in_flight > 0
+            || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
+        let makes_way = expects_reads && !is_awaited;
+        let most = if makes_way { WRITES_BESIDE_READS_MAX } else { WRITES_MAX };
+        self.writes_in_flight < most
+    }
+
+    /// The driver has one more write to the backing store, which is no run of pages.
+    pub(crate) const fn write_started(&mut self) {
+        self.writes_in_flight += 1;
+    }
+
+    /// The driver has done with such a write.
+    pub(crate) const fn write_ended(&mut self) {
+        self.writes_in_flight -= 1;
+    }
+
     /// The driver has done with a run.
     pub(crate) fn done(&mut self, run: &Run, now: Nanos) {
         match run[0].device {
@@ -140,11 +164,7 @@ impl Outbox {
 
     /// Changes of the backing store go in the order of its pages.
     fn next_write_run(&mut self, now: Nanos, is_awaited: bool) -> Option<Run> {
-        let expects_reads = self.reads_in_flight > 0
-            || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
-        let makes_way = expects_reads && !is_awaited;
-        let most = if makes_way { WRITES_BESIDE_READS_MAX } else { WRITES_MAX };
-        if self.writes_in_flight >= most {
+        if !self.takes_write(now, is_awaited) {
             return None;
         }
         let coming = self.writes.range(self.sweep..).next();

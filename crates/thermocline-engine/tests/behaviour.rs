@@ -420,3 +420,131 @@ fn a_write_waits_for_the_discard_before_it() {
     let write = operations(&mut shard);
     assert!(write.iter().any(|it| (it.kind, it.device) == (OperationKind::Write, Device::Backing)));
 }
+
+/// A shard over a disk of 64 GiB, whose pages 5 and 1000 are in RAM.
+fn over_64_gib() -> Shard {
+    let policy = PolicyOptions::named("lru").unwrap();
+    let mut shard = Shard::new(Options::new(1 << 24, 16, 64, policy)).unwrap();
+    for page in [5, 1000] {
+        shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
+        let written = reply(&mut shard);
+        assert_eq!(written.result, Ok(()));
+        shard.release(written);
+    }
+    shard
+}
+
+#[test]
+fn a_range_costs_what_is_held_of_it() {
+    const LENGTH: u64 = 4 << 30;
+    let mut shard = over_64_gib();
+    let before = shard.memory_bytes();
+    for (request, kind, length_bytes) in [
+        (trim(1, 0, LENGTH), OperationKind::Discard, LENGTH),
+        (zeroes(2, 0, 256 << 20), OperationKind::Zero, 256 << 20),
+    ] {
+        assert_eq!(shard.part_bytes(&request), length_bytes);
+        let bypasses = shard.counters().bypasses[1];
+        shard.submit(request, &[]).unwrap();
+        assert_eq!(shard.counters().bypasses[1] - bypasses, length_bytes / PAGE - 2);
+        let operations = operations(&mut shard);
+        let ranges: Vec<_> = operations
+            .iter()
+            .map(|it| {
+                assert_eq!((it.device, it.kind), (Device::Backing, kind));
+                it.offset_bytes / PAGE..(it.offset_bytes + it.length_bytes) / PAGE
+            })
+            .collect();
+        assert_eq!(ranges, [0..5, 6..1000, 1001..length_bytes / PAGE]);
+        assert!(shard.memory_bytes() - before < 4096);
+        shard.assert_invariants();
+        for operation in operations {
+            assert!(shard.next_reply().is_none(), "the request waits for all of it");
+            shard.complete(operation.id, Ok(()));
+        }
+        let done = reply(&mut shard);
+        assert_eq!((done.tag, done.result), (request.tag, Ok(())));
+        shard.release(done);
+        shard.submit(Request::read(3, 5 * PAGE, PAGE), &[]).unwrap();
+        let read = reply(&mut shard);
+        assert_eq!(shard.pieces(&read).next().unwrap(), [0; 4096], "held pages are blank");
+        shard.release(read);
+        shard.assert_invariants();
+    }
+}
+
+#[test]
+fn a_range_on_its_way_lets_reads_through_and_holds_other_ranges_back() {
+    let mut shard = over_64_gib();
+    shard.submit(trim(1, 1 << 35, 1 << 30), &[]).unwrap();
+    let discard = operations(&mut shard).pop().unwrap();
+    assert_eq!(shard.submit(zeroes(2, (1 << 35) - PAGE, 8 * PAGE), &[]), Err(SubmitError::Full));
+    // A read in the middle of it sees zeroes, and what it saw stays.
+    let middle = (1 << 35) + (1 << 29);
+    shard.submit(Request::read(3, middle, PAGE), &[]).unwrap();
+    let read = reply(&mut shard);
+    assert_eq!(shard.pieces(&read).next().unwrap(), [0; 4096]);
+    shard.release(read);
+    // A write goes to disk after the discard only.
+    shard.submit(Request::write(4, middle + PAGE, PAGE), &[8; 4096]).unwrap();
+    let written = reply(&mut shard);
+    shard.release(written);
+    shard.drain();
+    shard.assert_invariants();
+    let before: Vec<_> =
+        operations(&mut shard).into_iter().filter(|it| it.offset_bytes > middle).collect();
+    assert_eq!(before, [], "one write of a page at a time");
+    shard.complete(discard.id, Ok(()));
+    let trimmed = reply(&mut shard);
+    assert_eq!((trimmed.tag, trimmed.result), (1, Ok(())));
+    shard.release(trimmed);
+    let written = operations(&mut shard);
+    let kind_at = |offset_bytes: u64| {
+        let is_there =
+            |it: &&Operation| it.device == Device::Backing && it.offset_bytes == offset_bytes;
+        written.iter().find(is_there).map(|it| it.kind)
+    };
+    assert_eq!(kind_at(middle), Some(OperationKind::Zero));
+    assert_eq!(kind_at(middle + PAGE), Some(OperationKind::Write));
+    shard.submit(zeroes(2, (1 << 35) - PAGE, 8 * PAGE), &[]).unwrap();
+    shard.assert_invariants();
+}
+
+#[test]
+fn ranges_are_zeroed_again_after_a_failed_sync() {
+    let mut shard = over_64_gib();
+    shard.submit(zeroes(1, 1 << 35, 256 << 20), &[]).unwrap();
+    let zero = operations(&mut shard).pop().unwrap();
+    shard.complete(zero.id, Ok(()));
+    let zeroed = reply(&mut shard);
+    shard.release(zeroed);
+    shard.submit(Request::flush(2), &[]).unwrap();
+    let failure = Err(DeviceError(std::io::ErrorKind::Other));
+    let mut is_failed = false;
+    while !is_failed {
+        for operation in operations(&mut shard) {
+            let is_sync =
+                (operation.kind, operation.device) == (OperationKind::Sync, Device::Backing);
+            is_failed |= is_sync;
+            shard.complete(operation.id, if is_sync { failure } else { Ok(()) });
+        }
+    }
+    let flushed = reply(&mut shard);
+    assert_eq!((flushed.tag, flushed.result), (2, Err(RequestError::Io)));
+    shard.release(flushed);
+    // The next flush writes it again, and waits for that.
+    shard.submit(Request::flush(3), &[]).unwrap();
+    let again = operations(&mut shard);
+    let again = again.iter().find(|it| it.kind == OperationKind::Zero).unwrap();
+    assert_eq!((again.offset_bytes, again.length_bytes), (1 << 35, 256 << 20));
+    assert!(shard.next_reply().is_none());
+    shard.complete(again.id, Ok(()));
+    while !shard.is_idle() {
+        for operation in operations(&mut shard) {
+            shard.complete(operation.id, Ok(()));
+        }
+    }
+    let flushed = reply(&mut shard);
+    assert_eq!((flushed.tag, flushed.result), (3, Ok(())));
+    shard.release(flushed);
+}

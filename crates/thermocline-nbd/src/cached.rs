@@ -46,6 +46,17 @@ pub trait Meter: fmt::Debug + Send {
 struct Pending {
     tag: Tag,
     since: Instant,
+    /// Since when it, or what is left of it, waits for the engine to take it.
+    waits_since: Instant,
+    /// What is left of a trim or a zeroing of which the engine has taken the beginning.
+    rest: Option<Request>,
+}
+
+impl Pending {
+    fn new(tag: Tag) -> Self {
+        let since = Instant::now();
+        Self { tag, since, waits_since: since, rest: None }
+    }
 }
 
 /// A question about allocation.
@@ -74,7 +85,7 @@ pub struct Cached<D> {
     pending: Slab<Pending>,
     /// Reads that the engine had no frames for: they do not wait behind writes.
     waiting_reads: VecDeque<Request>,
-    /// Other pieces that it had no frames for, with their payloads.
+    /// Other pieces that it had no frames for, with their payloads; of trims and zeroes, what is left.
     waiting: VecDeque<(Request, Box<[u8]>)>,
     /// Pieces that the engine never takes.
     refused: VecDeque<(Tag, ErrorCode)>,
@@ -156,10 +167,21 @@ impl<D: Driver> Cached<D> {
         self.engine
     }
 
-    /// Gives a piece to the engine, unless others wait or it has no room.
+    /// Gives a piece to the engine, or as much of it as is one request, unless it has no room.
     fn offer(&mut self, request: Request, payload: &[u8]) -> bool {
-        match self.engine.submit(request, payload) {
-            Ok(()) => true,
+        let is_blank = matches!(request.kind, RequestKind::Trim | RequestKind::WriteZeroes);
+        let part_bytes =
+            if is_blank { self.engine.shard().part_bytes(&request) } else { request.length_bytes };
+        match self.engine.submit(Request { length_bytes: part_bytes, ..request }, payload) {
+            Ok(()) => {
+                if is_blank && let Some(pending) = self.pending_mut(request.tag) {
+                    let (offset_bytes, length_bytes) =
+                        (request.offset_bytes + part_bytes, request.length_bytes - part_bytes);
+                    let rest = Request { offset_bytes, length_bytes, ..request };
+                    pending.rest = (length_bytes > 0).then_some(rest);
+                }
+                true
+            }
             Err(SubmitError::Full) => false,
             Err(_) => {
                 if let Some(pending) = self.take_pending(request.tag) {
@@ -168,6 +190,22 @@ impl<D: Driver> Cached<D> {
                 true
             }
         }
+    }
+
+    fn pending_mut(&mut self, number: u64) -> Option<&mut Pending> {
+        usize::try_from(number).ok().and_then(|number| self.pending.get_mut(number))
+    }
+
+    /// Goes on with a trim or a zeroing of which the engine has done a part. Returns whether there is
+    /// something left of it.
+    fn go_on(&mut self, number: u64) -> bool {
+        let Some(pending) = self.pending_mut(number) else { return false };
+        let Some(rest) = pending.rest.take() else { return false };
+        pending.waits_since = Instant::now();
+        if !self.waiting.is_empty() || !self.offer(rest, &[]) {
+            self.waiting.push_back((rest, Box::default()));
+        }
+        true
     }
 
     fn take_pending(&mut self, number: u64) -> Option<Pending> {
@@ -203,7 +241,7 @@ impl<D: Driver> Cached<D> {
         let timeout = Duration::from_nanos(self.engine.shard().options().backing_timeout.0);
         let is_overdue = |request: &Request| {
             let pending = usize::try_from(request.tag).ok().and_then(|tag| self.pending.get(tag));
-            pending.is_some_and(|pending| pending.since.elapsed() >= timeout)
+            pending.is_some_and(|pending| pending.waits_since.elapsed() >= timeout)
         };
         // The first one has waited for longest.
         let reads = self.waiting_reads.iter().take_while(|request| is_overdue(request)).count();
@@ -256,7 +294,7 @@ impl<D: Driver> Cached<D> {
     /// Asks the driver what is allocated.
     fn ask(&mut self, tag: Tag, piece: &Piece) {
         let Piece { offset_bytes, length_bytes, .. } = *piece;
-        let number = self.pending.insert(Pending { tag, since: Instant::now() }) as u64;
+        let number = self.pending.insert(Pending::new(tag)) as u64;
         let pages = self.pages(offset_bytes, length_bytes);
         let newer = pages.clone().filter(|&page| self.is_newer(page));
         let newer = newer.map(|page| u32::try_from(page).expect("a page of the export")).collect();
@@ -324,8 +362,7 @@ impl<D: Driver> Service for Cached<D> {
             self.refused.push_back((tag, ErrorCode::Invalid));
             return;
         };
-        let since = Instant::now();
-        let number = self.pending.insert(Pending { tag, since });
+        let number = self.pending.insert(Pending::new(tag));
         let request = Request {
             tag: number as u64,
             kind,
@@ -368,8 +405,14 @@ impl<D: Driver> Service for Cached<D> {
             self.ask_waiting();
             return Some(service::Reply { tag, outcome: Ok(()) });
         }
-        let reply = self.engine.next_reply()?;
-        let Pending { tag, since } =
+        let reply = loop {
+            let reply = self.engine.next_reply()?;
+            if reply.result.is_err() || !self.go_on(reply.tag) {
+                break reply;
+            }
+            self.engine.release(reply);
+        };
+        let Pending { tag, since, .. } =
             self.take_pending(reply.tag).expect("the engine answers what it was asked");
         if let Some(meter) = &mut self.meter {
             meter.answered(reply.kind, reply.found, since.elapsed());

@@ -17,8 +17,8 @@ use crate::protocol::{Command, Context, ErrorCode, Extent, command_flag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 
-/// A part of a request, short enough to be done in one go: the server cuts reads and writes at
-/// multiples of 256 KiB, and hands over a longer range in parts of 1 MiB, one after the other.
+/// A part of a request: the server cuts reads and writes at multiples of 256 KiB, hands over a range to
+/// be cached in parts of 1 MiB, one after the other, and trims and zeroes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// What to do: a read, a write, a flush, a trim, a prefetch, zeroes, or to find out what is allocated.

@@ -23,6 +23,9 @@ pub const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
+/// Pieces of memory that the system takes in one call (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
 /// Extents in one answer, at most.
 const ALLOCATIONS_MAX: usize = 4096;
 
@@ -221,7 +224,7 @@ impl DeviceFile {
             OperationKind::Zero => {
                 let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(&self.file, flags, offset, length)
-                    .or_else(|_| write(&self.file, frames, operation).map(drop))
+                    .or_else(|_| write(&self.file, frames, operation))
             }
         }
     }
@@ -250,52 +253,62 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The frames of an operation, each with its share of the length.
+/// The frames of a read, a write or a zero, each with its share of the length: those that one call takes,
+/// from a multiple of the size of a frame on. A zero uses its frames again.
 pub(super) fn pieces<'a>(
     frames: &'a Frames,
     operation: &'a Operation,
+    done_bytes: u64,
 ) -> impl Iterator<Item = (*mut u8, usize)> + 'a {
-    let length = usize::try_from(operation.length_bytes).expect("operations fit memory");
-    operation.frames.iter().enumerate().map(move |(index, &frame)| {
-        let rest = length - index * frames.frame_bytes();
-        (frames.pointer(frame).as_ptr(), rest.min(frames.frame_bytes()))
+    let number = |bytes: u64| usize::try_from(bytes).expect("operations are addressable");
+    let (length, done) = (number(operation.length_bytes), number(done_bytes));
+    let frame_bytes = frames.frame_bytes();
+    let indices = done / frame_bytes..length.div_ceil(frame_bytes);
+    indices.take(PIECES_MAX).map(move |index| {
+        let frame = operation.frames[index % operation.frames.len()];
+        let rest = length - index * frame_bytes;
+        (frames.pointer(frame).as_ptr(), rest.min(frame_bytes))
     })
 }
 
 fn read(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
-    let mut slices: Vec<IoSliceMut<'_>> = pieces(frames, operation)
-        // SAFETY: the shard gave these frames to this operation alone until it is complete.
-        .map(|(start, length)| unsafe { std::slice::from_raw_parts_mut(start, length) })
-        .map(IoSliceMut::new)
-        .collect();
-    let mut slices = slices.as_mut_slice();
-    let mut offset = operation.offset_bytes;
-    while !slices.is_empty() {
-        let read = preadv(file, slices, offset)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut done_bytes = 0;
+    while done_bytes < operation.length_bytes {
+        let mut slices: Vec<IoSliceMut<'_>> = pieces(frames, operation, done_bytes)
+            // SAFETY: the shard gave these frames to this operation alone until it is complete.
+            .map(|(start, length)| unsafe { std::slice::from_raw_parts_mut(start, length) })
+            .map(IoSliceMut::new)
+            .collect();
+        let mut slices = slices.as_mut_slice();
+        while !slices.is_empty() {
+            let read = preadv(file, slices, operation.offset_bytes + done_bytes)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done_bytes += read as u64;
+            IoSliceMut::advance_slices(&mut slices, read);
         }
-        offset += read as u64;
-        IoSliceMut::advance_slices(&mut slices, read);
     }
     Ok(())
 }
 
 fn write(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces(frames, operation)
-        // SAFETY: the shard lets nobody change these frames until the operation is complete.
-        .map(|(start, length)| unsafe { std::slice::from_raw_parts(start, length) })
-        .map(IoSlice::new)
-        .collect();
-    let mut slices = slices.as_mut_slice();
-    let mut offset = operation.offset_bytes;
-    while !slices.is_empty() {
-        let written = pwritev(file, slices, offset)?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
+    let mut done_bytes = 0;
+    while done_bytes < operation.length_bytes {
+        let mut slices: Vec<IoSlice<'_>> = pieces(frames, operation, done_bytes)
+            // SAFETY: the shard lets nobody change these frames until the operation is complete.
+            .map(|(start, length)| unsafe { std::slice::from_raw_parts(start, length) })
+            .map(IoSlice::new)
+            .collect();
+        let mut slices = slices.as_mut_slice();
+        while !slices.is_empty() {
+            let written = pwritev(file, slices, operation.offset_bytes + done_bytes)?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            done_bytes += written as u64;
+            IoSlice::advance_slices(&mut slices, written);
         }
-        offset += written as u64;
-        IoSlice::advance_slices(&mut slices, written);
     }
     Ok(())
 }

@@ -151,9 +151,8 @@ impl UringDriver {
                 self.failed.push((operation.id, Err(DeviceError(io::ErrorKind::NotFound))));
                 continue;
             }
-            let vectors = pieces(&self.frames, &operation)
-                .map(|(start, length)| Vector { iov_base: start.cast(), iov_len: length })
-                .collect();
+            let has_vectors = matches!(operation.kind, OperationKind::Read | OperationKind::Write);
+            let vectors = if has_vectors { vectors(&self.frames, &operation, 0) } else { vec![] };
             let flying = Flying { operation, vectors, done_bytes: 0, is_given_up: false };
             let number = self.in_flight.insert(flying);
             self.push(number);
@@ -265,6 +264,7 @@ impl UringDriver {
                 OperationKind::Discard => Some(Ok(())),
                 // One that cannot zero is written zeroes.
                 OperationKind::Zero => {
+                    flying.vectors = vectors(&self.frames, &flying.operation, 0);
                     flying.operation.kind = OperationKind::Write;
                     self.push(number);
                     None
@@ -285,9 +285,18 @@ impl UringDriver {
             return Some(Err(DeviceError(io::ErrorKind::UnexpectedEof)));
         }
         skip(&mut flying.vectors, moved);
+        if flying.vectors.is_empty() {
+            flying.vectors = vectors(&self.frames, &flying.operation, flying.done_bytes);
+        }
         self.push(number);
         None
     }
+}
+
+/// The pieces of memory of an operation that the kernel takes at once, from a multiple of a frame on.
+fn vectors(frames: &Frames, operation: &Operation, done_bytes: u64) -> Vec<Vector> {
+    let pieces = pieces(frames, operation, done_bytes);
+    pieces.map(|(start, length)| Vector { iov_base: start.cast(), iov_len: length }).collect()
 }
 
 /// What the kernel is asked for.

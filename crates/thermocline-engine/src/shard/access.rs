@@ -112,7 +112,7 @@ impl Shard {
         let access = piece.access();
         self.counters.bypasses[access.op as usize] += 1;
         if let Some(observer) = &mut self.observer {
-            observer(&Event::Bypass { now: self.now, access });
+            observer(&Event::Bypass { now: self.now, access, pages: 1 });
         }
         building.found_in(Tier::DISK);
         let is_trimmed = matches!(piece.content, Content::Trimmed);

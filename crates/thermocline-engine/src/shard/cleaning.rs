@@ -93,7 +93,7 @@ impl WriteBacks {
     }
 
     /// Whether the backing store seems to be gone.
-    const fn is_refused(&self) -> bool {
+    pub(super) const fn is_refused(&self) -> bool {
         self.refusals >= REFUSALS_MAX
     }
 
@@ -120,6 +120,11 @@ impl WriteBacks {
     pub(super) fn waiting_pages(&self) -> usize {
         let is_closed = self.closed_but.is_some();
         self.pages.len() + if is_closed { 0 } else { self.resting.len() }
+    }
+
+    /// Whether the end has come.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed_but.is_some()
     }
 
     fn pop(&mut self) -> Option<u32> {
@@ -191,6 +196,7 @@ impl Shard {
                 }
             }
         }
+        self.retry_blanks_in_time();
         self.end_overdue();
         let elapsed = self.now.0 - self.write_backs.looked_at.0;
         if self.has_flash && elapsed >= CLEANING_INTERVAL.0 {
@@ -218,6 +224,7 @@ impl Shard {
         self.actions.clear();
         self.policy.flush(&mut self.actions);
         self.perform_actions();
+        self.retry_blanks();
         let dirty = self.dirty_page_numbers();
         for page in dirty {
             if let Some(id) = self.entry(page)
@@ -234,7 +241,7 @@ impl Shard {
 
     /// Pages whose newest bytes the disk may not have durably; lost pages not counted.
     pub fn dirty_pages(&self) -> usize {
-        self.dirty_page_numbers().len()
+        self.dirty_page_numbers().len() + self.blanks.dirty_pages()
     }
 
     fn dirty_page_numbers(&self) -> Vec<u32> {
@@ -265,7 +272,9 @@ impl Shard {
             .then_some(Nanos(self.write_backs.looked_at.0 + CLEANING_INTERVAL.0));
         let sync = self.log.sync_retry_at.filter(|_| !self.queue.is_empty());
         let flash = self.flash_faults.next_retry().into_iter().chain(self.next_look());
-        retry.into_iter().chain(look).chain(flash).chain(sync).chain(self.first_deadline()).min()
+        let blanks = self.blanks.retry_at();
+        let devices = retry.into_iter().chain(blanks).chain(flash).chain(sync);
+        devices.chain(look).chain(self.first_deadline()).min()
     }
 
     fn is_too_dirty(&self) -> bool {

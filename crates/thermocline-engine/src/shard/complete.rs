@@ -19,6 +19,7 @@ impl Shard {
         self.is_stirred = true;
         match self.in_flight.remove(operation.0 as usize) {
             InFlight::Run(run) => self.run_done(run, result),
+            InFlight::Blanks(run) => self.blanks_done(run, result),
             InFlight::Journal(block) => self.journal_done(block, result),
             InFlight::Table(block) => self.table_done(block, result),
             InFlight::FlashSync => self.flash_synced(result),
@@ -237,21 +238,35 @@ impl Shard {
 
     fn disk_written(&mut self, page: u32, transfer: Transfer, result: Result<(), DeviceError>) {
         self.pool.release(transfer.frame);
+        if result.is_err() {
+            self.write_backs.refused();
+        } else if !transfer.is_doubtful {
+            self.write_backs.taken();
+        }
+        self.page_written(page, transfer.kind, transfer.is_doubtful, result);
+    }
+
+    /// The write of a page to disk is over; it may have been one of a range.
+    pub(super) fn page_written(
+        &mut self,
+        page: u32,
+        kind: OperationKind,
+        is_doubtful: bool,
+        result: Result<(), DeviceError>,
+    ) {
         let id = self.entry(page).expect("a page that is being written has an entry");
         let capture = self.entries[id].disk_write.take().expect("its entry knows of the write");
-        if transfer.is_doubtful && result.is_ok() {
+        if is_doubtful && result.is_ok() {
             // Requests that wait for it are answered once it was written again.
             self.disk_write_failed(id);
             return;
         }
         if result.is_err() {
-            self.write_backs.refused();
             self.disk_waiters_done(page, capture.version, Err(RequestError::Io));
             self.disk_write_failed(id);
             return;
         }
-        self.write_backs.taken();
-        if transfer.kind == OperationKind::Discard {
+        if kind == OperationKind::Discard {
             self.entries[id].is_discarded = false;
             if self.was_seen(id, capture) {
                 // The disk may still have the old bytes, and somebody holds zeroes: those count.

@@ -233,7 +233,7 @@ impl Log {
         self.operations.is_empty()
     }
 
-    /// Whether the disk was written since it was last synced.
+    /// Whether pages were written to the disk since it was last synced.
     pub(super) fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty() || self.is_syncing
     }
@@ -414,7 +414,10 @@ impl Shard {
         let (Block { frame, offset_bytes, .. }, purpose) = match in_flight {
             InFlight::Journal(block) => (block, Purpose::Journal),
             InFlight::Table(block) => (block, Purpose::Table),
-            InFlight::Run(_) | InFlight::FlashSync | InFlight::BackingSync => return,
+            InFlight::Run(_)
+            | InFlight::Blanks(_)
+            | InFlight::FlashSync
+            | InFlight::BackingSync => return,
         };
         self.counters.flash.written_bytes[purpose as usize] += BLOCK_BYTES as u64;
         self.counters.flash.writes += 1;
@@ -569,7 +572,7 @@ impl Shard {
                     self.meta_frames.push(block.frame);
                 }
                 InFlight::FlashSync => {}
-                InFlight::BackingSync | InFlight::Run(_) => {
+                InFlight::BackingSync | InFlight::Run(_) | InFlight::Blanks(_) => {
                     log.operations.push_back((in_flight, operation));
                 }
             }

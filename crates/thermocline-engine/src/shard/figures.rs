@@ -85,7 +85,7 @@ impl Shard {
         let device_of = |operation: &InFlight| match operation {
             InFlight::Run(run) => run[0].device,
             InFlight::Journal(_) | InFlight::Table(_) | InFlight::FlashSync => Device::Flash,
-            InFlight::BackingSync => Device::Backing,
+            InFlight::BackingSync | InFlight::Blanks(_) => Device::Backing,
         };
         self.in_flight.iter().filter(|(_, operation)| device_of(operation) == device).count()
     }
@@ -99,7 +99,7 @@ impl Shard {
     pub fn page_status(&self, page: u32) -> PageStatus {
         let tier = self.tier_of(page);
         let (is_dirty, is_lost) = match self.place(page) {
-            None => (false, false),
+            None => (self.blanks.contains(page), false),
             Some(Place::Slot(slot)) => (self.slots.slot(slot).is_dirty(), false),
             Some(Place::Entry(id)) => {
                 let entry = &self.entries[id];

@@ -59,8 +59,24 @@ impl Shard {
         let version = self.version;
         let key = self.insert_waiting(request);
         self.log.flush_target = version;
+        self.retry_blanks();
         self.log_all_pages();
         self.push_waiter(key, version, None);
+    }
+
+    /// The pages of a range that only RAM has.
+    fn undurable_pages_of(&self, pages: &Range<u32>) -> Vec<u32> {
+        let first = self.entries.oldest_undurable();
+        let all = std::iter::successors(first, |&id| self.entries.next_undurable(id));
+        if (pages.end - pages.start) as usize > self.entries.undurable_pages() {
+            return all.map(|id| self.entries[id].page).filter(|it| pages.contains(it)).collect();
+        }
+        pages.clone().filter(|&page| self.entry(page).is_some()).collect()
+    }
+
+    /// Whether the disk was written since it was last synced, but for a sync that is under way.
+    fn needs_sync(&self) -> bool {
+        !self.log.unsynced.is_empty() || self.blanks.last_sync() > self.log.syncs_started
     }
 
     fn log_all_pages(&mut self) {
@@ -79,7 +95,8 @@ impl Shard {
     pub(super) fn wait_until_durable(&mut self, request: usize, pages: Range<u64>, version: u64) {
         let page = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
         let pages = page(pages.start)..page(pages.end);
-        for page in pages.clone() {
+        self.retry_blanks();
+        for page in self.undurable_pages_of(&pages) {
             self.log_page(page);
         }
         self.push_waiter(request, version, Some(pages));
@@ -188,10 +205,13 @@ impl Shard {
             if !self.is_written(waiter) {
                 return false;
             }
-            if self.is_only_on_disk(&self.log.unsynced) {
+            let blank_sync = self.blanks.last_sync();
+            let is_blank_unsynced = blank_sync > self.log.syncs_started;
+            let is_blank_syncing = self.log.is_syncing && blank_sync == self.log.syncs_started;
+            if is_blank_unsynced || self.is_only_on_disk(&self.log.unsynced) {
                 self.log.is_sync_wanted = true;
                 waiter.stage = Stage::Sync(self.log.syncs_started + 1);
-            } else if self.is_only_on_disk(&self.log.syncing) {
+            } else if is_blank_syncing || self.is_only_on_disk(&self.log.syncing) {
                 waiter.stage = Stage::Sync(self.log.syncs_started);
             } else {
                 // Records of what only others wait for may be under way before their pages are there.
@@ -224,9 +244,15 @@ impl Shard {
             let undurable = self.entries[id].undurable;
             undurable == 0 || undurable > waiter.version
         };
+        if self.blanks.owes(waiter.version, waiter.pages.as_ref()) {
+            return false;
+        }
         match &waiter.pages {
             None => self.entries.oldest_undurable().is_none_or(is_newer),
-            Some(pages) => pages.clone().all(|page| self.entry(page).is_none_or(is_newer)),
+            Some(pages) => {
+                let mut undurable = self.undurable_pages_of(pages).into_iter();
+                undurable.all(|page| self.entry(page).is_none_or(is_newer))
+            }
         }
     }
 
@@ -260,12 +286,17 @@ impl Shard {
             || !self.queue.is_empty()
             || !self.outbox.is_empty()
             || !self.flash_faults.is_idle()
-            || self.in_flight.iter().any(|(_, flying)| matches!(flying, InFlight::Run(_)));
+            || self.blanks.has_wanted()
+            || (self.blanks.has_resting() && !self.write_backs.is_closed())
+            || self
+                .in_flight
+                .iter()
+                .any(|(_, flying)| matches!(flying, InFlight::Run(_) | InFlight::Blanks(_)));
         if !self.log.is_draining || is_busy {
             return;
         }
-        if self.log.has_unsynced() && !self.is_sync_resting() {
-            self.log.is_sync_wanted |= !self.log.unsynced.is_empty();
+        if (self.needs_sync() || self.log.is_syncing) && !self.is_sync_resting() {
+            self.log.is_sync_wanted |= self.needs_sync();
         } else if self.log.durable < self.log.appended {
             self.log.is_commit_wanted = true;
         } else if self.has_flash && self.log.sealed < self.log.appended {
@@ -314,6 +345,7 @@ impl Shard {
         self.log.is_syncing = false;
         self.log.syncs_done += 1;
         let mut synced = std::mem::take(&mut self.log.syncing);
+        self.blanks_synced(result.is_ok());
         if result.is_err() {
             self.count_error(Device::Backing);
             self.log.sync_retry_at = Some(Nanos(self.now.0 + REST.0));
@@ -351,12 +383,14 @@ impl Shard {
     fn backing_sync_failed(&mut self, syncing: &[(u32, u64)]) {
         let failed = self.fail_sync_waiters();
         for (_, flying) in &mut self.in_flight {
-            if let InFlight::Run(run) = flying
-                && run[0].device == Device::Backing
-            {
-                for transfer in run {
-                    transfer.is_doubtful = true;
+            match flying {
+                InFlight::Run(run) if run[0].device == Device::Backing => {
+                    for transfer in run {
+                        transfer.is_doubtful = true;
+                    }
                 }
+                InFlight::Blanks(run) => run.is_doubtful = true,
+                _ => {}
             }
         }
         let mut written = std::mem::take(&mut self.log.unsynced);
@@ -379,6 +413,24 @@ impl Shard {
         for waiter in &mut self.log.waiters {
             waiter.records = records;
         }
+        for request in failed {
+            self.page_done_durably(request, Err(RequestError::Io));
+        }
+    }
+
+    /// Requests that wait for versions of these pages to be written fail: they cannot be written now.
+    pub(super) fn fail_waiters(&mut self, pages: &Range<u32>, version: u64) {
+        let mut failed = vec![];
+        self.log.waiters.retain(|waiter| {
+            let overlaps = |it: &Range<u32>| it.start < pages.end && pages.start < it.end;
+            let is_failed = waiter.stage == Stage::Data
+                && version <= waiter.version
+                && waiter.pages.as_ref().is_none_or(overlaps);
+            if is_failed {
+                failed.push(waiter.request);
+            }
+            !is_failed
+        });
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));
         }

@@ -13,7 +13,10 @@ impl Shard {
     pub fn assert_invariants(&self) {
         self.policy.assert_invariants();
         assert!(self.counters.balance(), "hits, misses and bypasses are the accesses");
+        assert_eq!(self.held.pages(), self.index.len(), "every held page is counted");
+        self.blanks.assert_invariants();
         for place in self.index.places() {
+            self.assert_blank(self.page_at(place));
             if place & ENTRY_BIT != 0 {
                 self.assert_entry(EntryId(place & !ENTRY_BIT));
             }

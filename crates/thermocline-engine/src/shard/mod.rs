@@ -6,6 +6,7 @@
 //! are missing; each completion changes what is, and settles the page again.
 
 mod access;
+mod blank;
 mod checkpoint;
 mod cleaning;
 mod complete;
@@ -14,6 +15,7 @@ mod exchange;
 mod fault;
 mod figures;
 mod flush;
+mod held;
 mod hold;
 mod invariants;
 mod overdue;
@@ -46,10 +48,12 @@ use crate::slots::{Slot, SlotId, SlotState, Slots};
 
 use crate::stream::Streams;
 
+use self::blank::{BlankRun, Blanks};
 use self::cleaning::WriteBacks;
 use self::durability::{Block, Log};
 use self::exchange::Leaving;
 pub use self::figures::PageStatus;
+use self::held::Held;
 pub use self::hold::WriteHold;
 use self::request::Pending;
 use self::retry::FlashFaults;
@@ -84,12 +88,14 @@ pub enum Event<'a> {
         /// The policy's answer.
         actions: &'a [Action],
     },
-    /// A page was accessed without asking the policy.
+    /// Neighbouring pages were accessed without asking the policy.
     Bypass {
         /// The time last told to the shard.
         now: Nanos,
-        /// The access.
+        /// The access of the first page.
         access: thermocline_core::Access,
+        /// Number of pages.
+        pages: u32,
     },
     /// The flash failed. What is acknowledged as durable from now on is on the backing store, and
     /// the flash, should it come back, is too old to be used.
@@ -115,6 +121,8 @@ pub struct Shard {
     /// A frame of zeroes, which nobody writes.
     zero_frame: FrameId,
     index: Index,
+    held: Held,
+    blanks: Blanks,
     slots: Slots,
     entries: Entries,
     fetches: Slab<Fetch>,
@@ -189,6 +197,7 @@ enum Waiter {
 #[derive(Debug)]
 enum InFlight {
     Run(Run),
+    Blanks(BlankRun),
     Journal(Block),
     Table(Block),
     FlashSync,
@@ -283,6 +292,8 @@ impl Shard {
         let entries = options.frames() as usize;
         Ok(Self {
             index: Index::with_capacity(slots as usize + entries),
+            held: Held::new(options.backing_pages),
+            blanks: Blanks::default(),
             slots: Slots::new(slots),
             entries: Entries::with_capacity(entries),
             pool,
@@ -392,6 +403,7 @@ impl Shard {
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
             && self.outbox.is_empty()
+            && !self.blanks.has_wanted()
             && self.requests.is_empty()
             && self.queue.is_empty()
             && !self.write_backs.is_busy()
@@ -409,6 +421,8 @@ impl Shard {
     pub fn memory_bytes(&self) -> usize {
         self.policy.memory_bytes()
             + self.index.memory_bytes()
+            + self.held.memory_bytes()
+            + self.blanks.memory_bytes()
             + self.slots.memory_bytes()
             + self.entries.memory_bytes()
             + self.pool.memory_bytes()
@@ -451,6 +465,9 @@ impl Shard {
                 }
             }
             None => {
+                if let Some(id) = self.ensure_blank_entry(page) {
+                    return id;
+                }
                 entry.newest = self.next_version();
                 entry.disk_started = entry.newest;
                 entry.disk_written = entry.newest;
@@ -493,6 +510,7 @@ impl Shard {
         } else {
             let (slots, entries) = (&self.slots, &self.entries);
             self.index.remove(page, |place| page_of(slots, entries, place));
+            self.held.remove(page);
         }
         self.entries.remove(id);
     }
@@ -503,7 +521,10 @@ impl Shard {
 
     fn put(&mut self, page: u32, place: u32) {
         let (slots, entries) = (&self.slots, &self.entries);
-        self.index.put(page, place, |place| page_of(slots, entries, place));
+        let former = self.index.put(page, place, |place| page_of(slots, entries, place));
+        if former.is_none() {
+            self.held.add(page);
+        }
     }
 
     const fn next_version(&mut self) -> u64 {
@@ -544,6 +565,7 @@ impl Shard {
     fn is_at_rest(&self) -> bool {
         self.in_flight.is_empty()
             && self.outbox.is_empty()
+            && !self.blanks.has_wanted()
             && self.log.has_no_operations()
             && self.flash_faults.is_idle()
     }

@@ -29,6 +29,7 @@ impl Shard {
             waiters.retain(|(_, request)| !overdue.contains(request));
             !waiters.is_empty()
         });
+        self.blanks.forget_requests(&overdue);
         for (_, fetch) in &mut self.fetches {
             let pool = &mut self.pool;
             fetch.waiters.retain(|waiter| match *waiter {

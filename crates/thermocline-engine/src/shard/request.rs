@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use thermocline_core::{Access, Nanos, Op, PageId, Tier};
 
+use super::blank::{BlankParts, ZERO_BYTES_MAX};
 use super::{Event, Shard};
 use crate::memory::FrameId;
-use crate::operation::DeviceError;
+use crate::operation::{DeviceError, OperationKind};
 use crate::options::{READ_FRAMES, RESERVED_FRAMES, WriteMode};
 use crate::request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
 
@@ -130,10 +131,18 @@ impl Shard {
             self.submit_flush(request);
             return Ok(());
         }
+        let is_blank = matches!(request.kind, RequestKind::Trim | RequestKind::WriteZeroes);
+        if is_blank {
+            // It may fetch pages of the range, so it comes before they are counted.
+            self.policy_background();
+        }
         let page_bytes = u64::from(self.options.page_bytes);
         let end_bytes = request.offset_bytes + request.length_bytes;
         let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
-        let needed = 2 * (pages.end - pages.start) + u64::from(RESERVED_FRAMES);
+        let parts = is_blank.then(|| self.blank_parts(&(request.offset_bytes..end_bytes)));
+        let touched_pages =
+            parts.as_ref().map_or(pages.end - pages.start, |parts| parts.pages.len() as u64);
+        let needed = 2 * touched_pages + u64::from(RESERVED_FRAMES);
         let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
         let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
         let has_frames = self.pool.free_frames() as u64 >= needed + left;
@@ -143,16 +152,24 @@ impl Shard {
             self.reply(request, Err(RequestError::Io), None, Segments::new());
             return Ok(());
         }
-        if !has_frames || (is_write && self.is_overfull()) {
+        let is_refused = !has_frames || (is_write && self.is_overfull());
+        let obstacle = self.blank_obstacle(&numbers(&pages), is_blank);
+        if is_refused || obstacle == Some(Ok(())) {
             self.is_stirred |= self.log.has_unsynced();
             return Err(SubmitError::Full);
         }
         self.announce(&request);
+        if let Some(Err(error)) = obstacle {
+            self.reply(request, Err(error), None, Segments::new());
+            return Ok(());
+        }
         if is_write && self.options.write_mode == WriteMode::ReadOnly {
             self.reply(request, Err(RequestError::ReadOnly), None, Segments::new());
             return Ok(());
         }
-        self.policy_background();
+        if !is_blank {
+            self.policy_background();
+        }
         let stream_bytes = self.streams.note(&request);
         let is_sequential =
             self.options.sequential_bypass_bytes.is_some_and(|bytes| stream_bytes > bytes);
@@ -165,16 +182,69 @@ impl Shard {
             is_sequential,
         };
         self.claimed_frames = usize::try_from(needed).expect("there are as many frames");
-        for page in pages {
-            let start = request.offset_bytes.max(page * page_bytes);
-            let end = end_bytes.min((page + 1) * page_bytes);
-            let piece = piece(&request, payload, page, page_bytes, start..end);
-            self.access_piece(&piece, &mut building);
-            self.claimed_frames -= 2;
+        if let Some(BlankParts { pages, gaps }) = parts {
+            let is_trim = request.kind == RequestKind::Trim;
+            let kind = if is_trim { OperationKind::Discard } else { OperationKind::Zero };
+            // Ranges first: what the policy does with held pages may concern others.
+            for gap in gaps {
+                self.blank(gap, kind, &mut building);
+            }
+            for page in pages {
+                self.access_page(&request, payload, page, &mut building);
+            }
+        } else {
+            for page in pages {
+                self.access_page(&request, payload, page, &mut building);
+            }
         }
         self.claimed_frames = 0;
         self.finish_building(request, building);
         Ok(())
+    }
+
+    /// Serves the part of a request that lies in one page, for which frames are claimed.
+    fn access_page(
+        &mut self,
+        request: &Request,
+        payload: &[u8],
+        page: u64,
+        building: &mut Building,
+    ) {
+        let page_bytes = u64::from(self.options.page_bytes);
+        let end_bytes = request.offset_bytes + request.length_bytes;
+        let start = request.offset_bytes.max(page * page_bytes);
+        let end = end_bytes.min((page + 1) * page_bytes);
+        let piece = piece(request, payload, page, page_bytes, start..end);
+        self.access_piece(&piece, building);
+        self.claimed_frames -= 2;
+    }
+
+    /// How much of a request, from its beginning on, one request may cover now, in bytes. A trim or a
+    /// zeroing may be as long as one likes where no tier holds pages: only pages that a tier holds, and
+    /// pages that it covers in part, count towards
+    /// [`request_bytes_max`](crate::Options::request_bytes_max).
+    pub fn part_bytes(&self, request: &Request) -> u64 {
+        let Request { kind, offset_bytes, length_bytes, .. } = *request;
+        let bytes_max = self.options.request_bytes_max;
+        let longest = match kind {
+            RequestKind::Trim => length_bytes,
+            RequestKind::WriteZeroes => length_bytes.min(ZERO_BYTES_MAX.max(bytes_max)),
+            RequestKind::Read | RequestKind::Write | RequestKind::Cache | RequestKind::Flush => {
+                return length_bytes.min(bytes_max);
+            }
+        };
+        let end_bytes = offset_bytes.saturating_add(longest).min(self.options.size_bytes());
+        if longest <= bytes_max || end_bytes <= offset_bytes {
+            return longest;
+        }
+        let page_bytes = u64::from(self.options.page_bytes);
+        let whole = offset_bytes.div_ceil(page_bytes)..end_bytes / page_bytes;
+        // Two for the edges.
+        let pages_max = (bytes_max / page_bytes).saturating_sub(2);
+        let pages_max = usize::try_from(pages_max).expect("requests fit memory");
+        let first_beyond = self.held_pages(numbers(&whole)).nth(pages_max);
+        let end_bytes = first_beyond.map_or(end_bytes, |page| u64::from(page) * page_bytes);
+        end_bytes.saturating_sub(offset_bytes).max(longest.min(bytes_max))
     }
 
     /// A reply that nothing has to be waited for.
@@ -208,6 +278,11 @@ impl Shard {
             error: None,
             version: 0,
         })
+    }
+
+    /// More pages of the request to wait for.
+    pub(super) fn add_waiting(&mut self, key: usize, pages: u32) {
+        self.requests[key].waiting += pages;
     }
 
     /// One page of the request less to wait for.
@@ -324,7 +399,7 @@ impl Shard {
         if end.is_none_or(|end| end > size_bytes) {
             return Err(SubmitError::OutOfRange { size_bytes });
         }
-        let max_bytes = self.options.request_bytes_max;
+        let max_bytes = self.part_bytes(request);
         if request.length_bytes > max_bytes {
             return Err(SubmitError::TooLong { max_bytes });
         }
@@ -361,6 +436,12 @@ fn piece<'a>(
         range: index(bytes.start - first)..index(bytes.end - first),
         content,
     }
+}
+
+/// Page numbers of a range that lies within the device.
+fn numbers(pages: &Range<u64>) -> Range<u32> {
+    let number = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
+    number(pages.start)..number(pages.end)
 }
 
 /// Stands for the frame of bytes that are on their way.

@@ -295,6 +295,9 @@ impl Shard {
 
     /// The next operation made of page transfers.
     pub(super) fn next_transfer(&mut self) -> Option<Operation> {
+        if let Some(operation) = self.next_blank() {
+            return Some(operation);
+        }
         let run = self.outbox.next_run(self.now, self.awaits_disk())?;
         let first = run[0];
         let page_bytes = u64::from(self.options.page_bytes);

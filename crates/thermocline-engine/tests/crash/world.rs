@@ -203,10 +203,13 @@ impl World {
         if matches!(kind, RequestKind::WriteZeroes | RequestKind::Trim) && self.below(2) == 0 {
             // Whole pages, most of which no tier holds.
             let offset_bytes = self.below(PAGES as u64) * page_bytes as u64;
-            let length_bytes = (1 + self.below(4)) * page_bytes as u64;
+            let pages_max = [4, PAGES as u64][self.below(2) as usize];
+            let length_bytes = (1 + self.below(pages_max)) * page_bytes as u64;
             let length_bytes = length_bytes.min((PAGES * page_bytes) as u64 - offset_bytes);
             let tag = self.next_tag;
-            return self.submit(Request { tag, kind, offset_bytes, length_bytes, is_durable });
+            let request = Request { tag, kind, offset_bytes, length_bytes, is_durable };
+            let length_bytes = self.shard.part_bytes(&request);
+            return self.submit(Request { length_bytes, ..request });
         }
         let hot = [PAGES as u64, 12, 4][self.below(3) as usize];
         let first = match self.below(3) {

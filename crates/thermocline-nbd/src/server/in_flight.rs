@@ -5,7 +5,7 @@ use crate::codec::server::{Negotiated, Request, piece_bytes, replies};
 use crate::protocol::{CHUNK_HEADER_BYTES, Command, ErrorCode, command_flag};
 use crate::service::{Piece, Tag};
 
-/// A range without payload is handed over in parts of this many bytes, one after the other.
+/// A range to be cached is handed over in parts of this many bytes, one after the other.
 const RANGE_PIECE_BYTES: u32 = 1 << 20;
 
 /// Which connection, request and piece a tag means.
@@ -74,7 +74,8 @@ impl InFlight {
     }
 
     /// The next piece to hand over, and where it begins in the request: all pieces of a read at
-    /// once, those of a longer range one by one. The pieces of a write come with their payload.
+    /// once, those of a range to be cached one by one, trims and zeroes as a whole. The pieces of a write
+    /// come with their payload.
     pub(super) fn next_piece(&mut self) -> Option<(u32, Piece)> {
         let Request { command, offset_bytes, length_bytes, .. } = self.request;
         let done_bytes = self.submitted_bytes;
@@ -86,8 +87,10 @@ impl InFlight {
             piece_bytes(offset_bytes + u64::from(done_bytes))
         } else if command == Command::Write || self.outstanding > 0 || self.error.is_some() {
             return None;
-        } else {
+        } else if command == Command::Cache {
             RANGE_PIECE_BYTES
+        } else {
+            length_bytes
         };
         Some(self.piece((length_bytes - done_bytes).min(limit_bytes)))
     }
@@ -191,22 +194,37 @@ mod tests {
 
     #[test]
     fn a_range_is_handed_over_piece_by_piece() {
-        let mut trim = in_flight(Command::Trim, 0, RANGE_PIECE_BYTES + 1);
-        assert_eq!(trim.next_piece().map(|(_, piece)| piece.length_bytes), Some(RANGE_PIECE_BYTES));
-        assert_eq!(trim.next_piece(), None);
-        trim.answered(Ok(()));
-        assert!(!trim.is_done());
-        assert_eq!(trim.next_piece().map(|(_, piece)| piece.length_bytes), Some(1));
-        trim.answered(Ok(()));
-        assert!(trim.is_done());
+        let mut range = in_flight(Command::Cache, 0, RANGE_PIECE_BYTES + 1);
+        assert_eq!(
+            range.next_piece().map(|(_, piece)| piece.length_bytes),
+            Some(RANGE_PIECE_BYTES)
+        );
+        assert_eq!(range.next_piece(), None);
+        range.answered(Ok(()));
+        assert!(!range.is_done());
+        assert_eq!(range.next_piece().map(|(_, piece)| piece.length_bytes), Some(1));
+        range.answered(Ok(()));
+        assert!(range.is_done());
+    }
+
+    #[test]
+    fn a_trim_is_one_piece_however_long() {
+        for command in [Command::Trim, Command::WriteZeroes] {
+            let mut range = in_flight(command, 4096, u32::MAX);
+            let piece = range.next_piece().map(|(_, piece)| piece);
+            assert_eq!(piece.map(|piece| piece.length_bytes), Some(u32::MAX));
+            assert_eq!(range.next_piece(), None);
+            range.answered(Ok(()));
+            assert!(range.is_done());
+        }
     }
 
     #[test]
     fn an_error_ends_a_range_early() {
-        let mut zeroes = in_flight(Command::WriteZeroes, 0, u32::MAX);
-        assert!(zeroes.next_piece().is_some());
-        zeroes.answered(Err(ErrorCode::NoSpace));
-        assert!(zeroes.is_done());
+        let mut range = in_flight(Command::Cache, 0, u32::MAX);
+        assert!(range.next_piece().is_some());
+        range.answered(Err(ErrorCode::NoSpace));
+        assert!(range.is_done());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod engine;
 mod foreign_clients;
 mod limits;
 mod memory;
+mod ranges;
 mod tls;
 
 use std::net::SocketAddr;

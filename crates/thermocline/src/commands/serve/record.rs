@@ -132,7 +132,7 @@ impl Recording {
         match *event {
             Event::Request { .. } => self.request(),
             Event::Access { access, .. } => self.access(access),
-            Event::Bypass { .. } => self.bypass(),
+            Event::Bypass { pages, .. } => self.bypass(pages),
             Event::Background { .. } | Event::FlashFailed { .. } => {}
         }
     }
@@ -168,8 +168,8 @@ impl Recording {
 
     /// A page was accessed without asking the policy.
     #[inline]
-    const fn bypass(&mut self) {
-        self.bypasses += 1;
+    fn bypass(&mut self, pages: u32) {
+        self.bypasses += u64::from(pages);
         self.is_run_open = false;
     }
 

@@ -258,11 +258,15 @@ impl Observed {
         if let Some(recording) = &mut self.recording {
             recording.see(event);
         }
-        let (Event::Access { now, access, .. } | Event::Bypass { now, access }) = *event else {
-            return;
+        let (now, access, pages) = match *event {
+            Event::Access { now, access, .. } => (now, access, 1),
+            Event::Bypass { now, access, pages } => (now, access, pages),
+            _ => return,
         };
         if let Some(shadows) = &mut self.shadows {
-            shadows.access(access.page.0, access.op, now);
+            for page in access.page.0..access.page.0 + pages {
+                shadows.access(page, access.op, now);
+            }
         }
     }
 }

@@ -1,0 +1,644 @@
+//! Ranges that become blank: trims and zeroes of pages that no tier holds.
+//!
+//! A range costs one record and one operation of the backing store, however long it is. Its pages have no
+//! entries. A page of it that is accessed gets an entry, as if it had been trimmed or zeroed alone:
+//!
+//! * While the operation is on its way, the page has a frame of zeroes, and its write to disk is the
+//!   operation of the range; the range keeps the page's number, and the entry learns of the completion.
+//! * Afterwards the page leaves the range, and its entry waits for the sync.
+//!
+//! Ranges are disjoint. A new one replaces what it covers of those that nothing is under way for; a
+//! request that overlaps one on its way is taken when that is complete. A range is forgotten when a sync
+//! of the disk covers it. A sync that fails may have dropped it, so the range is zeroed again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use thermocline_core::{Access, Nanos, Op, PageId, Tier};
+
+use super::cleaning::REST;
+use super::request::Building;
+use super::{Event, InFlight, Shard};
+use crate::entry::{Capture, Entry, EntryId};
+use crate::operation::{Device, DeviceError, Operation, OperationKind};
+use crate::request::RequestError;
+
+/// Ranges that the engine remembers; a request that needs one more waits for a sync.
+const RANGES_MAX: usize = 4096;
+/// Ranges that wait for a sync before somebody asks for one.
+const UNSYNCED_RANGES_MAX: usize = 1024;
+/// The longest zeroing that the disk is asked for at once: one that can only write must end in time.
+pub(super) const ZERO_BYTES_MAX: u64 = 256 << 20;
+/// Neighbouring discards become one up to this length.
+const DISCARD_BYTES_MAX: u64 = 4 << 30;
+
+/// The ranges, by their first pages.
+#[derive(Debug, Default)]
+pub(super) struct Blanks {
+    ranges: BTreeMap<u32, Blank>,
+    /// Those whose operation is not started.
+    wanted: BTreeSet<u32>,
+    /// Those that are dirty, and tried again later.
+    resting: BTreeSet<u32>,
+    retry_at: Nanos,
+    /// Where the sweep over the wanted ranges stands.
+    sweep: u32,
+    /// Pages of ranges on their way that have entries.
+    seen_pages: usize,
+    /// Ranges on their way, or resting, that a flush has to wait for.
+    owed: usize,
+    /// The number of the sync that covers the last range that was written; 0 if there was none.
+    last_sync: u64,
+    /// Whether other writes to the disk come first now.
+    is_others_turn: bool,
+}
+
+/// A range.
+#[derive(Clone, Debug)]
+struct Blank {
+    end: u32,
+    /// The version of its pages, and the one that they had.
+    version: u64,
+    before: u64,
+    /// A zero or a discard.
+    kind: OperationKind,
+    state: State,
+    /// The request that is answered when the disk has it.
+    request: Option<usize>,
+    /// Whether a request that zeroed a part of it was answered: a flush waits for it. A discard promises
+    /// nothing.
+    is_owed: bool,
+    /// Whether the disk may show what it does not have durably, because a sync failed: only zeroes make
+    /// that right.
+    is_doubtful: bool,
+    /// Whether it failed before, together with its neighbours.
+    is_retry: bool,
+    /// Its pages that have entries.
+    seen: BTreeSet<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The disk will be asked for it.
+    Wanted,
+    /// The disk has been asked for it.
+    InFlight,
+    /// The disk has it; the sync with this number makes it durable.
+    Written(u64),
+    /// The disk refused it, or may have dropped it.
+    Resting,
+}
+
+/// Neighbouring ranges that the disk is asked for at once.
+#[derive(Debug)]
+pub(super) struct BlankRun {
+    starts: SmallVec<[u32; 1]>,
+    /// Whether a sync failed since the operation was started, and may have dropped it.
+    pub(super) is_doubtful: bool,
+}
+
+/// What a trim or a zeroing is made of.
+#[derive(Debug, Default)]
+pub(super) struct BlankParts {
+    /// Pages that a tier holds, and those that are not covered as a whole.
+    pub(super) pages: Vec<u64>,
+    /// Whole pages that no tier holds.
+    pub(super) gaps: Vec<Range<u32>>,
+}
+
+impl Blank {
+    /// Whether its pages may have entries while it is there.
+    fn is_busy(&self) -> bool {
+        matches!(self.state, State::Wanted | State::InFlight)
+    }
+
+    fn delays_flushes(&self) -> bool {
+        self.is_owed && !matches!(self.state, State::Written(_))
+    }
+}
+
+impl Blanks {
+    fn insert(&mut self, start: u32, blank: Blank) {
+        debug_assert!(start < blank.end, "a range has a page");
+        match blank.state {
+            State::Wanted => drop(self.wanted.insert(start)),
+            State::Resting => drop(self.resting.insert(start)),
+            State::InFlight | State::Written(_) => {}
+        }
+        self.owed += usize::from(blank.delays_flushes());
+        self.seen_pages += blank.seen.len();
+        let former = self.ranges.insert(start, blank);
+        assert!(former.is_none(), "ranges are disjoint");
+    }
+
+    fn remove(&mut self, start: u32) -> Blank {
+        let blank = self.ranges.remove(&start).expect("the caller knows of the range");
+        self.wanted.remove(&start);
+        self.resting.remove(&start);
+        self.owed -= usize::from(blank.delays_flushes());
+        self.seen_pages -= blank.seen.len();
+        blank
+    }
+
+    fn set_state(&mut self, start: u32, state: State) {
+        let blank = self.remove(start);
+        self.insert(start, Blank { state, ..blank });
+    }
+
+    /// The first pages of the ranges that overlap a range.
+    fn overlapping(&self, pages: &Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        let first = pages.start;
+        let upwards = self.ranges.range(..pages.end).rev();
+        upwards.take_while(move |(_, blank)| blank.end > first).map(|(&start, _)| start)
+    }
+
+    /// The range that a page without an entry lies in.
+    fn find(&self, page: u32) -> Option<u32> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        let (&start, blank) = self.ranges.range(..=page).next_back()?;
+        (page < blank.end && !blank.seen.contains(&page)).then_some(start)
+    }
+
+    /// Whether a page without an entry is newer than what the disk has durably.
+    pub(super) fn contains(&self, page: u32) -> bool {
+        self.find(page).is_some()
+    }
+
+    /// Takes the pages out of ranges that nothing is under way for. Returns whether a flush has to wait
+    /// for some of them, and whether some are doubtful.
+    fn cut(&mut self, pages: &Range<u32>) -> (bool, bool) {
+        let (mut is_owed, mut is_doubtful) = (false, false);
+        let overlapping: SmallVec<[u32; 4]> = self.overlapping(pages).collect();
+        for start in overlapping {
+            let blank = self.remove(start);
+            assert!(!blank.is_busy(), "ranges on their way stay as they are");
+            is_owed |= blank.is_owed;
+            is_doubtful |= blank.is_doubtful;
+            if blank.end > pages.end {
+                self.insert(pages.end, blank.clone());
+            }
+            if start < pages.start {
+                self.insert(start, Blank { end: pages.start, ..blank });
+            }
+        }
+        (is_owed, is_doubtful)
+    }
+
+    /// The parts of a range that were zeroed, which is not durable yet, in order.
+    fn zeroed_parts(&self, pages: &Range<u32>) -> SmallVec<[Range<u32>; 2]> {
+        let part = |start: u32| {
+            let blank = &self.ranges[&start];
+            let part = start.max(pages.start)..blank.end.min(pages.end);
+            (blank.kind == OperationKind::Zero).then_some(part)
+        };
+        let mut parts: SmallVec<[Range<u32>; 2]> =
+            self.overlapping(pages).filter_map(part).collect();
+        parts.reverse();
+        parts
+    }
+
+    /// Whether operations of ranges wait to be started.
+    pub(super) fn has_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether the disk lacks ranges that it will be asked for again later.
+    pub(super) fn has_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// When ranges that rest are tried again.
+    pub(super) fn retry_at(&self) -> Option<Nanos> {
+        self.has_resting().then_some(self.retry_at)
+    }
+
+    /// The number of the sync that covers what was written last; 0 if nothing was.
+    pub(super) fn last_sync(&self) -> u64 {
+        self.last_sync
+    }
+
+    /// Pages without entries that the disk may not have durably.
+    pub(super) fn dirty_pages(&self) -> usize {
+        let pages =
+            |(start, blank): (&u32, &Blank)| (blank.end - start) as usize - blank.seen.len();
+        self.ranges.iter().map(pages).sum()
+    }
+
+    /// Whether some of the pages must still be zeroed for whoever waits for versions up to this one.
+    pub(super) fn owes(&self, version: u64, pages: Option<&Range<u32>>) -> bool {
+        let delays = |blank: &Blank| blank.delays_flushes() && blank.version <= version;
+        self.owed > 0
+            && match pages {
+                None => self.ranges.values().any(delays),
+                Some(pages) => self.overlapping(pages).any(|start| delays(&self.ranges[&start])),
+            }
+    }
+
+    /// These requests are over, whatever comes of their ranges.
+    pub(super) fn forget_requests(&mut self, requests: &BTreeSet<usize>) {
+        for blank in self.ranges.values_mut() {
+            blank.request = blank.request.filter(|request| !requests.contains(request));
+        }
+    }
+
+    /// Tries again what rests: all of it, or one range if the disk seems to be gone.
+    fn wake(&mut self, ranges_max: usize) {
+        let resting: SmallVec<[u32; 4]> = self.resting.iter().copied().take(ranges_max).collect();
+        for start in resting {
+            self.set_state(start, State::Wanted);
+        }
+    }
+
+    /// Heap memory in bytes, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.ranges.len() * size_of::<(u32, Blank)>() * 2 + self.seen_pages * 2 * size_of::<u32>()
+    }
+
+    /// The next ranges for one operation: neighbours that want the same.
+    fn next_run(&mut self, page_bytes: u64) -> Option<(Range<u32>, OperationKind, BlankRun)> {
+        let coming = self.wanted.range(self.sweep..).next();
+        let first = *coming.or_else(|| self.wanted.first())?;
+        let Blank { kind, is_retry, mut end, .. } = self.ranges[&first];
+        let pages_max = match kind {
+            OperationKind::Zero => ZERO_BYTES_MAX / page_bytes,
+            _ => DISCARD_BYTES_MAX / page_bytes,
+        };
+        let mut starts = SmallVec::from_slice(&[first]);
+        while let Some(next) = self.ranges.get(&end)
+            && next.state == State::Wanted
+            && next.kind == kind
+            && !(is_retry || next.is_retry)
+            && u64::from(next.end - first) <= pages_max
+        {
+            starts.push(end);
+            end = next.end;
+        }
+        for &start in &starts {
+            self.set_state(start, State::InFlight);
+        }
+        self.sweep = end;
+        Some((first..end, kind, BlankRun { starts, is_doubtful: false }))
+    }
+
+    /// Checks what always holds of the ranges alone.
+    pub(super) fn assert_invariants(&self) {
+        let mut last_end = 0;
+        for (&start, blank) in &self.ranges {
+            assert!(last_end <= start && start < blank.end, "ranges are disjoint, and not empty");
+            assert!(
+                blank.is_busy() || blank.seen.is_empty(),
+                "only ranges on their way keep pages"
+            );
+            last_end = blank.end;
+        }
+    }
+}
+
+impl Shard {
+    /// Splits the range of a trim or a zeroing: what needs a frame each, and what does not.
+    pub(super) fn blank_parts(&self, bytes: &Range<u64>) -> BlankParts {
+        let page_bytes = u64::from(self.options.page_bytes);
+        let all = bytes.start / page_bytes..bytes.end.div_ceil(page_bytes);
+        let whole = bytes.start.div_ceil(page_bytes)..bytes.end / page_bytes;
+        if whole.is_empty() {
+            return BlankParts { pages: all.collect(), gaps: vec![] };
+        }
+        let number = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
+        let (mut at, end) = (number(whole.start), number(whole.end));
+        let mut parts = BlankParts::default();
+        parts.pages.extend(all.start..whole.start);
+        for page in self.held_pages(at..end) {
+            if at < page {
+                parts.gaps.push(at..page);
+            }
+            parts.pages.push(page.into());
+            at = page + 1;
+        }
+        if at < end {
+            parts.gaps.push(at..end);
+        }
+        parts.pages.extend(whole.end..all.end);
+        parts
+    }
+
+    /// The pages of a range that some tier holds, or that are on their way to or from one.
+    pub(super) fn held_pages(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
+        self.held.candidates(pages).filter(|&page| self.place(page).is_some())
+    }
+
+    /// Whether a request has to wait for ranges. With failing devices it fails in place of that.
+    pub(super) fn blank_obstacle(
+        &self,
+        pages: &Range<u32>,
+        is_blank: bool,
+    ) -> Option<Result<(), RequestError>> {
+        let blanks = &self.blanks;
+        if blanks.ranges.is_empty() {
+            return None;
+        }
+        let is_full = blanks.ranges.len() >= RANGES_MAX;
+        let overlaps = || blanks.overlapping(pages).next().is_some();
+        if is_full && (is_blank || overlaps()) {
+            let is_stuck = self.is_sync_resting() || blanks.has_resting();
+            return Some(if is_stuck { Err(RequestError::Io) } else { Ok(()) });
+        }
+        let is_on_its_way = |start: u32| blanks.ranges[&start].is_busy();
+        let has_too_many = blanks.seen_pages >= self.options.frames() as usize;
+        let waits = (is_blank || has_too_many) && blanks.overlapping(pages).any(is_on_its_way);
+        waits.then_some(Ok(()))
+    }
+
+    /// Whole pages that no tier holds become blank.
+    pub(super) fn blank(
+        &mut self,
+        pages: Range<u32>,
+        kind: OperationKind,
+        building: &mut Building,
+    ) {
+        let count = pages.end - pages.start;
+        self.counters.accesses[Op::Write as usize] += u64::from(count);
+        self.counters.bypasses[Op::Write as usize] += u64::from(count);
+        if let Some(observer) = &mut self.observer {
+            let access = Access { page: PageId(pages.start), op: Op::Write, client: 0 };
+            observer(&Event::Bypass { now: self.now, access, pages: count });
+        }
+        building.found_in(Tier::DISK);
+        if kind == OperationKind::Zero {
+            return self.want_blank(pages, kind, building);
+        }
+        // A discard in place of zeroes might bring back what was there before them, if a sync fails.
+        let mut at = pages.start;
+        for zeroed in self.blanks.zeroed_parts(&pages) {
+            if at < zeroed.start {
+                self.want_blank(at..zeroed.start, kind, building);
+            }
+            at = zeroed.end;
+            self.want_blank(zeroed, OperationKind::Zero, building);
+        }
+        if at < pages.end {
+            self.want_blank(at..pages.end, kind, building);
+        }
+    }
+
+    /// A range for the disk, which the request waits for.
+    fn want_blank(&mut self, pages: Range<u32>, kind: OperationKind, building: &mut Building) {
+        building.waiting += 1;
+        let (before, version) = (self.next_version(), self.next_version());
+        let (is_owed, is_doubtful) = self.blanks.cut(&pages);
+        let blank = Blank {
+            end: pages.end,
+            version,
+            before,
+            kind,
+            state: State::Wanted,
+            request: Some(building.key),
+            is_owed,
+            is_doubtful,
+            is_retry: false,
+            seen: BTreeSet::new(),
+        };
+        self.blanks.insert(pages.start, blank);
+    }
+
+    /// The entry of a page that has none, and lies in a range; none if it does not.
+    pub(super) fn ensure_blank_entry(&mut self, page: u32) -> Option<EntryId> {
+        let start = self.blanks.find(page)?;
+        let Blank { version, before, kind, state, .. } = self.blanks.ranges[&start];
+        let is_discard = kind == OperationKind::Discard;
+        let mut entry = Entry::new(page);
+        (entry.newest, entry.blank, entry.disk_started) = (version, version, version);
+        (entry.disk_written, entry.disk_synced) = (before, before);
+        if let State::Written(_) = state {
+            // A discard leaves what the disk has.
+            entry.zeroed = if is_discard { 0 } else { version };
+            entry.disk_written = version;
+        } else {
+            (entry.zeroed, entry.is_discarded) = (version, is_discard);
+            entry.frame = Some(self.pool.retain(self.zero_frame));
+        }
+        let id = self.entries.insert(entry);
+        self.put(page, id.0 | super::ENTRY_BIT);
+        match state {
+            State::Wanted | State::InFlight => {
+                self.entries[id].disk_write = Some(Capture { version, next: 0 });
+                self.entries.set_undurable(id, version);
+                self.blanks.seen_pages += 1;
+                let blank = self.blanks.ranges.get_mut(&start).expect("it was found");
+                blank.seen.insert(page);
+            }
+            State::Written(sync) => {
+                self.blanks.cut(&(page..page + 1));
+                if sync <= self.log.syncs_started {
+                    self.log.syncing.push((page, version));
+                } else {
+                    self.note_unsynced(page, version);
+                }
+            }
+            State::Resting => {
+                self.blanks.cut(&(page..page + 1));
+                self.entries.set_undurable(id, version);
+                self.rest_backing(page);
+            }
+        }
+        self.is_stirred |= self.is_too_volatile();
+        Some(id)
+    }
+
+    /// The next operation made of ranges.
+    pub(super) fn next_blank(&mut self) -> Option<Operation> {
+        let is_others_turn = self.blanks.is_others_turn && self.outbox.has_writes();
+        self.blanks.is_others_turn = false;
+        if is_others_turn || !self.blanks.has_wanted() || !self.outbox.takes_write(self.now, true) {
+            return None;
+        }
+        let page_bytes = u64::from(self.options.page_bytes);
+        let (pages, kind, run) = self.blanks.next_run(page_bytes)?;
+        self.blanks.is_others_turn = true;
+        self.outbox.write_started();
+        let length_bytes = u64::from(pages.end - pages.start) * page_bytes;
+        let counted = std::iter::once((crate::counters::Purpose::Bypass, length_bytes));
+        self.counters.backing.count(kind, counted);
+        let id = self.start(InFlight::Blanks(run));
+        Some(Operation {
+            id,
+            device: Device::Backing,
+            kind,
+            offset_bytes: u64::from(pages.start) * page_bytes,
+            length_bytes,
+            frames: SmallVec::from_slice(&[self.zero_frame]),
+        })
+    }
+
+    /// The disk has done with ranges.
+    pub(super) fn blanks_done(&mut self, run: BlankRun, result: Result<(), DeviceError>) {
+        self.outbox.write_ended();
+        if result.is_err() && run.starts.len() > 1 {
+            // One bad range must not fail its neighbours.
+            for start in run.starts {
+                let blank = self.blanks.remove(start);
+                self.blanks.insert(start, Blank { state: State::Wanted, is_retry: true, ..blank });
+            }
+            return;
+        }
+        for start in run.starts {
+            match result {
+                Ok(()) if !run.is_doubtful => self.blank_written(start),
+                Ok(()) => self.blank_doubtful(start),
+                Err(_) => self.blank_failed(start),
+            }
+        }
+    }
+
+    /// Takes a range apart: pages with entries, and the rest.
+    fn take_blank(&mut self, start: u32) -> (Blank, Vec<Range<u32>>) {
+        let blank = self.blanks.remove(start);
+        let mut rests = vec![];
+        let mut at = start;
+        for &page in &blank.seen {
+            if at < page {
+                rests.push(at..page);
+            }
+            at = page + 1;
+        }
+        if at < blank.end {
+            rests.push(at..blank.end);
+        }
+        (blank, rests)
+    }
+
+    fn put_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
+        for Range { start, end } in pages {
+            self.blanks.insert(start, Blank { end, seen: BTreeSet::new(), ..like.clone() });
+        }
+    }
+
+    /// The same pages in ranges that may be zeroed at once.
+    fn cut_for_zeroes(&self, pages: Vec<Range<u32>>) -> Vec<Range<u32>> {
+        let most = ZERO_BYTES_MAX / u64::from(self.options.page_bytes);
+        let most = u32::try_from(most).expect("pages have 4096 bytes at least");
+        let cut = |Range { start, end }: Range<u32>| {
+            let starts = (start..end).step_by(most as usize);
+            starts.map(move |first| first..end.min(first.saturating_add(most)))
+        };
+        pages.into_iter().flat_map(cut).collect()
+    }
+
+    fn blank_written(&mut self, start: u32) {
+        self.write_backs.taken();
+        let (blank, rests) = self.take_blank(start);
+        let sync = self.log.syncs_started + 1;
+        self.blanks.last_sync = sync;
+        let is_owed = blank.kind == OperationKind::Zero;
+        let (state, request, is_doubtful) = (State::Written(sync), None, false);
+        self.put_blanks(rests, &Blank { state, is_owed, is_doubtful, request, ..blank.clone() });
+        for &page in &blank.seen {
+            self.page_written(page, blank.kind, false, Ok(()));
+        }
+        self.log.is_sync_wanted |=
+            self.blanks.ranges.len() >= UNSYNCED_RANGES_MAX && !self.is_sync_resting();
+        if let Some(request) = blank.request {
+            self.page_done(request, Ok(()));
+        }
+    }
+
+    /// The disk has the range, and a sync that failed meanwhile may have dropped it: it is written again,
+    /// and the request waits for that.
+    fn blank_doubtful(&mut self, start: u32) {
+        let (blank, rests) = self.take_blank(start);
+        let rests = self.cut_for_zeroes(rests);
+        if let Some(request) = blank.request {
+            let parts = u32::try_from(rests.len() + blank.seen.len()).expect("there are few parts");
+            self.add_waiting(request, parts);
+            for &page in &blank.seen {
+                self.wait_for_disk(page, blank.version, request);
+            }
+        }
+        let (state, kind, is_doubtful) = (State::Wanted, OperationKind::Zero, true);
+        self.put_blanks(rests, &Blank { state, kind, is_doubtful, ..blank.clone() });
+        for &page in &blank.seen {
+            self.page_written(page, blank.kind, true, Ok(()));
+        }
+        if let Some(request) = blank.request {
+            self.page_done(request, Ok(()));
+        }
+    }
+
+    /// The disk refused the range. Its request fails, and so does whoever waits for former requests for
+    /// its pages. Without such nobody knows what is there, until a sync succeeds.
+    fn blank_failed(&mut self, start: u32) {
+        self.count_error(Device::Backing);
+        self.write_backs.refused();
+        let (blank, rests) = self.take_blank(start);
+        let error = Err(RequestError::Io);
+        if blank.is_owed || blank.is_doubtful {
+            self.rest_blanks(rests, &blank);
+        } else {
+            let state = State::Written(self.log.syncs_started + 1);
+            let (kind, request) = (OperationKind::Discard, None);
+            self.put_blanks(rests, &Blank { state, kind, request, ..blank.clone() });
+        }
+        if blank.is_owed {
+            self.fail_waiters(&(start..blank.end), blank.version);
+        }
+        for &page in &blank.seen {
+            self.page_written(page, blank.kind, false, Err(DeviceError(std::io::ErrorKind::Other)));
+        }
+        if let Some(request) = blank.request {
+            self.page_done(request, error);
+        }
+    }
+
+    /// Ranges are zeroed again later.
+    fn rest_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
+        if !self.blanks.has_resting() {
+            self.blanks.retry_at = Nanos(self.now.0 + REST.0);
+        }
+        let pages = self.cut_for_zeroes(pages);
+        let (state, kind, request) = (State::Resting, OperationKind::Zero, None);
+        self.put_blanks(pages, &Blank { state, kind, request, is_doubtful: true, ..like.clone() });
+    }
+
+    /// A sync of the disk succeeded, or failed: what it covers is durable, or what was written since the
+    /// last good one is not.
+    pub(super) fn blanks_synced(&mut self, is_good: bool) {
+        let covers = |state: State| match state {
+            State::Written(sync) => !is_good || sync <= self.log.syncs_done,
+            State::Wanted | State::InFlight | State::Resting => false,
+        };
+        let ranges = self.blanks.ranges.iter().filter(|(_, blank)| covers(blank.state));
+        let starts: Vec<u32> = ranges.map(|(&start, _)| start).collect();
+        for start in starts {
+            let blank = self.blanks.remove(start);
+            if !is_good {
+                self.rest_blanks(vec![start..blank.end], &blank);
+            }
+        }
+    }
+
+    /// Tries ranges again that the disk refused, when it is time.
+    pub(super) fn retry_blanks_in_time(&mut self) {
+        if self.blanks.retry_at().is_some_and(|at| self.now >= at) {
+            self.blanks.retry_at = Nanos(self.now.0 + REST.0);
+            self.blanks.wake(if self.write_backs.is_refused() { 1 } else { usize::MAX });
+        }
+    }
+
+    /// Tries ranges again that the disk refused: somebody wants them durable.
+    pub(super) fn retry_blanks(&mut self) {
+        self.blanks.wake(usize::MAX);
+    }
+
+    /// Checks that ranges and entries know of each other.
+    pub(super) fn assert_blank(&self, page: u32) {
+        let Some((_, blank)) = self.blanks.ranges.range(..=page).next_back() else { return };
+        if page < blank.end {
+            assert!(blank.seen.contains(&page), "a range knows its pages that are held");
+            let entry = self.entry(page).map(|id| &self.entries[id]);
+            let is_written = entry.is_some_and(|entry| entry.disk_write.is_some());
+            assert!(is_written, "the page of a range on its way is being written");
+        }
+    }
+}
