@@ -2,8 +2,12 @@
 //! which no fuzzer finds.
 
 use std::io;
+use std::sync::Arc;
 
-use thermocline_engine::{Flash, FlashError, Layout, Options, PolicyOptions, Shard, Storage, Uuid};
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::{
+    Device, Flash, FlashError, Frames, Layout, Options, PolicyOptions, Shard, Storage, Uuid,
+};
 
 const BLOCK: usize = 4096;
 const PAGES: u32 = 64;
@@ -232,8 +236,15 @@ fn examine(memory: Memory) {
     assert_eq!(checked.intact_pages + damaged as u64, contents.held_pages);
     let backing_bytes = contents.superblock.backing_bytes;
     if backing_bytes <= 1 << 24 {
-        let mut backing = Memory(vec![0; usize::try_from(backing_bytes).expect("it is small")]);
-        let drained = recovered.drain(&mut memory, &mut backing).expect("memory does not fail");
+        let bytes = usize::try_from(backing_bytes).expect("it is small");
+        let flash = memory.0.clone();
+        let open = |frames: &Arc<Frames>| {
+            let mut driver = MemoryDriver::new(frames, flash.len(), bytes);
+            driver.bytes(Device::Flash).copy_from_slice(&flash);
+            Ok::<_, FlashError>(driver)
+        };
+        let drained = recovered.drain(&mut memory, backing_bytes, open, |_| {});
+        let drained = drained.expect("memory does not fail");
         assert_eq!(drained.lost_pages, checked.lost_pages);
         assert_eq!(drained.written_pages + drained.lost_pages.len() as u64, contents.dirty_pages);
     }

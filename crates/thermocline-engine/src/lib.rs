@@ -36,6 +36,7 @@
 
 mod blocks;
 pub mod counters;
+mod drain;
 pub mod driver;
 mod engine;
 mod entry;
@@ -57,12 +58,13 @@ mod storage;
 mod stream;
 
 pub use counters::Counters;
+pub use drain::{DrainProgress, Drained};
 pub use engine::Engine;
 pub use fingerprint::{Fingerprint, Likeness, Mark};
 pub use format::Layout;
 pub use format::superblock::Superblock;
 pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
-pub use offline::{Check, Contents, Drained};
+pub use offline::{Check, Contents};
 pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind};
 pub use options::{Cleaning, Options, OptionsError, PolicyOptions, WriteMode};
 pub use recovery::{Flash, FlashError};

@@ -1,4 +1,4 @@
-//! A cache at rest: what is in it, whether it is intact, bringing it home, giving it up.
+//! A cache at rest: what is in it, whether it is intact, giving it up.
 
 use std::collections::BTreeMap;
 
@@ -37,15 +37,6 @@ pub struct Check {
     pub lost_pages: Vec<u32>,
 }
 
-/// What a drain did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
-    /// Pages written to the backing store.
-    pub written_pages: u64,
-    /// Pages that only flash had, and whose bytes there are wrong: they stay dirty, in order.
-    pub lost_pages: Vec<u32>,
-}
-
 impl Flash {
     /// What the flash holds.
     pub fn contents(&self) -> Contents {
@@ -81,45 +72,6 @@ impl Flash {
             }
         }
         check
-    }
-
-    /// Writes every page that the disk may not have to the backing store, in the order of the disk,
-    /// and then says on flash that it is clean. If that stops half way, nothing is lost: what was not
-    /// said is done again.
-    ///
-    /// # Errors
-    /// A device that fails.
-    pub fn drain(
-        &mut self,
-        storage: &mut dyn Storage,
-        backing: &mut dyn Storage,
-    ) -> Result<Drained, FlashError> {
-        let page_bytes = u64::from(self.superblock.layout.page_bytes);
-        let (found_bytes, given_bytes) = (self.superblock.backing_bytes, backing.size_bytes()?);
-        // The end of a backing store that is no whole page is not cached.
-        if given_bytes / page_bytes * page_bytes != found_bytes {
-            return Err(FlashError::OtherBacking { found_bytes, given_bytes });
-        }
-        let mut drained = Drained::default();
-        let mut cleaned = vec![];
-        for (page, slot) in self.pages() {
-            let (is_intact, is_dirty, bytes) = self.load(storage, slot);
-            if is_dirty && is_intact {
-                backing.write_at(u64::from(page) * page_bytes, &bytes)?;
-                cleaned.push(slot);
-            } else if is_dirty {
-                drained.lost_pages.push(page);
-            }
-        }
-        backing.sync()?;
-        drained.written_pages = cleaned.len() as u64;
-        for slot in cleaned {
-            if let Some(row) = &mut self.rows[slot as usize] {
-                row.is_dirty = false;
-            }
-        }
-        self.save(storage)?;
-        Ok(drained)
     }
 
     /// Prepares, in memory, how the next epoch begins: [`recover_as`](Self::recover_as) and
@@ -174,7 +126,10 @@ impl Flash {
     }
 
     /// Writes the table, then begins an epoch without a journal.
-    fn save(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+    pub(crate) fn save(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        // A killed process may have left slots in the cache of the flash: the table must not become
+        // durable before they are.
+        storage.sync()?;
         let blocks: Vec<u32> = (0..self.superblock.layout.table_blocks).collect();
         self.write_table(storage, &blocks)?;
         self.begin_epoch(storage)

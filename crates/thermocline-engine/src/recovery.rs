@@ -50,6 +50,23 @@ pub enum FlashError {
     /// The device fails.
     #[error("the flash cannot be used: {0}")]
     Io(#[from] io::Error),
+    /// The backing store refuses pages of a drain.
+    #[error(
+        "the backing store cannot be written at byte {offset_bytes}: {error}; the flash keeps all \
+         pages: repair the backing store and drain again"
+    )]
+    BackingWrite {
+        /// Where the write began.
+        offset_bytes: u64,
+        /// What the backing store says.
+        error: io::Error,
+    },
+    /// The backing store cannot be synced after a drain.
+    #[error(
+        "the backing store cannot be synced: {0}; the flash keeps all pages: repair the backing store \
+         and drain again"
+    )]
+    BackingSync(io::Error),
     /// There is nothing on it yet, neither at its beginning nor at its end.
     #[error("there is no cache of thermocline: nothing was ever written there")]
     Empty,

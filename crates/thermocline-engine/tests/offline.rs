@@ -4,12 +4,13 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::sync::Arc;
 
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::{
-    Contents, Engine, Flash, FlashError, Layout, Options, PolicyOptions, Request, Shard, SideFile,
-    SideFileError, Superblock, Uuid,
+    Contents, Engine, Flash, FlashError, Frames, Layout, Options, PolicyOptions, Request, Shard,
+    SideFile, SideFileError, Superblock, Uuid,
 };
 
 const PAGES: u32 = 64;
@@ -61,7 +62,7 @@ fn spoil(folder: &Path, place: usize) {
 fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     stopped(folder.path());
-    let [mut flash, mut disk] = ["flash", "disk"].map(|name| open(folder.path(), name));
+    let [mut flash, disk] = ["flash", "disk"].map(|name| open(folder.path(), name));
     let read = Flash::read(&mut flash).unwrap();
     let contents = read.contents();
     assert_eq!((contents.superblock.cache, contents.held_pages), (CACHE, 20));
@@ -75,7 +76,12 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     let mut recovered = Flash::recover(&mut flash).unwrap();
     // What is no whole page at the end of the backing store is not cached, and does not matter.
     disk.file().set_len(u64::from(PAGES) * PAGE as u64 + 512).unwrap();
-    let drained = recovered.drain(&mut flash, &mut disk).unwrap();
+    let size_bytes = disk.size_bytes().unwrap();
+    let [of_flash, of_disk] = [&flash, &disk].map(|file| file.try_clone().unwrap());
+    let open = |frames: &Arc<Frames>| -> Result<_, FlashError> {
+        Ok(ThreadDriver::new(frames, Some(of_flash), of_disk, 4)?)
+    };
+    let drained = recovered.drain(&mut flash, size_bytes, open, |_| {}).unwrap();
     disk.file().set_len(u64::from(PAGES) * PAGE as u64).unwrap();
     assert_eq!((drained.written_pages, drained.lost_pages), (19, vec![7]));
     let bytes = fs::read(folder.path().join("disk")).unwrap();

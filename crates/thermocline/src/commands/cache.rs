@@ -2,19 +2,23 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::{
-    DrainOptions, Drained, End, Fingerprint, Flash, Found, FoundFlash, Intent, Mark, Notice, Plan,
-    SideFile, SideFileError, Step, Storage, Uuid,
+    DrainOptions, Drained, End, Fingerprint, Flash, Found, FoundFlash, Frames, Intent, Mark,
+    Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
 };
-use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
+use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver, NbdStorage};
+use thermocline_nbd::uri::NbdUri;
 
 use crate::arguments::{CacheCommand, CacheOptions};
 use crate::backing::Place;
+use crate::commands::serve::config::IoEngine;
+use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
 use crate::note::NotePlace;
 use crate::output;
 
@@ -138,7 +142,7 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
 fn drain(path: &Path, backing: &Place, place: &NotePlace, options: DrainOptions) -> Result<String> {
     let (file, flash) = open(path)?;
     let page_bytes = flash.superblock().layout.page_bytes;
-    let disk = Disk::open(backing, page_bytes).with_context(|| format!("`{backing}`"))?;
+    let disk = Disk::open(backing).with_context(|| format!("`{backing}`"))?;
     let mut draining = Draining { path, backing, place, page_bytes, file, flash, disk };
     let plan = draining.plan(options)?;
     let mut said = String::new();
@@ -199,7 +203,7 @@ struct Draining<'a> {
 impl Draining<'_> {
     /// What is to be done, or why it must not be.
     fn plan(&mut self, options: DrainOptions) -> Result<Plan> {
-        let size_bytes = self.disk.storage().size_bytes();
+        let size_bytes = self.disk.size_bytes();
         let size_bytes = size_bytes.with_context(|| format!("`{}`", self.backing))?;
         let mut found = Found {
             note: self.place.load()?,
@@ -234,9 +238,18 @@ impl Draining<'_> {
         })
     }
 
+    /// Writes the dirty pages to the backing store, and shows on a terminal how far it is.
     fn write_back(&mut self) -> Result<Drained> {
         let Self { flash, file, disk, .. } = self;
-        flash.drain(file, disk.storage()).with_context(|| in_flash(self.path))
+        let driven = file.try_clone()?;
+        let backing_bytes = disk.size_bytes()?;
+        let dirty_pages = usize::try_from(flash.contents().dirty_pages)?;
+        let bar = output::progress(dirty_pages, "pages")?;
+        let open = |frames: &Arc<Frames>| disk.drive(frames, &driven);
+        let drained = flash
+            .drain(file, backing_bytes, open, |progress| bar.set_position(progress.done_pages));
+        bar.finish_and_clear();
+        drained.with_context(|| in_flash(self.path))
     }
 
     /// The fingerprint of the backing store that the next start compares, if pages stay on flash.
@@ -250,8 +263,8 @@ impl Draining<'_> {
     }
 
     fn take(&mut self, cache: Uuid, size_bytes: u64) -> Result<Fingerprint> {
-        let mark = self.disk.mark()?;
-        Fingerprint::take(self.disk.storage(), cache, size_bytes, mark)
+        self.disk
+            .fingerprint(cache, size_bytes, self.page_bytes)
             .with_context(|| format!("`{}`", self.backing))
     }
 
@@ -318,36 +331,60 @@ fn place_of_note(
     backing.note(said, flash, state_dir)?.context("say with --note where the note of the export is")
 }
 
-/// A backing store to be read and written one call at a time.
+/// A backing store that pages are drained to. A file is locked as long as it is open; an export is
+/// connected to for each use, as its server may take one client at a time.
 enum Disk {
     File(DeviceFile),
-    Nbd(Box<NbdStorage>),
+    Nbd(NbdUri),
 }
 
 impl Disk {
-    fn open(place: &Place, page_bytes: u32) -> Result<Self> {
+    fn open(place: &Place) -> Result<Self> {
         Ok(match place {
             Place::File(path) => Self::File(lock(path)?),
-            Place::Nbd(uri) => {
-                let backing = NbdBacking::connect(uri.clone(), Access::ReadWrite)?;
-                Self::Nbd(Box::new(NbdStorage::new(backing, page_bytes as usize)?))
+            Place::Nbd(uri) => Self::Nbd(uri.clone()),
+        })
+    }
+
+    fn size_bytes(&mut self) -> Result<u64> {
+        Ok(match self {
+            Self::File(file) => file.size_bytes()?,
+            Self::Nbd(uri) => connect(uri)?.size_bytes(),
+        })
+    }
+
+    fn fingerprint(
+        &mut self,
+        cache: Uuid,
+        size_bytes: u64,
+        page_bytes: u32,
+    ) -> Result<Fingerprint> {
+        Ok(match self {
+            Self::File(file) => {
+                let mark = Mark::of(&file.file().metadata()?);
+                Fingerprint::take(file, cache, size_bytes, mark)?
+            }
+            Self::Nbd(uri) => {
+                let mut storage = NbdStorage::new(connect(uri)?, page_bytes as usize)?;
+                Fingerprint::take(&mut storage, cache, size_bytes, Mark::None)?
             }
         })
     }
 
-    fn storage(&mut self) -> &mut dyn Storage {
+    /// A driver of this and of a flash.
+    fn drive(&self, frames: &Arc<Frames>, flash: &DeviceFile) -> Result<AnyDriver> {
         match self {
-            Self::File(file) => file,
-            Self::Nbd(storage) => &mut **storage,
+            Self::File(disk) => drive_files(IoEngine::Auto, frames, Some(flash), disk),
+            Self::Nbd(uri) => {
+                let backing = NbdDriver::new(connect(uri)?, frames)?;
+                drive_nbd(IoEngine::Auto, frames, backing, Some(flash))
+            }
         }
     }
+}
 
-    fn mark(&self) -> Result<Mark> {
-        Ok(match self {
-            Self::File(file) => Mark::of(&file.file().metadata()?),
-            Self::Nbd(_) => Mark::None,
-        })
-    }
+fn connect(uri: &NbdUri) -> Result<NbdBacking> {
+    Ok(NbdBacking::connect(uri.clone(), Access::ReadWrite)?)
 }
 
 /// Whether a flash belongs to the backing store with this note.

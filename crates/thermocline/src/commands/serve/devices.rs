@@ -514,7 +514,7 @@ fn open_flash(
 
 /// One driver for the flash, if there is one, and a backing store that is a file. It has the files
 /// that were locked: they stay so until it ends.
-fn drive_files(
+pub(crate) fn drive_files(
     engine: IoEngine,
     frames: &Arc<Frames>,
     flash: Option<&DeviceFile>,
@@ -532,7 +532,7 @@ fn drive_files(
 }
 
 /// A driver for the flash, if there is one, beside that of an export.
-fn drive_nbd(
+pub(crate) fn drive_nbd(
     engine: IoEngine,
     frames: &Arc<Frames>,
     backing: NbdDriver,

@@ -1,7 +1,7 @@
 //! `thermocline serve`: the engine over NBD.
 
 pub(crate) mod config;
-mod devices;
+pub(crate) mod devices;
 mod http;
 mod listening;
 mod metrics;

@@ -563,7 +563,7 @@ mod tests {
         recording.request();
         recording.access(Access::write(7));
         recording.access(Access::write(8));
-        recording.bypass();
+        recording.bypass(1);
         recording.access(Access::write(9));
         recording.hand_over();
         recording.batch.missing_accesses = 12;
