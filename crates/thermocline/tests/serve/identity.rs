@@ -114,7 +114,7 @@ fn dirty_pages_do_not_overlay_a_disk_that_changed_beneath_them() {
 }
 
 #[test]
-fn copies_of_the_flash_are_told_from_the_flash() {
+fn old_copies_of_the_flash_are_refused() {
     let cache = inclusive();
     let copy = |name: &str| std::fs::copy(cache.path("flash.img"), cache.path(name)).unwrap();
     let swap = |name: &str| {
