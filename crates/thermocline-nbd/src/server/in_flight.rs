@@ -118,9 +118,10 @@ impl InFlight {
         self.outstanding == 0 && (is_through || (self.error.is_some() && !is_write))
     }
 
-    /// What was not handed over will never come.
+    /// What was not handed over will never come, so the request fails, whatever its pieces do.
     pub(super) fn cut_short(&mut self) {
         self.request.length_bytes = self.submitted_bytes;
+        self.error = self.error.or(Some(ErrorCode::ShuttingDown));
     }
 }
 
@@ -225,6 +226,17 @@ mod tests {
         assert!(range.next_piece().is_some());
         range.answered(Err(ErrorCode::NoSpace));
         assert!(range.is_done());
+    }
+
+    #[test]
+    fn a_write_whose_payload_never_comes_fails() {
+        let mut write = in_flight(Command::Write, 0, 512 << 10);
+        assert_eq!(write.piece(256 << 10).0, 0);
+        write.cut_short();
+        assert!(!write.is_done());
+        write.answered(Ok(()));
+        assert!(write.is_done());
+        assert_eq!(write.error, Some(ErrorCode::ShuttingDown));
     }
 
     #[test]

@@ -183,6 +183,28 @@ fn a_server_that_stops_answers_what_it_has_begun() {
 }
 
 #[test]
+fn a_server_that_stops_acknowledges_no_half_write() {
+    let running = Running::start(Memory::new(1 << 20).delayed(200), Settings::default());
+    let mut client = running.client();
+    client.read(0, 1).unwrap();
+    let write = RequestHeader {
+        cookie: 0,
+        command: Command::Write,
+        flags: 0,
+        offset_bytes: 0,
+        length_bytes: 512 << 10,
+    };
+    // The server takes the first piece, and the second never comes.
+    let header = client.send(write, &[7; 300 << 10]).unwrap();
+    let mut waiting = UnixStream::connect(running.socket()).unwrap();
+    let mut byte = [0];
+    waiting.read_exact(&mut byte).unwrap();
+    drop(running);
+    let answer = client.wait(header);
+    assert!(!matches!(answer, Ok(Ok(_))), "half of it was taken: {answer:?}");
+}
+
+#[test]
 fn places_that_cannot_be_listened_at_are_refused() {
     let server = || {
         let service = Memory::new(4096);
