@@ -431,6 +431,10 @@ impl Torture {
         load: Option<Load>,
         random: &mut SplitMix64,
     ) -> Result<bool> {
+        if plan.kind == Kind::Hang {
+            // A sync that hangs in FUSE blocks every writer of the file, so no answer would come.
+            self.mount.heal();
+        }
         let load = match load {
             Some(load) if random.below(2) == 0 => {
                 load.finish()?;
@@ -440,9 +444,6 @@ impl Torture {
         };
         lock(&self.shared).open_window();
         server.terminate()?;
-        if plan.kind == Kind::Hang {
-            self.mount.heal();
-        }
         let status = server.wait()?;
         if let Some(load) = load {
             load.abandon();

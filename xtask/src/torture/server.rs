@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// No start, stop or command takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// A server that was killed ends within this time, unless a device hangs.
+const DROP_PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at something that no event announces.
 pub(crate) const GLANCE: Duration = Duration::from_millis(2);
 
@@ -182,9 +184,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have ended already. One that waits for a device that hangs ends with the mount.
         drop(self.process.kill());
-        drop(self.process.wait());
+        let deadline = Instant::now() + DROP_PATIENCE;
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(GLANCE);
+        }
     }
 }
 
