@@ -5,9 +5,11 @@
 //! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
-//! strace's lines. None is a timed test.
+//! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it. None is a timed
+//! test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
+mod at_rest;
 mod capture;
 mod hca;
 mod identifiers;
@@ -52,6 +54,8 @@ enum Benchmark {
     Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
+    /// Starting from a flash after a kill, and draining it, beside plain reads and writes
+    AtRest(at_rest::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
@@ -59,6 +63,7 @@ enum Benchmark {
 
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
+        Benchmark::AtRest(arguments) => at_rest::run_all(&arguments),
         Benchmark::Capture(arguments) => capture::run_all(&arguments),
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),

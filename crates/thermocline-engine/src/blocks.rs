@@ -1,13 +1,13 @@
 //! Reading the metadata of a flash, past places that are damaged.
 
-use std::collections::VecDeque;
-
 use crate::format::BLOCK_BYTES;
 use crate::format::table::{self, Row};
-use crate::storage::Storage;
+use crate::storage::{AlignedBytes, Storage};
 
-/// Metadata read at a time.
-const READ_BYTES: u64 = 1 << 20;
+/// Metadata read by one operation, and by operations that are in flight together. A batch has an even
+/// number of blocks, so that both copies of a table block are in one.
+const READ_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 16 << 20;
 
 /// A copy of a metadata block.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,57 +19,71 @@ pub(crate) enum Copied {
     Damaged,
 }
 
+impl Copied {
+    /// What a block says; one that cannot be read has no bytes.
+    pub(crate) fn of(
+        bytes: Option<&[u8]>,
+        decode: impl FnOnce(&[u8]) -> Option<(table::Header, Vec<Option<Row>>)>,
+    ) -> Self {
+        match bytes.map(|bytes| (bytes, decode(bytes))) {
+            Some((_, Some(block))) => Self::Intact(block),
+            Some((bytes, None)) if bytes.iter().all(|&byte| byte == 0) => Self::Blank,
+            Some(_) | None => Self::Damaged,
+        }
+    }
+
+    /// What an intact block says.
+    pub(crate) fn intact(self) -> Option<(table::Header, Vec<Option<Row>>)> {
+        match self {
+            Self::Intact(block) => Some(block),
+            Self::Blank | Self::Damaged => None,
+        }
+    }
+}
+
 /// Reads metadata blocks one after the other, many at a time, and goes on past those that cannot be read.
 pub(crate) struct Blocks<'a> {
     storage: &'a mut dyn Storage,
     next_bytes: u64,
     end_bytes: u64,
-    /// Blocks that were read and not given out; none for one that cannot be read.
-    read: VecDeque<Option<Vec<u8>>>,
+    memory: AlignedBytes,
 }
 
 impl<'a> Blocks<'a> {
     pub(crate) fn new(storage: &'a mut dyn Storage, start_bytes: u64, blocks: u64) -> Self {
-        let end_bytes = start_bytes + blocks * BLOCK_BYTES as u64;
-        Self { storage, next_bytes: start_bytes, end_bytes, read: VecDeque::new() }
-    }
-
-    /// The next block; none if it cannot be read.
-    pub(crate) fn next_block(&mut self) -> Option<Vec<u8>> {
-        if self.read.is_empty() {
-            self.read_more();
-        }
-        self.read.pop_front().flatten()
-    }
-
-    /// What the next block says.
-    pub(crate) fn next(
-        &mut self,
-        decode: impl Fn(&[u8]) -> Option<(table::Header, Vec<Option<Row>>)>,
-    ) -> Copied {
-        match self.next_block() {
-            None => Copied::Damaged,
-            Some(bytes) => match decode(&bytes) {
-                Some(block) => Copied::Intact(block),
-                None if bytes.iter().all(|&byte| byte == 0) => Copied::Blank,
-                None => Copied::Damaged,
-            },
+        let bytes = blocks * BLOCK_BYTES as u64;
+        let batch = usize::try_from(bytes).map_or(BATCH_BYTES, |bytes| bytes.min(BATCH_BYTES));
+        Self {
+            storage,
+            next_bytes: start_bytes,
+            end_bytes: start_bytes + bytes,
+            memory: AlignedBytes::new(batch),
         }
     }
 
-    fn read_more(&mut self) {
-        let bytes = (self.end_bytes - self.next_bytes).min(READ_BYTES);
+    /// The next blocks, none for one that cannot be read; nothing after the last.
+    pub(crate) fn next_batch(&mut self) -> Option<impl Iterator<Item = Option<&[u8]>>> {
+        let left = self.end_bytes - self.next_bytes;
+        if left == 0 {
+            return None;
+        }
+        let length = usize::try_from(left).map_or(BATCH_BYTES, |left| left.min(BATCH_BYTES));
         let start = self.next_bytes;
-        self.next_bytes += bytes;
-        let mut read = vec![0; usize::try_from(bytes).expect("a mebibyte at most")];
-        if self.storage.read_at(start, &mut read).is_ok() {
-            self.read.extend(read.chunks(BLOCK_BYTES).map(|block| Some(block.to_vec())));
-            return;
+        self.next_bytes += length as u64;
+        let bytes = &mut self.memory.bytes_mut()[..length];
+        let pieces = (start..).step_by(READ_BYTES).zip(bytes.chunks_mut(READ_BYTES));
+        let mut pieces: Vec<(u64, &mut [u8])> = pieces.collect();
+        let results = self.storage.read_each(&mut pieces);
+        let mut is_readable = Vec::with_capacity(length / BLOCK_BYTES);
+        for ((offset, piece), result) in pieces.iter_mut().zip(results) {
+            for (offset, block) in
+                (*offset..).step_by(BLOCK_BYTES).zip(piece.chunks_mut(BLOCK_BYTES))
+            {
+                let is_there = result.is_ok() || self.storage.read_at(offset, block).is_ok();
+                is_readable.push(is_there);
+            }
         }
-        for offset in (start..start + bytes).step_by(BLOCK_BYTES) {
-            let mut block = vec![0; BLOCK_BYTES];
-            let result = self.storage.read_at(offset, &mut block);
-            self.read.push_back(result.is_ok().then_some(block));
-        }
+        let blocks = self.memory.bytes()[..length].chunks(BLOCK_BYTES);
+        Some(blocks.zip(is_readable).map(|(block, is_there)| is_there.then_some(block)))
     }
 }

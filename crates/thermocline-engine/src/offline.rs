@@ -78,8 +78,9 @@ impl Flash {
     /// [`drain`](Self::drain) begin it.
     pub fn adapt(&mut self, begin: &Begin) {
         if begin.keep == Keep::Dirty {
-            for row in &mut self.rows {
-                *row = row.filter(|row| row.is_dirty);
+            for slot in 0..self.superblock.layout.slots {
+                let row = self.rows[slot as usize];
+                self.set_row(slot, row.filter(|row| row.is_dirty));
             }
         }
         self.superblock.backing_bytes =

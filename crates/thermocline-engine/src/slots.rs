@@ -227,6 +227,12 @@ impl Slots {
         self.table[slot.0 as usize].set_visible(is_visible);
     }
 
+    /// The policy believes that flash holds all pages of live slots.
+    pub(crate) fn show_all(&mut self) {
+        let live = self.table.iter_mut().filter(|slot| slot.state() == SlotState::Live);
+        live.for_each(|slot| slot.set_visible(true));
+    }
+
     /// The disk has this version durably.
     pub(crate) fn set_clean(&mut self, slot: SlotId) {
         let state = &mut self.table[slot.0 as usize];

@@ -6,6 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use rustix::io::{Errno, preadv, pwritev};
 use super::Allocation;
 use crate::memory::Frames;
 use crate::operation::{Operation, OperationKind};
-use crate::storage::Storage;
+use crate::storage::{Storage, is_aligned};
 
 /// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
 /// until the devices have answered.
@@ -25,6 +26,9 @@ const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Pieces of memory that the system takes in one call (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
+
+/// Pieces that a [`Storage`] reads or writes at once.
+const PIECES_AT_ONCE: usize = 32;
 
 /// Extents in one answer, at most.
 const ALLOCATIONS_MAX: usize = 4096;
@@ -313,23 +317,97 @@ fn write(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> 
     Ok(())
 }
 
-/// Reads and writes through a frame, which is aligned as direct access wants it.
+impl DeviceFile {
+    /// Fills memory, by way of a frame if direct access does not take it.
+    fn read_bytes(&self, mut offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        if !is_aligned(bytes) {
+            let frames = Frames::new(1, bytes.len());
+            self.perform(&frames, &whole(OperationKind::Read, offset, bytes.len()))?;
+            bytes.copy_from_slice(frames.bytes(crate::memory::FrameId(0)));
+            return Ok(());
+        }
+        let mut left = bytes;
+        while !left.is_empty() {
+            let read = match rustix::io::pread(&self.file, &mut *left, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            offset += read as u64;
+            left = &mut left[read..];
+        }
+        Ok(())
+    }
+
+    /// Writes memory, by way of a frame if direct access does not take it.
+    fn write_bytes(&self, mut offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if !is_aligned(bytes) {
+            let frames = Frames::new(1, bytes.len());
+            frames.bytes_mut(crate::memory::FrameId(0)).copy_from_slice(bytes);
+            return self.perform(&frames, &whole(OperationKind::Write, offset, bytes.len()));
+        }
+        let mut left = bytes;
+        while !left.is_empty() {
+            let written = match rustix::io::pwrite(&self.file, left, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            offset += written as u64;
+            left = &left[written..];
+        }
+        Ok(())
+    }
+}
+
+/// Does work on pieces, several at a time; gives the results in the order of the pieces.
+fn at_once<T: Send>(
+    pieces: impl ExactSizeIterator<Item = T> + Send,
+    work: impl Fn(T) -> io::Result<()> + Sync,
+) -> Vec<io::Result<()>> {
+    let count = pieces.len();
+    if count < 2 {
+        return pieces.map(work).collect();
+    }
+    let results: Vec<Mutex<io::Result<()>>> = (0..count).map(|_| Mutex::new(Ok(()))).collect();
+    let next = Mutex::new(pieces.zip(&results));
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..count.min(PIECES_AT_ONCE) {
+            scope.spawn(|| {
+                while let Some((piece, result)) = take() {
+                    *result.lock().unwrap_or_else(PoisonError::into_inner) = work(piece);
+                }
+            });
+        }
+    });
+    drop(next);
+    results.into_iter().map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
 impl Storage for DeviceFile {
     fn size_bytes(&mut self) -> io::Result<u64> {
         Self::size_bytes(self)
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let frames = Frames::new(1, bytes.len());
-        self.perform(&frames, &whole(OperationKind::Read, offset_bytes, bytes.len()))?;
-        bytes.copy_from_slice(frames.bytes(crate::memory::FrameId(0)));
-        Ok(())
+        self.read_bytes(offset_bytes, bytes)
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        let frames = Frames::new(1, bytes.len());
-        frames.bytes_mut(crate::memory::FrameId(0)).copy_from_slice(bytes);
-        self.perform(&frames, &whole(OperationKind::Write, offset_bytes, bytes.len()))
+        self.write_bytes(offset_bytes, bytes)
+    }
+
+    fn read_each(&mut self, pieces: &mut [(u64, &mut [u8])]) -> Vec<io::Result<()>> {
+        at_once(pieces.iter_mut(), |(offset, bytes)| self.read_bytes(*offset, bytes))
+    }
+
+    fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        at_once(pieces.iter(), |(offset, bytes)| self.write_bytes(*offset, bytes))
+            .into_iter()
+            .collect()
     }
 
     fn sync(&mut self) -> io::Result<()> {

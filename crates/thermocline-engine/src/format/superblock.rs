@@ -103,6 +103,12 @@ impl Superblock {
         superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
     }
 
+    /// Whether the backing store has such a page.
+    pub(crate) fn is_page(&self, page: u32) -> bool {
+        let page_bytes = u64::from(self.layout.page_bytes);
+        (u64::from(page) + 1) * page_bytes <= self.backing_bytes
+    }
+
     /// Whether the numbers go together; a block with a right checksum that is not is no accident.
     fn is_plausible(&self) -> bool {
         let page_bytes = self.layout.page_bytes;

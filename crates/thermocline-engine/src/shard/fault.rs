@@ -165,15 +165,18 @@ impl Shard {
             return;
         }
         let mut survivors: Vec<(u64, Survivor)> = vec![];
+        // At a start no page has an entry, and looking for millions in vain takes long.
+        let is_start = self.entries.len() == 0;
         for (id, slot) in self.slots.iter() {
             if slot.state() != SlotState::Live {
                 continue;
             }
-            let is_newest = self.entry(slot.page).is_none_or(|entry| {
-                self.entries[entry].slot == Some(id)
-                    && self.entries[entry].newest == slot.version()
-                    && !self.entries[entry].is_lost
-            });
+            let is_newest = is_start
+                || self.entry(slot.page).is_none_or(|entry| {
+                    self.entries[entry].slot == Some(id)
+                        && self.entries[entry].newest == slot.version()
+                        && !self.entries[entry].is_lost
+                });
             if is_newest {
                 let (page, is_dirty) = (PageId(slot.page), slot.is_dirty());
                 survivors.push((slot.version(), Survivor { page, is_dirty }));
@@ -182,8 +185,12 @@ impl Shard {
         survivors.sort_unstable_by_key(|&(version, _)| version);
         let survivors: Vec<Survivor> =
             survivors.into_iter().map(|(_, survivor)| survivor).collect();
-        for survivor in &survivors {
-            self.set_on_flash(survivor.page.0);
+        if is_start {
+            self.slots.show_all();
+        } else {
+            for survivor in &survivors {
+                self.set_on_flash(survivor.page.0);
+            }
         }
         self.actions.clear();
         self.policy.restore(&survivors, &mut self.actions);

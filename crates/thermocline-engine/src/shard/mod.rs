@@ -337,8 +337,10 @@ impl Shard {
             let mut held = Slot::new(row.page, row.checksum, row.version, SlotState::Live);
             held.set_dirty(row.is_dirty);
             self.slots.restore(slot, held);
-            self.put(row.page, slot.0);
         }
+        // Recovery leaves each page one slot.
+        let held = (0..).zip(&flash.rows);
+        self.index.refill(held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))));
         self.tell_survivors();
         self.is_stirred = true;
     }

@@ -482,9 +482,10 @@ fn open_flash(
     plan: &Plan,
 ) -> Result<Flash> {
     // Nothing is changed before it is known that the options fit the flash.
-    if let (Some(mut found), Some(begin)) = (found, plan.begin()) {
+    let mut known = found;
+    if let (Some(found), Some(begin)) = (&mut known, plan.begin()) {
         found.adapt(&begin);
-        Shard::check_open(options, &found)?;
+        Shard::check_open(options, found)?;
     }
     let mut flash = None;
     for step in plan.before_driver() {
@@ -498,7 +499,11 @@ fn open_flash(
                 info!(bytes = layout.flash_bytes(), "the flash is set up");
                 flash = Some(set_up);
             }
-            Step::BeginEpoch(begin) => flash = Some(Flash::recover_as(file, &begin)?),
+            Step::BeginEpoch(_) => {
+                let mut found = known.take().context("a flash that was found begins an epoch")?;
+                found.take_over(file)?;
+                flash = Some(found);
+            }
             Step::WriteBack(_)
             | Step::Clear
             | Step::SyncBacking

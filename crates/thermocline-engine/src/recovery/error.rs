@@ -1,0 +1,101 @@
+//! Why a flash cannot be used.
+
+use std::io;
+
+use thiserror::Error;
+
+/// Why a flash cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FlashError {
+    /// The device fails.
+    #[error("the flash cannot be used: {0}")]
+    Io(#[from] io::Error),
+    /// The backing store refuses pages of a drain.
+    #[error(
+        "the backing store cannot be written at byte {offset_bytes}: {error}; the flash keeps all \
+         pages: repair the backing store and drain again"
+    )]
+    BackingWrite {
+        /// Where the write began.
+        offset_bytes: u64,
+        /// What the backing store says.
+        error: io::Error,
+    },
+    /// The backing store cannot be synced after a drain.
+    #[error(
+        "the backing store cannot be synced: {0}; the flash keeps all pages: repair the backing store \
+         and drain again"
+    )]
+    BackingSync(io::Error),
+    /// There is nothing on it yet, neither at its beginning nor at its end.
+    #[error("there is no cache of thermocline: nothing was ever written there")]
+    Empty,
+    /// It holds something else.
+    #[error("what is there is no cache of thermocline: check that this is the flash")]
+    Foreign,
+    /// It is a cache of another version.
+    #[error(
+        "the flash has format {found}, this program uses {}: drain it with the version that wrote \
+         it, or initialise it by force and lose what only it holds",
+        crate::format::superblock::FORMAT
+    )]
+    Format {
+        /// The format of the flash.
+        found: u32,
+    },
+    /// Both superblocks are damaged.
+    #[error("both superblocks of the flash are damaged: only initialising it by force can help")]
+    Damaged,
+    /// Both copies of a journal or table block are damaged: nobody knows which pages it was about.
+    #[error(
+        "both copies of block {block} of the flash's {part} are damaged: its newest pages cannot be \
+         known. Restore the backing store from a backup, or give the flash up by initialising it by force"
+    )]
+    MetadataLost {
+        /// `journal` or `table`.
+        part: &'static str,
+        /// The block's number.
+        block: u64,
+    },
+    /// It caches a backing store of another size.
+    #[error(
+        "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}"
+    )]
+    OtherBacking {
+        /// What the flash says.
+        found_bytes: u64,
+        /// What was given.
+        given_bytes: u64,
+    },
+    /// It was laid out for pages of another size.
+    #[error(
+        "the flash has pages of {found_bytes} bytes, not {given_bytes}: drain it before the page \
+         size is changed"
+    )]
+    OtherPageSize {
+        /// What the flash says.
+        found_bytes: u32,
+        /// What was given.
+        given_bytes: u32,
+    },
+    /// It has too few slots.
+    #[error(
+        "the flash has {found_slots} slots, and {wanted_slots} are needed at least: take fewer \
+         pages of flash, or drain it and initialise it anew"
+    )]
+    TooFewSlots {
+        /// What the flash says.
+        found_slots: u32,
+        /// What the options need.
+        wanted_slots: u32,
+    },
+    /// The device is too small.
+    #[error("the flash has {found_bytes} bytes, and {wanted_bytes} are needed")]
+    TooSmall {
+        /// The size of the device.
+        found_bytes: u64,
+        /// What the layout needs.
+        wanted_bytes: u64,
+    },
+}

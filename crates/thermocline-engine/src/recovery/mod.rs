@@ -1,0 +1,406 @@
+//! Starting from a flash: making it ours, or finding out what it holds.
+//!
+//! Recovery reads the slot table and the journal, never the backing store, and of the slots only those
+//! whose records may have become durable without them. It then writes the table anew where the journal
+//! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
+//! on the way leaves the old epoch, and recovery does the same again.
+//!
+//! A large table is decoded by several threads; what is found does not depend on how many there are.
+
+mod error;
+mod replay;
+mod table;
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+pub use self::error::FlashError;
+use self::replay::Journal;
+use crate::format::superblock::{Superblock, Unreadable};
+use crate::format::table::{Row, SLOTS_PER_BLOCK};
+use crate::format::{self, BLOCK_BYTES, Layout};
+use crate::start::Begin;
+use crate::storage::{AlignedBytes, Storage};
+
+/// A device whose first and last bytes, so many of them, are zero is taken to be unused.
+const BLANK_HEAD_BYTES: u64 = 16 << 20;
+const BLANK_TAIL_BYTES: u64 = 1 << 20;
+/// Zeroes that are written at a time.
+const ZEROES_BYTES: usize = 1 << 20;
+/// Table blocks that are written at a time.
+const WRITTEN_BLOCKS: usize = 2048;
+
+/// A flash that can be used: what it is, and what it holds.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    pub(crate) superblock: Superblock,
+    /// Per slot: what it holds.
+    pub(crate) rows: Vec<Option<Row>>,
+    /// Per table block: how often it was written.
+    pub(crate) generations: Vec<u64>,
+    /// Metadata blocks of which one copy was damaged or could not be read; the other has all.
+    pub(crate) damaged_blocks: u64,
+    /// Table blocks whose two copies are not the same, and which copy must be written first: the one
+    /// that is damaged, or older.
+    uneven: BTreeMap<u32, u64>,
+    /// Per table block: whether its rows changed since it was written.
+    changed: Vec<bool>,
+    /// The same of the superblock.
+    first_copy: u64,
+    /// No version is greater.
+    pub(crate) version: u64,
+}
+
+impl Flash {
+    /// Makes a device a flash of a new cache. What was on it is lost.
+    ///
+    /// # Errors
+    /// A device that is too small, or that fails.
+    pub fn initialise(
+        storage: &mut dyn Storage,
+        cache: Uuid,
+        layout: Layout,
+        backing_bytes: u64,
+    ) -> Result<Self, FlashError> {
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, layout.flash_bytes());
+        if found_bytes < wanted_bytes {
+            return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
+        }
+        let superblock = Superblock {
+            cache,
+            epoch: 1,
+            layout,
+            backing_bytes,
+            first_sequence: 1,
+            written_bytes: 0,
+            has_single_journal: false,
+            end: None,
+            is_given_up: false,
+        };
+        // A superblock of a former cache must not be found, and neither must its table.
+        let (zeroes, end) = (vec![0; ZEROES_BYTES], layout.metadata_bytes());
+        for start in (0..end).step_by(ZEROES_BYTES) {
+            let length =
+                usize::try_from(end - start).map_or(ZEROES_BYTES, |rest| rest.min(ZEROES_BYTES));
+            storage.write_at(start, &zeroes[..length])?;
+        }
+        storage.sync()?;
+        write_superblock(storage, &superblock, 0)?;
+        Ok(Self::empty(superblock))
+    }
+
+    /// The flash of a shard whose devices are in memory and will not be read again.
+    pub(crate) fn empty(superblock: Superblock) -> Self {
+        let Layout { slots, table_blocks, .. } = superblock.layout;
+        Self {
+            superblock,
+            rows: vec![None; slots as usize],
+            generations: vec![0; table_blocks as usize],
+            damaged_blocks: 0,
+            uneven: BTreeMap::new(),
+            changed: vec![false; table_blocks as usize],
+            first_copy: 0,
+            version: 0,
+        }
+    }
+
+    /// Finds out what a flash holds, and begins a new epoch on it.
+    ///
+    /// # Errors
+    /// What is no flash of ours, is damaged, or fails.
+    pub fn recover(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        Self::recover_as(storage, &Begin::default())
+    }
+
+    /// The same, but keeps only some pages, or takes over another size of the backing store.
+    ///
+    /// # Errors
+    /// As [`recover`](Self::recover).
+    pub fn recover_as(storage: &mut dyn Storage, begin: &Begin) -> Result<Self, FlashError> {
+        let mut flash = Self::read(storage)?;
+        flash.adapt(begin);
+        flash.take_over(storage)?;
+        Ok(flash)
+    }
+
+    /// Begins a new epoch on a flash that was just read: writes the table as the journal changed it.
+    /// [`recover`](Self::recover) does both; call this if the flash has to be looked at in between.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn take_over(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        // A killed process may have left slots in the cache of the flash, where they were read: the
+        // table must not become durable before they are.
+        storage.sync()?;
+        let is_old =
+            |&block: &u32| self.changed[block as usize] || self.uneven.contains_key(&block);
+        let old: Vec<u32> = (0..self.superblock.layout.table_blocks).filter(is_old).collect();
+        self.write_table(storage, &old)?;
+        self.begin_epoch(storage)
+    }
+
+    /// From now on the journal so far does not count: the table says all.
+    pub(crate) fn begin_epoch(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.superblock.epoch += 1;
+        self.superblock.has_single_journal = false;
+        self.superblock.end = None;
+        let first_copy = std::mem::take(&mut self.first_copy);
+        write_superblock(storage, &self.superblock, first_copy)
+    }
+
+    /// Finds out what a flash holds, and changes nothing.
+    ///
+    /// # Errors
+    /// What is no flash of ours, is damaged, or fails.
+    pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        let (superblock, place, damaged) = read_superblock(storage)?;
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
+        if found_bytes < wanted_bytes {
+            return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
+        }
+        let mut flash = Self::read_table(storage, &superblock)?;
+        flash.first_copy = 1 - place;
+        flash.damaged_blocks += damaged;
+        let journal = Journal::read(storage, &superblock)?;
+        flash.replay(storage, &journal);
+        Ok(flash)
+    }
+
+    /// What it is.
+    pub const fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Where a slot lies.
+    pub(crate) fn slot_offset_bytes(&self, slot: u32) -> u64 {
+        let layout = &self.superblock.layout;
+        layout.slot_offset_bytes() + u64::from(slot) * u64::from(layout.page_bytes)
+    }
+
+    fn is_page(&self, page: u32) -> bool {
+        self.superblock.is_page(page)
+    }
+
+    fn row(&self, slot: u32) -> Option<Row> {
+        self.rows[slot as usize]
+    }
+
+    /// Changes what a slot holds, and remembers that its table block says something else.
+    pub(crate) fn set_row(&mut self, slot: u32, row: Option<Row>) {
+        let held = &mut self.rows[slot as usize];
+        if *held != row {
+            *held = row;
+            self.changed[slot as usize / SLOTS_PER_BLOCK] = true;
+        }
+    }
+
+    fn slots_of(&self, block: u32) -> std::ops::Range<usize> {
+        let first = block as usize * SLOTS_PER_BLOCK;
+        first..(first + SLOTS_PER_BLOCK).min(self.rows.len())
+    }
+
+    /// Writes what table blocks should say: their first copies, and when these are durable, their second
+    /// ones.
+    pub(crate) fn write_table(
+        &mut self,
+        storage: &mut dyn Storage,
+        blocks: &[u32],
+    ) -> Result<(), FlashError> {
+        let cache = self.superblock.cache;
+        for &block in blocks {
+            let generation = &mut self.generations[block as usize];
+            *generation += 1;
+            // The parity says which copy is first: never the only one that is right.
+            let first = self.uneven.remove(&block).unwrap_or(*generation % 2);
+            *generation += u64::from(*generation % 2 != first);
+        }
+        for copy in 0..2 {
+            for blocks in blocks.chunks(WRITTEN_BLOCKS) {
+                let mut memory = AlignedBytes::new(blocks.len() * BLOCK_BYTES);
+                let mut pieces: Vec<(u64, &[u8])> = vec![];
+                let bytes = memory.bytes_mut().chunks_mut(BLOCK_BYTES);
+                for (&block, bytes) in blocks.iter().zip(bytes) {
+                    let generation = self.generations[block as usize];
+                    let header = format::table::Header { cache, generation, block };
+                    let rows = self.rows[self.slots_of(block)].iter().copied();
+                    format::table::encode(bytes, &header, rows);
+                    let layout = &self.superblock.layout;
+                    pieces.push((layout.table_offset_bytes(block, generation + copy), &*bytes));
+                }
+                storage.write_each(&pieces)?;
+            }
+            storage.sync()?;
+        }
+        for &block in blocks {
+            self.changed[block as usize] = false;
+        }
+        Ok(())
+    }
+}
+
+/// The newest superblock, its place, and how many copies are damaged.
+pub(crate) fn read_superblock(
+    storage: &mut dyn Storage,
+) -> Result<(Superblock, u64, u64), FlashError> {
+    if storage.size_bytes()? < 2 * BLOCK_BYTES as u64 {
+        return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
+    }
+    let mut found = vec![];
+    let mut failure = None;
+    for place in 0..2 {
+        let mut block = vec![0; BLOCK_BYTES];
+        match storage.read_at(Layout::superblock_offset_bytes(place), &mut block) {
+            Ok(()) => found.push((place, Superblock::decode(&block))),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let intact = found.iter().filter_map(|&(place, found)| Some((found.ok()?, place)));
+    let age = |superblock: &Superblock| (superblock.epoch, superblock.end.is_some());
+    if let Some((superblock, place)) = intact.max_by_key(|(superblock, _)| age(superblock)) {
+        let is_sound =
+            |(_, found): &(u64, Result<_, _>)| matches!(found, Ok(_) | Err(Unreadable::Empty));
+        let damaged = 2 - found.iter().filter(|copy| is_sound(copy)).count();
+        return Ok((superblock, place, damaged as u64));
+    }
+    if let Some(error) = failure {
+        return Err(error.into());
+    }
+    let faults: Vec<Unreadable> = found.into_iter().filter_map(|(_, found)| found.err()).collect();
+    let format = faults.iter().find_map(|fault| match fault {
+        Unreadable::Format(found) => Some(*found),
+        Unreadable::Empty | Unreadable::Foreign | Unreadable::Torn => None,
+    });
+    Err(match format {
+        Some(found) => FlashError::Format { found },
+        None if faults.contains(&Unreadable::Torn) => FlashError::Damaged,
+        None if faults.contains(&Unreadable::Foreign) => FlashError::Foreign,
+        None if is_blank(storage)? => FlashError::Empty,
+        None => FlashError::Foreign,
+    })
+}
+
+/// Whether a device without a superblock was never used, as far as its head and its tail tell: file
+/// systems and volume managers leave the first bytes alone, and some keep their labels at the end.
+fn is_blank(storage: &mut dyn Storage) -> Result<bool, FlashError> {
+    let size_bytes = storage.size_bytes()?;
+    let whole_blocks = size_bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    let tail = whole_blocks.saturating_sub(BLANK_TAIL_BYTES).max(BLANK_HEAD_BYTES);
+    let mut bytes = vec![0; 16 * BLOCK_BYTES];
+    for range in [0..whole_blocks.min(BLANK_HEAD_BYTES), tail..whole_blocks] {
+        let mut at = range.start;
+        while at < range.end {
+            let length =
+                usize::try_from(range.end - at).map_or(bytes.len(), |rest| rest.min(bytes.len()));
+            storage.read_at(at, &mut bytes[..length])?;
+            if bytes[..length].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += length as u64;
+        }
+    }
+    // What ends within a block was never made for a cache.
+    Ok(whole_blocks == size_bytes)
+}
+
+/// Writes a superblock durably, first one copy, then the other.
+pub(crate) fn write_superblock(
+    storage: &mut dyn Storage,
+    superblock: &Superblock,
+    first_copy: u64,
+) -> Result<(), FlashError> {
+    let mut block = vec![0; BLOCK_BYTES];
+    superblock.encode(&mut block);
+    for place in [first_copy, first_copy + 1] {
+        storage.write_at(Layout::superblock_offset_bytes(place), &block)?;
+        storage.sync()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::journal::{self, Record, RecordKind};
+    use crate::format::table;
+    use crate::shard::checksum;
+    use crate::storage::memory::Memory;
+
+    /// A flash whose first journal block says this.
+    fn flash(sequence: u64, records: &[Record]) -> Memory {
+        let layout = Layout::new(32, 4096);
+        let mut memory = Memory(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+        let cache = Uuid::from_u128(1);
+        Flash::initialise(&mut memory, cache, layout, 1 << 20).unwrap();
+        let header =
+            journal::Header { cache, epoch: 1, sequence, tail: 1, uncertain: 1, written_bytes: 0 };
+        let [place, _] = layout.journal_offsets_bytes(sequence);
+        let block = memory.part(place, BLOCK_BYTES);
+        journal::encode(block, &header, records.iter());
+        memory
+    }
+
+    fn clean(slot: u32, version: u64) -> Record {
+        let checksum = checksum(3, version, &[0; 4096]);
+        Record { kind: RecordKind::Clean, page: 3, slot, version, checksum }
+    }
+
+    #[test]
+    fn a_page_has_one_slot() {
+        for versions in [[1, 1], [1, 2], [2, 1]] {
+            let mut memory = flash(1, &[clean(7, versions[0]), clean(9, versions[1])]);
+            let recovered = Flash::recover(&mut memory).unwrap().contents();
+            assert_eq!(recovered.held_pages, 1, "{versions:?}");
+            assert_eq!(Flash::read(&mut memory).unwrap().contents().held_pages, 1);
+        }
+    }
+
+    #[test]
+    fn numbers_do_not_run_over() {
+        let ring = Layout::new(32, 4096).ring_blocks();
+        let last = u64::MAX - u64::MAX % ring + 1;
+        for (sequence, record) in [(last, clean(1, 1)), (1, clean(1, u64::MAX))] {
+            let mut memory = flash(sequence, &[record]);
+            assert_eq!(Flash::recover(&mut memory).unwrap().contents().held_pages, 0);
+        }
+        let mut memory = flash(1, &[]);
+        let header = table::Header { cache: Uuid::from_u128(1), generation: u64::MAX, block: 0 };
+        let layout = Layout::new(32, 4096);
+        let block = memory.part(layout.table_offset_bytes(0, 1), BLOCK_BYTES);
+        let row = Row { page: 1, checksum: 0, version: 1, is_dirty: true };
+        table::encode(block, &header, [Some(row)].into_iter());
+        let mut recovered = Flash::recover(&mut memory).unwrap();
+        assert_eq!(recovered.contents().held_pages, 0);
+        recovered.forget(&mut memory).unwrap();
+    }
+
+    #[test]
+    fn a_flash_of_format_1_is_read_and_becomes_one_of_format_2() {
+        // Slots enough for an odd number of journal blocks, whose places differ between the formats.
+        let layout = Layout { journal_blocks: 33, ..Layout::new(33 * 128, 4096) };
+        assert_eq!(layout, Layout::new(layout.slots, 4096));
+        let mut memory = Memory(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+        let cache = Uuid::from_u128(1);
+        let flash = Flash::initialise(&mut memory, cache, layout, 1 << 20).unwrap();
+        let former =
+            Superblock { has_single_journal: true, first_sequence: 20, ..flash.superblock };
+        memory.part(0, 2 * BLOCK_BYTES).fill(0);
+        former.encode(memory.part(BLOCK_BYTES as u64, BLOCK_BYTES));
+        let header = journal::Header {
+            cache,
+            epoch: 1,
+            sequence: 20,
+            tail: 20,
+            uncertain: 20,
+            written_bytes: 0,
+        };
+        let block = memory.part(Layout::journal_place_bytes(20), BLOCK_BYTES);
+        journal::encode(block, &header, [clean(7, 1)].iter());
+        let recovered = Flash::recover(&mut memory).unwrap();
+        assert_eq!(recovered.contents().held_pages, 1);
+        assert_eq!(recovered.contents().damaged_blocks, 0);
+        let read = Flash::read(&mut memory).unwrap();
+        assert!(!read.superblock.has_single_journal);
+        assert_eq!(read.contents().held_pages, 1);
+    }
+}

@@ -1,0 +1,248 @@
+//! Replaying the journal: the table as it was written, and what happened since.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rapidhash::RapidHashMap;
+
+use super::{Flash, FlashError};
+use crate::blocks::Blocks;
+use crate::format::journal::{self, Record, RecordKind};
+use crate::format::superblock::Superblock;
+use crate::format::table::Row;
+use crate::format::{BLOCK_BYTES, Layout};
+use crate::shard::checksum;
+use crate::storage::{AlignedBytes, Storage};
+
+/// Bytes of slots that are verified at a time.
+const VERIFIED_BYTES: usize = 16 << 20;
+
+/// Which slot holds a page: what the table says, sorted, and over it what the journal changed.
+struct Pages {
+    /// Pages with their slots; no page is there twice.
+    table: Vec<(u32, u32)>,
+    changed: RapidHashMap<u32, Option<u32>>,
+}
+
+impl Pages {
+    fn slot(&self, page: u32) -> Option<u32> {
+        if let Some(&slot) = self.changed.get(&page) {
+            return slot;
+        }
+        let found = self.table.binary_search_by_key(&page, |&(page, _)| page).ok()?;
+        Some(self.table[found].1)
+    }
+
+    fn set(&mut self, page: u32, slot: Option<u32>) {
+        self.changed.insert(page, slot);
+    }
+}
+
+impl Flash {
+    /// Brings the rows of the table up to the end of the journal.
+    pub(super) fn replay(&mut self, storage: &mut dyn Storage, journal: &Journal) {
+        let mut pages = self.unique_pages();
+        // Records of slots or pages that do not exist say nothing.
+        let records = journal.blocks.iter().flat_map(|(sequence, records)| {
+            records.iter().map(move |record| (*sequence < journal.uncertain, record))
+        });
+        let records: Vec<(bool, &Record)> = records
+            .inspect(|(_, record)| self.version = self.version.max(record.version))
+            .collect();
+        let records: Vec<(bool, &Record)> = records
+            .into_iter()
+            .filter(|(_, record)| {
+                (record.slot as usize) < self.rows.len() && self.is_page(record.page)
+            })
+            .collect();
+        let is_doubtful = |&&(is_certain, record): &&(bool, &Record)| {
+            !is_certain && record.kind != RecordKind::Free
+        };
+        let doubtful: Vec<&Record> =
+            records.iter().filter(is_doubtful).map(|&(_, record)| record).collect();
+        let mut verified = self.verify_slots(storage, &doubtful).into_iter();
+        for entry in &records {
+            let is_verified = !is_doubtful(&entry) || verified.next().unwrap_or(false);
+            self.replay_record(entry.1, is_verified, &mut pages);
+        }
+        self.version = self.version.max(journal.version);
+        self.superblock.first_sequence = journal.next_sequence;
+        self.superblock.written_bytes = journal.written_bytes;
+        self.damaged_blocks += journal.damaged_blocks;
+    }
+
+    /// The pages of the table, in order. The table may name an older slot of a page, if its block was
+    /// written before: that slot holds nothing.
+    fn unique_pages(&mut self) -> Pages {
+        let held = (0..).zip(&self.rows);
+        let mut table: Vec<(u32, u32)> =
+            held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect();
+        table.sort_unstable();
+        let mut superseded = vec![];
+        table.dedup_by(|later, kept| {
+            if later.0 != kept.0 {
+                return false;
+            }
+            let version = |slot: u32| self.rows[slot as usize].map_or(0, |row| row.version);
+            if version(kept.1) > version(later.1) {
+                superseded.push(later.1);
+            } else {
+                superseded.push(kept.1);
+                kept.1 = later.1;
+            }
+            true
+        });
+        for slot in superseded {
+            self.set_row(slot, None);
+        }
+        Pages { table, changed: RapidHashMap::default() }
+    }
+
+    /// What a record says counts if it is newer than what is known of its page: a table block that
+    /// was written later may know more. A record whose slot may not be durable counts if the slot has
+    /// the right bytes; if not, what was before it still is where it was.
+    fn replay_record(&mut self, record: &Record, is_verified: bool, pages: &mut Pages) {
+        let slot = record.slot;
+        let is_there = record.kind != RecordKind::Free && is_verified;
+        // What the slot held before is gone, whosever it was.
+        if let Some(held) = self.row(slot)
+            && pages.slot(held.page) == Some(slot)
+        {
+            pages.set(held.page, None);
+        }
+        self.set_row(slot, None);
+        let other = pages.slot(record.page);
+        let other_version = other.and_then(|other| self.row(other)).map_or(0, |held| held.version);
+        if is_there && record.version >= other_version {
+            let row = Row {
+                page: record.page,
+                checksum: record.checksum,
+                version: record.version,
+                is_dirty: record.kind == RecordKind::Dirty,
+            };
+            self.set_row(slot, Some(row));
+            pages.set(record.page, Some(slot));
+        }
+        // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
+        // page has one slot.
+        let ends_older = is_there || record.kind != RecordKind::Dirty;
+        if let Some(other) = other.filter(|&other| other != slot)
+            && ends_older
+            && (other_version < record.version || (is_there && other_version == record.version))
+        {
+            self.set_row(other, None);
+            if pages.slot(record.page) == Some(other) {
+                pages.set(record.page, None);
+            }
+        }
+    }
+
+    /// Whether slots have the bytes that records say, one answer per record.
+    fn verify_slots(&self, storage: &mut dyn Storage, records: &[&Record]) -> Vec<bool> {
+        let page_bytes = self.superblock.layout.page_bytes as usize;
+        let most = (VERIFIED_BYTES / page_bytes).max(1);
+        let mut memory = AlignedBytes::new(most.min(records.len()) * page_bytes);
+        let mut answers = Vec::with_capacity(records.len());
+        for records in records.chunks(most) {
+            let bytes = &mut memory.bytes_mut()[..records.len() * page_bytes];
+            let pieces = records.iter().zip(bytes.chunks_mut(page_bytes));
+            let mut pieces: Vec<(u64, &mut [u8])> = pieces
+                .map(|(record, bytes)| (self.slot_offset_bytes(record.slot), bytes))
+                .collect();
+            let results = storage.read_each(&mut pieces);
+            answers.extend(records.iter().zip(pieces).zip(results).map(
+                |((record, (_, bytes)), result)| {
+                    // What cannot be read may well be there: the page is lost then, and not an older one
+                    // served.
+                    let is_readable = result.is_ok();
+                    !is_readable || checksum(record.page, record.version, bytes) == record.checksum
+                },
+            ));
+        }
+        answers
+    }
+}
+
+/// What the journal says beyond the table.
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// The blocks that count, in order.
+    blocks: Vec<(u64, Vec<Record>)>,
+    /// From this block on, slots may not have been durable when their records were.
+    uncertain: u64,
+    next_sequence: u64,
+    version: u64,
+    written_bytes: u64,
+    damaged_blocks: u64,
+}
+
+impl Journal {
+    /// Reads the blocks of the superblock's epoch. One copy of each is enough.
+    pub(super) fn read(
+        storage: &mut dyn Storage,
+        superblock: &Superblock,
+    ) -> Result<Self, FlashError> {
+        let mut found = BTreeMap::new();
+        let mut journal = Self {
+            blocks: vec![],
+            uncertain: superblock.first_sequence,
+            next_sequence: superblock.first_sequence,
+            version: 0,
+            written_bytes: superblock.written_bytes,
+            damaged_blocks: 0,
+        };
+        let mut tail = superblock.first_sequence;
+        let places = superblock.layout.journal_blocks;
+        let start_bytes = Layout::journal_place_bytes(0);
+        let mut blocks = Blocks::new(storage, start_bytes, places.into());
+        let mut read = vec![];
+        while let Some(batch) = blocks.next_batch() {
+            read.extend(batch.map(|block| block.map(journal::decode)));
+        }
+        let mut unreadable = BTreeSet::new();
+        for (place, block) in (0..places).map(Layout::journal_place_bytes).zip(read) {
+            let Some(block) = block else {
+                unreadable.insert(place);
+                continue;
+            };
+            let Some((header, records)) = block else { continue };
+            let is_ours = header.cache == superblock.cache
+                && header.epoch == superblock.epoch
+                && journal_places(superblock, header.sequence).contains(&place);
+            if !is_ours {
+                continue;
+            }
+            tail = tail.max(header.tail);
+            journal.uncertain = journal.uncertain.max(header.uncertain);
+            journal.next_sequence = journal.next_sequence.max(header.sequence + 1);
+            journal.written_bytes = journal.written_bytes.max(header.written_bytes);
+            let newest = records.iter().map(|record| record.version).max();
+            journal.version = journal.version.max(newest.unwrap_or(0));
+            found.entry(header.sequence).or_insert((records, 0_u32)).1 += 1;
+        }
+        let mut next = tail;
+        while let Some((records, copies)) = found.remove(&next) {
+            let lacks_copy = copies == 1 && !superblock.has_single_journal;
+            journal.damaged_blocks += u64::from(lacks_copy && next < journal.uncertain);
+            journal.blocks.push((next, records));
+            next += 1;
+        }
+        // What follows a gap was written later than what is missing, and never acknowledged; unless a
+        // later block says that what is missing was durable.
+        // And what cannot be read where the next block would lie may be that block.
+        let may_follow = journal_places(superblock, next).iter().all(|at| unreadable.contains(at));
+        if next < journal.uncertain || may_follow {
+            return Err(FlashError::MetadataLost { part: "journal", block: next });
+        }
+        Ok(journal)
+    }
+}
+
+/// Where the copies of a journal block of that number lie.
+fn journal_places(superblock: &Superblock, sequence: u64) -> Vec<u64> {
+    let layout = &superblock.layout;
+    if superblock.has_single_journal {
+        let place = sequence % u64::from(layout.journal_blocks);
+        return vec![(2 + place) * BLOCK_BYTES as u64];
+    }
+    layout.journal_offsets_bytes(sequence).to_vec()
+}
