@@ -16,44 +16,26 @@ use crate::storage::{AlignedBytes, Storage};
 /// Bytes of slots that are verified at a time.
 const VERIFIED_BYTES: usize = 16 << 20;
 
-/// Which slot holds a page: what the table says, sorted, and over it what the journal changed.
-struct Pages {
-    /// Pages with their slots; no page is there twice.
-    table: Vec<(u32, u32)>,
-    changed: RapidHashMap<u32, Option<u32>>,
-}
-
-impl Pages {
-    fn slot(&self, page: u32) -> Option<u32> {
-        if let Some(&slot) = self.changed.get(&page) {
-            return slot;
-        }
-        let found = self.table.binary_search_by_key(&page, |&(page, _)| page).ok()?;
-        Some(self.table[found].1)
-    }
-
-    fn set(&mut self, page: u32, slot: Option<u32>) {
-        self.changed.insert(page, slot);
-    }
-}
+/// Which slot holds a page, for the pages that records are about.
+type Pages = RapidHashMap<u32, u32>;
 
 impl Flash {
     /// Brings the rows of the table up to the end of the journal.
     pub(super) fn replay(&mut self, storage: &mut dyn Storage, journal: &Journal) {
-        let mut pages = self.unique_pages();
+        let held = self.end_duplicates();
         // Records of slots or pages that do not exist say nothing.
         let records = journal.blocks.iter().flat_map(|(sequence, records)| {
             records.iter().map(move |record| (*sequence < journal.uncertain, record))
         });
+        let newest = records.clone().map(|(_, record)| record.version).max();
+        self.version = self.version.max(newest.unwrap_or(0));
         let records: Vec<(bool, &Record)> = records
-            .inspect(|(_, record)| self.version = self.version.max(record.version))
-            .collect();
-        let records: Vec<(bool, &Record)> = records
-            .into_iter()
             .filter(|(_, record)| {
                 (record.slot as usize) < self.rows.len() && self.is_page(record.page)
             })
             .collect();
+        let mut pages = self.pages_of(&records, &held);
+        drop(held);
         let is_doubtful = |&&(is_certain, record): &&(bool, &Record)| {
             !is_certain && record.kind != RecordKind::Free
         };
@@ -70,19 +52,19 @@ impl Flash {
         self.damaged_blocks += journal.damaged_blocks;
     }
 
-    /// The pages of the table, in order. The table may name an older slot of a page, if its block was
-    /// written before: that slot holds nothing.
-    fn unique_pages(&mut self) -> Pages {
+    /// Ends all slots but one of each page, and gives the pages in order, each with its slot. The table
+    /// may name an older slot of a page, if its block was written before.
+    fn end_duplicates(&mut self) -> Vec<(u32, u32)> {
         let held = (0..).zip(&self.rows);
-        let mut table: Vec<(u32, u32)> =
+        let mut pages: Vec<(u32, u32)> =
             held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))).collect();
-        table.sort_unstable();
+        pages.sort_unstable();
         let mut superseded = vec![];
-        table.dedup_by(|later, kept| {
+        pages.dedup_by(|later, kept| {
             if later.0 != kept.0 {
                 return false;
             }
-            let version = |slot: u32| self.rows[slot as usize].map_or(0, |row| row.version);
+            let version = |slot: u32| self.row(slot).map_or(0, |row| row.version);
             if version(kept.1) > version(later.1) {
                 superseded.push(later.1);
             } else {
@@ -94,7 +76,30 @@ impl Flash {
         for slot in superseded {
             self.set_row(slot, None);
         }
-        Pages { table, changed: RapidHashMap::default() }
+        pages
+    }
+
+    /// The slots of all pages that records name, or that are in slots which records name; `held` are the
+    /// pages of the table, in order.
+    fn pages_of(&self, records: &[(bool, &Record)], held: &[(u32, u32)]) -> Pages {
+        let in_slot = |record: &Record| self.row(record.slot).map(|row| row.page);
+        let mut wanted: Vec<u32> = records
+            .iter()
+            .flat_map(|(_, record)| [Some(record.page), in_slot(record)])
+            .flatten()
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        // One pass over all is faster than a search for each.
+        let mut held = held.iter().peekable();
+        let mut pages = Pages::default();
+        for page in wanted {
+            while held.next_if(|&&(other, _)| other < page).is_some() {}
+            if let Some(&(page, slot)) = held.next_if(|&&(other, _)| other == page) {
+                pages.insert(page, slot);
+            }
+        }
+        pages
     }
 
     /// What a record says counts if it is newer than what is known of its page: a table block that
@@ -105,12 +110,12 @@ impl Flash {
         let is_there = record.kind != RecordKind::Free && is_verified;
         // What the slot held before is gone, whosever it was.
         if let Some(held) = self.row(slot)
-            && pages.slot(held.page) == Some(slot)
+            && pages.get(&held.page) == Some(&slot)
         {
-            pages.set(held.page, None);
+            pages.remove(&held.page);
         }
         self.set_row(slot, None);
-        let other = pages.slot(record.page);
+        let other = pages.get(&record.page).copied();
         let other_version = other.and_then(|other| self.row(other)).map_or(0, |held| held.version);
         if is_there && record.version >= other_version {
             let row = Row {
@@ -120,7 +125,7 @@ impl Flash {
                 is_dirty: record.kind == RecordKind::Dirty,
             };
             self.set_row(slot, Some(row));
-            pages.set(record.page, Some(slot));
+            pages.insert(record.page, slot);
         }
         // That the disk has a version, or the slot a newer one, ends all older slots of the page; and a
         // page has one slot.
@@ -130,8 +135,8 @@ impl Flash {
             && (other_version < record.version || (is_there && other_version == record.version))
         {
             self.set_row(other, None);
-            if pages.slot(record.page) == Some(other) {
-                pages.set(record.page, None);
+            if pages.get(&record.page) == Some(&other) {
+                pages.remove(&record.page);
             }
         }
     }
