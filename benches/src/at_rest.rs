@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
@@ -50,9 +51,16 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     drain(folder, arguments, "slots in no order", scattered)
 }
 
+/// What some work gives, and its wall-clock seconds.
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    let start = Instant::now();
+    let result = work()?;
+    Ok((result, start.elapsed().as_secs_f64()))
+}
+
 /// A number below `count`, each once: neighbours lie far apart.
 fn scattered(at: u32, count: u32) -> u32 {
-    let step = (0..).map(|more| count / 2 + 12_345 + more).find(|&step| gcd(step, count) == 1);
+    let step = (count / 2 + 12_345..u32::MAX).find(|&step| gcd(step, count) == 1);
     let step = u64::from(step.unwrap_or(1));
     u32::try_from(u64::from(at) * step % u64::from(count)).unwrap_or(0)
 }
@@ -74,7 +82,7 @@ fn start(folder: &Path, arguments: &Arguments) -> Result<()> {
     Flash::initialise(&mut file, CACHE, layout, options.size_bytes())?;
     let held = |slot: u32| {
         let page = scattered(slot, pages);
-        (slot < flash_pages).then(|| (page, 0, u64::from(slot) + 1, slot % 3 == 0))
+        (slot < flash_pages).then(|| (page, 0, u64::from(slot) + 1, slot.is_multiple_of(3)))
     };
     write_table(&mut file, layout, held)?;
     write_journal(&mut file, layout, flash_pages, pages)?;
@@ -86,12 +94,9 @@ fn start(folder: &Path, arguments: &Arguments) -> Result<()> {
         }
         Ok(())
     })?;
-    let mut flash = None;
-    let reading = seconds(|| Ok(flash = Some(Flash::read(&mut file)?)))?;
-    let mut flash = flash.context("it was read")?;
-    let taking = seconds(|| Ok(flash.take_over(&mut file)?))?;
-    let mut shard = None;
-    let opening = seconds(|| Ok(shard = Some(Shard::open(options, &flash)?)))?;
+    let (mut flash, reading) = timed(|| Ok(Flash::read(&mut file)?))?;
+    let ((), taking) = timed(|| Ok(flash.take_over(&mut file)?))?;
+    let (_shard, opening) = timed(|| Ok(Shard::open(options, &flash)?))?;
     let contents = flash.contents();
     let total = reading + taking + opening;
     println!("| start with {} GiB of flash | s |", arguments.flash_gib);

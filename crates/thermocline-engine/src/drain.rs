@@ -54,6 +54,9 @@ impl Flash {
     ///
     /// # Errors
     /// A backing store of another size, a device that fails, and what `open` says.
+    ///
+    /// # Panics
+    /// If a driver completes what it was not asked for.
     pub fn drain<D: Driver, E: From<FlashError>>(
         &mut self,
         storage: &mut dyn Storage,
@@ -300,7 +303,9 @@ impl<'a, D: Driver> Transfer<'a, D> {
                 {
                     self.failure = Some((self.offset_bytes(Device::Backing, pages[0]), error));
                     // What is in flight ends; nothing else is begun.
-                    self.waiting.iter_mut().for_each(VecDeque::clear);
+                    for waiting in &mut self.waiting {
+                        waiting.clear();
+                    }
                 }
                 self.done_pages += pages.len() as u64;
             }
@@ -344,11 +349,15 @@ impl<'a, D: Driver> Transfer<'a, D> {
 fn device_of(kind: OperationKind) -> Device {
     match kind {
         OperationKind::Read => Device::Flash,
-        _ => Device::Backing,
+        OperationKind::Write
+        | OperationKind::Sync
+        | OperationKind::Discard
+        | OperationKind::Zero => Device::Backing,
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
@@ -531,7 +540,9 @@ mod tests {
         let count = u32::try_from(window_pages(page_bytes) * (WINDOWS + 1) + 3).unwrap();
         let mut pages: Vec<u32> = (0..count).map(|slot| slot * 1009 % count).collect();
         pages[..100].sort_unstable();
-        pages.iter_mut().for_each(|page| *page += *page / 50);
+        for page in &mut pages {
+            *page += *page / 50;
+        }
         let (devices, mut flash) = cache(&pages, page_bytes);
         let dirty = pages.iter().enumerate().filter(|(slot, _)| slot % 7 != 0);
         let dirty: BTreeSet<u32> = dirty.map(|(_, &page)| page).collect();

@@ -229,8 +229,9 @@ impl Slots {
 
     /// The policy believes that flash holds all pages of live slots.
     pub(crate) fn show_all(&mut self) {
-        let live = self.table.iter_mut().filter(|slot| slot.state() == SlotState::Live);
-        live.for_each(|slot| slot.set_visible(true));
+        for slot in self.table.iter_mut().filter(|slot| slot.state() == SlotState::Live) {
+            slot.set_visible(true);
+        }
     }
 
     /// The disk has this version durably.
