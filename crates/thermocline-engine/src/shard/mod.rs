@@ -337,6 +337,7 @@ impl Shard {
             let mut held = Slot::new(row.page, row.checksum, row.version, SlotState::Live);
             held.set_dirty(row.is_dirty);
             self.slots.restore(slot, held);
+            self.held.add(row.page);
         }
         // Recovery leaves each page one slot.
         let held = (0..).zip(&flash.rows);
