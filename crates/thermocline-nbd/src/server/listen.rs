@@ -87,7 +87,7 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits.
+    /// The next client, if one waits; the system probes its connection while it is idle.
     pub(super) fn accept(&self) -> io::Result<Option<Socket>> {
         let socket = match self {
             Self::Tcp(listener) => listener.accept().and_then(|(stream, _)| {
@@ -99,7 +99,12 @@ impl Listener {
             }
         };
         match socket {
-            Ok(socket) => Ok(Some(socket)),
+            Ok(socket) => {
+                if let Err(error) = socket.keep_alive() {
+                    tracing::warn!(%error, "a client's connection cannot be probed while it is idle");
+                }
+                Ok(Some(socket))
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
@@ -173,5 +178,39 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another server listens there")),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rustix::net::sockopt;
+
+    use super::*;
+
+    #[test]
+    fn accepted_tcp_connections_are_probed_while_they_are_idle() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let place = Listen::Tcp(address.parse().unwrap());
+            // A machine may lack the second protocol.
+            let Ok(listener) = Listener::open(place, false) else { continue };
+            let client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            let socket = loop {
+                match listener.accept().unwrap() {
+                    Some(socket) => break socket,
+                    None => assert!(Instant::now() < deadline, "the client is not accepted"),
+                }
+            };
+            let Socket::Tcp(accepted) = &socket else { panic!("a TCP listener accepts TCP") };
+            assert!(sockopt::socket_keepalive(accepted).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(accepted).unwrap(), Duration::from_mins(1));
+            assert_eq!(sockopt::tcp_keepintvl(accepted).unwrap(), Duration::from_secs(15));
+            assert_eq!(sockopt::tcp_keepcnt(accepted).unwrap(), 4);
+            assert_eq!(sockopt::tcp_user_timeout(accepted).unwrap(), 120_000);
+            assert!(accepted.nodelay().unwrap());
+            assert!(!sockopt::socket_keepalive(&client).unwrap(), "it is no default of the system");
+        }
     }
 }

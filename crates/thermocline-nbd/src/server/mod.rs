@@ -426,9 +426,6 @@ impl<S: Service> Server<S> {
         }
         let entry = self.connections.vacant_entry();
         let index = entry.key();
-        if let Err(error) = socket.keep_alive() {
-            tracing::warn!(%error, "a client's connection cannot be probed while it is idle");
-        }
         let registered =
             self.poll.registry().register(socket.source(), Token(index), Interest::READABLE);
         if let Err(error) = registered {
