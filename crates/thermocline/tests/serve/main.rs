@@ -5,6 +5,7 @@
 
 mod at_rest;
 mod block_devices;
+mod certificates;
 #[path = "../../../thermocline-nbd/tests/server/client.rs"]
 mod client;
 #[path = "../cli/command.rs"]
