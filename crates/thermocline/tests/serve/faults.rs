@@ -186,9 +186,17 @@ fn nothing_is_acknowledged_while_the_note_cannot_say_that_the_flash_failed() {
     client.write(0, &[2; 4096]).unwrap_err();
     assert_eq!(read(&mut client, 1900).unwrap(), [0; 4096], "reads are served");
     assert!(engine.log().contains("writes and flushes fail"), "{}", engine.log());
+    engine.wait_for("the status to say so", || {
+        let is_held = engine.status()["writes_held"] == true;
+        let metrics = engine.get("/metrics");
+        (is_held && metrics.contains("\nthermocline_writes_held 1.0\n")).then_some(())
+    });
     drop(full);
     std::fs::remove_file(&filler).unwrap();
     engine.wait_for("writes to be served", || client.write(0, &[3; 4096]).ok());
+    engine.wait_for("the status to say so", || {
+        (engine.status()["writes_held"] == false).then_some(())
+    });
     super::flush(&mut client);
     engine.kill();
     cache.refused(&[], &["flash.path", "not the newest"]);

@@ -262,6 +262,13 @@ fn about(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> Encoding {
             f64::from(u8::from(status.has_flash)),
         )?;
     }
+    gauge(
+        encoder,
+        "thermocline_writes_held",
+        "Whether writes and flushes fail because the note of the backing store cannot be written",
+        None,
+        f64::from(u8::from(status.writes_held)),
+    )?;
     let help = "What the policy adapts";
     let mut family =
         encoder.encode_descriptor("thermocline_policy", help, None, MetricType::Gauge)?;

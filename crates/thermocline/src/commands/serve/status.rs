@@ -32,6 +32,9 @@ pub(crate) struct Status {
     pub(crate) has_flash: bool,
     /// Whether there was to be one.
     pub(crate) is_flash_configured: bool,
+    /// Whether writes and flushes fail because the note of the backing store cannot be written.
+    #[serde(default)]
+    pub(crate) writes_held: bool,
     /// Page accesses by operation.
     pub(crate) accesses: PerOp<Found>,
     /// Time from a request to its answer, by operation and the slowest tier that it needed.

@@ -178,6 +178,7 @@ impl Watch {
             capacity_pages: [options.ram_pages.into(), options.flash_pages.into()],
             has_flash: shard.has_flash(),
             is_flash_configured: self.has_flash,
+            writes_held: shard.write_hold().is_held(),
             accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
             latency: PerOp { read: latencies.read, write: latencies.write },
             flushes: counters.flushes,

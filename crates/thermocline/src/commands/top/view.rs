@@ -128,13 +128,21 @@ fn pages(now: &Status) -> Figures {
     let budget = now.write_budget_left_bytes;
     Figures {
         title: "Pages".into(),
-        header: vec!["dirty", "not durable", "lost", "checksum errors", "write budget left"],
+        header: vec![
+            "dirty",
+            "not durable",
+            "lost",
+            "checksum errors",
+            "write budget left",
+            "writes",
+        ],
         rows: vec![vec![
             now.dirty_pages.to_string(),
             now.undurable_pages.to_string(),
             now.lost_pages.to_string(),
             now.checksum_errors.to_string(),
             budget.map_or_else(|| "no limit".into(), bytes),
+            if now.writes_held { "held: see the log".into() } else { "served".into() },
         ]],
     }
 }
