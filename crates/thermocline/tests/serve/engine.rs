@@ -247,6 +247,14 @@ impl Engine {
         })
     }
 
+    /// The most memory that the process has had, as the system counts it.
+    pub(crate) fn memory_peak_bytes(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let command = format!("kill -{name} {}", self.process.id());
         assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());

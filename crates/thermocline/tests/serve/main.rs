@@ -17,6 +17,7 @@ mod file_systems;
 mod foreign_clients;
 mod identity;
 mod live;
+mod memory;
 mod metrics;
 mod model;
 mod nbd_backing;
