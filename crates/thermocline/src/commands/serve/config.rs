@@ -144,6 +144,9 @@ pub(crate) struct Nbd {
     pub(crate) tls: Option<Tls>,
 }
 
+/// The longest time limit of NBD clients: a year, in seconds.
+const NBD_TIMEOUT_MAX_S: u64 = 365 * 86_400;
+
 /// Certificates.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -428,6 +431,16 @@ impl Config {
         for (key, count) in counts {
             ensure!(count != Some(0), "`{key}` is 0: it must be at least 1");
         }
+        for (key, seconds) in [
+            ("nbd.send_timeout", self.nbd.send_timeout),
+            ("nbd.idle_timeout", Some(self.nbd.idle_timeout)),
+        ] {
+            ensure!(
+                seconds.is_none_or(|seconds| seconds <= NBD_TIMEOUT_MAX_S),
+                "`{key}` is {} seconds: it must be at most {NBD_TIMEOUT_MAX_S}, a year",
+                seconds.unwrap_or_default()
+            );
+        }
         let entry = find_policy(&self.policy.name).context("`policy.name`")?;
         check_depth(entry, self.flash.is_some())?;
         self.policy_options()?;
@@ -700,6 +713,12 @@ mod tests {
         for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight", "nbd.send_timeout"] {
             let name = key.trim_start_matches("nbd.");
             refuse("[nbd]", &format!("[nbd]\n{name} = 0"), &format!("`{key}` is 0"));
+        }
+        for name in ["send_timeout", "idle_timeout"] {
+            for seconds in [NBD_TIMEOUT_MAX_S + 1, i64::MAX as u64] {
+                let text = format!("[nbd]\n{name} = {seconds}");
+                refuse("[nbd]", &text, &format!("`nbd.{name}` is {seconds} seconds"));
+            }
         }
         refuse("[nbd]", "[cleaning]\npages_in_flight = 0\n[nbd]", "`cleaning.pages_in_flight`");
         refuse("[nbd]", "[cleaning]\npages_per_second = 0\n[nbd]", "`cleaning.pages_per_second`");
