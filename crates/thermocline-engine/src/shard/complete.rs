@@ -101,10 +101,28 @@ impl Shard {
         let Fetch { page, is_current, .. } = self.fetches[key];
         let slot = self.entry(page).filter(|_| is_current).and_then(|id| self.current_slot(id));
         if slot.is_none() {
-            return self.fetch_failed(key, RequestError::Io);
+            return self.fetch_replaced(key);
         }
         (self.fetches[key].slot, self.fetches[key].is_doubtful) = (slot, false);
         self.push_fetch(key, Purpose::Policy, true);
+    }
+
+    /// Reads get what replaced the page, if RAM has it.
+    fn fetch_replaced(&mut self, key: usize) {
+        let entry = self.entry(self.fetches[key].page);
+        if let Some(frame) = entry.and_then(|id| self.entries[id].frame) {
+            let waiters = std::mem::take(&mut self.fetches[key].waiters);
+            for waiter in waiters {
+                match waiter {
+                    Waiter::Read { request, segment } => {
+                        let frame = self.pool.retain(frame);
+                        self.read_done(request, segment, frame);
+                    }
+                    Waiter::Patch { .. } => self.fetches[key].waiters.push(waiter),
+                }
+            }
+        }
+        self.fetch_failed(key, RequestError::Io);
     }
 
     /// The slot's bytes are gone: the disk may have them; if not, they are lost.

@@ -99,6 +99,16 @@ impl Load {
         engine.shard().assert_invariants();
     }
 
+    /// Waits until everything is answered, well or not. Returns how long that took.
+    pub(crate) fn settle<D: Driver>(&mut self, engine: &mut Engine<D>) -> Duration {
+        let start = Instant::now();
+        while !self.asked.is_empty() {
+            assert!(start.elapsed() < PATIENCE, "never answered: {:?}", engine.shard());
+            self.turn(engine);
+        }
+        start.elapsed()
+    }
+
     /// Waits until everything is answered, and the backing store has all that is newer elsewhere.
     pub(crate) fn finish<D: Driver>(&mut self, engine: &mut Engine<D>) {
         let end = Instant::now() + PATIENCE;
