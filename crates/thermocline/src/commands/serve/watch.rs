@@ -262,7 +262,7 @@ impl Observed {
         let (now, access, pages) = match *event {
             Event::Access { now, access, .. } => (now, access, 1),
             Event::Bypass { now, access, pages } => (now, access, pages),
-            _ => return,
+            Event::Request { .. } | Event::FlashFailed { .. } | Event::Background { .. } => return,
         };
         if let Some(shadows) = &mut self.shadows {
             for page in access.page.0..access.page.0 + pages {
