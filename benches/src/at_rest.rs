@@ -170,12 +170,8 @@ fn drain(
     let open = |frames: &Arc<Frames>| -> Result<_, FlashError> {
         Ok(UringDriver::new(frames, Some(of_flash), of_disk)?)
     };
-    let mut drained = None;
-    let draining = seconds(|| Ok(drained = Some(flash.drain(&mut file, bytes, open, |_| {})?)))?;
-    anyhow::ensure!(
-        drained.is_some_and(|it| it.written_pages == u64::from(count)),
-        "all came home"
-    );
+    let (drained, draining) = timed(|| Ok(flash.drain(&mut file, bytes, open, |_| {})?))?;
+    anyhow::ensure!(drained.written_pages == u64::from(count), "pages are missing");
     let ratio = reading.max(writing) / draining;
     println!("| {name} | {draining:.2} | {reading:.2} | {writing:.2} | {ratio:.2} |");
     drop((file, disk));
