@@ -120,8 +120,8 @@ impl Operation {
     ) {
         assert!(range.end <= self.length_bytes, "the range lies within the operation");
         let is_repeated = self.kind == OperationKind::Zero;
-        let frames_bytes = self.frames.len() as u64 * frames.frame_bytes() as u64;
-        assert!(is_repeated || range.end <= frames_bytes, "the operation has frames for the range");
+        let held_bytes = self.frames.len() as u64 * frames.frame_bytes() as u64;
+        assert!(is_repeated || range.end <= held_bytes, "the operation has frames for the range");
         let place = |bytes: u64| usize::try_from(bytes).expect("operations fit memory");
         let (mut start, end) = (place(range.start), place(range.end));
         let frame_bytes = frames.frame_bytes();

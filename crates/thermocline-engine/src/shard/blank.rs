@@ -11,6 +11,8 @@
 //! request that overlaps one on its way is taken when that is complete. A range is forgotten when a sync
 //! of the disk covers it. A sync that fails may have dropped it, so the range is zeroed again.
 
+mod complete;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -21,7 +23,7 @@ use super::cleaning::REST;
 use super::request::Building;
 use super::{Event, InFlight, Shard};
 use crate::entry::{Capture, Entry, EntryId};
-use crate::operation::{Device, DeviceError, Operation, OperationKind};
+use crate::operation::{Device, Operation, OperationKind};
 use crate::request::RequestError;
 
 /// Ranges that the engine remembers; a request that needs one more waits for a sync.
@@ -264,7 +266,10 @@ impl Blanks {
         let Blank { kind, is_retry, mut end, .. } = self.ranges[&first];
         let pages_max = match kind {
             OperationKind::Zero => ZERO_BYTES_MAX / page_bytes,
-            _ => DISCARD_BYTES_MAX / page_bytes,
+            OperationKind::Discard
+            | OperationKind::Read
+            | OperationKind::Write
+            | OperationKind::Sync => DISCARD_BYTES_MAX / page_bytes,
         };
         let mut starts = SmallVec::from_slice(&[first]);
         while let Some(next) = self.ranges.get(&end)
@@ -470,152 +475,6 @@ impl Shard {
             length_bytes,
             frames: SmallVec::from_slice(&[self.zero_frame]),
         })
-    }
-
-    /// The disk has done with ranges.
-    pub(super) fn blanks_done(&mut self, run: BlankRun, result: Result<(), DeviceError>) {
-        self.outbox.write_ended();
-        if result.is_err() && run.starts.len() > 1 {
-            // One bad range must not fail its neighbours.
-            for start in run.starts {
-                let blank = self.blanks.remove(start);
-                self.blanks.insert(start, Blank { state: State::Wanted, is_retry: true, ..blank });
-            }
-            return;
-        }
-        for start in run.starts {
-            match result {
-                Ok(()) if !run.is_doubtful => self.blank_written(start),
-                Ok(()) => self.blank_doubtful(start),
-                Err(_) => self.blank_failed(start),
-            }
-        }
-    }
-
-    /// Takes a range apart: pages with entries, and the rest.
-    fn take_blank(&mut self, start: u32) -> (Blank, Vec<Range<u32>>) {
-        let blank = self.blanks.remove(start);
-        let mut rests = vec![];
-        let mut at = start;
-        for &page in &blank.seen {
-            if at < page {
-                rests.push(at..page);
-            }
-            at = page + 1;
-        }
-        if at < blank.end {
-            rests.push(at..blank.end);
-        }
-        (blank, rests)
-    }
-
-    fn put_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
-        for Range { start, end } in pages {
-            self.blanks.insert(start, Blank { end, seen: BTreeSet::new(), ..like.clone() });
-        }
-    }
-
-    /// The same pages in ranges that may be zeroed at once.
-    fn cut_for_zeroes(&self, pages: Vec<Range<u32>>) -> Vec<Range<u32>> {
-        let most = ZERO_BYTES_MAX / u64::from(self.options.page_bytes);
-        let most = u32::try_from(most).expect("pages have 4096 bytes at least");
-        let cut = |Range { start, end }: Range<u32>| {
-            let starts = (start..end).step_by(most as usize);
-            starts.map(move |first| first..end.min(first.saturating_add(most)))
-        };
-        pages.into_iter().flat_map(cut).collect()
-    }
-
-    fn blank_written(&mut self, start: u32) {
-        self.write_backs.taken();
-        let (blank, rests) = self.take_blank(start);
-        let sync = self.log.syncs_started + 1;
-        self.blanks.last_sync = sync;
-        let is_owed = blank.kind == OperationKind::Zero;
-        let (state, request, is_doubtful) = (State::Written(sync), None, false);
-        self.put_blanks(rests, &Blank { state, is_owed, is_doubtful, request, ..blank.clone() });
-        for &page in &blank.seen {
-            self.page_written(page, blank.kind, false, Ok(()));
-        }
-        self.log.is_sync_wanted |=
-            self.blanks.ranges.len() >= UNSYNCED_RANGES_MAX && !self.is_sync_resting();
-        if let Some(request) = blank.request {
-            self.page_done(request, Ok(()));
-        }
-    }
-
-    /// The disk has the range, and a sync that failed meanwhile may have dropped it: it is written again,
-    /// and the request waits for that.
-    fn blank_doubtful(&mut self, start: u32) {
-        let (blank, rests) = self.take_blank(start);
-        let rests = self.cut_for_zeroes(rests);
-        if let Some(request) = blank.request {
-            let parts = u32::try_from(rests.len() + blank.seen.len()).expect("there are few parts");
-            self.add_waiting(request, parts);
-            for &page in &blank.seen {
-                self.wait_for_disk(page, blank.version, request);
-            }
-        }
-        let (state, kind, is_doubtful) = (State::Wanted, OperationKind::Zero, true);
-        self.put_blanks(rests, &Blank { state, kind, is_doubtful, ..blank.clone() });
-        for &page in &blank.seen {
-            self.page_written(page, blank.kind, true, Ok(()));
-        }
-        if let Some(request) = blank.request {
-            self.page_done(request, Ok(()));
-        }
-    }
-
-    /// The disk refused the range. Its request fails, and so does whoever waits for former requests for
-    /// its pages. Without such nobody knows what is there, until a sync succeeds.
-    fn blank_failed(&mut self, start: u32) {
-        self.count_error(Device::Backing);
-        self.write_backs.refused();
-        let (blank, rests) = self.take_blank(start);
-        let error = Err(RequestError::Io);
-        if blank.is_owed || blank.is_doubtful {
-            self.rest_blanks(rests, &blank);
-        } else {
-            let state = State::Written(self.log.syncs_started + 1);
-            let (kind, request) = (OperationKind::Discard, None);
-            self.put_blanks(rests, &Blank { state, kind, request, ..blank.clone() });
-        }
-        if blank.is_owed {
-            self.fail_waiters(&(start..blank.end), blank.version);
-        }
-        for &page in &blank.seen {
-            self.page_written(page, blank.kind, false, Err(DeviceError(std::io::ErrorKind::Other)));
-        }
-        if let Some(request) = blank.request {
-            self.page_done(request, error);
-        }
-    }
-
-    /// Ranges are zeroed again later.
-    fn rest_blanks(&mut self, pages: Vec<Range<u32>>, like: &Blank) {
-        if !self.blanks.has_resting() {
-            self.blanks.retry_at = Nanos(self.now.0 + REST.0);
-        }
-        let pages = self.cut_for_zeroes(pages);
-        let (state, kind, request) = (State::Resting, OperationKind::Zero, None);
-        self.put_blanks(pages, &Blank { state, kind, request, is_doubtful: true, ..like.clone() });
-    }
-
-    /// A sync of the disk succeeded, or failed: what it covers is durable, or what was written since the
-    /// last good one is not.
-    pub(super) fn blanks_synced(&mut self, is_good: bool) {
-        let covers = |state: State| match state {
-            State::Written(sync) => !is_good || sync <= self.log.syncs_done,
-            State::Wanted | State::InFlight | State::Resting => false,
-        };
-        let ranges = self.blanks.ranges.iter().filter(|(_, blank)| covers(blank.state));
-        let starts: Vec<u32> = ranges.map(|(&start, _)| start).collect();
-        for start in starts {
-            let blank = self.blanks.remove(start);
-            if !is_good {
-                self.rest_blanks(vec![start..blank.end], &blank);
-            }
-        }
     }
 
     /// Tries ranges again that the disk refused, when it is time.

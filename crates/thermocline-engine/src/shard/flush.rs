@@ -390,7 +390,11 @@ impl Shard {
                     }
                 }
                 InFlight::Blanks(run) => run.is_doubtful = true,
-                _ => {}
+                InFlight::Run(_)
+                | InFlight::Journal { .. }
+                | InFlight::Table { .. }
+                | InFlight::FlashSync
+                | InFlight::BackingSync => {}
             }
         }
         let mut written = std::mem::take(&mut self.log.unsynced);

@@ -144,25 +144,16 @@ impl Shard {
             parts.as_ref().map_or(pages.end - pages.start, |parts| parts.pages.len() as u64);
         let needed = 2 * touched_pages + u64::from(RESERVED_FRAMES);
         let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
-        let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
-        let has_frames = self.pool.free_frames() as u64 >= needed + left;
-        if !has_frames && is_write && self.is_sync_resting() {
-            // Frames come back when the backing store is synced, and that fails.
-            self.announce(&request);
-            self.reply(request, Err(RequestError::Io), None, Segments::new());
-            return Ok(());
-        }
-        let is_refused = !has_frames || (is_write && self.is_overfull());
-        let obstacle = self.blank_obstacle(&numbers(&pages), is_blank);
-        if is_refused || obstacle == Some(Ok(())) {
-            self.is_stirred |= self.log.has_unsynced();
-            return Err(SubmitError::Full);
+        match self.obstacle(needed, &numbers(&pages), is_write, is_blank) {
+            None => {}
+            Some(Ok(())) => return Err(SubmitError::Full),
+            Some(Err(error)) => {
+                self.announce(&request);
+                self.reply(request, Err(error), None, Segments::new());
+                return Ok(());
+            }
         }
         self.announce(&request);
-        if let Some(Err(error)) = obstacle {
-            self.reply(request, Err(error), None, Segments::new());
-            return Ok(());
-        }
         if is_write && self.options.write_mode == WriteMode::ReadOnly {
             self.reply(request, Err(RequestError::ReadOnly), None, Segments::new());
             return Ok(());
@@ -200,6 +191,29 @@ impl Shard {
         self.claimed_frames = 0;
         self.finish_building(request, building);
         Ok(())
+    }
+
+    /// Why a request that needs so many frames is not taken now: it has to wait, or fails because what it
+    /// would wait for fails.
+    fn obstacle(
+        &mut self,
+        needed_frames: u64,
+        pages: &Range<u32>,
+        is_write: bool,
+        is_blank: bool,
+    ) -> Option<Result<(), RequestError>> {
+        let left = if is_write { u64::from(READ_FRAMES) } else { 0 };
+        let has_frames = self.pool.free_frames() as u64 >= needed_frames + left;
+        if !has_frames && is_write && self.is_sync_resting() {
+            // Frames come back when the backing store is synced, and that fails.
+            return Some(Err(RequestError::Io));
+        }
+        let is_full = !has_frames || (is_write && self.is_overfull());
+        let obstacle = if is_full { Some(Ok(())) } else { self.blank_obstacle(pages, is_blank) };
+        if obstacle == Some(Ok(())) {
+            self.is_stirred |= self.log.has_unsynced();
+        }
+        obstacle
     }
 
     /// Serves the part of a request that lies in one page, for which frames are claimed.
@@ -241,7 +255,7 @@ impl Shard {
         let whole = offset_bytes.div_ceil(page_bytes)..end_bytes / page_bytes;
         // Two for the edges.
         let pages_max = (bytes_max / page_bytes).saturating_sub(2);
-        let pages_max = usize::try_from(pages_max).expect("requests fit memory");
+        let pages_max = usize::try_from(pages_max).unwrap_or(usize::MAX);
         let first_beyond = self.held_pages(numbers(&whole)).nth(pages_max);
         let end_bytes = first_beyond.map_or(end_bytes, |page| u64::from(page) * page_bytes);
         end_bytes.saturating_sub(offset_bytes).max(longest.min(bytes_max))
