@@ -357,8 +357,9 @@ fn device_of(kind: OperationKind) -> Device {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 mod tests {
+    #![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
+
     use std::cell::RefCell;
     use std::collections::BTreeSet;
     use std::io;

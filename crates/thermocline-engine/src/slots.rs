@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use crate::format::table::Row;
+
 /// A slot by its position on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
@@ -60,6 +62,16 @@ impl Slot {
             2 => SlotState::Live,
             _ => SlotState::Obsolete,
         }
+    }
+
+    /// What the table says of it.
+    pub(crate) fn row(self) -> Option<Row> {
+        (self.state() == SlotState::Live).then_some(Row {
+            page: self.page,
+            checksum: self.checksum,
+            version: self.version(),
+            is_dirty: self.is_dirty(),
+        })
     }
 
     /// Whether the disk may not have this version durably.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::durability::{Block, row};
+use super::durability::Block;
 use super::{InFlight, Shard};
 use crate::format::BLOCK_BYTES;
 use crate::format::table::{self, SLOTS_PER_BLOCK};
@@ -147,7 +147,7 @@ impl Shard {
         let slots = u32::try_from(self.slots.len()).expect("slots have 32-bit numbers");
         let rows = (first..slots.min(first + per_block)).map(|slot| {
             let undo = self.log.undo.get(&slot);
-            undo.map_or_else(|| row(self.slots.slot(SlotId(slot))), |undo| undo.row)
+            undo.map_or_else(|| self.slots.slot(SlotId(slot)).row(), |undo| undo.row)
         });
         table::encode(&mut self.pool.frames().bytes_mut(frame)[..BLOCK_BYTES], &header, rows);
         let offset = self.log.superblock.layout.table_offset_bytes(block, generation + copy);

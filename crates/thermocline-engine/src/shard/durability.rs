@@ -18,7 +18,7 @@ use crate::format::superblock::Superblock;
 use crate::format::table::Row;
 use crate::memory::FrameId;
 use crate::operation::{Device, DeviceError, Operation, OperationKind};
-use crate::slots::{Slot, SlotId, SlotState};
+use crate::slots::{Slot, SlotId};
 
 /// Journal blocks that one commit writes at most.
 const COMMIT_BLOCKS_MAX: u64 = 8;
@@ -332,7 +332,7 @@ impl Shard {
         self.log.appended += 1;
         let last = self.log.appended;
         for slot in [Some(slot), superseded].into_iter().flatten() {
-            let row = row(self.slots.slot(slot));
+            let row = self.slots.slot(slot).row();
             self.log.undo.entry(slot.0).or_insert(Undo { row, last }).last = last;
         }
         let record = Record { kind, page, slot: slot.0, version, checksum };
@@ -578,16 +578,6 @@ impl Shard {
             }
         }
     }
-}
-
-/// What the table says of a slot.
-pub(super) fn row(slot: Slot) -> Option<Row> {
-    (slot.state() == SlotState::Live).then_some(Row {
-        page: slot.page,
-        checksum: slot.checksum,
-        version: slot.version(),
-        is_dirty: slot.is_dirty(),
-    })
 }
 
 pub(super) fn sync(device: Device) -> Operation {

@@ -114,3 +114,20 @@ impl Shard {
         self.options.cleaning = cleaning;
     }
 }
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard")
+            .field("policy", &self.options.policy.entry.name)
+            .field("log", &self.log)
+            .field("queue", &self.queue)
+            .field("write_backs", &self.write_backs)
+            .field("is_stirred", &self.is_stirred)
+            .field("disk_waiters", &self.disk_waiters)
+            .field("counters", &self.counters)
+            .field("entries", &self.entries.len())
+            .field("requests", &self.requests.len())
+            .field("in_flight", &self.in_flight.len())
+            .finish_non_exhaustive()
+    }
+}
