@@ -68,9 +68,10 @@ struct Blank {
     state: State,
     /// The request that is answered when the disk has it.
     request: Option<usize>,
-    /// Whether a request that zeroed a part of it was answered: a flush waits for it. A discard promises
+    /// The oldest version of a part of it that a request zeroed and that was answered, if there is one:
+    /// flushes after that wait for the range, whatever replaced that version since. A discard promises
     /// nothing.
-    is_owed: bool,
+    owed: Option<u64>,
     /// Whether the disk may show what it does not have durably, because a sync failed: only zeroes make
     /// that right.
     is_doubtful: bool,
@@ -116,8 +117,13 @@ impl Blank {
     }
 
     fn delays_flushes(&self) -> bool {
-        self.is_owed && !matches!(self.state, State::Written(_))
+        self.owed.is_some() && !matches!(self.state, State::Written(_))
     }
+}
+
+/// The older of two versions, of which one or both may not be there.
+fn oldest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 impl Blanks {
@@ -169,15 +175,15 @@ impl Blanks {
         self.find(page).is_some()
     }
 
-    /// Takes the pages out of ranges that nothing is under way for. Returns whether a flush has to wait
-    /// for some of them, and whether some are doubtful.
-    fn cut(&mut self, pages: &Range<u32>) -> (bool, bool) {
-        let (mut is_owed, mut is_doubtful) = (false, false);
+    /// Takes the pages out of ranges that nothing is under way for. Returns the oldest version of them
+    /// that a flush has to wait for, and whether some are doubtful.
+    fn cut(&mut self, pages: &Range<u32>) -> (Option<u64>, bool) {
+        let (mut owed, mut is_doubtful) = (None, false);
         let overlapping: SmallVec<[u32; 4]> = self.overlapping(pages).collect();
         for start in overlapping {
             let blank = self.remove(start);
             assert!(!blank.is_busy(), "ranges on their way stay as they are");
-            is_owed |= blank.is_owed;
+            owed = oldest(owed, blank.owed);
             is_doubtful |= blank.is_doubtful;
             if blank.end > pages.end {
                 self.insert(pages.end, blank.clone());
@@ -186,7 +192,7 @@ impl Blanks {
                 self.insert(start, Blank { end: pages.start, ..blank });
             }
         }
-        (is_owed, is_doubtful)
+        (owed, is_doubtful)
     }
 
     /// The parts of a range that were zeroed, which is not durable yet, in order.
@@ -231,7 +237,7 @@ impl Blanks {
 
     /// Whether some of the pages must still be zeroed for whoever waits for versions up to this one.
     pub(super) fn owes(&self, version: u64, pages: Option<&Range<u32>>) -> bool {
-        let delays = |blank: &Blank| blank.delays_flushes() && blank.version <= version;
+        let delays = |blank: &Blank| blank.delays_flushes() && blank.owed <= Some(version);
         self.owed > 0
             && match pages {
                 None => self.ranges.values().any(delays),
@@ -392,7 +398,7 @@ impl Shard {
     fn want_blank(&mut self, pages: Range<u32>, kind: OperationKind, building: &mut Building) {
         building.waiting += 1;
         let (before, version) = (self.next_version(), self.next_version());
-        let (is_owed, is_doubtful) = self.blanks.cut(&pages);
+        let (owed, is_doubtful) = self.blanks.cut(&pages);
         let blank = Blank {
             end: pages.end,
             version,
@@ -400,7 +406,7 @@ impl Shard {
             kind,
             state: State::Wanted,
             request: Some(building.key),
-            is_owed,
+            owed,
             is_doubtful,
             is_retry: false,
             seen: BTreeSet::new(),
@@ -411,7 +417,8 @@ impl Shard {
     /// The entry of a page that has none, and lies in a range; none if it does not.
     pub(super) fn ensure_blank_entry(&mut self, page: u32) -> Option<EntryId> {
         let start = self.blanks.find(page)?;
-        let Blank { version, before, kind, state, .. } = self.blanks.ranges[&start];
+        let Blank { version, before, kind, state, owed, .. } = self.blanks.ranges[&start];
+        let undurable = owed.unwrap_or(version);
         let is_discard = kind == OperationKind::Discard;
         let mut entry = Entry::new(page);
         (entry.newest, entry.blank, entry.disk_started) = (version, version, version);
@@ -429,7 +436,7 @@ impl Shard {
         match state {
             State::Wanted | State::InFlight => {
                 self.entries[id].disk_write = Some(Capture { version, next: 0 });
-                self.entries.set_undurable(id, version);
+                self.entries.set_undurable(id, undurable);
                 self.blanks.seen_pages += 1;
                 let blank = self.blanks.ranges.get_mut(&start).expect("it was found");
                 blank.seen.insert(page);
@@ -444,7 +451,7 @@ impl Shard {
             }
             State::Resting => {
                 self.blanks.cut(&(page..page + 1));
-                self.entries.set_undurable(id, version);
+                self.entries.set_undurable(id, undurable);
                 self.rest_backing(page);
             }
         }

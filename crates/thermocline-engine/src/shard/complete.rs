@@ -235,6 +235,7 @@ impl Shard {
         self.entries[id].frame = Some(frame);
         let version = self.note_write(id);
         self.note_version(request, version);
+        self.relog(id);
         if is_to_disk {
             self.entries[id].wants.disk = true;
             self.wait_for_disk(page, version, request);

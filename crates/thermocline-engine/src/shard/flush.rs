@@ -58,7 +58,7 @@ impl Shard {
     pub(super) fn submit_flush(&mut self, request: Request) {
         let version = self.version;
         let key = self.insert_waiting(request);
-        self.log.flush_target = version;
+        self.log.flush_target = self.log.flush_target.max(version);
         self.retry_blanks();
         self.log_all_pages();
         self.push_waiter(key, version, None);
@@ -265,8 +265,9 @@ impl Shard {
             let awaited = self.disk_waiters.keys().copied().collect();
             self.write_backs.close(awaited);
         }
-        // If a write fails, the page is written elsewhere.
-        self.log.flush_target = self.version;
+        // If a write fails, the page is written elsewhere. And requests that are still under way give
+        // pages versions that come after this.
+        self.log.flush_target = u64::MAX;
         self.log_all_pages();
         self.want_sync_and_commit();
     }

@@ -105,7 +105,8 @@ impl Plan {
             2 => faults.backing_outages = 50 + seed % 200,
             _ => faults.full = 50 + seed % 200,
         }
-        Self { crashes: 2, faults, ..Self::crashes(seed) }
+        let kills = seed % 8 < 4;
+        Self { crashes: 2, faults, kills, ..Self::crashes(seed) }
     }
 
     /// Besides crashes, slots have wrong bytes: for one read, or because a write was lost or went

@@ -7,7 +7,7 @@ use thermocline_core::Nanos;
 
 use super::super::Shard;
 use super::super::cleaning::REST;
-use super::{Blank, BlankRun, State, UNSYNCED_RANGES_MAX, ZERO_BYTES_MAX};
+use super::{Blank, BlankRun, State, UNSYNCED_RANGES_MAX, ZERO_BYTES_MAX, oldest};
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::request::RequestError;
 
@@ -71,9 +71,10 @@ impl Shard {
         let (blank, rests) = self.take_blank(start);
         let sync = self.log.syncs_started + 1;
         self.blanks.last_sync = sync;
-        let is_owed = blank.kind == OperationKind::Zero;
+        let is_zero = blank.kind == OperationKind::Zero;
+        let owed = oldest(blank.owed, Some(blank.version)).filter(|_| is_zero);
         let (state, request, is_doubtful) = (State::Written(sync), None, false);
-        self.put_blanks(rests, &Blank { state, request, is_owed, is_doubtful, ..blank.clone() });
+        self.put_blanks(rests, &Blank { state, request, owed, is_doubtful, ..blank.clone() });
         for &page in &blank.seen {
             self.page_written(page, blank.kind, false, Ok(()));
         }
@@ -113,14 +114,14 @@ impl Shard {
         self.write_backs.refused();
         let (blank, rests) = self.take_blank(start);
         let error = Err(RequestError::Io);
-        if blank.is_owed || blank.is_doubtful {
+        if blank.owed.is_some() || blank.is_doubtful {
             self.rest_blanks(rests, &blank);
         } else {
             let state = State::Written(self.log.syncs_started + 1);
             let (kind, request) = (OperationKind::Discard, None);
             self.put_blanks(rests, &Blank { kind, state, request, ..blank.clone() });
         }
-        if blank.is_owed {
+        if blank.owed.is_some() {
             self.fail_waiters(&(start..blank.end), blank.version);
         }
         for &page in &blank.seen {
