@@ -15,6 +15,7 @@ use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, WarmUp};
 
 use crate::backing::Place;
+use crate::commands::serve::config::Bytes;
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
@@ -470,6 +471,26 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         keep_clean: bool,
     },
+    /// Replace the flash of a running server, which goes on serving its clients
+    ///
+    /// The server writes the dirty pages of its flash back, closes it, and caches on the new one. Change
+    /// `flash.path` in the configuration before the next start.
+    Replace {
+        /// The configuration that the server was started with
+        config: PathBuf,
+        /// The new flash, a file or a block device that holds nothing
+        #[arg(long)]
+        flash: PathBuf,
+        /// What the policy may keep there, as in 64GiB; by default as much as on the old flash
+        #[arg(long, value_parser = size)]
+        size: Option<u64>,
+        /// Give up what the new flash holds
+        #[arg(long)]
+        force_init: bool,
+        /// Even if pages are lost: a later start does not know which ones
+        #[arg(long)]
+        yes: bool,
+    },
     /// Give up what a flash holds, or what a flash that is gone held
     Forget {
         /// The flash, a file or a block device, if it is there
@@ -490,6 +511,11 @@ pub(crate) enum CacheCommand {
 /// A file that the command writes: what is wrong with its folder is told before anything is done.
 fn to_be_written() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| check_output(&path).map(|()| path))
+}
+
+/// A number of bytes.
+fn size(text: &str) -> Result<u64, String> {
+    text.parse::<Bytes>().map(|bytes| bytes.0)
 }
 
 /// Seconds between two looks, from a tenth to an hour.

@@ -41,6 +41,11 @@ impl<F: Driver, B: Driver> SplitDriver<F, B> {
         Ok(Self { flash, backing, in_flight: 0, wake, can_sleep })
     }
 
+    /// The driver of the flash.
+    pub const fn flash_mut(&mut self) -> &mut F {
+        &mut self.flash
+    }
+
     /// The driver of the backing store.
     pub fn backing(&self) -> &B {
         &self.backing

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use super::files::DeviceFile;
@@ -29,7 +29,7 @@ pub struct ThreadDriver {
 /// What the threads share.
 struct Shared {
     frames: Arc<Frames>,
-    flash: Option<DeviceFile>,
+    flash: RwLock<Option<DeviceFile>>,
     backing: Option<DeviceFile>,
     operations: Mutex<Receiver<Operation>>,
     wake: Arc<OwnedFd>,
@@ -73,7 +73,7 @@ impl ThreadDriver {
         let (done, completions) = channel();
         let shared = Arc::new(Shared {
             frames: Arc::clone(frames),
-            flash,
+            flash: RwLock::new(flash),
             backing,
             operations: Mutex::new(taken),
             wake: Arc::clone(&wake),
@@ -97,6 +97,11 @@ impl ThreadDriver {
         })
     }
 
+    /// Serves another flash from now on, and closes the one before. No operation on that is in flight.
+    pub fn set_flash(&mut self, flash: DeviceFile) {
+        *self.shared.flash.write().unwrap_or_else(PoisonError::into_inner) = Some(flash);
+    }
+
     fn take(&mut self, completion: Completion, done: &mut Vec<Completion>) {
         self.in_flight -= 1;
         done.push(completion);
@@ -118,8 +123,9 @@ impl Shared {
     }
 
     fn perform(&self, operation: &Operation) -> (OperationId, Result<(), DeviceError>) {
+        let flash = self.flash.read().unwrap_or_else(PoisonError::into_inner);
         let device = match operation.device {
-            Device::Flash => self.flash.as_ref(),
+            Device::Flash => flash.as_ref(),
             Device::Backing => self.backing.as_ref(),
         };
         let result = device

@@ -134,6 +134,17 @@ impl UringDriver {
         })
     }
 
+    /// Serves another flash from now on, and closes the one before.
+    ///
+    /// # Panics
+    /// If an operation on the flash is in flight.
+    pub fn set_flash(&mut self, flash: DeviceFile) {
+        let is_free = self.waiting.iter().all(|operation| operation.device != Device::Flash)
+            && self.in_flight.iter().all(|(_, flying)| flying.operation.device != Device::Flash);
+        assert!(is_free, "nothing is in flight on the old flash");
+        self.flash = Some(flash);
+    }
+
     fn file(&self, device: Device) -> Option<RawFd> {
         let file = match device {
             Device::Flash => &self.flash,

@@ -17,7 +17,8 @@ use thermocline_nbd::uri::NbdUri;
 
 use crate::arguments::{CacheCommand, CacheOptions};
 use crate::backing::Place;
-use crate::commands::serve::config::IoEngine;
+use crate::commands::serve::config::{Config, IoEngine};
+use crate::commands::serve::control::{self, ReplaceOrder};
 use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
 use crate::note::NotePlace;
 use crate::output;
@@ -39,6 +40,15 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
                 keep_clean: *keep_clean,
             };
             drain(flash, backing, &note, options)
+        }
+        CacheCommand::Replace { config, flash, size, force_init, yes } => {
+            let order = ReplaceOrder {
+                flash: std::path::absolute(flash)?,
+                size_bytes: *size,
+                forces_init: *force_init,
+                forgets_lost: *yes,
+            };
+            control::send(&Config::read(config)?, &order)
         }
         CacheCommand::Forget { flash, backing, note, yes } => {
             let flash = flash.as_deref();

@@ -13,8 +13,8 @@ use super::model::{Model, PAGE, SECTOR};
 use super::{Cache, Client, Engine, json, text};
 
 /// Clients, and pages that each of them writes; after their ranges comes one that is only read.
-const CLIENTS: usize = 3;
-const PAGES: usize = 700;
+pub(super) const CLIENTS: usize = 3;
+pub(super) const PAGES: usize = 700;
 
 /// A number below `limit`.
 fn below(random: &mut SplitMix64, limit: usize) -> usize {
@@ -22,7 +22,11 @@ fn below(random: &mut SplitMix64, limit: usize) -> usize {
 }
 
 /// One request; an error if the server is gone.
-fn step(client: &mut Client, model: &mut Model, random: &mut SplitMix64) -> io::Result<()> {
+pub(super) fn step(
+    client: &mut Client,
+    model: &mut Model,
+    random: &mut SplitMix64,
+) -> io::Result<()> {
     let count = [1, 3, 8, 8, 64][below(random, 5)];
     let first = below(random, model.sectors() - count + 1);
     // Half of the longer requests are whole pages.
@@ -89,7 +93,7 @@ fn killed_under_load(engine: Engine, models: &mut [Model], random: &mut SplitMix
 }
 
 /// All bytes of a model's range, as a client reads them.
-fn range(client: &mut Client, model: &Model) -> Vec<u8> {
+pub(super) fn range(client: &mut Client, model: &Model) -> Vec<u8> {
     let mut bytes = vec![];
     while bytes.len() < model.sectors() * SECTOR {
         let offset_bytes = model.offset_bytes() + bytes.len() as u64;

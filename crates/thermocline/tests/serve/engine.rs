@@ -108,6 +108,20 @@ impl Cache {
         words: &[&str],
         variables: &[(&str, &str)],
     ) -> (Engine, UnixDatagram) {
+        let launched = self.launch(words, variables);
+        launched.unwrap_or_else(|log| panic!("the server ended:\n{log}"))
+    }
+
+    /// Starts a server that may be refused; then what it logged.
+    pub(crate) fn try_start(&self) -> Result<Engine, String> {
+        self.launch(&[], &[]).map(|(engine, _)| engine)
+    }
+
+    fn launch(
+        &self,
+        words: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<(Engine, UnixDatagram), String> {
         self.write_config();
         self.starts.set(self.starts.get() + 1);
         let number = self.starts.get();
@@ -136,7 +150,9 @@ impl Cache {
                 _ => {}
             }
             let ended = engine.process.try_wait().unwrap();
-            assert!(ended.is_none(), "the server ended:\n{}", engine.log());
+            if ended.is_some() {
+                return Err(engine.log());
+            }
             assert!(Instant::now() < deadline, "the server is not ready:\n{}", engine.log());
         }
         let log = engine.log();
@@ -144,7 +160,7 @@ impl Cache {
         if let Some((_, address)) = address.and_then(|line| line.split_once("address=")) {
             address.trim().clone_into(&mut engine.metrics);
         }
-        (engine, ready)
+        Ok((engine, ready))
     }
 
     /// A server does not start, and says all of `parts`.

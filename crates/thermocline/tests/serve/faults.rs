@@ -94,11 +94,11 @@ fn a_backing_store_that_fails_costs_only_what_needs_it() {
 }
 
 /// A file system that is full sooner than the files in it believe.
-struct Full<'a>(&'a Cache);
+pub(super) struct Full<'a>(&'a Cache);
 
 impl<'a> Full<'a> {
     /// Nothing, and says so, without the right to mount.
-    fn mount(cache: &'a Cache, bytes: u32) -> Option<Self> {
+    pub(super) fn mount(cache: &'a Cache, bytes: u32) -> Option<Self> {
         std::fs::create_dir(cache.path("full")).unwrap();
         let options = format!("size={bytes}");
         let words = ["-t", "tmpfs", "-o", &options, "none", &cache.file("full")];

@@ -22,6 +22,7 @@ mod metrics;
 mod model;
 mod nbd_backing;
 mod recording;
+mod replacing;
 mod start;
 mod top;
 

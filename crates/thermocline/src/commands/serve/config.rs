@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -52,6 +53,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) io: Io,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) control: Option<ControlSection>,
     pub(crate) record: Option<Record>,
     #[serde(default)]
     pub(crate) log: Log,
@@ -186,6 +188,13 @@ pub(crate) struct Metrics {
     pub(crate) remote: bool,
 }
 
+/// Where the server takes orders.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ControlSection {
+    pub(crate) socket: PathBuf,
+}
+
 /// Where accesses are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -300,6 +309,22 @@ impl Default for Io {
     }
 }
 
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "sizes are not negative, and far below 2^64"
+            )]
+            Ok(TierSize::Bytes(bytes)) if bytes < 1e18 => Ok(Self(bytes as u64)),
+            _ => Err(format!("invalid size `{text}`: use a number of bytes, as in 64MiB")),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct BytesVisitor;
@@ -318,15 +343,7 @@ impl<'de> Deserialize<'de> for Bytes {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                match text.parse() {
-                    #[expect(
-                        clippy::cast_possible_truncation,
-                        clippy::cast_sign_loss,
-                        reason = "sizes are not negative, and far below 2^64"
-                    )]
-                    Ok(TierSize::Bytes(bytes)) if bytes < 1e18 => Ok(Bytes(bytes as u64)),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
-                }
+                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
 
@@ -373,6 +390,7 @@ impl Config {
             self.state_dir.as_mut(),
             self.flash.as_mut().map(|flash| &mut flash.path),
             self.nbd.socket.as_mut(),
+            self.control.as_mut().map(|control| &mut control.socket),
             self.record.as_mut().map(|record| &mut record.path),
         ];
         others.into_iter().chain(tls).flatten()

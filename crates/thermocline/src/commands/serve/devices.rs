@@ -4,8 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -16,13 +15,14 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Device, End, Engine, Fingerprint, Flash, Frames, Layout, Operation, OperationId, OperationKind,
-    Options, Plan, Shard, SideFile, Step, Uuid, WriteHold,
+    Device, Engine, Fingerprint, Flash, FlashError, Frames, Layout, Operation, OperationId,
+    OperationKind, Options, Plan, Shard, SideFile, Step, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::config::{Config, IoEngine, Mode};
+use super::kept_note::Note;
 use super::start::{self, BackingAtEnd};
 use crate::backing::Place;
 use crate::note::NotePlace;
@@ -64,124 +64,6 @@ impl FirstNote {
     }
 }
 
-/// How an engine was left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
-    /// Whether the journal is sealed: everything is durable, on disk or on flash.
-    pub(crate) is_orderly: bool,
-    /// Whether the backing store has the newest bytes of every page.
-    pub(crate) is_clean: bool,
-    /// The number of the journal block that would have been next.
-    pub(crate) next_sequence: u64,
-}
-
-/// The note beside a backing store.
-#[derive(Debug)]
-pub(crate) struct Note {
-    place: NotePlace,
-    side_file: SideFile,
-    /// The flash, which the engine writes to until it is left.
-    flash: DeviceFile,
-    backing: BackingAtEnd,
-    backing_bytes: u64,
-    is_flash_disowned: AtomicBool,
-    /// Held as long as the note should say something that it does not.
-    hold: WriteHold,
-    /// One writes it at a time.
-    writing: Mutex<()>,
-}
-
-impl Note {
-    fn new(
-        place: &NotePlace,
-        side_file: SideFile,
-        flash: &DeviceFile,
-        backing: BackingAtEnd,
-        shard: &Shard,
-    ) -> Result<Self> {
-        Ok(Self {
-            place: place.clone(),
-            side_file,
-            flash: flash.try_clone()?,
-            backing,
-            backing_bytes: shard.options().size_bytes(),
-            is_flash_disowned: AtomicBool::new(false),
-            hold: shard.write_hold(),
-            writing: Mutex::default(),
-        })
-    }
-
-    /// Says how the engine ended, on flash and in the note: [`Step::TakeFingerprint`],
-    /// [`Step::EndFlash`] and [`Step::EndNote`]. The engine is gone.
-    ///
-    /// # Errors
-    /// If the note cannot be written.
-    pub(crate) fn end(&self, left: Left) -> Result<()> {
-        let _writing = self.lock();
-        let SideFile { cache, epoch, .. } = self.side_file;
-        if self.is_flash_disowned.load(Ordering::Acquire) {
-            if left.is_clean {
-                self.place.store(SideFile { has_dirty: false, ..self.side_file() })?;
-                self.hold.release();
-            }
-            return Ok(());
-        }
-        if !left.is_orderly {
-            return Ok(());
-        }
-        let backing = self.backing.fingerprint(cache, self.backing_bytes);
-        let end = End { next_sequence: left.next_sequence, backing };
-        let mut flash = self.flash.try_clone()?;
-        let end = match Flash::end(&mut flash, (cache, epoch), end) {
-            Ok(()) => Some(end),
-            Err(error) => {
-                warn!(%error, "the flash cannot say that the engine ended in order");
-                None
-            }
-        };
-        self.place.store(self.side_file.ended(epoch, !left.is_clean, end))?;
-        self.hold.release();
-        Ok(())
-    }
-
-    /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
-    /// is not there. Until that is durable, nothing is acknowledged.
-    pub(crate) fn disown_flash(&self) {
-        let _writing = self.lock();
-        self.hold.hold();
-        self.is_flash_disowned.store(true, Ordering::Release);
-        error!("the flash failed: pages are served from RAM and the backing store");
-        match self.place.store(self.side_file()) {
-            Ok(()) => self.hold.release(),
-            Err(error) => error!(
-                %error,
-                "the note of the backing store cannot be written: writes and flushes fail until it can"
-            ),
-        }
-    }
-
-    /// Tries again to write what could not be written, if there is such a thing.
-    pub(crate) fn retry(&self) {
-        let _writing = self.lock();
-        if self.hold.is_held() && self.place.store(self.side_file()).is_ok() {
-            self.hold.release();
-            info!("the note of the backing store is written: writes are served again");
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn side_file(&self) -> SideFile {
-        if self.is_flash_disowned.load(Ordering::Acquire) {
-            SideFile { has_dirty: true, ..self.side_file.without_flash() }
-        } else {
-            self.side_file
-        }
-    }
-}
-
 /// Whatever drives the devices.
 #[derive(Debug)]
 pub(crate) enum AnyDriver {
@@ -192,6 +74,17 @@ pub(crate) enum AnyDriver {
 }
 
 impl AnyDriver {
+    /// Drives another flash from now on. No operation on the old one is in flight.
+    pub(crate) fn set_flash(&mut self, flash: DeviceFile) -> Result<()> {
+        match self {
+            Self::Uring(driver) => driver.set_flash(flash),
+            Self::Threads(driver) => driver.set_flash(flash),
+            Self::Nbd(_) => bail!("the server was started without a flash"),
+            Self::Split(driver) => return driver.flash_mut().set_flash(flash),
+        }
+        Ok(())
+    }
+
     /// Whether the backing store takes writes.
     pub(crate) fn may_write(&self) -> bool {
         match self {
@@ -417,7 +310,7 @@ fn lock(
 }
 
 /// Opens and locks the flash; a file is made if there is none, and `may_be_new` agrees.
-fn lock_flash(
+pub(super) fn lock_flash(
     path: &Path,
     caching: Caching,
     backing: Option<&DeviceFile>,
@@ -441,7 +334,7 @@ fn lock_flash(
     Ok(lock(path, DeviceFile::create_within, caching)?)
 }
 
-fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
+pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     let page_bytes = config.page_size.0;
     let pages = u32::try_from(backing_bytes / page_bytes).context(
         "`backing`: it has more pages than the engine can number; use a larger `page_size`",
@@ -473,6 +366,20 @@ fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     Ok(options)
 }
 
+/// Sets up a flash that holds nothing anybody wants: [`Step::SetUpFlash`].
+pub(super) fn initialise(
+    file: &mut DeviceFile,
+    cache: Uuid,
+    options: &Options,
+) -> Result<Flash, FlashError> {
+    let layout = Layout::new(options.slots(), options.page_bytes);
+    // A start that was killed may have left an empty or blank file of another size.
+    file.reserve(layout.flash_bytes())?;
+    let flash = Flash::initialise(file, cache, layout, options.size_bytes())?;
+    info!(bytes = layout.flash_bytes(), "the flash is set up");
+    Ok(flash)
+}
+
 /// Takes the steps of a plan that come before the driver: the flash is recovered or set up.
 fn open_flash(
     file: &mut DeviceFile,
@@ -491,14 +398,7 @@ fn open_flash(
     for step in plan.before_driver() {
         match *step {
             Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => {
-                let layout = Layout::new(options.slots(), options.page_bytes);
-                // A start that was killed may have left an empty or blank file of another size.
-                file.reserve(layout.flash_bytes())?;
-                let set_up = Flash::initialise(file, cache, layout, options.size_bytes())?;
-                info!(bytes = layout.flash_bytes(), "the flash is set up");
-                flash = Some(set_up);
-            }
+            Step::SetUpFlash(cache) => flash = Some(initialise(file, cache, options)?),
             Step::BeginEpoch(_) => {
                 let mut found = known.take().context("a flash that was found begins an epoch")?;
                 found.take_over(file)?;

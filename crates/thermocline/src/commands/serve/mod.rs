@@ -1,11 +1,15 @@
 //! `thermocline serve`: the engine over NBD.
 
 pub(crate) mod config;
+pub(crate) mod control;
 pub(crate) mod devices;
 mod http;
+mod kept_note;
 mod listening;
 mod metrics;
+mod new_flash;
 mod record;
+mod replacing;
 mod shadows;
 pub(crate) mod start;
 pub(crate) mod status;
@@ -28,9 +32,12 @@ use thermocline_nbd::server::{Handle, Server};
 use tracing::{error, info, warn};
 
 use self::config::{Config, LogFormat};
-use self::devices::{AnyDriver, Left, Note};
+use self::control::Control;
+use self::devices::AnyDriver;
 use self::http::Board;
+use self::kept_note::{Left, Note};
 use self::listening::listen;
+use self::replacing::Replacing;
 use self::watch::Watch;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
@@ -72,10 +79,12 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let metrics = config.metrics.map(|metrics| http::bind(metrics.listen)).transpose()?;
     let mut opened = devices::open(&config, options.force_init)?;
     let note = opened.note.clone();
+    let control = Control::new(config.clone(), opened.engine.shard().options().size_bytes());
     let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
     let (engine, first_note) = opened.into_parts();
     let service = Cached::new(engine).with_meter(watch.meter());
     let server = listen(&config, service)?;
+    control.start(server.handle())?;
     // Clients may connect, and nothing is served yet.
     first_note.write()?;
     let board = Board::default();
@@ -83,19 +92,28 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         let address = http::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
-    serve(server, &watch, &board, options, &config, note.as_ref())?;
+    let serving = Serving { watch: &watch, board: &board, control: &control, options };
+    serve(server, &serving, &config, note.as_ref())?;
     Ok(String::new())
+}
+
+/// What a server has besides its clients and devices.
+struct Serving<'a> {
+    watch: &'a Watch,
+    board: &'a Board,
+    control: &'a Control,
+    options: &'a ServeOptions,
 }
 
 /// Serves until a signal ends it, and leaves the devices in order.
 fn serve(
     mut server: Server<Service>,
-    watch: &Watch,
-    board: &Board,
-    options: &ServeOptions,
+    serving: &Serving<'_>,
     config: &Config,
     note: Option<&Arc<Note>>,
 ) -> Result<()> {
+    let &Serving { watch, board, control, options } = serving;
+    let mut replacing = Replacing::default();
     let mut drains = config.cleaning.drain_at_exit;
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(&server.handle(), &wants_reload)?;
@@ -129,12 +147,16 @@ fn serve(
         let [service] = services else { return };
         if wants_reload.swap(false, Ordering::AcqRel) {
             match reload(options, service, watch, &clients) {
-                Ok(config) => drains = config.cleaning.drain_at_exit,
+                Ok(config) => {
+                    drains = config.cleaning.drain_at_exit;
+                    control.set_config(config);
+                }
                 Err(error) => {
                     error!(error = format!("{error:#}"), "the configuration stays as it is");
                 }
             }
         }
+        replacing.advance(control, service, note.map(Arc::as_ref));
         board.post(watch.status(service.engine_mut(), clients.clients()));
     })?;
     tell_service_manager(NotifyState::Stopping);

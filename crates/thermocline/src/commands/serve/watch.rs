@@ -12,14 +12,15 @@ use thermocline_nbd::cached::Meter;
 use tracing::warn;
 
 use super::config::{Config, Record};
-use super::devices::{AnyDriver, Note};
+use super::devices::AnyDriver;
+use super::kept_note::Note;
 use super::record::Recording;
 use super::status::{
     DeviceStatus, Extent, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
 };
 
 /// An incident ends when nothing has failed for so long.
-const INCIDENT_ENDS: Duration = Duration::from_secs(60);
+const INCIDENT_ENDS: Duration = Duration::from_mins(1);
 
 /// What is kept of a running engine.
 pub(crate) struct Watch {

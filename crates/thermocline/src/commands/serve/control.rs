@@ -1,0 +1,256 @@
+//! Orders to a running server: HTTP over a Unix socket that only the server's user and root reach.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde::{Deserialize, Serialize};
+use thermocline_nbd::server::Handle;
+use tokio::net::UnixListener;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::config::Config;
+use super::new_flash::{NewFlash, new_flash};
+
+/// What is to be replaced by what.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplaceOrder {
+    /// The new flash.
+    pub(crate) flash: PathBuf,
+    /// What the policy may keep there; as much as on the old one by default.
+    pub(crate) size_bytes: Option<u64>,
+    /// Whether what the new flash holds is given up.
+    pub(crate) forces_init: bool,
+    /// Whether lost pages are given up: a later start does not know of them.
+    pub(crate) forgets_lost: bool,
+}
+
+/// A flash that is ready to take over, and who waits for that.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    pub(super) flash: NewFlash,
+    pub(super) forgets_lost: bool,
+    done: oneshot::Sender<Result<String>>,
+}
+
+impl Replacement {
+    /// Answers who waits.
+    pub(super) fn finish(self, result: Result<String>) {
+        // Nobody waits if the command was interrupted; the log has it.
+        drop(self.done.send(result));
+    }
+}
+
+impl Config {
+    /// Where the server takes orders: by default beside the clients' socket.
+    pub(crate) fn control_socket(&self) -> Option<PathBuf> {
+        if let Some(control) = &self.control {
+            return Some(control.socket.clone());
+        }
+        let mut name = self.nbd.socket.as_ref()?.as_os_str().to_owned();
+        name.push(".control");
+        Some(name.into())
+    }
+}
+
+/// What the control socket and the server's loop share.
+#[derive(Clone)]
+pub(super) struct Control {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    config: Config,
+    backing_bytes: u64,
+    /// A replacement that the loop has not taken yet.
+    ordered: Option<Replacement>,
+    is_replacing: bool,
+}
+
+impl Control {
+    /// Nothing is ordered yet.
+    pub(super) fn new(config: Config, backing_bytes: u64) -> Self {
+        let shared = Shared { config, backing_bytes, ordered: None, is_replacing: false };
+        Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration was read again.
+    pub(super) fn set_config(&self, config: Config) {
+        self.lock().config = config;
+    }
+
+    /// A replacement that was ordered since.
+    pub(super) fn take_order(&self) -> Option<Replacement> {
+        self.lock().ordered.take()
+    }
+
+    /// Another replacement may be ordered.
+    pub(super) fn has_ended(&self) {
+        self.lock().is_replacing = false;
+    }
+
+    /// Listens at the socket of the configuration, in a thread of its own. A configuration that names no
+    /// socket is served without if there can be none.
+    ///
+    /// # Errors
+    /// The socket that the configuration names cannot be made.
+    pub(super) fn start(&self, server: Handle) -> Result<()> {
+        let (socket, is_named) = {
+            let shared = self.lock();
+            let is_named = shared.config.control.is_some();
+            let Some(socket) = shared.config.control_socket() else { return Ok(()) };
+            (socket, is_named)
+        };
+        let started = self
+            .listen(&socket, server)
+            .with_context(|| format!("`control.socket`: cannot listen at `{}`", socket.display()));
+        match started {
+            Err(error) if !is_named => {
+                let error = format!("{error:#}");
+                warn!(error, "the flash cannot be replaced while the server runs");
+                Ok(())
+            }
+            started => started,
+        }
+    }
+
+    fn listen(&self, socket: &Path, server: Handle) -> Result<()> {
+        remove_stale(socket)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let listener = {
+            let _context = runtime.enter();
+            UnixListener::bind(socket)?
+        };
+        fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+        let router =
+            Router::new().route("/replace", post(replace)).with_state((self.clone(), server));
+        let work = move || {
+            if let Err(error) = runtime.block_on(async { axum::serve(Own(listener), router).await })
+            {
+                tracing::error!(%error, "the control socket is closed");
+            }
+        };
+        thread::Builder::new().name("control".into()).spawn(work)?;
+        Ok(())
+    }
+
+    /// Opens and sets up the new flash while the old one is in use.
+    fn prepare(&self, order: &ReplaceOrder) -> Result<oneshot::Receiver<Result<String>>> {
+        let (config, backing_bytes) = {
+            let mut shared = self.lock();
+            ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
+            shared.is_replacing = true;
+            (shared.config.clone(), shared.backing_bytes)
+        };
+        let prepared = new_flash(&config, backing_bytes, order);
+        let flash = prepared.inspect_err(|_| self.has_ended())?;
+        let (done, waits) = oneshot::channel();
+        let forgets_lost = order.forgets_lost;
+        self.lock().ordered = Some(Replacement { flash, forgets_lost, done });
+        Ok(waits)
+    }
+}
+
+async fn replace(
+    State((control, server)): State<(Control, Handle)>,
+    body: String,
+) -> (StatusCode, String) {
+    let order = match serde_json::from_str(&body) {
+        Ok(order) => order,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()),
+    };
+    let prepared = control.prepare(&order);
+    server.wake();
+    let result = match prepared {
+        Ok(waits) => waits.await.unwrap_or_else(|_| bail_ending()),
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(text) => (StatusCode::OK, text),
+        Err(error) => (StatusCode::CONFLICT, format!("{error:#}")),
+    }
+}
+
+fn bail_ending() -> Result<String> {
+    bail!("the server ended before the flash was replaced; its note says which flash it needs")
+}
+
+/// A socket that serves nobody but root and the server's own user, whatever its file permits.
+struct Own(UnixListener);
+
+impl axum::serve::Listener for Own {
+    type Io = tokio::net::UnixStream;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (Self::Io, ()) {
+        loop {
+            let own = rustix::process::geteuid().as_raw();
+            match self.0.accept().await {
+                Ok((stream, _)) => match stream.peer_cred() {
+                    Ok(peer) if peer.uid() == own || peer.uid() == 0 => return (stream, ()),
+                    _ => warn!("another user was turned away from the control socket"),
+                },
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection at the control socket");
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Removes the socket of a server that is gone.
+fn remove_stale(socket: &Path) -> Result<()> {
+    let is_socket = fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    ensure!(UnixStream::connect(socket).is_err(), "another server listens there");
+    fs::remove_file(socket)?;
+    Ok(())
+}
+
+/// Sends an order to a running server, and waits for its end.
+///
+/// # Errors
+/// There is no server, or it says why it cannot.
+pub(crate) fn send(config: &Config, order: &ReplaceOrder) -> Result<String> {
+    let socket = config.control_socket().context(
+        "the configuration has no `control.socket`, and no `nbd.socket` that it could be beside",
+    )?;
+    let at = || format!("`{}`: cannot reach the server: does it run?", socket.display());
+    let mut stream = UnixStream::connect(&socket).with_context(at)?;
+    let body = serde_json::to_string(order)?;
+    let length = body.len();
+    let head = format!(
+        "POST /replace HTTP/1.1\r\nHost: thermocline\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let mut answer = String::new();
+    let exchanged = stream
+        .write_all((head + &body).as_bytes())
+        .and_then(|()| stream.read_to_string(&mut answer));
+    exchanged.with_context(at)?;
+    let (head, text) = answer.split_once("\r\n\r\n").context("the server ended meanwhile")?;
+    ensure!(head.starts_with("HTTP/1.1 200"), "{text}");
+    Ok(text.to_owned())
+}

@@ -1,0 +1,219 @@
+//! The flash is replaced while clients are served, while it fails, and while the server is killed.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use thermocline_core::random::SplitMix64;
+
+use super::crashes::{CLIENTS, PAGES, range, step};
+use super::faults::Full;
+use super::model::Model;
+use super::{Cache, Engine, fails, text, thermocline};
+
+/// Models of clients, each with a range of its own.
+fn models() -> Vec<Model> {
+    (0..CLIENTS).map(|client| Model::new(client * PAGES, PAGES)).collect()
+}
+
+/// The words of the command that replaces the flash by `name`.
+fn replace<'a>(config: &'a str, new: &'a str) -> Vec<&'a str> {
+    vec!["cache", "replace", config, "--flash", new]
+}
+
+/// Clients work until `meanwhile` is done; whether they see errors is for `are_served` to say.
+fn under_load<T>(
+    engine: &Engine,
+    models: &mut [Model],
+    seed: u64,
+    are_served: bool,
+    meanwhile: impl FnOnce() -> T,
+) -> T {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (number, model) in (0..).zip(models.iter_mut()) {
+            let (mut client, mut random) = (engine.client(), SplitMix64::new(seed + number));
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    match step(&mut client, model, &mut random) {
+                        Err(error) if are_served => panic!("a client saw {error}"),
+                        Err(_) => return,
+                        Ok(()) => {}
+                    }
+                }
+            });
+        }
+        let result = meanwhile();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn check(engine: &Engine, models: &[Model]) {
+    for model in models {
+        let found = range(&mut engine.client(), model);
+        assert!(found == model.read(0, model.sectors()), "what was acknowledged is there");
+    }
+}
+
+#[test]
+fn clients_notice_nothing_of_a_new_flash() {
+    let mut cache = Cache::new(11);
+    let mut models = models();
+    for (round, (policy, engine)) in
+        [("hat", "auto"), ("lru-inclusive", "threads"), ("face-gsc", "auto")]
+            .into_iter()
+            .enumerate()
+    {
+        cache.set("policy.name", policy).set("io.engine", engine).set("cleaning.dirty_ratio", 1.0);
+        let engine = cache.start();
+        let (config, new) = (cache.file("cache.toml"), cache.file(&format!("new.{round}")));
+        under_load(&engine, &mut models, 10 * round as u64, true, || {
+            thread::sleep(Duration::from_millis(300));
+            let words = [&replace(&config, &new)[..], &["--size", "3MiB"]].concat();
+            let said = text(&words);
+            assert!(said.contains("set `flash.path`"), "{said}");
+            thread::sleep(Duration::from_millis(300));
+        });
+        let status = engine.status();
+        assert_eq!(status["has_flash"], true, "{status}");
+        assert_eq!(status["policy"], policy, "{status}");
+        assert_eq!(status["capacity_pages"][1], 768, "{status}");
+        assert!(status["dirty_pages"].as_u64().unwrap() > 0, "the new one is used: {status}");
+        check(&engine, &models);
+        engine.stop();
+        let log = cache.try_start().err().unwrap();
+        assert!(log.contains("flash"), "the old one is not taken again: {log}");
+        cache.set("flash.path", new).set("flash.size", "3MiB");
+        let engine = cache.start();
+        check(&engine, &models);
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_kill_during_a_replacement_loses_nothing() {
+    let mut cache = Cache::new(11);
+    let mut models = models();
+    let mut random = SplitMix64::new(8);
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    let mut current = "flash.img".to_owned();
+    // Which of the two the start after a kill took: the old flash, or the new one.
+    let mut taken = [0; 2];
+    for round in 0..12 {
+        let new = format!("new.{round}");
+        let (config, new_path) = (cache.file("cache.toml"), cache.file(&new));
+        let engine = cache.start();
+        let millis = random.bits() % [150, 400, 1000][round % 3];
+        under_load(&engine, &mut models, random.bits(), false, || {
+            thread::sleep(Duration::from_millis(200));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    // It may be done before the kill, or not.
+                    drop(thermocline(&replace(&config, &new_path)));
+                });
+                thread::sleep(Duration::from_millis(millis));
+                engine.signal("KILL");
+            });
+        });
+        engine.kill();
+        let order = if random.bits().is_multiple_of(2) { [0, 1] } else { [1, 0] };
+        let mut started = None;
+        for chosen in order {
+            let path = [&current, &new][chosen].clone();
+            match cache.set("flash.path", path.as_str()).try_start() {
+                Ok(engine) => {
+                    started = Some((engine, path));
+                    taken[chosen] += 1;
+                    break;
+                }
+                Err(log) => assert!(
+                    log.is_empty() || !log.contains("panicked"),
+                    "round {round}, {millis} ms, {path}: {log}"
+                ),
+            }
+        }
+        let Some((engine, path)) = started else {
+            panic!("round {round}, {millis} ms: neither flash is taken");
+        };
+        for model in &mut models {
+            let found = range(&mut engine.client(), model);
+            model.recover(&found);
+        }
+        check(&engine, &models);
+        engine.kill();
+        current = path;
+    }
+    assert!(
+        taken.iter().all(|&starts| starts > 0),
+        "kills before and after the exchange: {taken:?}"
+    );
+}
+
+#[test]
+fn a_new_flash_takes_over_from_one_that_failed() {
+    let mut cache = Cache::new(11);
+    let full_cache = Cache::new(1);
+    let Some(_full) = Full::mount(&full_cache, 2 << 20) else { return };
+    let flash = full_cache.file("full/flash.img");
+    File::create(&flash).unwrap().set_len(64 << 20).unwrap();
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    let engine = cache.set("flash.path", flash.as_str()).start();
+    let mut models = models();
+    under_load(&engine, &mut models, 3, true, || {
+        engine.wait_for("the flash to fail", || {
+            (engine.status()["has_flash"] == false).then_some(())
+        });
+        let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+        text(&replace(&config, &new));
+        thread::sleep(Duration::from_millis(300));
+    });
+    let status = engine.status();
+    assert_eq!(status["has_flash"], true, "{status}");
+    assert_eq!(status["policy"], "lru-inclusive", "{status}");
+    assert_eq!(status["flash_retired_slots"], 0, "{status}");
+    check(&engine, &models);
+    engine.kill();
+    cache.refused(&[], &["has newer bytes of this backing store"]);
+    let engine = cache.set("flash.path", "new.img").start();
+    for model in &mut models {
+        let found = range(&mut engine.client(), model);
+        model.recover(&found);
+    }
+}
+
+#[test]
+fn a_flash_that_cannot_be_used_is_refused_and_nothing_changes() {
+    let cache = Cache::new(11);
+    cache.write_config();
+    let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+    fails(&replace(&config, &new), &["thermocline.sock.control", "does it run"]);
+    let engine = cache.start();
+    let socket = std::fs::metadata(cache.path("thermocline.sock.control")).unwrap();
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+    let mut models = models();
+    let mut client = engine.client();
+    let mut random = SplitMix64::new(2);
+    for _ in 0..200 {
+        step(&mut client, &mut models[0], &mut random).unwrap();
+    }
+    fails(&replace(&config, &cache.file("flash.img")), &["flash.path", "in use"]);
+    fails(&replace(&config, &cache.file("disk.img")), &["backing.path", "in use"]);
+    std::fs::write(cache.path("other.img"), vec![7; 1 << 20]).unwrap();
+    let other = cache.file("other.img");
+    fails(&replace(&config, &other), &["other.img", "--force-init"]);
+    assert_eq!(cache.bytes("other.img"), vec![7; 1 << 20], "nothing was written there");
+    let words = [&replace(&config, &new)[..], &["--size", "1KiB"]].concat();
+    fails(&words, &["flash.size", "at least a page"]);
+    assert_eq!(engine.status()["has_flash"], true);
+    check(&engine, &models[..1]);
+    let words = [&replace(&config, &other)[..], &["--force-init"]].concat();
+    text(&words);
+    check(&engine, &models[..1]);
+    // Another one, with the socket of the same server.
+    text(&replace(&config, &new));
+    engine.stop();
+}
