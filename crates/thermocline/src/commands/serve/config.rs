@@ -53,7 +53,7 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) io: Io,
     pub(crate) metrics: Option<Metrics>,
-    pub(crate) control: Option<ControlSection>,
+    pub(crate) control: Option<super::control::ControlSection>,
     pub(crate) record: Option<Record>,
     #[serde(default)]
     pub(crate) log: Log,
@@ -186,13 +186,6 @@ pub(crate) struct Metrics {
     pub(crate) listen: SocketAddr,
     #[serde(default)]
     pub(crate) remote: bool,
-}
-
-/// Where the server takes orders.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ControlSection {
-    pub(crate) socket: PathBuf,
 }
 
 /// Where accesses are recorded.

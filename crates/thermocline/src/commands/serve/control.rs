@@ -22,6 +22,13 @@ use tracing::warn;
 use super::config::Config;
 use super::new_flash::{NewFlash, new_flash};
 
+/// Where the server takes orders.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ControlSection {
+    pub(crate) socket: PathBuf,
+}
+
 /// What is to be replaced by what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
