@@ -11,7 +11,7 @@ use thermocline_core::random::SplitMix64;
 use super::crashes::{CLIENTS, PAGES, range, step};
 use super::faults::Full;
 use super::model::Model;
-use super::{Cache, Engine, fails, text, thermocline};
+use super::{Cache, Engine, fails, flush, json, text, thermocline};
 
 /// Models of clients, each with a range of its own.
 fn models() -> Vec<Model> {
@@ -216,4 +216,68 @@ fn a_flash_that_cannot_be_used_is_refused_and_nothing_changes() {
     // Another one, with the socket of the same server.
     text(&replace(&config, &new));
     engine.stop();
+}
+
+/// Gives every page from 1 to 9 a byte, and has them written durably.
+fn fill(engine: &Engine, byte: u8) {
+    let mut client = engine.client();
+    for page in 1..=9 {
+        client.write(page * 4096, &[byte; 4096]).unwrap();
+    }
+    flush(&mut client);
+}
+
+/// Whether every page from 1 to 9 has that byte.
+#[track_caller]
+fn is_filled(engine: &Engine, byte: u8) {
+    let mut client = engine.client();
+    for page in 1..=9 {
+        assert!(client.read(page * 4096, 4096).unwrap() == [byte; 4096], "page {page}");
+    }
+}
+
+fn inspected(cache: &Cache, flash: &str, key: &str) -> u64 {
+    json(&["cache", "inspect", &cache.file(flash), "--json"])[key].as_u64().unwrap()
+}
+
+#[test]
+fn the_end_of_a_server_is_on_the_flash_that_it_used_last() {
+    const OLD_WORDS: [&str; 2] = ["flash.path", "note beside this one does not name"];
+    for drains in [false, true] {
+        let mut cache = Cache::new(8);
+        cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+        let cache = cache.set("cleaning.drain_at_exit", drains);
+        let engine = cache.start();
+        fill(&engine, 1);
+        let (config, new) = (cache.file("cache.toml"), cache.file("new.img"));
+        text(&replace(&config, &new));
+        // The old flash still has clean pages: they are old from now on.
+        assert!(inspected(cache, "flash.img", "held_pages") >= 9);
+        fill(&engine, 2);
+        engine.stop();
+        assert_eq!(inspected(cache, "new.img", "dirty_pages") == 0, drains);
+        let says_new = std::fs::read(cache.path("disk.img.thermocline")).unwrap();
+        // The dirty pages of the new flash, or the clean ones of the old, forbid the start.
+        let old_words = if drains { &OLD_WORDS[..] } else { &["flash.path", "has newer bytes"] };
+        cache.refused(&[], old_words);
+        assert_eq!(std::fs::read(cache.path("disk.img.thermocline")).unwrap(), says_new);
+        cache.set("flash.path", "new.img");
+        let engine = cache.start();
+        let log = engine.log();
+        assert!(!log.contains("may be old"), "{log}");
+        is_filled(&engine, 2);
+        engine.wait_for("reads from flash: the start is warm", || {
+            let found = engine.status()["accesses"]["read"]["flash"].as_u64().unwrap();
+            (found >= 9).then_some(())
+        });
+        engine.stop();
+        // Something that the old cache never saw.
+        let engine = cache.start();
+        fill(&engine, 3);
+        engine.stop();
+        cache.set("flash.path", "flash.img").refused(&[], old_words);
+        let engine = cache.set("flash.path", "new.img").start();
+        is_filled(&engine, 3);
+        engine.stop();
+    }
 }
