@@ -213,7 +213,12 @@ fn a_flash_that_cannot_be_used_is_refused_and_nothing_changes() {
     let words = [&replace(&config, &other)[..], &["--force-init"]].concat();
     text(&words);
     check(&engine, &models[..1]);
-    // Another one, with the socket of the same server.
+    fails(&replace(&config, &other), &["flash.path", "in use"]);
+    // The flash that was there first, with the socket of the same server.
+    let old = cache.file("flash.img");
+    fails(&replace(&config, &old), &["flash.img", "--force-init"]);
+    text(&[&replace(&config, &old)[..], &["--force-init"]].concat());
+    check(&engine, &models[..1]);
     text(&replace(&config, &new));
     engine.stop();
 }
@@ -266,10 +271,9 @@ fn the_end_of_a_server_is_on_the_flash_that_it_used_last() {
         let log = engine.log();
         assert!(!log.contains("may be old"), "{log}");
         is_filled(&engine, 2);
-        engine.wait_for("reads from flash: the start is warm", || {
-            let found = engine.status()["accesses"]["read"]["flash"].as_u64().unwrap();
-            (found >= 9).then_some(())
-        });
+        let status = engine.status();
+        let found = &status["accesses"]["read"];
+        assert!(found["flash"].as_u64().unwrap() >= 9, "the start is warm: {found}");
         engine.stop();
         // Something that the old cache never saw.
         let engine = cache.start();

@@ -79,6 +79,8 @@ pub(super) struct Control {
 
 struct Shared {
     config: Config,
+    /// The flash in use: the configuration may name another one already.
+    flash: Option<PathBuf>,
     backing_bytes: u64,
     /// A replacement that the loop has not taken yet.
     ordered: Option<Replacement>,
@@ -88,7 +90,8 @@ struct Shared {
 impl Control {
     /// Nothing is ordered yet.
     pub(super) fn new(config: Config, backing_bytes: u64) -> Self {
-        let shared = Shared { config, backing_bytes, ordered: None, is_replacing: false };
+        let flash = config.flash.as_ref().map(|flash| flash.path.clone());
+        let shared = Shared { config, flash, backing_bytes, ordered: None, is_replacing: false };
         Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -109,6 +112,11 @@ impl Control {
     /// Another replacement may be ordered.
     pub(super) fn has_ended(&self) {
         self.lock().is_replacing = false;
+    }
+
+    /// The server uses that flash from now on.
+    pub(super) fn has_taken(&self, flash: PathBuf) {
+        self.lock().flash = Some(flash);
     }
 
     /// Listens at the socket of the configuration, in a thread of its own. A configuration that names no
@@ -159,13 +167,13 @@ impl Control {
 
     /// Opens and sets up the new flash while the old one is in use.
     fn prepare(&self, order: &ReplaceOrder) -> Result<oneshot::Receiver<Result<String>>> {
-        let (config, backing_bytes) = {
+        let (config, in_use, backing_bytes) = {
             let mut shared = self.lock();
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
             shared.is_replacing = true;
-            (shared.config.clone(), shared.backing_bytes)
+            (shared.config.clone(), shared.flash.clone(), shared.backing_bytes)
         };
-        let prepared = new_flash(&config, backing_bytes, order);
+        let prepared = new_flash(&config, in_use.as_deref(), backing_bytes, order);
         let flash = prepared.inspect_err(|_| self.has_ended())?;
         let (done, waits) = oneshot::channel();
         let forgets_lost = order.forgets_lost;

@@ -28,6 +28,7 @@ pub(crate) struct NewFlash {
 /// A flash that cannot be used, or holds something.
 pub(crate) fn new_flash(
     config: &Config,
+    in_use: Option<&Path>,
     backing_bytes: u64,
     order: &ReplaceOrder,
 ) -> Result<NewFlash> {
@@ -39,9 +40,7 @@ pub(crate) fn new_flash(
         "`backing.note` is not set: the note of an export is beside its flash then, and a new flash \
          would not find it; set it, and restart once"
     );
-    for (key, path) in
-        [("flash.path", Some(&flash.path)), ("backing.path", config.backing.path.as_ref())]
-    {
+    for (key, path) in [("flash.path", in_use), ("backing.path", config.backing.path.as_deref())] {
         let is_same = path.is_some_and(|path| is_same_device(path, &order.flash));
         ensure!(!is_same, "`{}`: this is `{key}`, which is in use", order.flash.display());
     }

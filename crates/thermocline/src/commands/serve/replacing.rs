@@ -33,7 +33,10 @@ impl Replacing {
             Err(error) => Err(error),
         };
         match &result {
-            Ok(_) => info!("the flash is replaced: change `flash.path` before the next start"),
+            Ok(_) => {
+                control.has_taken(replacement.flash.path.clone());
+                info!("the flash is replaced: change `flash.path` before the next start");
+            }
             Err(error) => error!(error = format!("{error:#}"), "the flash is not replaced"),
         }
         control.has_ended();
