@@ -442,6 +442,11 @@ impl World {
     /// What a kill leaves behind, now that everything was flushed, is what should be there.
     fn check_killed(&mut self, options: &Options) {
         self.ask(Request::flush(5), &[]).unwrap();
+        self.check_killed_now(options);
+    }
+
+    /// What a kill leaves behind is what should be there, as everything was acknowledged as durable.
+    fn check_killed_now(&mut self, options: &Options) {
         let layout = Layout::new(options.slots(), options.page_bytes);
         let flash_bytes = usize::try_from(layout.flash_bytes()).unwrap();
         let driver = self.engine.driver();
@@ -465,6 +470,7 @@ impl World {
     /// Puts a new flash in the place of the one that the engine released.
     fn exchange(&mut self, options: &Options) {
         for _ in 0..1000 {
+            self.engine.shard_mut().leave_flash();
             if self.engine.shard().is_flash_released() {
                 let (image, flash) = Self::new_flash(options);
                 let shard = self.engine.shard_mut();
@@ -548,6 +554,34 @@ fn another_flash_takes_over_from_one_that_failed() {
         world.work(200);
         assert!(world.engine.shard().has_flash(), "{kind:?}");
         assert_eq!(world.engine.shard().retired_slots(), 0, "{kind:?}");
+        world.end();
+    }
+}
+
+#[test]
+fn a_new_flash_waits_for_what_only_the_failed_one_had_durably() {
+    for with_frames in [true, false] {
+        let options = options("lru-inclusive");
+        let mut world = World::durable(options.clone());
+        let durable = |world: &mut World, page: u64, byte: u8| {
+            let write = Request { is_durable: true, ..Request::write(1, page * PAGE, PAGE) };
+            world.ask(write, &[byte; 4096]).unwrap();
+            world.pages[usize::try_from(page).unwrap()] = [byte; 2];
+        };
+        for page in 0..10 {
+            durable(&mut world, page, 5);
+        }
+        if !with_frames {
+            for page in 100..150 {
+                world.read(page).unwrap();
+            }
+        }
+        world.fail(Kind::Sync, u64::MAX);
+        durable(&mut world, 20, 6);
+        assert!(!world.engine.shard().has_flash());
+        world.fail(Kind::Nothing, 0);
+        world.exchange(&options);
+        world.check_killed_now(&options);
         world.end();
     }
 }

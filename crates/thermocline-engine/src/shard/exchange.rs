@@ -5,7 +5,8 @@
 //!    loses nothing and brings nothing old back.
 //! 2. When [`has_left_flash`](Shard::has_left_flash) says so, the disk has all that the flash has. The
 //!    caller makes that durable, so that no start uses the old flash again, and calls
-//!    [`release_flash`](Shard::release_flash). A flash that failed is released already.
+//!    [`release_flash`](Shard::release_flash). A flash that failed is released already; the caller goes on
+//!    calling [`leave_flash`](Shard::leave_flash) until the disk has what was durable on that flash.
 //! 3. When [`is_flash_released`](Shard::is_flash_released) says so, no operation needs the old flash, and
 //!    its driver may have another one.
 //! 4. The caller makes durable that the new flash may have newer bytes, and calls
@@ -34,10 +35,22 @@ pub(super) struct Leaving {
     looked_at: Nanos,
 }
 
+/// What was durable on a flash that failed, and the disk may lack.
+#[derive(Debug)]
+pub(super) struct Owed {
+    /// Versions up to this one.
+    version: u64,
+    /// All of them are written; they are durable when that many syncs of the disk are done.
+    syncs: Option<u64>,
+    /// When they are sent to disk again, if they are not there.
+    retry_at: Nanos,
+}
+
 impl Shard {
-    /// Stops writing to the flash, and begins to write its dirty pages back. Does nothing without a flash
-    /// that works.
+    /// Stops writing to the flash, and begins to write its dirty pages back. Where the flash failed, goes
+    /// on making durable on disk what was durable on that flash.
     pub fn leave_flash(&mut self) {
+        self.settle_owed();
         if !self.may_use_slots() {
             return;
         }
@@ -85,9 +98,10 @@ impl Shard {
         self.end_flash();
     }
 
-    /// Whether no operation needs the old flash any more.
+    /// Whether no operation needs the old flash any more, and the disk durably has all that it should.
     pub fn is_flash_released(&self) -> bool {
         !self.has_flash
+            && self.owed.is_none()
             && self.pinned.is_empty()
             && self.operations_in_flight(Device::Flash) == 0
             && self.flash_faults.is_idle()
@@ -174,6 +188,47 @@ impl Shard {
         }
         self.log.is_sync_wanted |= !self.log.unsynced.is_empty() && !self.is_sync_resting();
         self.is_stirred = true;
+    }
+
+    /// A flash failed: the note of the new one must not allow for a start before the disk has what this
+    /// one had durably.
+    pub(super) const fn owe_versions(&mut self) {
+        self.owed = Some(Owed { version: self.version, syncs: None, retry_at: self.now });
+    }
+
+    /// A sync of the disk failed: what was written before counts as not written.
+    pub(super) const fn owe_again(&mut self) {
+        if let Some(owed) = &mut self.owed {
+            owed.syncs = None;
+        }
+    }
+
+    /// Has the disk take what was durable on a flash that failed.
+    fn settle_owed(&mut self) {
+        let Some(Owed { version, syncs, retry_at }) = self.owed else { return };
+        self.is_stirred = true;
+        let oldest = self.entries.oldest_undurable().map(|id| self.entries[id].undurable);
+        let is_written =
+            oldest.is_none_or(|oldest| oldest > version) && !self.blanks.owes(version, None);
+        if !is_written {
+            self.owe_again();
+            if self.now >= retry_at {
+                let retry_at = Nanos(self.now.0 + LOOK_INTERVAL.0);
+                self.owed = Some(Owed { version, syncs: None, retry_at });
+                self.log.flush_target = self.log.flush_target.max(version);
+                self.log_all_pages();
+            }
+            return;
+        }
+        let (is_resting, log) = (self.is_sync_resting(), &mut self.log);
+        let is_unsynced = !log.unsynced.is_empty() || self.blanks.last_sync() > log.syncs_started;
+        let wanted = syncs.unwrap_or(log.syncs_started + u64::from(is_unsynced));
+        if log.syncs_done >= wanted {
+            self.owed = None;
+            return;
+        }
+        log.is_sync_wanted |= log.syncs_started < wanted && !is_resting;
+        self.owed = Some(Owed { version, syncs: Some(wanted), retry_at });
     }
 
     /// When the flash is searched again, if it is being left.

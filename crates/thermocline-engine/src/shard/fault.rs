@@ -82,6 +82,7 @@ impl Shard {
             observer(&super::Event::FlashFailed { now });
         }
         self.end_flash();
+        self.owe_versions();
     }
 
     /// The flash is not used any more, but to read what only it has.

@@ -79,7 +79,7 @@ impl Shard {
         !self.log.unsynced.is_empty() || self.blanks.last_sync() > self.log.syncs_started
     }
 
-    fn log_all_pages(&mut self) {
+    pub(super) fn log_all_pages(&mut self) {
         let mut next = self.entries.oldest_undurable();
         let mut pages = vec![];
         while let Some(id) = next {
@@ -350,6 +350,7 @@ impl Shard {
         if result.is_err() {
             self.count_error(Device::Backing);
             self.log.sync_retry_at = Some(Nanos(self.now.0 + REST.0));
+            self.owe_again();
             self.backing_sync_failed(&synced);
         } else {
             self.log.sync_retry_at = None;

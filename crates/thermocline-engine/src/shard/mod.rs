@@ -51,7 +51,7 @@ use crate::stream::Streams;
 use self::blank::{BlankRun, Blanks};
 use self::cleaning::WriteBacks;
 use self::durability::{Block, Log};
-use self::exchange::Leaving;
+use self::exchange::{Leaving, Owed};
 pub use self::figures::PageStatus;
 use self::held::Held;
 pub use self::hold::WriteHold;
@@ -161,6 +161,8 @@ pub struct Shard {
     has_flash: bool,
     /// Set while no slot is written any more, because another flash is to come.
     leaving: Option<Leaving>,
+    /// What a flash that failed had durably, until the disk has it.
+    owed: Option<Owed>,
     /// Whether something happened that background work may depend on.
     is_stirred: bool,
 }
@@ -325,6 +327,7 @@ impl Shard {
             now: Nanos(0),
             has_flash: slots > 0,
             leaving: None,
+            owed: None,
             is_stirred: false,
             options,
         })

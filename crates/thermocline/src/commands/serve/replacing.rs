@@ -75,6 +75,8 @@ fn step(replacement: &Replacement, service: &mut Service, note: Option<&Note>) -
         }
         shard.release_flash();
     }
+    // One that failed may have had durably what is only in RAM now.
+    shard.leave_flash();
     if !shard.is_flash_released() {
         return Ok(false);
     }
