@@ -195,7 +195,7 @@ fn a_server_that_stops_acknowledges_no_half_write() {
         length_bytes: 512 << 10,
     };
     // The server takes the first piece, and the second never comes.
-    let header = client.send(write, &[7; 300 << 10]).unwrap();
+    let header = client.send(write, &vec![7; 300 << 10]).unwrap();
     let mut waiting = UnixStream::connect(running.socket()).unwrap();
     let mut byte = [0];
     waiting.read_exact(&mut byte).unwrap();
