@@ -13,7 +13,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::driver::{Completion, Driver};
 use crate::memory::{FrameId, Frames};
-use crate::operation::{Device, DeviceError, Operation, OperationId, OperationKind};
+use crate::operation::{
+    Device, DeviceError, Operation, OperationId, OperationKind, OperationParts,
+};
 use crate::recovery::{Flash, FlashError};
 use crate::shard::checksum;
 use crate::storage::Storage;
@@ -263,7 +265,8 @@ impl<'a, D: Driver> Transfer<'a, D> {
         self.in_flight[device as usize] += 1;
         let id = u32::try_from(self.flying.insert(moving)).expect("few operations are in flight");
         let id = OperationId(id);
-        self.driver.start(Operation { id, device, kind, offset_bytes, length_bytes, frames });
+        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        self.driver.start(Operation::of_shard(parts, &self.frames));
     }
 
     /// Where the page at a position lies on a device.
@@ -282,8 +285,8 @@ impl<'a, D: Driver> Transfer<'a, D> {
         FrameId(u32::try_from(frame).expect("windows are small"))
     }
 
-    fn complete(&mut self, (id, result): Completion) {
-        let Moving { kind, window, pages } = self.flying.remove(id.0 as usize);
+    fn complete(&mut self, (operation, result): Completion) {
+        let Moving { kind, window, pages } = self.flying.remove(operation.id.0 as usize);
         self.in_flight[device_of(kind) as usize] -= 1;
         match (kind, result) {
             // One of these pages can be read perhaps without the others.
@@ -470,7 +473,7 @@ mod tests {
         fn poll(&mut self, done: &mut Vec<Completion>) {
             if let Some(operation) = self.taken.pop() {
                 let result = self.devices.0.borrow_mut().perform(&self.frames, &operation);
-                done.push((operation.id, result.map_err(DeviceError::from)));
+                done.push((operation, result.map_err(DeviceError::from)));
             }
         }
 

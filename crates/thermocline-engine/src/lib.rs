@@ -65,7 +65,7 @@ pub use format::Layout;
 pub use format::superblock::Superblock;
 pub use memory::{ALIGNMENT_BYTES, FrameId, Frames};
 pub use offline::{Check, Contents};
-pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind};
+pub use operation::{Device, DeviceError, Operation, OperationId, OperationKind, OperationParts};
 pub use options::{Cleaning, Options, OptionsError, PolicyOptions, WriteMode};
 pub use recovery::{Flash, FlashError};
 pub use request::{Reply, Request, RequestError, RequestKind, SubmitError};

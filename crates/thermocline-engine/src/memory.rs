@@ -23,6 +23,8 @@ pub struct FrameId(pub u32);
 /// Who may touch a frame is settled by the shard: a frame that is being read from a device belongs
 /// to that operation alone; a frame that is being written to a device is not changed by anybody.
 /// The shard writes into a frame only while nothing else refers to it.
+/// Drivers hold the [`Operation`](crate::Operation)s whose frames devices access, and give each back to
+/// its shard when that is over; nobody else can make one without unsafe code.
 pub struct Frames {
     base: NonNull<u8>,
     count: u32,
@@ -69,7 +71,7 @@ impl Frames {
     }
 
     /// The number of this allocation, which proves that a reply belongs to it.
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) const fn number(&self) -> u64 {
         self.number
     }
 

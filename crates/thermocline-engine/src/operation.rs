@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "drivers access the frames of operations that they perform")]
 
 use std::io;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use smallvec::SmallVec;
 
@@ -38,10 +38,56 @@ pub enum OperationKind {
     Zero,
 }
 
-/// An operation that a driver performs, and then reports with
-/// [`Shard::complete`](crate::Shard::complete).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An operation that a driver performs, and then gives back to
+/// [`Shard::complete`](crate::Shard::complete) with its result.
+///
+/// A shard does not use the frames of an operation until it has the operation back. So an operation
+/// cannot be copied or changed, and only a shard makes one:
+///
+/// ```compile_fail,E0451
+/// # fn main() {}
+/// use thermocline_engine::{Operation, OperationParts};
+///
+/// fn forge(parts: OperationParts) -> Operation {
+///     Operation { parts, allocation: 0 }
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # fn main() {}
+/// use thermocline_engine::{Frames, Operation, OperationParts};
+///
+/// fn forge(parts: OperationParts, frames: &Frames) -> Operation {
+///     Operation::new(parts, frames)
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # fn main() {}
+/// fn copy(operation: &thermocline_engine::Operation) -> thermocline_engine::Operation {
+///     <thermocline_engine::Operation as Clone>::clone(operation)
+/// }
+/// ```
+///
+/// ```compile_fail,E0594
+/// # fn main() {}
+/// fn extend(operation: &mut thermocline_engine::Operation) {
+///     operation.length_bytes += 4096;
+/// }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
 pub struct Operation {
+    parts: OperationParts,
+    /// The allocation that the frames are of; [`NO_SHARD`] for a sync that no shard asked for.
+    allocation: u64,
+}
+
+/// The allocation of operations without frames that no shard waits for.
+const NO_SHARD: u64 = u64::MAX;
+
+/// What an operation does, and to which frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationParts {
     /// Its number, for the report.
     pub id: OperationId,
     /// On which device.
@@ -58,16 +104,69 @@ pub struct Operation {
     pub frames: SmallVec<[FrameId; 2]>,
 }
 
+impl Deref for Operation {
+    type Target = OperationParts;
+
+    /// Makes the parts readable like fields, and not writable.
+    fn deref(&self) -> &OperationParts {
+        &self.parts
+    }
+}
+
 impl Operation {
+    /// An operation of the shard that has these frames.
+    pub(crate) const fn of_shard(parts: OperationParts, frames: &Frames) -> Self {
+        Self { parts, allocation: frames.number() }
+    }
+
+    /// Builds an operation that no shard asked for.
+    ///
+    /// # Safety
+    /// Until a driver has reported the operation, nothing else reads or writes its frames if it is a
+    /// read, and nothing writes them if it is a write or a zero. A shard that has these frames never
+    /// gets the operation.
+    pub const unsafe fn new(parts: OperationParts, frames: &Frames) -> Self {
+        Self::of_shard(parts, frames)
+    }
+
+    /// Builds a sync that no shard asked for. No shard takes it back.
+    pub fn sync(device: Device) -> Self {
+        let parts = OperationParts {
+            id: OperationId(0),
+            device,
+            kind: OperationKind::Sync,
+            offset_bytes: 0,
+            length_bytes: 0,
+            frames: SmallVec::new(),
+        };
+        Self { parts, allocation: NO_SHARD }
+    }
+
+    /// Panics if the operation is not for these frames. Every driver checks that before it takes an
+    /// operation: a frame has a number only, which means other memory in another shard.
+    ///
+    /// # Panics
+    /// If the operation has frames, and they are of another shard.
+    pub fn assert_for(&self, frames: &Frames) {
+        assert!(
+            self.allocation == frames.number() || self.frames.is_empty(),
+            "an operation goes to a driver of its own shard"
+        );
+    }
+
+    /// Whether the shard with these frames asked for it.
+    pub(crate) const fn is_of_shard(&self, frames: &Frames) -> bool {
+        self.allocation == frames.number()
+    }
+
     /// Appends a part of the bytes of a write, or of a zero, to `target`; `range` counts from the
     /// beginning of the operation.
     ///
     /// # Panics
-    /// If the operation is not that long.
+    /// If the operation is not that long, or the frames are another shard's.
     ///
     /// # Safety
-    /// `frames` are those of the shard that the operation is from, or those that the caller chose
-    /// the operation's frames from; nobody writes these frames during the call. A driver may call it
+    /// Nobody writes these frames during the call. A driver may call it
     /// from when it was given the operation until it reports the completion.
     ///
     /// ```compile_fail,E0133
@@ -88,11 +187,10 @@ impl Operation {
     /// of the operation.
     ///
     /// # Panics
-    /// If the operation is not that long.
+    /// If the operation is not that long, or the frames are another shard's.
     ///
     /// # Safety
-    /// `frames` are those of the shard that the operation is from, or those that the caller chose
-    /// the operation's frames from; nobody else reads or writes these frames during the call. The
+    /// Nobody else reads or writes these frames during the call. The
     /// driver of a read may call it from when it was given the operation until it reports the
     /// completion.
     ///
@@ -118,6 +216,7 @@ impl Operation {
         range: Range<u64>,
         mut see: impl FnMut(FrameId, Range<usize>),
     ) {
+        self.assert_for(frames);
         assert!(range.end <= self.length_bytes, "the range lies within the operation");
         let is_repeated = self.kind == OperationKind::Zero;
         let held_bytes = self.frames.len() as u64 * frames.frame_bytes() as u64;

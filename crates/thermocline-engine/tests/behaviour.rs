@@ -392,7 +392,7 @@ fn who_reads_a_page_while_it_is_discarded_keeps_what_was_read() {
     assert_eq!(shard.pieces(&read).next().unwrap(), [0; 4096]);
     shard.release(read);
     // Done or not, the disk need not have zeroes now: the cache does, and is newer.
-    shard.complete(discard.id, Ok(()));
+    shard.complete(discard, Ok(()));
     let trimmed = reply(&mut shard);
     assert_eq!((trimmed.tag, trimmed.result), (1, Ok(())));
     shard.release(trimmed);
@@ -411,7 +411,7 @@ fn a_write_waits_for_the_discard_before_it() {
     let discard = operations(&mut shard).pop().unwrap();
     shard.submit(Request::write(2, 0, PAGE), &[8; 4096]).unwrap();
     assert!(operations(&mut shard).is_empty(), "one write of a page at a time");
-    shard.complete(discard.id, Err(DeviceError(std::io::ErrorKind::Other)));
+    shard.complete(discard, Err(DeviceError(std::io::ErrorKind::Other)));
     let trimmed = reply(&mut shard);
     assert_eq!((trimmed.tag, trimmed.result), (1, Err(RequestError::Io)));
     shard.release(trimmed);
@@ -460,7 +460,7 @@ fn a_range_costs_what_is_held_of_it() {
         shard.assert_invariants();
         for operation in operations {
             assert!(shard.next_reply().is_none(), "the request waits for all of it");
-            shard.complete(operation.id, Ok(()));
+            shard.complete(operation, Ok(()));
         }
         let done = reply(&mut shard);
         assert_eq!((done.tag, done.result), (request.tag, Ok(())));
@@ -494,7 +494,7 @@ fn a_range_on_its_way_lets_reads_through_and_holds_other_ranges_back() {
     let before: Vec<_> =
         operations(&mut shard).into_iter().filter(|it| it.offset_bytes > middle).collect();
     assert_eq!(before, [], "one write of a page at a time");
-    shard.complete(discard.id, Ok(()));
+    shard.complete(discard, Ok(()));
     let trimmed = reply(&mut shard);
     assert_eq!((trimmed.tag, trimmed.result), (1, Ok(())));
     shard.release(trimmed);
@@ -515,7 +515,7 @@ fn ranges_are_zeroed_again_after_a_failed_sync() {
     let mut shard = over_64_gib();
     shard.submit(zeroes(1, 1 << 35, 256 << 20), &[]).unwrap();
     let zero = operations(&mut shard).pop().unwrap();
-    shard.complete(zero.id, Ok(()));
+    shard.complete(zero, Ok(()));
     let zeroed = reply(&mut shard);
     shard.release(zeroed);
     shard.submit(Request::flush(2), &[]).unwrap();
@@ -526,7 +526,7 @@ fn ranges_are_zeroed_again_after_a_failed_sync() {
             let is_sync =
                 (operation.kind, operation.device) == (OperationKind::Sync, Device::Backing);
             is_failed |= is_sync;
-            shard.complete(operation.id, if is_sync { failure } else { Ok(()) });
+            shard.complete(operation, if is_sync { failure } else { Ok(()) });
         }
     }
     let flushed = reply(&mut shard);
@@ -535,13 +535,13 @@ fn ranges_are_zeroed_again_after_a_failed_sync() {
     // The next flush writes it again, and waits for that.
     shard.submit(Request::flush(3), &[]).unwrap();
     let again = operations(&mut shard);
-    let again = again.iter().find(|it| it.kind == OperationKind::Zero).unwrap();
+    let again = again.into_iter().find(|it| it.kind == OperationKind::Zero).unwrap();
     assert_eq!((again.offset_bytes, again.length_bytes), (1 << 35, 256 << 20));
     assert!(shard.next_reply().is_none());
-    shard.complete(again.id, Ok(()));
+    shard.complete(again, Ok(()));
     while !shard.is_idle() {
         for operation in operations(&mut shard) {
-            shard.complete(operation.id, Ok(()));
+            shard.complete(operation, Ok(()));
         }
     }
     let flushed = reply(&mut shard);

@@ -5,8 +5,8 @@ use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
-    Device, DeviceError, Engine, Operation, OperationKind, Options, PolicyOptions, Request,
-    RequestError, RequestKind, Shard, SubmitError, WriteMode,
+    Device, DeviceError, Engine, Operation, OperationKind, OperationParts, Options, PolicyOptions,
+    Request, RequestError, RequestKind, Shard, SubmitError, WriteMode,
 };
 
 const PAGE: u64 = 4096;
@@ -22,10 +22,10 @@ fn operations(shard: &mut Shard) -> Vec<Operation> {
 }
 
 /// The writes to the backing store among these.
-fn disk_writes(operations: &[Operation]) -> Vec<Operation> {
+fn disk_writes(operations: &[Operation]) -> Vec<OperationParts> {
     let is_write =
         |it: &&Operation| (it.device, it.kind) == (Device::Backing, OperationKind::Write);
-    operations.iter().filter(is_write).cloned().collect()
+    operations.iter().filter(is_write).map(|it| (**it).clone()).collect()
 }
 
 /// An engine over devices in memory, none of which fails yet.
@@ -66,7 +66,7 @@ fn a_page_is_written_again_after_a_failed_sync_before_a_flush_succeeds() {
                 sync_fails &= !is_failed;
                 seen.push((operation.kind, is_failed));
                 let error = DeviceError(std::io::ErrorKind::Other);
-                shard.complete(operation.id, if is_failed { Err(error) } else { Ok(()) });
+                shard.complete(operation, if is_failed { Err(error) } else { Ok(()) });
             }
             while let Some(reply) = shard.next_reply() {
                 results.push((reply.tag, reply.result));
@@ -101,7 +101,7 @@ impl Driver for Failing {
     fn start(&mut self, operation: Operation) {
         if (self.fails)(operation.device, operation.kind) {
             let error = DeviceError(std::io::ErrorKind::NotConnected);
-            self.failed.push((operation.id, Err(error)));
+            self.failed.push((operation, Err(error)));
         } else {
             self.devices.start(operation);
         }
@@ -339,20 +339,20 @@ fn what_is_destaged_makes_way_for_reads_and_goes_in_order() {
     }
     // One read takes long; others push out what was written.
     shard.submit(Request::read(500, 1000 * PAGE, PAGE), &[]).unwrap();
-    let slow = operations(&mut shard);
+    let mut slow = operations(&mut shard);
     assert_eq!(slow.len(), 1, "{slow:?}");
     let mut beside = vec![];
     for page in 0..190 {
         shard.submit(Request::read(page, (600 + page) * PAGE, PAGE), &[]).unwrap();
         let started = operations(&mut shard);
         beside.extend(disk_writes(&started));
-        for fetch in started.iter().filter(|started| started.kind == OperationKind::Read) {
-            shard.complete(fetch.id, Ok(()));
+        for fetch in started.into_iter().filter(|started| started.kind == OperationKind::Read) {
+            shard.complete(fetch, Ok(()));
         }
         release_replies(&mut shard);
     }
     assert_eq!(beside.len(), 8, "beside reads");
-    shard.complete(slow[0].id, Ok(()));
+    shard.complete(slow.remove(0), Ok(()));
     // A while after the last read.
     shard.tick(Nanos(SECOND));
     let writes = disk_writes(&operations(&mut shard));
@@ -397,7 +397,7 @@ fn writes_wait_while_far_too_much_is_in_ram_only() {
     assert_eq!((error, page), (SubmitError::Full, 11));
     shard.submit(Request::read(100, 100 * PAGE, PAGE), &[]).unwrap();
     for operation in started {
-        shard.complete(operation.id, Ok(()));
+        shard.complete(operation, Ok(()));
     }
     shard.submit(Request::write(page, page * PAGE, PAGE), &[1; 4096]).unwrap();
 }
@@ -477,7 +477,7 @@ fn requests_end_when_devices_do_not_answer() {
     hung.extend(operations(&mut shard));
     while !hung.is_empty() {
         for operation in hung {
-            shard.complete(operation.id, Ok(()));
+            shard.complete(operation, Ok(()));
         }
         hung = operations(&mut shard);
     }
@@ -489,7 +489,7 @@ fn requests_end_when_devices_do_not_answer() {
             break;
         }
         for operation in started {
-            shard.complete(operation.id, Ok(()));
+            shard.complete(operation, Ok(()));
         }
     }
     assert_eq!(replies(&mut shard), [(8, Ok(()))]);
@@ -539,7 +539,7 @@ fn no_request_waits_longer_than_the_bound_whatever_hangs() {
             }
             for operation in operations(&mut shard) {
                 if !hang(operation.device, operation.kind) {
-                    shard.complete(operation.id, Ok(()));
+                    shard.complete(operation, Ok(()));
                 }
             }
             for (tag, _) in replies(&mut shard) {

@@ -8,8 +8,8 @@ use thermocline_core::{Nanos, WriteMiss};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{
-    Device, DeviceError, Engine, Flash, Layout, Operation, OperationKind, Options, PolicyOptions,
-    Request, RequestError, Shard, Storage, Uuid,
+    Device, DeviceError, Engine, Flash, Layout, Operation, OperationKind, OperationParts, Options,
+    PolicyOptions, Request, RequestError, Shard, Storage, Uuid,
 };
 
 const PAGE: u64 = 4096;
@@ -59,7 +59,7 @@ impl Faulty {
     }
 
     /// Changes what the flash holds where a read is about to look, or changes it back.
-    fn spoil(&mut self, operation: &Operation) {
+    fn spoil(&mut self, operation: &OperationParts) {
         let place = usize::try_from(operation.offset_bytes).unwrap() + 7;
         self.devices.bytes(Device::Flash)[place] ^= 1;
     }
@@ -70,15 +70,16 @@ impl Driver for Faulty {
         if self.fails(&operation) {
             self.left -= 1;
             let error = DeviceError(std::io::ErrorKind::Other);
-            return self.failed.push((operation.id, Err(error)));
+            return self.failed.push((operation, Err(error)));
         }
         let is_read = (operation.device, operation.kind) == (Device::Flash, OperationKind::Read);
         if self.kind == Kind::WrongBytes && is_read && self.left > 0 {
             self.left -= 1;
             self.spoil(&operation);
-            self.devices.start(operation.clone());
+            let parts = (*operation).clone();
+            self.devices.start(operation);
             self.devices.poll(&mut self.failed);
-            return self.spoil(&operation);
+            return self.spoil(&parts);
         }
         self.devices.start(operation);
     }

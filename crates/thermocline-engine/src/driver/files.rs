@@ -15,7 +15,7 @@ use rustix::io::{Errno, preadv, pwritev};
 
 use super::Allocation;
 use crate::memory::Frames;
-use crate::operation::{Operation, OperationKind};
+use crate::operation::{Operation, OperationKind, OperationParts};
 use crate::storage::{Storage, is_aligned};
 
 /// How long a lock is waited for: what a killed engine had handed to the kernel holds its files open
@@ -322,7 +322,7 @@ impl DeviceFile {
     fn read_bytes(&self, mut offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         if !is_aligned(bytes) {
             let frames = Frames::new(1, bytes.len());
-            self.perform(&frames, &whole(OperationKind::Read, offset, bytes.len()))?;
+            self.perform(&frames, &whole(&frames, OperationKind::Read, offset, bytes.len()))?;
             bytes.copy_from_slice(frames.bytes(crate::memory::FrameId(0)));
             return Ok(());
         }
@@ -345,7 +345,8 @@ impl DeviceFile {
         if !is_aligned(bytes) {
             let frames = Frames::new(1, bytes.len());
             frames.bytes_mut(crate::memory::FrameId(0)).copy_from_slice(bytes);
-            return self.perform(&frames, &whole(OperationKind::Write, offset, bytes.len()));
+            return self
+                .perform(&frames, &whole(&frames, OperationKind::Write, offset, bytes.len()));
         }
         let mut left = bytes;
         while !left.is_empty() {
@@ -415,13 +416,14 @@ impl Storage for DeviceFile {
     }
 }
 
-fn whole(kind: OperationKind, offset_bytes: u64, length: usize) -> Operation {
-    Operation {
+fn whole(frames: &Frames, kind: OperationKind, offset_bytes: u64, length: usize) -> Operation {
+    let parts = OperationParts {
         id: crate::operation::OperationId(0),
         device: crate::operation::Device::Flash,
         kind,
         offset_bytes,
         length_bytes: length as u64,
         frames: smallvec::smallvec![crate::memory::FrameId(0)],
-    }
+    };
+    Operation::of_shard(parts, frames)
 }

@@ -54,8 +54,11 @@ impl MemoryDriver {
 
 /// Performs an operation on the bytes of the device that it concerns.
 ///
+/// # Panics
+/// If the frames are another shard's.
+///
 /// # Safety
-/// `frames` are those of the shard that the operation is from. During the call nobody else accesses
+/// During the call nobody else accesses
 /// the frames of a read, and nobody writes the frames of a write. A driver may call it from when it was
 /// given the operation until it reports the completion.
 ///
@@ -68,6 +71,7 @@ impl MemoryDriver {
 /// }
 /// ```
 pub unsafe fn transfer(frames: &Frames, operation: &Operation, range: &mut [u8]) {
+    operation.assert_for(frames);
     match operation.kind {
         OperationKind::Read => {
             for (&frame, bytes) in operation.frames.iter().zip(range.chunks(frames.frame_bytes())) {
@@ -88,13 +92,14 @@ pub unsafe fn transfer(frames: &Frames, operation: &Operation, range: &mut [u8])
 
 impl Driver for MemoryDriver {
     fn start(&mut self, operation: Operation) {
+        operation.assert_for(&self.frames);
         self.taken.push_back(operation);
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
         while let Some(operation) = self.taken.pop_front() {
             let result = self.perform(&operation);
-            done.push((operation.id, result));
+            done.push((operation, result));
         }
     }
 

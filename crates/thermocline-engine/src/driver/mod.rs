@@ -11,10 +11,10 @@ pub mod uring;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use crate::operation::{DeviceError, Operation, OperationId};
+use crate::operation::{DeviceError, Operation};
 
-/// What an operation came to.
-pub type Completion = (OperationId, Result<(), DeviceError>);
+/// An operation that is over, with its result.
+pub type Completion = (Operation, Result<(), DeviceError>);
 
 /// What is known of a piece of the backing store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,11 @@ pub struct Allocation {
 
 /// Performs operations, in any order, many at a time.
 pub trait Driver {
-    /// Takes an operation. It may be started at once or with the next [`poll`](Self::poll).
+    /// Takes an operation, which it gives back when nothing accesses its frames any more. It may be
+    /// started at once or with the next [`poll`](Self::poll).
+    ///
+    /// # Panics
+    /// If the operation is of another shard than the driver, see [`Operation::assert_for`].
     fn start(&mut self, operation: Operation);
 
     /// Starts what was taken, and appends to `done` what is complete, without waiting.

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use super::files::DeviceFile;
 use super::{Allocation, Completion, Driver};
 use crate::memory::Frames;
-use crate::operation::{Device, DeviceError, Operation, OperationId};
+use crate::operation::{Device, DeviceError, Operation};
 
 /// Threads that perform one operation at a time each.
 pub struct ThreadDriver {
@@ -114,7 +114,7 @@ impl Shared {
         loop {
             let next = self.operations.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(operation) = next else { return };
-            if done.send(self.perform(&operation)).is_err() {
+            if done.send(self.perform(operation)).is_err() {
                 return;
             }
             // A full counter is readable as well.
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    fn perform(&self, operation: &Operation) -> (OperationId, Result<(), DeviceError>) {
+    fn perform(&self, operation: Operation) -> Completion {
         let flash = self.flash.read().unwrap_or_else(PoisonError::into_inner);
         let device = match operation.device {
             Device::Flash => flash.as_ref(),
@@ -130,13 +130,14 @@ impl Shared {
         };
         let result = device
             .ok_or(DeviceError(std::io::ErrorKind::NotFound))
-            .and_then(|device| device.perform(&self.frames, operation).map_err(Into::into));
-        (operation.id, result)
+            .and_then(|device| device.perform(&self.frames, &operation).map_err(Into::into));
+        (operation, result)
     }
 }
 
 impl Driver for ThreadDriver {
     fn start(&mut self, operation: Operation) {
+        operation.assert_for(&self.shared.frames);
         self.in_flight += 1;
         let operations = self.operations.as_ref().expect("it is there until the driver is gone");
         operations.send(operation).expect("the threads live as long as the driver");

@@ -50,14 +50,16 @@ pub struct UringDriver {
 
 /// An operation that the kernel has, with what it reads while it is at it.
 struct Flying {
-    operation: Operation,
+    /// None if it was reported as failed while it stood in the submission queue. The vectors are empty
+    /// since, so that the kernel touches no frame when it takes the operation after all.
+    operation: Option<Operation>,
+    device: Device,
+    /// What the kernel is asked for: a zero may have become a write.
+    kind: OperationKind,
     /// The pieces of memory; the kernel reads them when the operation starts.
     vectors: Vec<Vector>,
     /// How many bytes are done.
     done_bytes: u64,
-    /// Whether it was reported as failed while it stood in the submission queue. The vectors are empty
-    /// since, so that the kernel touches no frame when it takes the operation after all.
-    is_given_up: bool,
 }
 
 /// Hands the submission queue to the kernel and waits for that many completions. Tests put a kernel that
@@ -140,7 +142,7 @@ impl UringDriver {
     /// If an operation on the flash is in flight.
     pub fn set_flash(&mut self, flash: DeviceFile) {
         let is_free = self.waiting.iter().all(|operation| operation.device != Device::Flash)
-            && self.in_flight.iter().all(|(_, flying)| flying.operation.device != Device::Flash);
+            && self.in_flight.iter().all(|(_, flying)| flying.device != Device::Flash);
         assert!(is_free, "nothing is in flight on the old flash");
         self.flash = Some(flash);
     }
@@ -159,12 +161,14 @@ impl UringDriver {
             && let Some(operation) = self.waiting.pop_front()
         {
             if self.file(operation.device).is_none() {
-                self.failed.push((operation.id, Err(DeviceError(io::ErrorKind::NotFound))));
+                self.failed.push((operation, Err(DeviceError(io::ErrorKind::NotFound))));
                 continue;
             }
             let has_vectors = matches!(operation.kind, OperationKind::Read | OperationKind::Write);
             let vectors = if has_vectors { vectors(&self.frames, &operation, 0) } else { vec![] };
-            let flying = Flying { operation, vectors, done_bytes: 0, is_given_up: false };
+            let (device, kind) = (operation.device, operation.kind);
+            let operation = Some(operation);
+            let flying = Flying { operation, device, kind, vectors, done_bytes: 0 };
             let number = self.in_flight.insert(flying);
             self.push(number);
         }
@@ -173,7 +177,7 @@ impl UringDriver {
     /// Hands an operation, or what is left of it, to the ring.
     fn push(&mut self, number: usize) {
         let flying = &self.in_flight[number];
-        let file = self.file(flying.operation.device).expect("the device is there");
+        let file = self.file(flying.device).expect("the device is there");
         let entry = entry(flying, types::Fd(file)).user_data(number as u64);
         // SAFETY: the vectors and frames that the entry points to live, unmoved, until its completion
         // is taken: the vectors belong to `in_flight`, and the shard keeps the frames until the
@@ -215,17 +219,15 @@ impl UringDriver {
     /// stand in the submission queue: nothing can make them harmless there.
     fn give_up(&mut self, error: &io::Error) {
         let failure = DeviceError(error.kind());
-        self.failed.extend(self.waiting.drain(..).map(|operation| (operation.id, Err(failure))));
+        self.failed.extend(self.waiting.drain(..).map(|operation| (operation, Err(failure))));
         for &number in &self.submitted {
             let flying = &mut self.in_flight[number];
-            let kind = flying.operation.kind;
-            let is_fixed = matches!(kind, OperationKind::Discard | OperationKind::Zero);
-            if !is_fixed && !flying.is_given_up {
-                flying.is_given_up = true;
+            let is_fixed = matches!(flying.kind, OperationKind::Discard | OperationKind::Zero);
+            if !is_fixed && let Some(operation) = flying.operation.take() {
                 for vector in &mut flying.vectors {
                     vector.iov_len = 0;
                 }
-                self.failed.push((flying.operation.id, Err(failure)));
+                self.failed.push((operation, Err(failure)));
             }
         }
     }
@@ -249,11 +251,11 @@ impl UringDriver {
         completed.extend(self.ring.completion().map(|entry| (entry.user_data(), entry.result())));
         for (number, result) in completed {
             let number = usize::try_from(number).expect("operations have small numbers");
-            if self.in_flight[number].is_given_up {
+            if self.in_flight[number].operation.is_none() {
                 self.in_flight.remove(number);
             } else if let Some(result) = self.judge(number, result) {
                 let flying = self.in_flight.remove(number);
-                done.push((flying.operation.id, result));
+                done.extend(flying.operation.map(|operation| (operation, result)));
             }
         }
     }
@@ -261,7 +263,8 @@ impl UringDriver {
     /// What a completion means; none if the rest of the operation was handed to the ring.
     fn judge(&mut self, number: usize, result: i32) -> Option<Result<(), DeviceError>> {
         let flying = &mut self.in_flight[number];
-        let kind = flying.operation.kind;
+        let kind = flying.kind;
+        let operation = flying.operation.as_ref().expect("what was given up is not judged");
         let Ok(moved) = u64::try_from(result) else {
             let error = io::Error::from_raw_os_error(-result);
             let is_transient =
@@ -275,8 +278,8 @@ impl UringDriver {
                 OperationKind::Discard => Some(Ok(())),
                 // One that cannot zero is written zeroes.
                 OperationKind::Zero => {
-                    flying.vectors = vectors(&self.frames, &flying.operation, 0);
-                    flying.operation.kind = OperationKind::Write;
+                    flying.vectors = vectors(&self.frames, operation, 0);
+                    flying.kind = OperationKind::Write;
                     self.push(number);
                     None
                 }
@@ -289,7 +292,7 @@ impl UringDriver {
             return Some(Ok(()));
         }
         flying.done_bytes += moved;
-        if flying.done_bytes == flying.operation.length_bytes {
+        if flying.done_bytes == operation.length_bytes {
             return Some(Ok(()));
         }
         if moved == 0 {
@@ -297,7 +300,7 @@ impl UringDriver {
         }
         skip(&mut flying.vectors, moved);
         if flying.vectors.is_empty() {
-            flying.vectors = vectors(&self.frames, &flying.operation, flying.done_bytes);
+            flying.vectors = vectors(&self.frames, operation, flying.done_bytes);
         }
         self.push(number);
         None
@@ -313,9 +316,10 @@ fn vectors(frames: &Frames, operation: &Operation, done_bytes: u64) -> Vec<Vecto
 /// What the kernel is asked for.
 fn entry(flying: &Flying, file: types::Fd) -> squeue::Entry {
     let Flying { operation, vectors, done_bytes, .. } = flying;
+    let operation = operation.as_ref().expect("what was given up is not handed over again");
     let offset = operation.offset_bytes + done_bytes;
     let count = u32::try_from(vectors.len()).expect("operations have few frames");
-    match operation.kind {
+    match flying.kind {
         OperationKind::Read => {
             opcode::Readv::new(file, vectors.as_ptr(), count).offset(offset).build()
         }
@@ -352,6 +356,7 @@ fn skip(vectors: &mut Vec<Vector>, bytes: u64) {
 
 impl Driver for UringDriver {
     fn start(&mut self, operation: Operation) {
+        operation.assert_for(&self.frames);
         self.waiting.push_back(operation);
     }
 
@@ -369,7 +374,7 @@ impl Driver for UringDriver {
             self.push_waiting();
             let is_refused = !self.in_flight.is_empty() && self.failed.is_empty() && !self.enter(1);
             self.reap(done);
-            let is_awaited = self.in_flight.iter().any(|(_, flying)| !flying.is_given_up);
+            let is_awaited = self.in_flight.iter().any(|(_, flying)| flying.operation.is_some());
             if done.len() > before || (!is_awaited && self.waiting.is_empty()) {
                 return;
             }
@@ -434,7 +439,7 @@ mod tests {
     use super::*;
     use crate::driver::files::Caching;
     use crate::memory::FrameId;
-    use crate::operation::OperationId;
+    use crate::operation::{OperationId, OperationParts};
 
     const PAGE: u64 = 4096;
     const PAGE_BYTES: usize = 4096;
@@ -443,21 +448,23 @@ mod tests {
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
     }
 
-    fn operation(id: u32, kind: OperationKind, frame: u32) -> Operation {
+    fn operation(pool: &Frames, id: u32, kind: OperationKind, frame: u32) -> Operation {
         let frames = [FrameId(frame)].into_iter().collect();
         let (device, offset_bytes) = (Device::Backing, u64::from(id) * PAGE);
-        Operation { id: OperationId(id), device, kind, offset_bytes, length_bytes: PAGE, frames }
+        let (id, length_bytes) = (OperationId(id), PAGE);
+        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        Operation::of_shard(parts, pool)
     }
 
     fn fill(frames: &Frames, frame: u32, byte: u8) {
-        let read = operation(0, OperationKind::Read, frame);
+        let read = operation(frames, 0, OperationKind::Read, frame);
         // SAFETY: no operation of a test that fills a frame is in flight on it.
         unsafe { read.scatter(frames, 0, &[byte; PAGE_BYTES]) };
     }
 
     fn bytes(frames: &Frames, frame: u32) -> Vec<u8> {
         let mut bytes = vec![];
-        let read = operation(0, OperationKind::Read, frame);
+        let read = operation(frames, 0, OperationKind::Read, frame);
         // SAFETY: the operations on a frame are complete when a test looks at it.
         unsafe { read.gather(frames, 0..PAGE, &mut bytes) };
         bytes
@@ -497,7 +504,7 @@ mod tests {
         // More than the ring holds.
         for id in 0..600 {
             fill(&frames, id, 7);
-            driver.start(operation(id, OperationKind::Write, id));
+            driver.start(operation(&frames, id, OperationKind::Write, id));
         }
         let mut done = vec![];
         for _ in 0..3 {
@@ -508,8 +515,10 @@ mod tests {
         while done.len() < 600 {
             driver.wait(&mut done);
         }
-        done.sort_by_key(|&(id, _)| id.0);
-        assert!((0..).zip(&done).all(|(id, done)| *done == (OperationId(id), Ok(()))));
+        done.sort_by_key(|(operation, _)| operation.id);
+        assert!(
+            (0..).zip(&done).all(|(id, done)| (done.0.id, done.1) == (OperationId(id), Ok(())))
+        );
         let mut written = vec![0; 600 << 12];
         file.read_exact_at(&mut written, 0).unwrap();
         assert!(written.iter().all(|&byte| byte == 7));
@@ -525,21 +534,21 @@ mod tests {
         let kinds = [OperationKind::Read, OperationKind::Write, OperationKind::Sync];
         for id in 0..600_u32 {
             fill(&frames, id, 7);
-            driver.start(operation(id, kinds[id as usize % 3], id));
+            driver.start(operation(&frames, id, kinds[id as usize % 3], id));
         }
         let mut done = vec![];
         while done.len() < 600 {
             driver.wait(&mut done);
         }
         let failure = Err(DeviceError(io::ErrorKind::WouldBlock));
-        assert!(done.iter().all(|&(_, result)| result == failure));
+        assert!(done.iter().all(|(_, result)| *result == failure));
         // Nothing is waited for, and nothing is reported twice.
         done.clear();
         driver.wait(&mut done);
         assert_eq!(done, []);
         driver.submit = |ring, wanted| ring.submit_and_wait(wanted);
         for id in 0..600 {
-            driver.start(operation(id, OperationKind::Read, 1000));
+            driver.start(operation(&frames, id, OperationKind::Read, 1000));
         }
         while done.len() < 600 {
             driver.wait(&mut done);

@@ -23,7 +23,7 @@ use super::cleaning::REST;
 use super::request::Building;
 use super::{Event, InFlight, Shard};
 use crate::entry::{Capture, Entry, EntryId};
-use crate::operation::{Device, Operation, OperationKind};
+use crate::operation::{Device, Operation, OperationKind, OperationParts};
 use crate::request::RequestError;
 
 /// Ranges that the engine remembers; a request that needs one more waits for a sync.
@@ -474,14 +474,15 @@ impl Shard {
         let counted = std::iter::once((crate::counters::Purpose::Bypass, length_bytes));
         self.counters.backing.count(kind, counted);
         let id = self.start(InFlight::Blanks(run));
-        Some(Operation {
+        let parts = OperationParts {
             id,
             device: Device::Backing,
             kind,
             offset_bytes: u64::from(pages.start) * page_bytes,
             length_bytes,
             frames: SmallVec::from_slice(&[self.zero_frame]),
-        })
+        };
+        Some(Operation::of_shard(parts, self.pool.frames()))
     }
 
     /// Tries ranges again that the disk refused, when it is time.

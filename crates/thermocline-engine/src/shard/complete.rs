@@ -5,19 +5,20 @@ use super::{Fetch, InFlight, Shard, Waiter};
 use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId};
 use crate::memory::FrameId;
-use crate::operation::{Device, DeviceError, OperationId, OperationKind};
+use crate::operation::{Device, DeviceError, Operation, OperationKind};
 use crate::outbox::{Run, Task, Transfer};
 use crate::request::RequestError;
 use crate::slots::SlotId;
 
 impl Shard {
-    /// A driver reports that an operation is done, or failed.
+    /// Takes an operation back that is done, or failed. From now on its frames are the shard's.
     ///
     /// # Panics
-    /// If no such operation is in flight.
-    pub fn complete(&mut self, operation: OperationId, result: Result<(), DeviceError>) {
+    /// If this shard did not ask for the operation.
+    pub fn complete(&mut self, operation: Operation, result: Result<(), DeviceError>) {
+        assert!(operation.is_of_shard(self.pool.frames()), "the operation is this shard's");
         self.is_stirred = true;
-        match self.in_flight.remove(operation.0 as usize) {
+        match self.in_flight.remove(operation.id.0 as usize) {
             InFlight::Run(run) => self.run_done(run, result),
             InFlight::Blanks(run) => self.blanks_done(run, result),
             InFlight::Journal(block) => self.journal_done(block, result),

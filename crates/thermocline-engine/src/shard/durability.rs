@@ -17,7 +17,7 @@ use crate::format::journal::{self, RECORDS_PER_BLOCK, Record, RecordKind};
 use crate::format::superblock::Superblock;
 use crate::format::table::Row;
 use crate::memory::FrameId;
-use crate::operation::{Device, DeviceError, Operation, OperationKind};
+use crate::operation::{Device, DeviceError, Operation, OperationKind, OperationParts};
 use crate::slots::{Slot, SlotId};
 
 /// Journal blocks that one commit writes at most.
@@ -105,7 +105,7 @@ pub(super) struct Log {
     pub(super) undo: BTreeMap<u32, Undo>,
     pub(super) checkpoints: Checkpoints,
     /// Blocks and syncs for the driver.
-    pub(super) operations: VecDeque<(InFlight, Operation)>,
+    pub(super) operations: VecDeque<(InFlight, OperationParts)>,
     /// Versions written to disk since it was last synced, and those that a sync under way covers.
     pub(super) unsynced: Vec<(u32, u64)>,
     pub(super) syncing: Vec<(u32, u64)>,
@@ -423,7 +423,7 @@ impl Shard {
         self.counters.flash.writes += 1;
         self.log.operations.push_back((
             in_flight,
-            Operation {
+            OperationParts {
                 id: crate::operation::OperationId(0),
                 device: Device::Flash,
                 kind: OperationKind::Write,
@@ -436,7 +436,8 @@ impl Shard {
 
     pub(super) fn next_log_operation(&mut self) -> Option<Operation> {
         let (in_flight, operation) = self.log.operations.pop_front()?;
-        Some(Operation { id: self.start(in_flight), ..operation })
+        let parts = OperationParts { id: self.start(in_flight), ..operation };
+        Some(Operation::of_shard(parts, self.pool.frames()))
     }
 
     pub(super) fn journal_done(&mut self, block: Block, result: Result<(), DeviceError>) {
@@ -580,8 +581,8 @@ impl Shard {
     }
 }
 
-pub(super) fn sync(device: Device) -> Operation {
-    Operation {
+pub(super) fn sync(device: Device) -> OperationParts {
+    OperationParts {
         id: crate::operation::OperationId(0),
         device,
         kind: OperationKind::Sync,

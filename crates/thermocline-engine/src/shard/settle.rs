@@ -14,7 +14,7 @@
 use super::{Fetch, InFlight, Shard};
 use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId, FetchId};
-use crate::operation::{Device, Operation, OperationId, OperationKind};
+use crate::operation::{Device, Operation, OperationId, OperationKind, OperationParts};
 use crate::outbox::{Task, Transfer};
 use crate::slots::SlotId;
 
@@ -313,14 +313,9 @@ impl Shard {
         } + u64::from(first.position) * page_bytes;
         let frames = run.iter().map(|transfer| transfer.frame).collect();
         let id = self.start(InFlight::Run(run));
-        Some(Operation {
-            id,
-            device: first.device,
-            kind: first.kind,
-            offset_bytes,
-            length_bytes,
-            frames,
-        })
+        let (device, kind) = (first.device, first.kind);
+        let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
+        Some(Operation::of_shard(parts, self.pool.frames()))
     }
 
     /// Numbers an operation.

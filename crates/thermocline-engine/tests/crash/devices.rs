@@ -9,10 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use thermocline_core::random::SplitMix64;
+use thermocline_engine::driver::Completion;
 use thermocline_engine::driver::memory::transfer;
-use thermocline_engine::{
-    Device, DeviceError, Frames, Layout, Operation, OperationId, OperationKind, Storage,
-};
+use thermocline_engine::{Device, DeviceError, Frames, Layout, Operation, OperationKind, Storage};
 
 use crate::disk::Disk;
 use crate::faults::{Faults, Outage};
@@ -54,7 +53,8 @@ pub(crate) struct Devices {
 /// An operation in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flying {
-    pub(crate) operation: Operation,
+    /// Copies of the devices share it; only the original completes it.
+    pub(crate) operation: Rc<Operation>,
     started: u64,
     /// What a write's frames held when it was started: they must not change.
     pub(crate) bytes: Vec<u8>,
@@ -110,7 +110,7 @@ impl Devices {
         let held_until = self.held_until();
         let (started, is_dropped, is_refused) = (self.time, false, false);
         self.in_flight.push(Flying {
-            operation,
+            operation: Rc::new(operation),
             started,
             bytes,
             is_dropped,
@@ -141,10 +141,7 @@ impl Devices {
     }
 
     /// Completes one of the operations in flight; none if the power failed, or if all of them hang.
-    pub(crate) fn complete_one(
-        &mut self,
-        frames: &Arc<Frames>,
-    ) -> Option<(OperationId, Result<(), DeviceError>)> {
+    pub(crate) fn complete_one(&mut self, frames: &Arc<Frames>) -> Option<Completion> {
         self.operations_left = self.operations_left.saturating_sub(1);
         if self.operations_left == 0 || self.in_flight.is_empty() {
             return None;
@@ -157,11 +154,11 @@ impl Devices {
             if operation.kind == OperationKind::Sync && !flying.is_refused {
                 self.fail_sync(operation.device);
             }
-            return Some((operation.id, Err(DeviceError(io::ErrorKind::Other))));
+            return Some((given_back(flying.operation), Err(DeviceError(io::ErrorKind::Other))));
         }
-        let id = operation.id;
+        let operation = Rc::clone(&flying.operation);
         self.perform(frames, flying);
-        Some((id, Ok(())))
+        Some((given_back(operation), Ok(())))
     }
 
     /// Takes out the operation that completes next: the oldest one rather often, or some would wait for
@@ -409,4 +406,8 @@ impl Storage for BackingStorage {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+fn given_back(operation: Rc<Operation>) -> Operation {
+    Rc::into_inner(operation).expect("copies of the devices give up what is in flight")
 }

@@ -394,6 +394,7 @@ impl Session {
 
 impl Driver for NbdDriver {
     fn start(&mut self, operation: Operation) {
+        operation.assert_for(self.orders.frames());
         let terms = self.session.as_ref().map(|session| &session.terms);
         self.orders.take(operation, terms, self.missed_at);
     }

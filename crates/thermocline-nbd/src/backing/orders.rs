@@ -87,6 +87,11 @@ impl Orders {
         }
     }
 
+    /// The frames of the shard whose operations are taken.
+    pub(super) fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
     /// Whether no operation is left to be completed.
     pub(super) fn is_idle(&self) -> bool {
         self.operations_left == 0
@@ -112,8 +117,8 @@ impl Orders {
         };
         let (terms, command, flags) = match request {
             Ok(Some(request)) => request,
-            Ok(None) => return self.done.push((id, Ok(()))),
-            Err(error) => return self.done.push((id, Err(error))),
+            Ok(None) => return self.done.push((operation, Ok(()))),
+            Err(error) => return self.done.push((operation, Err(error))),
         };
         let owner = Owner::Operation(id);
         let end_bytes = operation.offset_bytes + operation.length_bytes;
@@ -250,9 +255,8 @@ impl Orders {
         }
         if flying.parts_left == 0 {
             let result = flying.error.map_or(Ok(()), Err);
-            *place = None;
             self.operations_left -= 1;
-            self.done.push((id, result));
+            self.done.extend(place.take().map(|flying| (flying.operation, result)));
         }
     }
 
@@ -296,7 +300,7 @@ impl Orders {
         for place in &mut self.operations {
             if let Some(flying) = place.take_if(|flying| is_failed(flying)) {
                 self.operations_left -= 1;
-                self.done.push((flying.operation.id, Err(DeviceError(ErrorKind::ConnectionReset))));
+                self.done.push((flying.operation, Err(DeviceError(ErrorKind::ConnectionReset))));
             }
         }
     }

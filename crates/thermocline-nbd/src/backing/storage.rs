@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use thermocline_engine::driver::Driver as _;
-use thermocline_engine::{Device, FrameId, Frames, Operation, OperationId, OperationKind, Storage};
+use thermocline_engine::{
+    Device, FrameId, Frames, Operation, OperationId, OperationKind, OperationParts, Storage,
+};
 
 use super::{BackingError, NbdBacking, NbdDriver};
 
@@ -32,24 +34,38 @@ impl NbdStorage {
         Ok(Self { driver: NbdDriver::new(backing, &frames)?, frames, size_bytes })
     }
 
-    fn perform(&mut self, operation: Operation) -> io::Result<()> {
+    /// Performs an operation, and gives it back.
+    fn perform(&mut self, operation: Operation) -> io::Result<Operation> {
         self.driver.start(operation);
         let mut done = vec![];
         self.driver.wait(&mut done);
-        let (_, result) = done.pop().expect("an operation in flight is completed");
-        result.map_err(|error| io::Error::new(error.0, "the NBD server failed, or has gone"))
+        let (operation, result) = done.pop().expect("an operation in flight is completed");
+        result
+            .map(|()| operation)
+            .map_err(|error| io::Error::new(error.0, "the NBD server failed, or has gone"))
     }
 }
 
-fn operation(kind: OperationKind, offset_bytes: u64, length: usize) -> Operation {
-    Operation {
+/// An operation on the frame.
+///
+/// # Safety
+/// Nothing else is in flight.
+unsafe fn operation(
+    frames: &Frames,
+    kind: OperationKind,
+    offset_bytes: u64,
+    length: usize,
+) -> Operation {
+    let parts = OperationParts {
         id: OperationId(0),
         device: Device::Backing,
         kind,
         offset_bytes,
         length_bytes: length as u64,
         frames: [FrameId(0)].into_iter().collect(),
-    }
+    };
+    // SAFETY: no shard has the frame, and the caller says that no operation uses it.
+    unsafe { Operation::new(parts, frames) }
 }
 
 impl Storage for NbdStorage {
@@ -62,8 +78,10 @@ impl Storage for NbdStorage {
         let page_bytes = self.frames.frame_bytes();
         for (start, piece) in (offset_bytes..).step_by(page_bytes).zip(bytes.chunks_mut(page_bytes))
         {
-            let operation = operation(OperationKind::Read, start, piece.len());
-            self.perform(operation.clone())?;
+            // SAFETY: each call waits for its operation.
+            let read_piece =
+                unsafe { operation(&self.frames, OperationKind::Read, start, piece.len()) };
+            let operation = self.perform(read_piece)?;
             read.clear();
             // SAFETY: the driver has completed the read, and nothing else uses the frame.
             unsafe { operation.gather(&self.frames, 0..piece.len() as u64, &mut read) };
@@ -75,7 +93,9 @@ impl Storage for NbdStorage {
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         let page_bytes = self.frames.frame_bytes();
         for (start, piece) in (offset_bytes..).step_by(page_bytes).zip(bytes.chunks(page_bytes)) {
-            let operation = operation(OperationKind::Write, start, piece.len());
+            // SAFETY: each call waits for its operation.
+            let operation =
+                unsafe { operation(&self.frames, OperationKind::Write, start, piece.len()) };
             // SAFETY: the driver has nothing in flight, and nothing else uses the frame.
             unsafe { operation.scatter(&self.frames, 0, piece) };
             self.perform(operation)?;
@@ -84,6 +104,6 @@ impl Storage for NbdStorage {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.perform(operation(OperationKind::Sync, 0, 0))
+        self.perform(Operation::sync(Device::Backing)).map(drop)
     }
 }

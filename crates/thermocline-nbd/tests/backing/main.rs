@@ -22,8 +22,8 @@ use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::{
-    Device, Engine, FrameId, Frames, Operation, OperationId, OperationKind, Options, PolicyOptions,
-    Request, RequestError, Shard, Storage as _, WriteMode,
+    Device, Engine, FrameId, Frames, Operation, OperationId, OperationKind, OperationParts,
+    Options, PolicyOptions, Request, RequestError, Shard, Storage as _, WriteMode,
 };
 use thermocline_nbd::backing::{Access, BackingError, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::protocol::{BlockSizes, transmission_flag as flag};
@@ -79,16 +79,25 @@ fn threads(frames: &Arc<Frames>, flash: DeviceFile) -> ThreadDriver {
 }
 
 /// An operation on frames from `first` on.
-fn operation(id: u32, kind: OperationKind, page: usize, pages: usize, first: usize) -> Operation {
+fn operation(
+    pool: &Frames,
+    id: u32,
+    kind: OperationKind,
+    page: usize,
+    pages: usize,
+    first: usize,
+) -> Operation {
     let frame = |frame| FrameId(u32::try_from(frame).unwrap());
-    Operation {
+    let parts = OperationParts {
         id: OperationId(id),
         device: Device::Backing,
         kind,
         offset_bytes: page as u64 * PAGE,
         length_bytes: pages as u64 * PAGE,
         frames: (first..first + pages).map(frame).collect(),
-    }
+    };
+    // SAFETY: no shard has these frames, and a test starts one operation at a time on each.
+    unsafe { Operation::new(parts, pool) }
 }
 
 /// Does operations, all at once, and gives their results in the order of their numbers.
@@ -104,7 +113,7 @@ fn perform(
     while done.len() < count {
         driver.wait(&mut done);
     }
-    done.sort_by_key(|(id, _)| *id);
+    done.sort_by_key(|(operation, _)| operation.id);
     done.into_iter().map(|(_, result)| result.map_err(|error| error.0)).collect()
 }
 
@@ -119,31 +128,38 @@ fn check_operations(uri: NbdUri, keeps_discarded: bool) {
     let mut driver = NbdDriver::new(connect(uri), &frames).unwrap();
     let mut model = bytes(7, BYTES);
     let writes: Vec<Operation> = (0..10_u32)
-        .map(|id| operation(id, OperationKind::Write, id as usize * 40, 40, id as usize * 40))
+        .map(|id| {
+            operation(&frames, id, OperationKind::Write, id as usize * 40, 40, id as usize * 40)
+        })
         .collect();
     for (write, bytes) in writes.iter().zip(model.chunks(40 << 12)) {
         // SAFETY: nothing is in flight.
         unsafe { write.scatter(&frames, 0, bytes) };
     }
     assert_eq!(perform(&mut driver, writes), [Ok(()); 10]);
-    let zeroes = (0..64).map(|frame| operation(0, OperationKind::Read, frame, 1, 1000 - frame));
+    let zeroes =
+        (0..64).map(|frame| operation(&frames, 0, OperationKind::Read, frame, 1, 1000 - frame));
     for zero in zeroes {
         // SAFETY: nothing is in flight.
         unsafe { zero.scatter(&frames, 0, &[0; 4096]) };
     }
     let blanks = vec![
-        operation(0, OperationKind::Zero, 3, 50, 940),
-        operation(1, OperationKind::Discard, 100, 30, 940),
-        operation(2, OperationKind::Sync, 0, 0, 0),
+        operation(&frames, 0, OperationKind::Zero, 3, 50, 940),
+        operation(&frames, 1, OperationKind::Discard, 100, 30, 940),
+        operation(&frames, 2, OperationKind::Sync, 0, 0, 0),
     ];
     assert_eq!(perform(&mut driver, blanks), [Ok(()); 3]);
     model[3 << 12..53 << 12].fill(0);
-    let reads: Vec<Operation> = (0..10_u32)
-        .map(|id| operation(id, OperationKind::Read, id as usize * 40, 40, 400 + id as usize * 40))
-        .collect();
-    assert_eq!(perform(&mut driver, reads.clone()), [Ok(()); 10]);
+    let reads = || -> Vec<Operation> {
+        let read = |id: u32| {
+            let page = id as usize * 40;
+            operation(&frames, id, OperationKind::Read, page, 40, 400 + page)
+        };
+        (0..10).map(read).collect()
+    };
+    assert_eq!(perform(&mut driver, reads()), [Ok(()); 10]);
     let mut found = vec![];
-    for read in &reads {
+    for read in reads() {
         // SAFETY: nothing is in flight.
         unsafe { read.gather(&frames, 0..read.length_bytes, &mut found) };
     }
@@ -209,7 +225,10 @@ fn servers_that_do_not_fit_are_refused() {
     let backing = NbdBacking::connect(running.uri(), Access::ReadOnly).unwrap();
     assert_eq!(backing.size_bytes(), BYTES as u64);
     let mut driver = NbdDriver::new(backing, shard.frames()).unwrap();
-    assert_eq!(perform(&mut driver, vec![operation(0, OperationKind::Read, 0, 1, 0)]), [Ok(())]);
+    assert_eq!(
+        perform(&mut driver, vec![operation(shard.frames(), 0, OperationKind::Read, 0, 1, 0)]),
+        [Ok(())]
+    );
     let mut unknown = running.uri();
     unknown.export = "other".into();
     let error = NbdBacking::connect(unknown, Access::ReadOnly).unwrap_err();
@@ -238,8 +257,8 @@ fn a_sync_does_not_vouch_for_what_a_server_took_with_it() {
     let running = Running::start(&disk, folder.path(), Face::default());
     let frames = Frames::new(4, 4096);
     let mut driver = NbdDriver::new(connect(running.uri()), &frames).unwrap();
-    let write = || operation(0, OperationKind::Write, 0, 1, 0);
-    let sync = || operation(0, OperationKind::Sync, 0, 0, 0);
+    let write = || operation(&frames, 0, OperationKind::Write, 0, 1, 0);
+    let sync = || operation(&frames, 0, OperationKind::Sync, 0, 0, 0);
     assert_eq!(perform(&mut driver, vec![write()]), [Ok(())]);
     running.kill();
     wait_for(&mut driver, false);
@@ -447,22 +466,28 @@ fn a_silent_server_fails_what_it_was_asked_and_is_used_again() {
     let running = Running::start(&disk, folder.path(), Face::default());
     let frames = Frames::new(64, 4096);
     let mut driver = impatient(running.uri(), &frames);
-    assert_eq!(perform(&mut driver, vec![operation(0, OperationKind::Write, 0, 1, 0)]), [Ok(())]);
+    assert_eq!(
+        perform(&mut driver, vec![operation(&frames, 0, OperationKind::Write, 0, 1, 0)]),
+        [Ok(())]
+    );
     disk.lock().unwrap().is_silent = true;
     let start = Instant::now();
     let asked = vec![
-        operation(0, OperationKind::Read, 1, 1, 1),
-        operation(1, OperationKind::Write, 2, 1, 2),
-        operation(2, OperationKind::Sync, 0, 0, 0),
+        operation(&frames, 0, OperationKind::Read, 1, 1, 1),
+        operation(&frames, 1, OperationKind::Write, 2, 1, 2),
+        operation(&frames, 2, OperationKind::Sync, 0, 0, 0),
     ];
     let results = perform(&mut driver, asked);
     assert!(results.iter().all(Result::is_err), "{results:?}");
     assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
     disk.lock().unwrap().is_silent = false;
     wait_for(&mut driver, true);
-    let asked = vec![operation(0, OperationKind::Sync, 0, 0, 0)];
+    let asked = vec![operation(&frames, 0, OperationKind::Sync, 0, 0, 0)];
     assert!(perform(&mut driver, asked)[0].is_ok(), "the failed sync covered the write");
-    assert_eq!(perform(&mut driver, vec![operation(0, OperationKind::Read, 0, 1, 3)]), [Ok(())]);
+    assert_eq!(
+        perform(&mut driver, vec![operation(&frames, 0, OperationKind::Read, 0, 1, 3)]),
+        [Ok(())]
+    );
 }
 
 #[test]
@@ -505,7 +530,7 @@ fn a_server_that_is_away_for_a_moment_costs_no_operation() {
     let backing = connect(running.uri()).with_grace(Duration::from_mins(1));
     let mut driver = NbdDriver::new(backing, &frames).unwrap();
     let write = |id, page| {
-        let write = operation(id, OperationKind::Write, page, 1, page);
+        let write = operation(&frames, id, OperationKind::Write, page, 1, page);
         // SAFETY: the driver has not got the operation yet.
         unsafe { write.scatter(&frames, 0, &[u8::try_from(page).unwrap(); 4096]) };
         write
@@ -515,14 +540,18 @@ fn a_server_that_is_away_for_a_moment_costs_no_operation() {
     disk.lock().unwrap().is_silent = true;
     // Sent, and never answered.
     driver.start(write(0, 2));
-    driver.start(operation(1, OperationKind::Read, 3, 1, 3));
-    driver.start(operation(2, OperationKind::Sync, 0, 0, 0));
+    driver.start(operation(&frames, 1, OperationKind::Read, 3, 1, 3));
+    driver.start(operation(&frames, 2, OperationKind::Sync, 0, 0, 0));
     driver.poll(&mut done);
     running.kill();
     while driver.is_connected() {
         driver.wait(&mut done);
     }
-    assert_eq!(done.iter().map(|(id, _)| id.0).collect::<Vec<_>>(), [2], "the sync fails at once");
+    assert_eq!(
+        done.iter().map(|(operation, _)| operation.id.0).collect::<Vec<_>>(),
+        [2],
+        "the sync fails at once"
+    );
     assert!(done.pop().unwrap().1.is_err());
     // Asked for while nobody is there.
     driver.start(write(3, 4));
@@ -551,7 +580,7 @@ fn a_server_that_stays_away_fails_what_it_was_asked() {
     let mut driver = NbdDriver::new(backing, &frames).unwrap();
     disk.lock().unwrap().is_silent = true;
     let start = Instant::now();
-    driver.start(operation(0, OperationKind::Read, 3, 1, 3));
+    driver.start(operation(&frames, 0, OperationKind::Read, 3, 1, 3));
     driver.poll(&mut vec![]);
     running.kill();
     let mut done = vec![];
@@ -560,7 +589,7 @@ fn a_server_that_stays_away_fails_what_it_was_asked() {
     }
     assert!(done[0].1.is_err() && start.elapsed() >= Duration::from_millis(300));
     // From now on nothing is kept.
-    driver.start(operation(1, OperationKind::Write, 3, 1, 3));
+    driver.start(operation(&frames, 1, OperationKind::Write, 3, 1, 3));
     done.clear();
     driver.poll(&mut done);
     assert!(done[0].1.is_err(), "{done:?}");

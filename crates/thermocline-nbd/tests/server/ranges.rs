@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use thermocline_engine::driver::{Completion, Driver};
-use thermocline_engine::{Device, Engine, Operation, OperationKind, Options, PolicyOptions, Shard};
+use thermocline_engine::{
+    Device, Engine, Operation, OperationKind, OperationParts, Options, PolicyOptions, Shard,
+};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::protocol::Command;
 use thermocline_nbd::server::{Export, Settings};
@@ -33,14 +35,14 @@ impl Driver for Counting {
     fn start(&mut self, operation: Operation) {
         let is_blank = matches!(operation.kind, OperationKind::Discard | OperationKind::Zero);
         if operation.device == Device::Backing && is_blank {
-            let Operation { kind, offset_bytes, length_bytes, .. } = operation;
+            let OperationParts { kind, offset_bytes, length_bytes, .. } = *operation;
             self.blanks.lock().unwrap().push((kind, offset_bytes, length_bytes));
         }
         self.taken.push(operation);
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {
-        done.extend(self.taken.drain(..).map(|operation| (operation.id, Ok(()))));
+        done.extend(self.taken.drain(..).map(|operation| (operation, Ok(()))));
     }
 
     fn wait(&mut self, done: &mut Vec<Completion>) {

@@ -15,8 +15,8 @@ use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Device, Engine, Fingerprint, Flash, FlashError, Frames, Layout, Operation, OperationId,
-    OperationKind, Options, Plan, Shard, SideFile, Step, Uuid,
+    Device, Engine, Fingerprint, Flash, FlashError, Frames, Layout, Operation, Options, Plan,
+    Shard, SideFile, Step, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{info, warn};
@@ -234,14 +234,7 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
 /// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
 /// engine counts all that it finds there as durable.
 fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
-    driver.start(Operation {
-        id: OperationId(0),
-        device: Device::Backing,
-        kind: OperationKind::Sync,
-        offset_bytes: 0,
-        length_bytes: 0,
-        frames: [].into_iter().collect(),
-    });
+    driver.start(Operation::sync(Device::Backing));
     let mut done = vec![];
     while done.is_empty() {
         driver.wait(&mut done);
