@@ -73,20 +73,40 @@ pub(crate) struct Outbox {
     writes_in_flight: u32,
     reads_in_flight: u32,
     last_read_at: Option<Nanos>,
+    /// Set while the driver gets reads only.
+    holds_writes: bool,
+    /// Writes of the flash that wait for the end of that.
+    held: Vec<Transfer>,
 }
 
 impl Outbox {
+    /// Gives out reads only from now on.
+    pub(crate) const fn hold_writes(&mut self) {
+        self.holds_writes = true;
+    }
+
+    /// Gives out writes again, those that waited included.
+    pub(crate) fn release_writes(&mut self) {
+        self.holds_writes = false;
+        self.fresh.append(&mut self.held);
+    }
+
     pub(crate) fn push(&mut self, transfer: Transfer) {
         if is_write(&transfer) {
             let former = self.writes.insert(transfer.position, transfer);
             assert!(former.is_none(), "a page is written by one transfer at a time");
+        } else if self.holds_writes && transfer.kind != OperationKind::Read {
+            self.held.push(transfer);
         } else {
             self.fresh.push(transfer);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.sorted.is_empty() && self.writes.is_empty()
+        self.fresh.is_empty()
+            && self.sorted.is_empty()
+            && self.writes.is_empty()
+            && self.held.is_empty()
     }
 
     /// The next transfers that are neighbours on their device.
@@ -107,7 +127,7 @@ impl Outbox {
 
     /// Whether nothing waits for the device.
     pub(crate) fn has_none_of(&self, device: Device) -> bool {
-        let mut waiting = self.fresh.iter().chain(&self.sorted);
+        let mut waiting = self.fresh.iter().chain(&self.sorted).chain(&self.held);
         waiting.all(|transfer| transfer.device != device)
             && (device == Device::Flash || self.writes.is_empty())
     }
@@ -123,7 +143,7 @@ impl Outbox {
             || self.last_read_at.is_some_and(|at| now.0.saturating_sub(at.0) < READS_EXPECTED.0);
         let makes_way = expects_reads && !is_awaited;
         let most = if makes_way { WRITES_BESIDE_READS_MAX } else { WRITES_MAX };
-        self.writes_in_flight < most
+        self.writes_in_flight < most && !self.holds_writes
     }
 
     /// The driver has one more write to the backing store, which is no run of pages.

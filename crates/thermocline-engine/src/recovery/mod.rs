@@ -124,6 +124,15 @@ impl Flash {
         Ok(flash)
     }
 
+    /// Makes durable what [`read`](Self::read) found: a killed process may have left it in the cache of
+    /// the flash. Nothing of it may be shown to anybody before.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn make_durable(storage: &mut dyn Storage) -> Result<(), FlashError> {
+        Ok(storage.sync()?)
+    }
+
     /// Begins a new epoch on a flash that was just read: writes the table as the journal changed it.
     /// [`recover`](Self::recover) does both; call this if the flash has to be looked at in between.
     ///

@@ -183,6 +183,12 @@ impl Log {
         self.written_before_bytes = written;
     }
 
+    /// The epoch of the flash has begun, and nothing was written in it yet.
+    pub(super) fn begin(&mut self, superblock: Superblock, generations: Vec<u64>) {
+        self.superblock = superblock;
+        self.checkpoints = Checkpoints::new(generations);
+    }
+
     /// Bytes written to this flash in its life, if that many were written to all since the start.
     pub(super) const fn lifetime_written_bytes(&self, written_bytes: u64) -> u64 {
         self.superblock.written_bytes + written_bytes - self.written_before_bytes

@@ -102,6 +102,7 @@ impl Shard {
     pub fn is_flash_released(&self) -> bool {
         !self.has_flash
             && self.owed.is_none()
+            && !self.awaits_epoch
             && self.pinned.is_empty()
             && self.operations_in_flight(Device::Flash) == 0
             && self.flash_faults.is_idle()

@@ -11,6 +11,7 @@ mod checkpoint;
 mod cleaning;
 mod complete;
 mod durability;
+mod early;
 mod exchange;
 mod fault;
 mod figures;
@@ -159,6 +160,8 @@ pub struct Shard {
     clock: u64,
     now: Nanos,
     has_flash: bool,
+    /// Set until the epoch of the flash has begun: nothing is written before.
+    awaits_epoch: bool,
     /// Set while no slot is written any more, because another flash is to come.
     leaving: Option<Leaving>,
     /// What a flash that failed had durably, until the disk has it.
@@ -326,6 +329,7 @@ impl Shard {
             clock: 0,
             now: Nanos(0),
             has_flash: slots > 0,
+            awaits_epoch: false,
             leaving: None,
             owed: None,
             is_stirred: false,
@@ -544,8 +548,10 @@ impl Shard {
         self.want_frames();
         self.bound_undurable();
         self.retry_queued();
-        self.start_write_backs();
-        self.advance_waiters();
+        if !self.awaits_epoch {
+            self.start_write_backs();
+            self.advance_waiters();
+        }
     }
 
     /// Looks again at pages that waited for a frame or a slot: some of them if something is in flight

@@ -423,7 +423,8 @@ impl Shard {
         if given_bytes != wanted_bytes {
             return Err(SubmitError::WrongPayload { given_bytes, wanted_bytes });
         }
-        Ok(())
+        let is_read = matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        if self.awaits_epoch && !is_read { Err(SubmitError::Full) } else { Ok(()) }
     }
 }
 

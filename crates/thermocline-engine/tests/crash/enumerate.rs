@@ -92,6 +92,7 @@ impl World {
             lost: BTreeSet::new(),
             was_killed,
             is_clean: false,
+            is_early: false,
             crashes: 0,
             caches: 0,
         })

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use thermocline_core::Nanos;
-use thermocline_engine::{Flash, Options, RequestError, Shard, Uuid};
+use thermocline_engine::{Flash, FlashError, Options, RequestError, Shard, Uuid};
 
 use crate::devices::FlashStorage;
 use crate::plan::PAGES;
@@ -24,20 +24,50 @@ impl World {
                 return self.replace_flash();
             }
         }
-        self.asked.clear();
-        self.lost.clear();
         // What was not read since the last restart is what the devices had before that.
         self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
-        self.unverified = (0..PAGES).collect();
-        let flash = self.recover()?;
-        self.devices.borrow_mut().operations_left = u64::MAX;
+        self.forget_session();
         let mut options = self.plan.options.clone();
         options.write_mode = self.shard.options().write_mode;
         options.policy = self.shard.options().policy.clone();
+        let flash = self.recover(&options)?;
+        self.devices.borrow_mut().operations_left = u64::MAX;
         if self.plan.resizes && self.below(8) == 0 {
             self.refuses_other_backing(&options, &flash)?;
         }
+        if self.is_early {
+            self.shard.epoch_has_begun(&flash);
+            self.shard.assert_invariants();
+            return Ok(());
+        }
         self.open(options, &flash)
+    }
+
+    /// Nobody waits for an answer any more, and nothing was read since the end.
+    pub(crate) fn forget_session(&mut self) {
+        self.asked.clear();
+        self.lost.clear();
+        self.unverified = (0..PAGES).collect();
+    }
+
+    /// Both devices are synced. By a draw, an engine serves reads before the epoch of the flash begins.
+    /// Returns whether the power is still on.
+    pub(crate) fn read_early(&mut self, options: Options, flash: &Flash) -> Result<bool, String> {
+        self.is_early = self.below(2) == 0;
+        if !self.is_early {
+            return Ok(true);
+        }
+        self.shard = Shard::open_early(options, flash).map_err(|error| error.to_string())?;
+        self.shard.tick(Nanos(self.now));
+        let steps = self.below(300);
+        self.live(steps)?;
+        self.shard.assert_invariants();
+        // What was read is durable: a crash before the epoch has begun changes none of it.
+        for page in (0..PAGES).filter(|page| !self.unverified.contains(page)) {
+            let promise = self.oracle.promise(page);
+            self.oracle.flushed(page, promise);
+        }
+        Ok(self.devices.borrow().operations_left > 0)
     }
 
     fn open(&mut self, options: Options, flash: &Flash) -> Result<(), String> {
@@ -80,7 +110,7 @@ impl World {
     }
 
     /// Ends the run of the devices, and finds out what the flash holds.
-    fn recover(&mut self) -> Result<Flash, String> {
+    fn recover(&mut self, options: &Options) -> Result<Flash, String> {
         let layout = self.plan.layout();
         let table = layout.table_range();
         let table_range = table.start as usize..table.end as usize;
@@ -112,16 +142,14 @@ impl World {
             if self.plan.faults.flash_outages > 0 && self.below(4) == 0 {
                 self.devices.borrow_mut().begin_short_outage();
             }
-            match Flash::recover(&mut FlashStorage(Rc::clone(&self.devices))) {
-                Ok(flash) => {
+            match self.begin_epoch(options)? {
+                Ok(Some(flash)) => {
                     self.devices.borrow_mut().recovered();
-                    if self.devices.borrow_mut().sync_backing() {
-                        self.devices.borrow_mut().end_outage();
-                        return Ok(flash);
-                    }
-                    // The start is refused, and tried again.
-                    is_killed = true;
+                    self.devices.borrow_mut().end_outage();
+                    return Ok(flash);
                 }
+                // The start is refused, and tried again.
+                Ok(None) => is_killed = true,
                 Err(_) if self.devices.borrow().operations_left == 0 => self.crashes += 1,
                 Err(_) if self.devices.borrow().was_refused => {
                     self.devices.borrow_mut().end_outage();
@@ -129,7 +157,29 @@ impl World {
                 }
                 Err(error) => return Err(format!("recovery: {error}")),
             }
+            self.forget_session();
         }
+    }
+
+    /// The steps of a start; none if the backing store cannot be synced.
+    fn begin_epoch(
+        &mut self,
+        options: &Options,
+    ) -> Result<Result<Option<Flash>, FlashError>, String> {
+        let mut storage = FlashStorage(Rc::clone(&self.devices));
+        let read = Flash::read(&mut storage)
+            .and_then(|flash| Flash::make_durable(&mut storage).map(|()| flash));
+        let mut flash = match read {
+            Ok(flash) => flash,
+            Err(error) => return Ok(Err(error)),
+        };
+        if !self.devices.borrow_mut().sync_backing() {
+            return Ok(Ok(None));
+        }
+        if !self.read_early(options.clone(), &flash)? {
+            return Ok(Err(FlashError::from(std::io::Error::other("the power failed"))));
+        }
+        Ok(flash.take_over(&mut storage).map(|()| Some(flash)))
     }
 
     /// The flash failed: its note says that it must not be used again. What was written home in order

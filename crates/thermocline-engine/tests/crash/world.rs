@@ -7,7 +7,8 @@ use std::rc::Rc;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Nanos, WriteMiss};
 use thermocline_engine::{
-    Flash, Reply, Request, RequestError, RequestKind, Shard, SubmitError, Uuid, WriteMode,
+    Flash, OperationKind, Reply, Request, RequestError, RequestKind, Shard, SubmitError, Uuid,
+    WriteMode,
 };
 
 use crate::devices::{Devices, FlashStorage};
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub(crate) was_killed: bool,
     /// Whether the last end left nothing that only the flash has.
     pub(crate) is_clean: bool,
+    /// Whether the shard was opened before the epoch of the flash began.
+    pub(crate) is_early: bool,
     /// Ends of the engine so far, those of recoveries included.
     pub(crate) crashes: u64,
     /// Flashes that replaced others.
@@ -105,6 +108,7 @@ impl World {
             lost: BTreeSet::new(),
             was_killed: false,
             is_clean: false,
+            is_early: false,
             crashes: 0,
             caches: 0,
         }
@@ -145,6 +149,8 @@ impl World {
 
     pub(crate) fn start_operations(&mut self) {
         while let Some(operation) = self.shard.next_operation() {
+            let may_write = !self.shard.awaits_epoch();
+            assert!(may_write || operation.kind == OperationKind::Read, "{operation:?} too early");
             self.devices.borrow_mut().start(self.shard.frames(), operation);
         }
     }
