@@ -100,6 +100,8 @@ pub struct Cached<D> {
     announced: Option<(Tag, Reply)>,
     start: Instant,
     next_tick: Duration,
+    /// When the engine was last seen to serve reads only.
+    read_only_until: Option<Instant>,
 }
 
 impl<D: Driver> Cached<D> {
@@ -122,6 +124,7 @@ impl<D: Driver> Cached<D> {
             announced: None,
             start: Instant::now(),
             next_tick: Duration::ZERO,
+            read_only_until: None,
         }
     }
 
@@ -236,12 +239,20 @@ impl<D: Driver> Cached<D> {
     }
 
     /// Refuses pieces that have waited for room as long as a request may wait for devices: those hold
-    /// what there is, and do not answer.
+    /// what there is, and do not answer. The time before the epoch of the flash began does not count.
     fn refuse_overdue(&mut self) {
+        if self.engine.shard().awaits_epoch() {
+            self.read_only_until = Some(Instant::now());
+            return;
+        }
         let timeout = Duration::from_nanos(self.engine.shard().options().backing_timeout.0);
         let is_overdue = |request: &Request| {
             let pending = usize::try_from(request.tag).ok().and_then(|tag| self.pending.get(tag));
-            pending.is_some_and(|pending| pending.waits_since.elapsed() >= timeout)
+            pending.is_some_and(|pending| {
+                Some(pending.waits_since)
+                    .max(self.read_only_until)
+                    .is_some_and(|since| since.elapsed() >= timeout)
+            })
         };
         // The first one has waited for longest.
         let reads = self.waiting_reads.iter().take_while(|request| is_overdue(request)).count();

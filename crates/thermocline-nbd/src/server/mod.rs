@@ -253,17 +253,15 @@ impl<S: Service> Server<S> {
         self.handle.clone()
     }
 
-    /// Serves until it is stopped; calls `on_wake` with the services after each [`Handle::wake`].
+    /// Serves until it is stopped; calls `on_wake` with the services after each [`Handle::wake`], also while
+    /// the last requests are answered.
     ///
     /// # Errors
     /// If the system refuses to wait for events. No client can bring a server down.
     pub fn run(&mut self, mut on_wake: impl FnMut(&mut [S])) -> Result<(), ServerError> {
         while !self.handle.is_stopping.load(Ordering::Acquire) {
             self.turn()?;
-            if std::mem::take(&mut self.was_woken) {
-                self.take_tls();
-                on_wake(&mut self.services);
-            }
+            self.wake_up(&mut on_wake);
         }
         self.listeners.clear();
         for index in self.indices() {
@@ -275,8 +273,16 @@ impl<S: Service> Server<S> {
         let start = Instant::now();
         while !self.connections.is_empty() && start.elapsed() < self.settings.negotiation_limit {
             self.turn()?;
+            self.wake_up(&mut on_wake);
         }
         Ok(())
+    }
+
+    fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut [S])) {
+        if std::mem::take(&mut self.was_woken) {
+            self.take_tls();
+            on_wake(&mut self.services);
+        }
     }
 
     /// What was served, once the server has ended.

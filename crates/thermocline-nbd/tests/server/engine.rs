@@ -1,6 +1,7 @@
 //! The engine behind the server, with devices in memory: what clients see of it.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use thermocline_core::Nanos;
 use thermocline_core::random::SplitMix64;
@@ -10,10 +11,13 @@ use thermocline_engine::driver::threads::ThreadDriver;
 #[cfg(target_os = "linux")]
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Completion, Driver};
-use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Shard, WriteMode};
+use thermocline_engine::{
+    Engine, Flash, Layout, Operation, Options, PolicyOptions, Shard, Storage, Uuid, WriteMode,
+};
 use thermocline_nbd::cached::Cached;
 use thermocline_nbd::protocol::{Command, Context, ErrorCode};
 use thermocline_nbd::server::{Export, Settings};
+use thermocline_nbd::service::{Piece, Reply, Service as _, Tag};
 
 use super::Running;
 use super::client::Client;
@@ -272,4 +276,69 @@ fn requests_beyond_the_room_there_is_end_too_when_devices_hang() {
     for client in clients {
         assert_eq!(client.join().unwrap(), (ErrorCode::Io, ErrorCode::Io));
     }
+}
+
+/// A flash in memory.
+struct Image(Vec<u8>);
+
+impl Storage for Image {
+    fn size_bytes(&mut self) -> std::io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+        let start = usize::try_from(offset_bytes).unwrap();
+        bytes.copy_from_slice(&self.0[start..start + bytes.len()]);
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let start = usize::try_from(offset_bytes).unwrap();
+        self.0[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn writes_wait_for_the_epoch_for_as_long_as_that_takes() {
+    let timeout = Duration::from_secs(1);
+    let mut options = Options::new(2048, 64, 256, PolicyOptions::named("lru").unwrap());
+    options.backing_timeout = Nanos(timeout.as_nanos().try_into().unwrap());
+    let layout = Layout::new(options.slots(), options.page_bytes);
+    let mut image = Image(vec![0; usize::try_from(layout.flash_bytes()).unwrap()]);
+    Flash::initialise(&mut image, Uuid::from_u128(1), layout, options.size_bytes()).unwrap();
+    let mut flash = Flash::read(&mut image).unwrap();
+    let shard = Shard::open_early(options, &flash).unwrap();
+    let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 2048 << 12);
+    let mut cached = Cached::new(Engine::new(shard, driver));
+    let piece = |command, length_bytes| Piece { command, flags: 0, offset_bytes: 0, length_bytes };
+    let answered = |tag| Some(Reply { tag: Tag(tag), outcome: Ok(()) });
+    cached.submit(Tag(1), &piece(Command::Write, 4096), &[7; 4096]);
+    cached.submit(Tag(2), &piece(Command::Flush, 0), &[]);
+    let start = Instant::now();
+    for tag in 3.. {
+        cached.submit(Tag(tag), &piece(Command::Read, 4096), &[]);
+        cached.drive();
+        assert_eq!(cached.next_reply(), answered(tag));
+        let mut bytes = vec![];
+        cached.take_data(Tag(tag), &mut bytes);
+        assert_eq!(bytes, [0; 4096], "the write has not happened");
+        // Longer than a request may wait for a device.
+        if start.elapsed() > timeout * 3 / 2 {
+            break;
+        }
+    }
+    flash.take_over(&mut image).unwrap();
+    cached.engine_mut().shard_mut().epoch_has_begun(&flash);
+    let mut replies = vec![];
+    while replies.len() < 2 && start.elapsed() < timeout * 60 {
+        cached.drive();
+        replies.extend(cached.next_reply());
+    }
+    replies.sort_by_key(|reply| reply.tag.0);
+    assert_eq!(replies, [answered(1).unwrap(), answered(2).unwrap()]);
 }
