@@ -107,7 +107,12 @@ pub enum Step {
     WriteNote(SideFile),
     /// Make the device an empty flash of this cache.
     SetUpFlash(Uuid),
-    /// Recover the flash, and begin an epoch on it.
+    /// Sync the flash: what recovery found there may be in its cache only.
+    SyncFlash,
+    /// Serve reads from now on, and write nothing to either device for them: a crash must find both, and
+    /// the note, as this start found them. Writes and flushes wait for [`Step::Serve`].
+    ServeReads,
+    /// Begin an epoch on the flash.
     BeginEpoch(Begin),
     /// Write the dirty pages to the backing store, sync it, call them clean on flash, and begin an epoch
     /// there.
@@ -154,7 +159,7 @@ impl Plan {
         &self.steps[..end.unwrap_or(self.steps.len())]
     }
 
-    /// What the note says from the first request on.
+    /// What the note says from the first write on.
     pub fn note_before_serving(&self) -> Option<SideFile> {
         let mut steps = self.steps[self.before_driver().len()..].iter();
         steps.find_map(|step| if let Step::WriteNote(note) = step { Some(*note) } else { None })
@@ -291,8 +296,8 @@ impl Found {
             steps.extend(&END[1..]);
         } else {
             let running = SideFile::running(superblock.cache, epoch);
-            steps.extend([Step::BeginEpoch(begin), Step::SyncBacking]);
-            steps.extend([Step::WriteNote(running), Step::Serve]);
+            steps.extend([Step::SyncFlash, Step::SyncBacking, Step::ServeReads]);
+            steps.extend([Step::BeginEpoch(begin), Step::WriteNote(running), Step::Serve]);
             steps.extend(END);
         }
         Ok(Plan { steps, notice })

@@ -104,7 +104,7 @@ impl World {
         if intent == Intent::ForceInit && steps_max > 0 {
             self.disk.newest = self.disk.bytes;
         }
-        let (mut fingerprint, mut end) = (None, None);
+        let (mut fingerprint, mut end, begin) = (None, None, plan.begin());
         for step in plan.steps.into_iter().take(usize::try_from(steps_max).unwrap()) {
             match step {
                 Step::WriteNote(note) => self.disk.note = Some(note),
@@ -127,7 +127,8 @@ impl World {
                     self.flash.as_mut().unwrap().held = None;
                 }
                 Step::Serve => self.serve(has_flash),
-                Step::SyncBacking | Step::Seal => {}
+                Step::ServeReads => self.serve_reads(begin),
+                Step::SyncFlash | Step::SyncBacking | Step::Seal => {}
                 Step::TakeFingerprint => fingerprint = Some(self.fingerprint()),
                 Step::EndFlash => {
                     end = Some(End { next_sequence: self.tick(), backing: fingerprint });
@@ -152,6 +153,15 @@ impl World {
         if begin.keep == Keep::Dirty {
             flash.held = flash.held.filter(|(_, is_dirty)| *is_dirty);
         }
+    }
+
+    /// Reads what the flash holds before its epoch begins, without the pages that this drops.
+    fn serve_reads(&self, begin: Option<Begin>) {
+        let keeps_all = begin.is_some_and(|begin| begin.keep == Keep::All);
+        let held = self.flash.and_then(|flash| flash.held);
+        let held = held.filter(|(_, is_dirty)| *is_dirty || keeps_all);
+        let read = held.map_or(self.disk.bytes, |(bytes, _)| bytes);
+        assert_eq!(read, self.disk.newest, "{}", self.history.join("\n"));
     }
 
     fn serve(&mut self, has_flash: bool) {

@@ -283,10 +283,10 @@ impl Starts {
     /// One try to start: looks, plans, and carries the steps out. The power may fail at any time.
     fn start(&mut self, intent: Intent) -> Result<Tried, String> {
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
-        let flash = match Flash::read(&mut storage) {
-            Ok(flash) => FoundFlash::Cache(flash.contents()),
-            Err(FlashError::Empty) => FoundFlash::Blank,
-            Err(_) if intent == Intent::ForceInit => FoundFlash::Foreign,
+        let (flash, mut known) = match Flash::read(&mut storage) {
+            Ok(flash) => (FoundFlash::Cache(flash.contents()), Some(flash)),
+            Err(FlashError::Empty) => (FoundFlash::Blank, None),
+            Err(_) if intent == Intent::ForceInit => (FoundFlash::Foreign, None),
             Err(error) => return Ok(Tried::Refused(error.to_string())),
         };
         let mut found = self.found(flash);
@@ -301,6 +301,9 @@ impl Starts {
             let operations = 1 + self.world.below(40);
             self.world.devices.borrow_mut().operations_left = operations;
         }
+        if let (Some(known), Some(begin)) = (&mut known, plan.begin()) {
+            known.adapt(&begin);
+        }
         let mut opened = None;
         for step in plan.steps {
             let done = match step {
@@ -310,8 +313,16 @@ impl Starts {
                     opened = self.set_up(cache)?;
                     opened.is_some()
                 }
-                Step::BeginEpoch(begin) => {
-                    opened = self.survived(Flash::recover_as(&mut storage, &begin))?;
+                Step::SyncFlash => self.survived(Flash::make_durable(&mut storage))?.is_some(),
+                Step::ServeReads => {
+                    let known =
+                        known.as_ref().ok_or("reads are served from a flash that was found")?;
+                    self.serve_reads(known)?
+                }
+                Step::BeginEpoch(_) => {
+                    let mut found = known.take().ok_or("an epoch of a flash that was found")?;
+                    let begun = found.take_over(&mut storage).map(|()| found);
+                    opened = self.survived(begun)?;
                     opened.is_some()
                 }
                 Step::SyncBacking => self.world.devices.borrow_mut().sync_backing(),
@@ -327,13 +338,27 @@ impl Starts {
         Ok(Tried::Serves)
     }
 
+    /// Reads for a while before the epoch begins, or not at all. Returns whether the power is still on.
+    fn serve_reads(&mut self, flash: &Flash) -> Result<bool, String> {
+        let options = self.world.plan.options.clone();
+        let has_power = self.world.read_early(options, flash)?;
+        if !has_power {
+            self.power_fails();
+        }
+        Ok(has_power)
+    }
+
     fn open(&mut self, flash: &Flash) -> Result<(), String> {
         let world = &mut self.world;
         world.devices.borrow_mut().operations_left = u64::MAX;
         world.devices.borrow_mut().recovered();
-        let options: Options = world.plan.options.clone();
-        world.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
-        world.shard.tick(Nanos(world.now));
+        if std::mem::take(&mut world.is_early) {
+            world.shard.epoch_has_begun(flash);
+        } else {
+            let options: Options = world.plan.options.clone();
+            world.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
+            world.shard.tick(Nanos(world.now));
+        }
         (self.cache, self.epoch) = (flash.superblock().cache, flash.superblock().epoch);
         self.tampered = Tampered::Not;
         Ok(())
@@ -349,9 +374,9 @@ impl Starts {
     }
 
     /// None if the power failed; another error is a fault.
-    fn survived(&mut self, flash: Result<Flash, FlashError>) -> Result<Option<Flash>, String> {
+    fn survived<T>(&mut self, flash: Result<T, FlashError>) -> Result<Option<T>, String> {
         match flash {
-            Ok(flash) => Ok(Some(flash)),
+            Ok(done) => Ok(Some(done)),
             Err(_) if self.has_no_power() => {
                 self.power_fails();
                 Ok(None)
@@ -380,6 +405,8 @@ impl Starts {
     fn power_fails(&mut self) {
         self.world.crashes += 1;
         self.world.was_killed = false;
+        self.world.forget_session();
+        self.world.is_early = false;
         self.world.devices.borrow_mut().crash();
     }
 

@@ -183,8 +183,10 @@ fn drain(path: &Path, backing: &Place, place: &NotePlace, options: DrainOptions)
                 place.store(SideFile::running(cache, epoch).ended(epoch, has_dirty, end))?;
             }
             Step::SetUpFlash(_)
+            | Step::SyncFlash
             | Step::BeginEpoch(_)
             | Step::SyncBacking
+            | Step::ServeReads
             | Step::Serve
             | Step::Seal => bail!("{step:?} is no step of a drain"),
         }

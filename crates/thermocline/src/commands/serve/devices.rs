@@ -22,6 +22,7 @@ use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{info, warn};
 
 use super::config::{Config, IoEngine, Mode};
+use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
 use super::start::{self, BackingAtEnd};
 use crate::backing::Place;
@@ -38,30 +39,8 @@ pub(crate) struct Opened {
     pub(crate) engine: Engine<AnyDriver>,
     /// The note beside the backing store, as long as a flash may be newer.
     pub(crate) note: Option<Arc<Note>>,
-    /// What the note is to say before the first request.
-    first_note: FirstNote,
-}
-
-impl Opened {
-    /// The engine, and what the note is to say.
-    pub(crate) fn into_parts(self) -> (Engine<AnyDriver>, FirstNote) {
-        (self.engine, self.first_note)
-    }
-}
-
-/// What the note is to say before the first request. A start that fails before that leaves the note as
-/// the last stop did, but for saying that a start began.
-#[derive(Clone, Debug)]
-pub(crate) struct FirstNote(Option<(NotePlace, SideFile)>);
-
-impl FirstNote {
-    /// Writes it, durably.
-    ///
-    /// # Errors
-    /// If the note cannot be written.
-    pub(crate) fn write(self) -> Result<()> {
-        self.0.map_or(Ok(()), |(place, side_file)| Ok(place.store(side_file)?))
-    }
+    /// What comes before the first write.
+    pub(crate) beginning: Beginning,
 }
 
 /// Whatever drives the devices.
@@ -204,7 +183,8 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         })
         .transpose()?;
     let shard = match &flash {
-        Some(flash) => Shard::open(options, flash).with_context(in_flash)?,
+        Some((flash, true)) => Shard::open_early(options, flash).with_context(in_flash)?,
+        Some((flash, false)) => Shard::open(options, flash).with_context(in_flash)?,
         None => Shard::new(options)?,
     };
     let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
@@ -228,7 +208,17 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         }
     };
     sync_backing(&mut driver).with_context(in_backing)?;
-    Ok(Opened { engine: Engine::new(shard, driver), note, first_note })
+    let found = flash
+        .zip(flash_file)
+        .and_then(|((flash, is_found), file)| is_found.then_some((flash, file)));
+    let beginning = match (found, note.clone()) {
+        (Some((flash, file)), Some(note)) => {
+            Beginning::Flash(Box::new(FoundFlash { flash, file, note, place: in_flash() }))
+        }
+        (_, Some(note)) => Beginning::Note(note),
+        (_, None) => Beginning::Alone(first_note),
+    };
+    Ok(Opened { engine: Engine::new(shard, driver), note, beginning })
 }
 
 /// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
@@ -373,14 +363,15 @@ pub(super) fn initialise(
     Ok(flash)
 }
 
-/// Takes the steps of a plan that come before the driver: the flash is recovered or set up.
+/// Takes the steps of a plan that come before the driver: sets the flash up, or makes durable what was
+/// found there. Returns whether it was found: then its epoch has still to begin.
 fn open_flash(
     file: &mut DeviceFile,
     note: &NotePlace,
     options: &Options,
     found: Option<Flash>,
     plan: &Plan,
-) -> Result<Flash> {
+) -> Result<(Flash, bool)> {
     // Nothing is changed before it is known that the options fit the flash.
     let mut known = found;
     if let (Some(found), Some(begin)) = (&mut known, plan.begin()) {
@@ -391,13 +382,15 @@ fn open_flash(
     for step in plan.before_driver() {
         match *step {
             Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => flash = Some(initialise(file, cache, options)?),
-            Step::BeginEpoch(_) => {
-                let mut found = known.take().context("a flash that was found begins an epoch")?;
-                found.take_over(file)?;
-                flash = Some(found);
+            Step::SetUpFlash(cache) => flash = Some((initialise(file, cache, options)?, false)),
+            Step::SyncFlash => {
+                let found = known.take().context("a flash that was found is synced")?;
+                Flash::make_durable(file)?;
+                flash = Some((found, true));
             }
-            Step::WriteBack(_)
+            Step::BeginEpoch(_)
+            | Step::ServeReads
+            | Step::WriteBack(_)
             | Step::Clear
             | Step::SyncBacking
             | Step::Serve

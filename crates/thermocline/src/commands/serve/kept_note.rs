@@ -39,6 +39,8 @@ struct Known {
     /// What the note says while that flash works.
     running: SideFile,
     flash: KnownFlash,
+    /// Whether the epoch of the flash is durable. Until then the note stays as the start wrote it.
+    has_begun: bool,
 }
 
 #[derive(Debug)]
@@ -77,8 +79,21 @@ impl Note {
             backing,
             backing_bytes: shard.options().size_bytes(),
             hold: shard.write_hold(),
-            known: Mutex::new(Known { running, flash }),
+            known: Mutex::new(Known { running, flash, has_begun: false }),
         })
+    }
+
+    /// Says, before the first write, that the flash may have newer bytes than the backing store, or that
+    /// it failed meanwhile.
+    ///
+    /// # Errors
+    /// If the note cannot be written.
+    pub(super) fn begin(&self) -> Result<()> {
+        let mut known = self.lock();
+        self.place.store(known.side_file())?;
+        known.has_begun = true;
+        self.hold.release();
+        Ok(())
     }
 
     /// Says how the engine ended, on the flash that it used last and in the note:
@@ -134,6 +149,10 @@ impl Note {
         self.hold.hold();
         known.flash = KnownFlash::Failed;
         error!("the flash failed: pages are served from RAM and the backing store");
+        if !known.has_begun {
+            // Nothing was acknowledged in this epoch; if it never begins, the flash is as good as before.
+            return;
+        }
         match self.place.store(known.side_file()) {
             Ok(()) => self.hold.release(),
             Err(error) => error!(
@@ -146,7 +165,7 @@ impl Note {
     /// Tries again to write what could not be written, if there is such a thing.
     pub(crate) fn retry(&self) {
         let known = self.lock();
-        if self.hold.is_held() && self.place.store(known.side_file()).is_ok() {
+        if self.hold.is_held() && known.has_begun && self.place.store(known.side_file()).is_ok() {
             self.hold.release();
             info!("the note of the backing store is written: writes are served again");
         }
@@ -175,7 +194,7 @@ impl Note {
         let mut known = self.lock();
         let running = SideFile::running(cache, epoch);
         self.place.store(running)?;
-        *known = Known { running, flash: KnownFlash::Used(flash) };
+        *known = Known { running, flash: KnownFlash::Used(flash), has_begun: true };
         self.hold.release();
         Ok(())
     }

@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod devices;
+mod epoch;
 mod http;
 mod kept_note;
 mod listening;
@@ -34,6 +35,7 @@ use tracing::{error, info, warn};
 use self::config::{Config, LogFormat};
 use self::control::Control;
 use self::devices::AnyDriver;
+use self::epoch::Begins;
 use self::http::Board;
 use self::kept_note::{Left, Note};
 use self::listening::listen;
@@ -81,19 +83,18 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let note = opened.note.clone();
     let control = Control::new(config.clone(), opened.engine.shard().options().size_bytes());
     let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
-    let (engine, first_note) = opened.into_parts();
-    let service = Cached::new(engine).with_meter(watch.meter());
+    let service = Cached::new(opened.engine).with_meter(watch.meter());
     let server = listen(&config, service)?;
     control.start(server.handle())?;
-    // Clients may connect, and nothing is served yet.
-    first_note.write()?;
+    // Clients may connect, and no write is served yet.
+    let begins = opened.beginning.start(server.handle())?;
     let board = Board::default();
     if let Some(listener) = metrics {
         let address = http::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
     let serving = Serving { watch: &watch, board: &board, control: &control, options };
-    serve(server, &serving, &config, note.as_ref())?;
+    serve(server, begins, &serving, &config, note.as_ref())?;
     Ok(String::new())
 }
 
@@ -108,6 +109,7 @@ struct Serving<'a> {
 /// Serves until a signal ends it, and leaves the devices in order.
 fn serve(
     mut server: Server<Service>,
+    mut begins: Begins,
     serving: &Serving<'_>,
     config: &Config,
     note: Option<&Arc<Note>>,
@@ -145,6 +147,7 @@ fn serve(
     server.run(|services| {
         watchdog.beat();
         let [service] = services else { return };
+        begins.look(service.engine_mut().shard_mut(), &clients);
         if wants_reload.swap(false, Ordering::AcqRel) {
             match reload(options, service, watch, &clients) {
                 Ok(config) => {
@@ -163,7 +166,9 @@ fn serve(
     info!("leaving");
     watch.end_recording();
     for service in server.into_services() {
-        let left = leave(service.into_engine(), drains, &mut watchdog);
+        let mut engine = service.into_engine();
+        begins.finish(engine.shard_mut())?;
+        let left = leave(engine, drains, &mut watchdog);
         if let Some(note) = note {
             note.end(left)?;
         }

@@ -1,0 +1,139 @@
+//! The end of a start: the epoch of the flash begins while reads are served.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use anyhow::{Context as _, Error, Result, anyhow};
+use thermocline_engine::driver::files::DeviceFile;
+use thermocline_engine::{Flash, Shard, SideFile};
+use thermocline_nbd::server::Handle;
+use tracing::info;
+
+use super::kept_note::Note;
+use crate::note::NotePlace;
+
+/// The steps of a start between the first read and the first write.
+#[derive(Debug)]
+pub(crate) enum Beginning {
+    /// A flash that was found begins an epoch; then the note says so.
+    Flash(Box<FoundFlash>),
+    /// A flash that was set up is in its first epoch: only the note is left to write.
+    Note(Arc<Note>),
+    /// There is no flash.
+    Alone(FirstNote),
+}
+
+/// What the note is to say before the first write. A start that fails before that leaves the note as
+/// the last stop did, but for saying that a start began.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstNote(pub(crate) Option<(NotePlace, SideFile)>);
+
+impl FirstNote {
+    /// Writes it, durably.
+    ///
+    /// # Errors
+    /// If the note cannot be written.
+    pub(crate) fn write(self) -> Result<()> {
+        self.0.map_or(Ok(()), |(place, side_file)| Ok(place.store(side_file)?))
+    }
+}
+
+/// A flash whose epoch has still to begin.
+#[derive(Debug)]
+pub(crate) struct FoundFlash {
+    pub(crate) flash: Flash,
+    pub(crate) file: DeviceFile,
+    pub(crate) note: Arc<Note>,
+    /// The key of the configuration and the path, for errors.
+    pub(crate) place: String,
+}
+
+impl FoundFlash {
+    /// Takes the steps [`BeginEpoch`](thermocline_engine::Step::BeginEpoch) and
+    /// [`WriteNote`](thermocline_engine::Step::WriteNote).
+    fn begin(mut self) -> Result<Flash> {
+        self.flash.take_over(&mut self.file).context(self.place)?;
+        self.note.begin()?;
+        Ok(self.flash)
+    }
+}
+
+impl Beginning {
+    /// Takes the steps: in a thread of their own if they take long. The thread wakes the server at its
+    /// end.
+    ///
+    /// # Errors
+    /// If the note cannot be written, or the system gives no thread.
+    pub(crate) fn start(self, server: Handle) -> Result<Begins> {
+        let found = match self {
+            Self::Flash(found) => found,
+            Self::Note(note) => return note.begin().map(|()| Begins::default()),
+            Self::Alone(note) => return note.write().map(|()| Begins::default()),
+        };
+        let (sender, receiver) = channel();
+        let work = move || {
+            let begun = found.begin();
+            // A server that takes nothing any more has ended.
+            drop(sender.send(begun));
+            server.wake();
+        };
+        std::thread::Builder::new()
+            .name("epoch".into())
+            .spawn(work)
+            .context("cannot start the thread that begins the epoch of the flash")?;
+        Ok(Begins { thread: Some(receiver), failed: None })
+    }
+}
+
+/// An epoch that begins in the background, or has begun.
+#[derive(Debug, Default)]
+pub(crate) struct Begins {
+    /// What the thread says at its end; none once that was taken, or without a thread.
+    thread: Option<Receiver<Result<Flash>>>,
+    failed: Option<Error>,
+}
+
+impl Begins {
+    /// Has the shard write from now on if the epoch has begun since the last look. Stops the server if it
+    /// cannot begin: nothing was written for a client.
+    pub(crate) fn look(&mut self, shard: &mut Shard, server: &Handle) {
+        let Some(thread) = &self.thread else { return };
+        let begun = match thread.try_recv() {
+            Ok(begun) => begun,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Err(thread_died()),
+        };
+        match self.has_begun(begun, shard) {
+            // The next turn serves the writes that wait.
+            Ok(()) => server.wake(),
+            Err(error) => {
+                self.failed = Some(error);
+                server.stop();
+            }
+        }
+    }
+
+    /// Waits until the epoch has begun.
+    ///
+    /// # Errors
+    /// If it cannot begin.
+    pub(crate) fn finish(&mut self, shard: &mut Shard) -> Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(thread) = &self.thread else { return Ok(()) };
+        let begun = thread.recv().unwrap_or_else(|_| Err(thread_died()));
+        self.has_begun(begun, shard)
+    }
+
+    fn has_begun(&mut self, begun: Result<Flash>, shard: &mut Shard) -> Result<()> {
+        self.thread = None;
+        shard.epoch_has_begun(&begun?);
+        info!("the epoch of the flash has begun: writes are served");
+        Ok(())
+    }
+}
+
+fn thread_died() -> Error {
+    anyhow!("the thread that begins the epoch of the flash has died")
+}
