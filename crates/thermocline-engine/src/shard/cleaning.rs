@@ -138,6 +138,9 @@ impl WriteBacks {
 impl Shard {
     /// Starts to read from flash what is to be written to disk, in the order of the disk.
     pub(super) fn start_write_backs(&mut self) {
+        if self.awaits_epoch {
+            return;
+        }
         let most = self.options.cleaning.pages_in_flight_max;
         while self.write_backs.in_flight < most && self.has_spare_frame() {
             let Some(page) = self.write_backs.pop() else { return };

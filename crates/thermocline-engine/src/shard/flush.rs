@@ -173,6 +173,9 @@ impl Shard {
 
     /// Moves waiters on, and starts commits and syncs that are wanted.
     pub(super) fn advance_waiters(&mut self) {
+        if self.awaits_epoch {
+            return;
+        }
         let mut waiters = std::mem::take(&mut self.log.waiters);
         let mut answered = vec![];
         waiters.retain_mut(|waiter| {

@@ -548,10 +548,8 @@ impl Shard {
         self.want_frames();
         self.bound_undurable();
         self.retry_queued();
-        if !self.awaits_epoch {
-            self.start_write_backs();
-            self.advance_waiters();
-        }
+        self.start_write_backs();
+        self.advance_waiters();
     }
 
     /// Looks again at pages that waited for a frame or a slot: some of them if something is in flight
