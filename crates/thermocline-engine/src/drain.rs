@@ -266,7 +266,7 @@ impl<'a, D: Driver> Transfer<'a, D> {
         let id = u32::try_from(self.flying.insert(moving)).expect("few operations are in flight");
         let id = OperationId(id);
         let parts = OperationParts { id, device, kind, offset_bytes, length_bytes, frames };
-        self.driver.start(Operation::of_shard(parts, &self.frames));
+        self.driver.start(Operation::of_shard(parts, self.frames));
     }
 
     /// Where the page at a position lies on a device.

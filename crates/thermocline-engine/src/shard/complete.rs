@@ -15,6 +15,7 @@ impl Shard {
     ///
     /// # Panics
     /// If this shard did not ask for the operation.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody uses the operation any more")]
     pub fn complete(&mut self, operation: Operation, result: Result<(), DeviceError>) {
         assert!(operation.is_of_shard(self.pool.frames()), "the operation is this shard's");
         self.is_stirred = true;
