@@ -93,6 +93,32 @@ fn a_backing_store_that_fails_costs_only_what_needs_it() {
     assert_eq!(read(&mut engine.client(), 10).unwrap(), [8; 4096]);
 }
 
+#[test]
+fn an_end_does_not_wait_for_a_backing_store_that_is_full() {
+    let mut cache = Cache::new(16);
+    let full_cache = Cache::new(1);
+    let Some(full) = Full::mount(&full_cache, 1 << 20) else { return };
+    let disk = full_cache.file("full/disk.img");
+    File::create(&disk).unwrap().set_len(16 << 20).unwrap();
+    cache.set("policy.name", "lru-inclusive").set("cleaning.dirty_ratio", 1.0);
+    cache.set("backing.path", disk.as_str()).set("cleaning.drain_at_exit", true);
+    let engine = cache.start();
+    let mut client = engine.client();
+    for page in 0..1000 {
+        client.write(page * PAGE, &[7; 4096]).unwrap();
+    }
+    super::flush(&mut client);
+    drop(client);
+    // Some pages find room, the others are read from flash and refused again and again.
+    assert!(engine.terminate().code().is_some(), "it ends, and is not killed");
+    full.grow(32 << 20);
+    let engine = cache.set("cleaning.drain_at_exit", false).start();
+    let mut client = engine.client();
+    for page in 0..1000 {
+        assert_eq!(read(&mut client, page).unwrap(), [7; 4096], "page {page}");
+    }
+}
+
 /// A file system that is full sooner than the files in it believe.
 pub(super) struct Full<'a>(&'a Cache);
 
@@ -108,6 +134,15 @@ impl<'a> Full<'a> {
         }
         eprintln!("skipped: only root can mount");
         None
+    }
+}
+
+impl Full<'_> {
+    /// Gives it more room.
+    fn grow(&self, bytes: u32) {
+        let options = format!("remount,size={bytes}");
+        let words = ["-o", &options, &self.0.file("full")];
+        assert!(Command::new("mount").args(words).status().unwrap().success());
     }
 }
 

@@ -280,14 +280,17 @@ fn take_reply<D: Driver>(engine: &mut Engine<D>, tag: u64) -> Option<Result<(), 
 /// Works until there is nothing left to do, or nothing has succeeded for long: a backing store that is
 /// away must not keep the engine from ending.
 fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
+    // Reads of the flash bring nothing forward: a page that the backing store refuses is read from there
+    // for each new attempt.
     let successes = |engine: &Engine<AnyDriver>| {
         let counters = engine.shard().counters();
-        [counters.flash, counters.backing].map(|device| {
-            (device.reads + device.writes + device.syncs).saturating_sub(device.errors)
-        })
+        let backing = counters.backing.reads + counters.backing.writes + counters.backing.syncs;
+        let flash = counters.flash.writes + counters.flash.syncs;
+        [(backing, counters.backing.errors), (flash, counters.flash.errors)]
+            .map(|(operations, errors)| operations.saturating_sub(errors))
     };
     let (begun, start) = (engine.shard().now(), Instant::now());
-    let (mut seen, mut seen_at) = (successes(engine), start);
+    let (mut best, mut advanced_at) = (successes(engine), start);
     while !engine.shard().is_idle() {
         watchdog.beat();
         let elapsed = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -296,9 +299,11 @@ fn come_to_rest(engine: &mut Engine<AnyDriver>, watchdog: &mut Watchdog) {
             std::thread::sleep(REST_POLL);
         }
         let now = successes(engine);
-        if now != seen {
-            (seen, seen_at) = (now, Instant::now());
-        } else if seen_at.elapsed() > REST_LIMIT {
+        // Operations in flight count as successes until they fail.
+        if now.iter().zip(&best).any(|(now, best)| now > best) {
+            best = [now[0].max(best[0]), now[1].max(best[1])];
+            advanced_at = Instant::now();
+        } else if advanced_at.elapsed() > REST_LIMIT {
             error!("the devices do not answer, or fail");
             return;
         }
