@@ -203,6 +203,9 @@ impl Torture {
             let socket = self.configure(plan)?;
             self.starts += 1;
             let (config, log) = (self.folder.join("cache.toml"), self.log());
+            if log.exists() {
+                fs::rename(&log, self.folder.join("former.log"))?;
+            }
             let is_old = self.flash == Flash::Failed && self.holds_pages()?;
             match Server::start(&self.program, &config, &log, &socket)? {
                 Started::Ready(server) => {

@@ -424,10 +424,11 @@ impl Shard {
         (entry.newest, entry.blank, entry.disk_started) = (version, version, version);
         (entry.disk_written, entry.disk_synced) = (before, before);
         if let State::Written(_) = state {
-            // A discard leaves what the disk has.
-            entry.zeroed = if is_discard { 0 } else { version };
             entry.disk_written = version;
-        } else {
+        }
+        // A discard leaves what the disk has. Zeroes stay until a sync: the disk may be a server, which
+        // ends and forgets them.
+        if !(is_discard && matches!(state, State::Written(_))) {
             (entry.zeroed, entry.is_discarded) = (version, is_discard);
             entry.frame = Some(self.pool.retain(self.zero_frame));
         }

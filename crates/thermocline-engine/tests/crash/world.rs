@@ -236,7 +236,7 @@ impl World {
         self.submit(Request { tag: self.next_tag, kind, offset_bytes, length_bytes, is_durable });
     }
 
-    fn submit(&mut self, request: Request) {
+    pub(crate) fn submit(&mut self, request: Request) {
         let (tag, sector_bytes) = (request.tag, self.plan.sector_bytes());
         let payload = match request.kind {
             RequestKind::Write => tag.to_le_bytes().repeat(request.length_bytes as usize / 8),

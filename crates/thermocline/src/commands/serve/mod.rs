@@ -168,10 +168,14 @@ fn serve(
     for service in server.into_services() {
         let mut engine = service.into_engine();
         begins.finish(engine.shard_mut())?;
-        let left = leave(engine, drains, &mut watchdog);
+        let (left, is_durable) = leave(engine, drains, &mut watchdog);
         if let Some(note) = note {
             note.end(left)?;
         }
+        ensure!(
+            is_durable,
+            "not everything could be made durable: writes that no client flushed may be lost"
+        );
     }
     Ok(())
 }
@@ -229,8 +233,9 @@ fn reload(
     Ok(config)
 }
 
-/// Makes everything durable, on disk or on flash, and lets go of the devices.
-fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> Left {
+/// Makes everything durable, on disk or on flash, and lets go of the devices. Returns how that left the
+/// engine, and whether everything is durable.
+fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -> (Left, bool) {
     if drains {
         info!(dirty_pages = engine.shard().dirty_slots(), "writing back what the disk lacks");
         engine.shard_mut().drain();
@@ -256,13 +261,17 @@ fn leave(mut engine: Engine<AnyDriver>, drains: bool, watchdog: &mut Watchdog) -
     if !lost.is_empty() {
         warn!(pages = lost.len(), "pages whose newest bytes are lost");
     }
-    info!(dirty_pages = engine.shard().dirty_slots(), "left in order");
     let shard = engine.shard();
-    Left {
-        is_orderly: flushed == Some(Ok(())) && shard.is_idle(),
+    let is_durable = flushed == Some(Ok(()));
+    if is_durable {
+        info!(dirty_pages = shard.dirty_slots(), "left in order");
+    }
+    let left = Left {
+        is_orderly: is_durable && shard.is_idle(),
         is_clean: is_clean(shard),
         next_sequence: shard.next_sequence(),
-    }
+    };
+    (left, is_durable)
 }
 
 /// Takes all replies, and gives the result of the request with that tag if it is among them.
