@@ -372,7 +372,7 @@ mod tests {
     use crate::format::Layout;
     use crate::format::table::Row;
 
-    /// Two devices that lose power after so many operations; the backing store forgets what it did not
+    /// Two devices that lose power after a number of operations; the backing store forgets what it did not
     /// sync.
     struct World {
         flash: Vec<u8>,

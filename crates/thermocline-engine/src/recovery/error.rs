@@ -29,10 +29,10 @@ pub enum FlashError {
     )]
     BackingSync(io::Error),
     /// There is nothing on it yet, neither at its beginning nor at its end.
-    #[error("there is no cache of thermocline: nothing was ever written there")]
+    #[error("this is not a flash of thermocline: nothing was ever written to it")]
     Empty,
     /// It holds something else.
-    #[error("what is there is no cache of thermocline: check that this is the flash")]
+    #[error("this is not a flash of thermocline but something else: check the path")]
     Foreign,
     /// It is a cache of another version.
     #[error(
@@ -82,7 +82,7 @@ pub enum FlashError {
     /// It has too few slots.
     #[error(
         "the flash has {found_slots} slots, and {wanted_slots} are needed at least: take fewer \
-         pages of flash, or drain it and initialise it anew"
+         pages of flash, or drain it and initialise it again"
     )]
     TooFewSlots {
         /// What the flash says.

@@ -1,7 +1,7 @@
 //! Starting from a flash: making it ours, or finding out what it holds.
 //!
 //! Recovery reads the slot table and the journal, never the backing store, and of the slots only those
-//! whose records may have become durable without them. It then writes the table anew where the journal
+//! whose records may have become durable without them. It then writes the table again where the journal
 //! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
 //! on the way leaves the old epoch, and recovery does the same again.
 //!
@@ -23,7 +23,7 @@ use crate::format::{self, BLOCK_BYTES, Layout};
 use crate::start::Begin;
 use crate::storage::{AlignedBytes, Storage};
 
-/// A device whose first and last bytes, so many of them, are zero is taken to be unused.
+/// Recovery takes a device for unused if this many bytes at its beginning and at its end are zero.
 const BLANK_HEAD_BYTES: u64 = 16 << 20;
 const BLANK_TAIL_BYTES: u64 = 1 << 20;
 /// Zeroes that are written at a time.

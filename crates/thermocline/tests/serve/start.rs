@@ -313,11 +313,11 @@ fn a_foreign_flash_is_not_overwritten() {
     let mut foreign = vec![0; 8 << 20];
     foreign[1 << 20..2 << 20].fill(0x5a);
     std::fs::write(cache.path("flash.img"), &foreign).unwrap();
-    refused(&cache, &["flash.path", "flash.img", "no cache of thermocline", "--force-init"]);
+    refused(&cache, &["flash.path", "flash.img", "not a flash of thermocline", "--force-init"]);
     for command in ["inspect", "check", "forget"] {
         fails(
             &["cache", command, &cache.file("flash.img")],
-            &["flash.img", "no cache of thermocline"],
+            &["flash.img", "not a flash of thermocline"],
         );
     }
     assert!(cache.bytes("flash.img") == foreign);
