@@ -297,6 +297,7 @@ impl Devices {
         let mut random = SplitMix64::new(self.random.bits());
         self.flash.crash(&mut random);
         self.backing.crash(&mut random);
+        self.witness.power_failed();
         self.restarted();
     }
 

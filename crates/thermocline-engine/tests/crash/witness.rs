@@ -123,6 +123,12 @@ impl Witness {
         }
     }
 
+    /// The power failed: of the blocks that were not durable, nobody knows which survived.
+    pub(crate) fn power_failed(&mut self) {
+        self.written.clear();
+        self.durable.clear();
+    }
+
     /// A recovery has verified all slots that it names.
     pub(crate) fn recovered(&mut self) {
         self.written.clear();
