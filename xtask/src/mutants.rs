@@ -13,6 +13,8 @@ const CRATE: &str = "crates/thermocline-engine";
 const LIST: &str = "tests/mutants.toml";
 /// The test file whose tests catch a mutant unless its entry names another.
 const SIMULATION: &str = "crash";
+/// What an entry names in place of a file for the tests beside the code.
+const UNITS: &str = "lib";
 /// Seeds of the simulation that run before anything is broken, to see that its tests work.
 const SEEDS_BEFORE: u64 = 100;
 
@@ -30,7 +32,8 @@ struct Mutant {
     file: String,
     find: String,
     replace: String,
-    /// The file of tests in `tests`; the crash simulation if there is none.
+    /// The file of tests in `tests`, or `lib` for those beside the code; the crash simulation if there
+    /// is none.
     test: Option<String>,
     /// The part of a test's name there.
     caught_by: String,
@@ -94,7 +97,8 @@ fn passes(
 ) -> Result<bool> {
     let mut command = Command::new("cargo");
     command
-        .args(["test", "--quiet", "--package", "thermocline-engine", "--test", test])
+        .args(["test", "--quiet", "--package", "thermocline-engine"])
+        .args(if test == UNITS { vec!["--lib"] } else { vec!["--test", test] })
         .args(words)
         .env("CARGO_TARGET_DIR", root.join("target/mutants"))
         .env("RUST_BACKTRACE", "0")

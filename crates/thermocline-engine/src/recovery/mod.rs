@@ -41,6 +41,8 @@ pub struct Flash {
     pub(crate) generations: Vec<u64>,
     /// Metadata blocks of which one copy was damaged or could not be read; the other has all.
     pub(crate) damaged_blocks: u64,
+    /// Whether every block of the journal could be read.
+    is_settled: bool,
     /// Table blocks whose two copies are not the same, and which copy must be written first: the one
     /// that is damaged, or older.
     uneven: BTreeMap<u32, u64>,
@@ -98,6 +100,7 @@ impl Flash {
             rows: vec![None; slots as usize],
             generations: vec![0; table_blocks as usize],
             damaged_blocks: 0,
+            is_settled: true,
             uneven: BTreeMap::new(),
             changed: vec![false; table_blocks as usize],
             first_copy: 0,
@@ -174,6 +177,13 @@ impl Flash {
         let journal = Journal::read(storage, &superblock)?;
         flash.replay(storage, &journal);
         Ok(flash)
+    }
+
+    /// Whether the next [`read`](Self::read) finds the same, if nothing is written before it: every block
+    /// of the journal could be read. If one could not, another attempt may find newer pages, so nobody
+    /// may read a page before [`take_over`](Self::take_over) has ended the journal.
+    pub const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// What it is.
@@ -362,6 +372,46 @@ mod tests {
             assert_eq!(recovered.held_pages, 1, "{versions:?}");
             assert_eq!(Flash::read(&mut memory).unwrap().contents().held_pages, 1);
         }
+    }
+
+    /// A device of which one block cannot be read.
+    struct OneBadBlock<'a>(&'a mut Memory, u64);
+
+    impl Storage for OneBadBlock<'_> {
+        fn size_bytes(&mut self) -> std::io::Result<u64> {
+            self.0.size_bytes()
+        }
+
+        fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+            if (offset_bytes..offset_bytes + bytes.len() as u64).contains(&self.1) {
+                return Err(std::io::Error::other("a bad sector"));
+            }
+            self.0.read_at(offset_bytes, bytes)
+        }
+
+        fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> std::io::Result<()> {
+            self.0.write_at(offset_bytes, bytes)
+        }
+
+        fn sync(&mut self) -> std::io::Result<()> {
+            self.0.sync()
+        }
+    }
+
+    #[test]
+    fn a_settled_flash_is_read_alike_when_a_bad_block_recovers() {
+        // The engine was killed while it wrote the second copy: only the first one is there.
+        let mut memory = flash(1, &[clean(7, 1)]);
+        let rows = Flash::read(&mut memory).unwrap().rows;
+        assert!(rows[7].is_some());
+        let mut unsettled = 0;
+        for block in 0..Layout::new(32, 4096).metadata_bytes() / BLOCK_BYTES as u64 {
+            let mut device = OneBadBlock(&mut memory, block * BLOCK_BYTES as u64);
+            let Ok(read) = Flash::read(&mut device) else { continue };
+            assert!(!read.is_settled() || read.rows == rows, "block {block}");
+            unsettled += u64::from(!read.is_settled());
+        }
+        assert_eq!(unsettled, u64::from(Layout::new(32, 4096).journal_blocks));
     }
 
     #[test]

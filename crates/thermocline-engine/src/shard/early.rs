@@ -3,7 +3,8 @@
 //! A start that has read the table and the journal knows where every page is. It serves reads from then
 //! on, while [`Flash::take_over`] still writes the table. Until that is durable the shard writes nothing:
 //! the flash belongs to the former epoch, and the note describes the backing store as the last stop left
-//! it. So a crash leaves both devices as they were, and the next start finds what this one found.
+//! it. So a crash leaves both devices as they were, and the next start finds what this one found. A
+//! flash that is not [settled](Flash::is_settled) has to begin its epoch first.
 //!
 //! Writes, flushes, trims and zeroes are refused as [`Full`](crate::SubmitError::Full) meanwhile. What the
 //! policy wants copied or cleaned waits in the outbox, with its frames; when no frame is left, reads are
@@ -17,7 +18,8 @@ impl Shard {
     /// Opens an engine on a flash that was read and [adapted](Flash::adapt), and on which no epoch has
     /// begun yet. The shard answers reads, and writes nothing until [`epoch_has_begun`](Self::epoch_has_begun).
     ///
-    /// Call [`Flash::make_durable`] and sync the backing store before the first request.
+    /// Call [`Flash::make_durable`] and sync the backing store before the first request. If the flash is
+    /// not [settled](Flash::is_settled), begin the epoch before it, too.
     ///
     /// # Errors
     /// Options that cannot work, or not with this flash.

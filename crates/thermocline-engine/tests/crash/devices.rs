@@ -36,6 +36,8 @@ pub(crate) struct Devices {
     pub(crate) random: SplitMix64,
     /// Blocks of the flash that cannot be read until they are written again.
     pub(crate) unreadable: BTreeSet<usize>,
+    /// Whether the next process can read them again.
+    pub(crate) is_unreadable_once: bool,
     pub(crate) outage: Option<Outage>,
     /// Whether the server of the backing store ended since the last sync.
     pub(crate) next_sync_fails: bool,
@@ -80,6 +82,7 @@ impl Devices {
             faults: Faults::default(),
             random: SplitMix64::new(seed),
             unreadable: BTreeSet::new(),
+            is_unreadable_once: false,
             outage: None,
             next_sync_fails: false,
             witness: Witness::new(layout),
@@ -321,7 +324,10 @@ impl Devices {
         }
     }
 
-    const fn restarted(&mut self) {
+    fn restarted(&mut self) {
+        if std::mem::take(&mut self.is_unreadable_once) {
+            self.unreadable.clear();
+        }
         self.operations_left = u64::MAX;
         self.was_refused = false;
         // The next process has a connection of its own.

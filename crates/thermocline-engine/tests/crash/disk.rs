@@ -54,9 +54,16 @@ impl Disk {
 
     /// Changes bytes behind the engine's back.
     pub(crate) fn spoil(&mut self, range: Range<usize>, change: impl Fn(&mut u8)) {
-        for place in range {
+        for place in range.clone() {
             change(&mut self.now[place]);
             self.durable[place] = self.now[place];
+        }
+        // A sync does not put right what rotted before it.
+        for (_, start, bytes) in &mut self.unsynced {
+            let end = *start + bytes.len();
+            for place in range.start.max(*start)..range.end.min(end) {
+                bytes[place - *start] = self.now[place];
+            }
         }
     }
 

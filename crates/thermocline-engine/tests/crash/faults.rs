@@ -323,6 +323,7 @@ impl Devices {
                 // One block at a time: its twin may be one that was not written since.
                 self.unreadable.clear();
                 self.unreadable.insert(block);
+                self.is_unreadable_once = self.random.bits().is_multiple_of(2);
             }
             2 => self.flash.spoil(block..block + BLOCK, |byte| *byte = 0xA5),
             _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 0x40),

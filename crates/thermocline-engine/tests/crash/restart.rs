@@ -53,7 +53,7 @@ impl World {
     /// Both devices are synced. By a draw, an engine serves reads before the epoch of the flash begins.
     /// Returns whether the power is still on.
     pub(crate) fn read_early(&mut self, options: Options, flash: &Flash) -> Result<bool, String> {
-        self.is_early = self.below(2) == 0;
+        self.is_early = self.below(2) == 0 && flash.is_settled();
         if !self.is_early {
             return Ok(true);
         }

@@ -59,22 +59,34 @@ impl FoundFlash {
 }
 
 impl Beginning {
-    /// Takes the steps, and wakes the server.
+    /// Takes the steps, and wakes the server at their end. If they may take long, a thread of their own
+    /// takes them.
     ///
     /// # Errors
-    /// If the note cannot be written.
-    pub(crate) fn start(self, server: &Handle) -> Result<Begins> {
+    /// If the note cannot be written, or the system gives no thread.
+    pub(crate) fn start(self, server: Handle) -> Result<Begins> {
         let found = match self {
             Self::Flash(found) => found,
             Self::Note(note) => return note.begin().map(|()| Begins::default()),
             Self::Alone(note) => return note.write().map(|()| Begins::default()),
         };
         let (sender, receiver) = channel();
-        // Before the first read: the simulation has one case, a damaged block of metadata and a crash between
-        // the first read and the epoch, in which reads that come earlier go with a loss.
-        let begun = found.begin();
-        drop(sender.send(begun));
-        server.wake();
+        // Another attempt to read the journal might find newer pages than the first reads would show.
+        let is_settled = found.flash.is_settled();
+        let work = move || {
+            let begun = found.begin();
+            // A server that takes nothing any more has ended.
+            drop(sender.send(begun));
+            server.wake();
+        };
+        if is_settled {
+            std::thread::Builder::new()
+                .name("epoch".into())
+                .spawn(work)
+                .context("cannot start the thread that begins the epoch of the flash")?;
+        } else {
+            work();
+        }
         Ok(Begins { thread: Some(receiver), failed: None })
     }
 }

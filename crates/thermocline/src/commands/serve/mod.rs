@@ -87,7 +87,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let server = listen(&config, service)?;
     control.start(server.handle())?;
     // Clients may connect, and no write is served yet.
-    let begins = opened.beginning.start(&server.handle())?;
+    let begins = opened.beginning.start(server.handle())?;
     let board = Board::default();
     if let Some(listener) = metrics {
         let address = http::start(listener, board.clone())?;
