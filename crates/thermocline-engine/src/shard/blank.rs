@@ -50,7 +50,7 @@ pub(super) struct Blanks {
     seen_pages: usize,
     /// Ranges on their way, or resting, that a flush has to wait for.
     owed: usize,
-    /// The number of the sync that covers the last range that was written; 0 if there was none.
+    /// The number of the sync that covers the last range that was written or refused; 0 if there was none.
     last_sync: u64,
     /// Whether other writes to the disk come first now.
     is_others_turn: bool,

@@ -86,7 +86,8 @@ impl Shard {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
             slot.is_some_and(|slot| self.slots.slot(slot).is_dirty())
         });
-        self.leaving.is_some() && dirty as usize == lost.count() && !self.slots.is_writing()
+        let has_all = dirty as usize == lost.count() && !self.slots.is_writing();
+        self.leaving.is_some() && !self.awaits_epoch && has_all
     }
 
     /// Gives up the flash that it has left: from now on what is acknowledged as durable is on disk alone.

@@ -315,6 +315,11 @@ impl Devices {
         self.faults.flash_gone = false;
     }
 
+    /// Whether the power failed, or an outage explains that a flash could not be set up.
+    pub(crate) const fn is_excused(&self) -> bool {
+        self.operations_left == 0 || self.was_refused
+    }
+
     /// Blocks of the flash that a write covers can be read again.
     fn make_readable(&mut self, operation: &Operation) {
         let start = operation.offset_bytes as usize;

@@ -8,6 +8,7 @@ use thermocline_core::random::SplitMix64;
 use thermocline_engine::{Flash, FlashError, Shard};
 
 use crate::devices::{Devices, FlashStorage};
+use crate::exchange::{Exchange, Failed};
 use crate::plan::{PAGES, Plan};
 use crate::world::World;
 
@@ -95,6 +96,8 @@ impl World {
             is_early: false,
             crashes: 0,
             caches: 0,
+            exchange: Exchange::Idle,
+            failed: Failed::default(),
         })
     }
 

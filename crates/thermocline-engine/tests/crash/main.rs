@@ -22,6 +22,7 @@
 mod devices;
 mod disk;
 mod enumerate;
+mod exchange;
 mod faults;
 mod million;
 mod oracle;
@@ -42,7 +43,7 @@ const SEEDS: u64 = 4000;
 /// How many crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind {
         name: "what_was_durable_survives_every_crash",
         plan: Plan::crashes,
@@ -64,6 +65,12 @@ const KINDS: [Kind; 10] = [
     Kind {
         name: "without_its_flash_the_engine_goes_on",
         plan: Plan::flash_gone,
+        run: World::run,
+        part: 1,
+    },
+    Kind {
+        name: "a_flash_that_is_replaced_takes_nothing_with_it",
+        plan: Plan::exchanges,
         run: World::run,
         part: 1,
     },
@@ -139,6 +146,11 @@ fn wrong_bytes_of_flash_are_never_served() {
 #[test]
 fn without_its_flash_the_engine_goes_on() {
     run("without_its_flash_the_engine_goes_on");
+}
+
+#[test]
+fn a_flash_that_is_replaced_takes_nothing_with_it() {
+    run("a_flash_that_is_replaced_takes_nothing_with_it");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) kills: bool,
     /// Whether some restarts find devices of other sizes first.
     pub(crate) resizes: bool,
+    /// Whether other flashes take the place of the one in use while the engine serves.
+    pub(crate) exchanges: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
     pub(crate) options: Options,
@@ -59,7 +61,7 @@ impl Plan {
         options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();
         let journal_blocks = [8, 32][below(2) as usize];
-        let (loses_flash, kills, resizes) = (false, false, true);
+        let (loses_flash, kills, resizes, exchanges) = (false, false, true, false);
         Self {
             seed,
             crashes: 4,
@@ -68,6 +70,7 @@ impl Plan {
             loses_flash,
             kills,
             resizes,
+            exchanges,
             journal_blocks,
             options,
         }
@@ -128,6 +131,28 @@ impl Plan {
             return Self { faults, kills: true, crashes: 2, ..Self::crashes(seed) };
         }
         Self { crashes: 0, loses_flash: true, ..Self::crashes(seed) }
+    }
+
+    /// Flashes are replaced while the engine serves, with each kind of fault.
+    pub(crate) fn exchanges(seed: u64) -> Self {
+        let mut faults = Faults::default();
+        let often = 20 + seed % 200;
+        match seed % 8 {
+            1 => faults.backing_errors = often,
+            2 => faults.sync_errors = 2 + seed % 9,
+            3 => faults.flash_outages = often,
+            4 => faults.disconnects = often,
+            5 => faults.hangs = often,
+            6 => faults.rots = true,
+            7 => faults.full = often,
+            _ => {}
+        }
+        let kills = seed % 16 < 8;
+        let mut plan = Self { faults, exchanges: true, kills, ..Self::crashes(seed) };
+        if faults.hangs > 0 {
+            plan.options.backing_timeout = Nanos(500_000_000);
+        }
+        plan
     }
 
     /// Operations take very long, or never end.

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use thermocline_core::Nanos;
-use thermocline_engine::{Flash, FlashError, Options, Request, RequestError, Shard, Uuid};
+use thermocline_engine::{Flash, FlashError, Options, Request, RequestError, Shard};
 
 use crate::devices::FlashStorage;
+use crate::exchange::Exchange;
 use crate::plan::PAGES;
 use crate::world::World;
 
@@ -13,23 +14,25 @@ impl World {
     /// The power fails; on the way back it may fail again.
     pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.crashes += 1;
-        if !self.shard.has_flash() {
-            return self.replace_flash();
-        }
         self.is_clean = false;
         // An orderly end, perhaps, which the power failure or the kill may or may not wait for.
-        if self.plan.kills && self.below(3) == 0 {
+        if self.plan.kills && self.is_flash_named() && self.below(3) == 0 {
             self.end_in_order()?;
-            if !self.shard.has_flash() {
-                return self.replace_flash();
-            }
+        }
+        match self.exchange {
+            Exchange::Left => return self.start_without_old_flash(),
+            _ if !self.is_flash_named() => return self.replace_flash(),
+            Exchange::Idle | Exchange::Leaving => {}
         }
         // What was not read since the last restart is what the devices had before that.
         self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
-        self.forget_session();
         let mut options = self.plan.options.clone();
         options.write_mode = self.shard.options().write_mode;
-        options.policy = self.shard.options().policy.clone();
+        // An engine that leaves its flash has a policy of RAM.
+        if self.exchange == Exchange::Idle {
+            options.policy = self.shard.options().policy.clone();
+        }
+        self.forget_session();
         let flash = self.recover(&options)?;
         self.devices.borrow_mut().operations_left = u64::MAX;
         if self.plan.resizes && self.below(8) == 0 {
@@ -47,6 +50,7 @@ impl World {
     pub(crate) fn forget_session(&mut self) {
         self.asked.clear();
         self.lost.clear();
+        self.exchange = Exchange::Idle;
         self.unverified = (0..PAGES).collect();
     }
 
@@ -58,6 +62,7 @@ impl World {
             return Ok(true);
         }
         self.shard = Shard::open_early(options, flash).map_err(|error| error.to_string())?;
+        self.failed.watch(&mut self.shard);
         self.shard.tick(Nanos(self.now));
         let steps = self.below(300);
         self.live(steps)?;
@@ -70,8 +75,10 @@ impl World {
         Ok(self.devices.borrow().operations_left > 0)
     }
 
-    fn open(&mut self, options: Options, flash: &Flash) -> Result<(), String> {
+    pub(crate) fn open(&mut self, options: Options, flash: &Flash) -> Result<(), String> {
         self.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
+        self.failed.watch(&mut self.shard);
+        self.exchange = Exchange::Idle;
         self.shard.tick(Nanos(self.now));
         self.shard.assert_invariants();
         Ok(())
@@ -212,8 +219,7 @@ impl World {
         let layout = self.plan.layout();
         self.devices.borrow_mut().replace_flash(layout);
         let options = self.plan.options.clone();
-        self.caches += 1;
-        let cache = Uuid::from_u128(u128::from(self.plan.seed) + 1 + (self.caches << 64));
+        let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
         let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes())
             .map_err(|error| format!("a new flash: {error}"))?;

@@ -12,6 +12,7 @@ use thermocline_engine::{
 };
 
 use crate::devices::{Devices, FlashStorage};
+use crate::exchange::{Exchange, Failed};
 use crate::faults::Faults;
 use crate::oracle::{Oracle, Promise, SECTORS};
 use crate::plan::{PAGES, Plan};
@@ -55,6 +56,9 @@ pub(crate) struct World {
     pub(crate) crashes: u64,
     /// Flashes that replaced others.
     pub(crate) caches: u128,
+    /// The exchange of the flash under way.
+    pub(crate) exchange: Exchange,
+    pub(crate) failed: Failed,
 }
 
 impl World {
@@ -94,7 +98,9 @@ impl World {
         let cache = Uuid::from_u128(u128::from(plan.seed) + 1);
         let mut storage = FlashStorage(Rc::clone(&devices));
         let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes()).unwrap();
-        let shard = Shard::open(options, &flash).unwrap();
+        let mut shard = Shard::open(options, &flash).unwrap();
+        let mut failed = Failed::default();
+        failed.watch(&mut shard);
         Self {
             random: SplitMix64::new(plan.seed),
             oracle: Oracle::new(PAGES, &plan),
@@ -111,6 +117,8 @@ impl World {
             is_early: false,
             crashes: 0,
             caches: 0,
+            exchange: Exchange::Idle,
+            failed,
         }
     }
 
@@ -141,10 +149,19 @@ impl World {
                     }
                 }
             }
+            if self.plan.exchanges {
+                self.exchange()?;
+            }
             self.start_operations();
             self.take_replies()?;
         }
         Ok(())
+    }
+
+    /// The identity of a flash that replaces another.
+    pub(crate) fn new_cache(&mut self) -> Uuid {
+        self.caches += 1;
+        Uuid::from_u128(u128::from(self.plan.seed) + 1 + (self.caches << 64))
     }
 
     pub(crate) fn start_operations(&mut self) {

@@ -69,11 +69,9 @@ impl Shard {
     fn blank_written(&mut self, start: u32) {
         self.write_backs.taken();
         let (blank, rests) = self.take_blank(start);
-        let sync = self.log.syncs_started + 1;
-        self.blanks.last_sync = sync;
         let is_zero = blank.kind == OperationKind::Zero;
         let owed = oldest(blank.owed, Some(blank.version)).filter(|_| is_zero);
-        let (state, request, is_doubtful) = (State::Written(sync), None, false);
+        let (state, request, is_doubtful) = (self.until_next_sync(), None, false);
         self.put_blanks(rests, &Blank { state, request, owed, is_doubtful, ..blank.clone() });
         for &page in &blank.seen {
             self.page_written(page, blank.kind, false, Ok(()));
@@ -83,6 +81,13 @@ impl Shard {
         if let Some(request) = blank.request {
             self.page_done(request, Ok(()));
         }
+    }
+
+    /// The state of ranges that the next sync settles.
+    const fn until_next_sync(&mut self) -> State {
+        let sync = self.log.syncs_started + 1;
+        self.blanks.last_sync = sync;
+        State::Written(sync)
     }
 
     /// The disk has the range, and a sync that failed meanwhile may have dropped it: it is written again,
@@ -117,7 +122,7 @@ impl Shard {
         if blank.owed.is_some() || blank.is_doubtful {
             self.rest_blanks(rests, &blank);
         } else {
-            let state = State::Written(self.log.syncs_started + 1);
+            let state = self.until_next_sync();
             let (kind, request) = (OperationKind::Discard, None);
             self.put_blanks(rests, &Blank { kind, state, request, ..blank.clone() });
         }
