@@ -38,6 +38,10 @@ pub(crate) struct Arguments {
     /// Where the files are; default: a temporary folder below the working directory
     #[arg(long)]
     folder: Option<PathBuf>,
+    /// Where the flash of the drain is, if it is another device than that of the folder: on one device
+    /// the reads and the writes of a drain share what it can do
+    #[arg(long)]
+    flash_folder: Option<PathBuf>,
 }
 
 /// Measures and prints all.
@@ -45,8 +49,8 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let temporary = tempfile::tempdir_in(".").context("cannot make a temporary folder")?;
     let folder = arguments.folder.as_deref().unwrap_or(temporary.path());
     start(folder, arguments)?;
-    println!("\n| drain | s | read s | write s | of the slower device |");
-    println!("| --- | --- | --- | --- | --- |");
+    println!("\n| drain | s | read s | write s | of the slower device | of one after the other |");
+    println!("| --- | --- | --- | --- | --- | --- |");
     drain(folder, arguments, "slots in the order of the pages", |at, _| at)?;
     drain(folder, arguments, "slots in no order", scattered)
 }
@@ -125,7 +129,8 @@ fn drain(
 ) -> Result<()> {
     let count = arguments.drain_mib << 8;
     let bytes = u64::from(count) * PAGE as u64;
-    let [flash_path, disk_path] = ["drain.flash", "drain.disk"].map(|name| folder.join(name));
+    let flash_path = arguments.flash_folder.as_deref().unwrap_or(folder).join("drain.flash");
+    let disk_path = folder.join("drain.disk");
     let layout = Layout::new(count, 4096);
     let mut file = create(&flash_path, layout.flash_bytes())?;
     let mut disk = create(&disk_path, bytes)?;
@@ -172,8 +177,8 @@ fn drain(
     };
     let (drained, draining) = timed(|| Ok(flash.drain(&mut file, bytes, open, |_| {})?))?;
     anyhow::ensure!(drained.written_pages == u64::from(count), "pages are missing");
-    let ratio = reading.max(writing) / draining;
-    println!("| {name} | {draining:.2} | {reading:.2} | {writing:.2} | {ratio:.2} |");
+    let [slower, both] = [reading.max(writing), reading + writing].map(|plain| plain / draining);
+    println!("| {name} | {draining:.2} | {reading:.2} | {writing:.2} | {slower:.2} | {both:.2} |");
     drop((file, disk));
     std::fs::remove_file(flash_path)?;
     Ok(std::fs::remove_file(disk_path)?)

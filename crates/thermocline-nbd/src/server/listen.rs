@@ -1,5 +1,6 @@
 //! Where clients come in.
 
+use std::fmt;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -27,6 +28,26 @@ pub enum Listen {
     UnixSocket(std::os::unix::net::UnixListener),
     /// A TCP socket that listens already.
     TcpSocket(std::net::TcpListener),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path_of = |socket: &std::os::unix::net::UnixListener| {
+            Some(socket.local_addr().ok()?.as_pathname()?.to_owned())
+        };
+        match self {
+            Self::Unix(path) | Self::UnixFor(path, _) => write!(formatter, "{}", path.display()),
+            Self::Tcp(address) => write!(formatter, "{address}"),
+            Self::UnixSocket(socket) => match path_of(socket) {
+                Some(path) => write!(formatter, "{}", path.display()),
+                None => formatter.write_str("a Unix socket"),
+            },
+            Self::TcpSocket(socket) => match socket.local_addr() {
+                Ok(address) => write!(formatter, "{address}"),
+                Err(_) => formatter.write_str("a TCP socket"),
+            },
+        }
+    }
 }
 
 /// Who may connect at a Unix socket: whoever the permissions of its file let write.

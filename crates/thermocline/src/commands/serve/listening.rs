@@ -191,11 +191,7 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
     }
     let tcp = nbd.listen.map(|address| ("`nbd.listen`", Listen::Tcp(address)));
     for (key, place) in unix.into_iter().chain(tcp) {
-        let name = if let Listen::UnixFor(path, _) = &place {
-            path.display().to_string()
-        } else {
-            format!("{place:?}")
-        };
+        let name = place.to_string();
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
