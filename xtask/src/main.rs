@@ -72,6 +72,9 @@ enum Task {
         /// A `thermocline` that is built already
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
+        /// Only rounds with this fault, by its name in the table of the figures
+        #[arg(long, value_name = "NAME")]
+        fault: Option<String>,
     },
     /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour
     Mutants {
@@ -109,8 +112,8 @@ fn main() -> Result<()> {
             cargo(&root, &words, &[])
         }
         Task::Soak { minutes } => soak::run(&root, minutes),
-        Task::Torture { minutes, seed, json, program } => {
-            torture::run(&root, &torture::Options { minutes, seed, json, program })
+        Task::Torture { minutes, seed, json, program, fault } => {
+            torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
         }
         Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Fuzz { seconds } => fuzz(&root, seconds),

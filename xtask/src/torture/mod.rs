@@ -30,6 +30,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::load::lock;
+use self::plan::Kind;
 use self::report::{Report, Row};
 use self::rounds::Torture;
 
@@ -45,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) json: Option<PathBuf>,
     /// A server that is built already.
     pub(crate) program: Option<PathBuf>,
+    /// The name of the only fault, if not all of them come.
+    pub(crate) fault: Option<String>,
 }
 
 /// Tortures a server for some minutes.
@@ -52,6 +55,7 @@ pub(crate) struct Options {
 /// # Errors
 /// A violation, a machine without FUSE, and whatever else went wrong.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
+    let only = options.fault.as_deref().map(Kind::named).transpose()?;
     let program = match &options.program {
         Some(program) => program.clone(),
         None => {
@@ -64,7 +68,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&wants_end))?;
     }
     let time = Duration::from_secs_f64(options.minutes * 60.0);
-    let report = torture(&program, options.seed, time, Sync::Honest, &wants_end)?;
+    let work = Work { seed: options.seed, time, only, sync: Sync::Honest };
+    let report = torture(&program, work, &wants_end)?;
     eprint!("{}", report.table());
     if let Some(path) = &options.json {
         let text = format!("{:#}\n", report.json());
@@ -90,17 +95,22 @@ enum Sync {
     Lying,
 }
 
-/// Tortures a server until the time is over, or somebody wants it to end, or something is wrong.
-fn torture(
-    program: &Path,
+/// What is done to a server.
+#[derive(Clone, Copy, Debug)]
+struct Work {
     seed: u64,
     time: Duration,
+    /// The fault of every round, if it is not drawn.
+    only: Option<Kind>,
     sync: Sync,
-    wants_end: &Arc<AtomicBool>,
-) -> Result<Report> {
+}
+
+/// Tortures a server until the time is over, or somebody wants it to end, or something is wrong.
+fn torture(program: &Path, work: Work, wants_end: &Arc<AtomicBool>) -> Result<Report> {
+    let Work { seed, time, only, sync } = work;
     let start = Instant::now();
     let folder = tempfile::Builder::new().prefix("torture-").tempdir()?;
-    let mut torture = Torture::new(program, folder.path(), seed, wants_end)?;
+    let mut torture = Torture::new(program, folder.path(), seed, only, wants_end)?;
     if sync == Sync::Lying {
         torture.mount.with(|disk| {
             if let Some(file) = disk.named_mut("backing.img") {

@@ -1,5 +1,6 @@
 //! What a round does: drawn from its seed.
 
+use anyhow::{Context as _, Result};
 use thermocline_core::random::SplitMix64;
 
 /// The faults. Each round has one.
@@ -57,6 +58,19 @@ impl Kind {
             Self::FailedStart => "start fails",
             Self::Drain => "drain",
         }
+    }
+
+    /// The fault of that name.
+    ///
+    /// # Errors
+    /// If there is none; the error lists them.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        let found = Self::WEIGHTS.into_iter().find(|(kind, _)| kind.name() == name);
+        let names: Vec<&str> = Self::WEIGHTS.iter().map(|(kind, _)| kind.name()).collect();
+        let (kind, _) = found.with_context(|| {
+            format!("`--fault`: no fault is called `{name}`: there are {}", names.join(", "))
+        })?;
+        Ok(kind)
     }
 
     /// Whether devices answer with errors, or not at all.
@@ -216,7 +230,8 @@ impl Plan {
         format!("{}, {end:?} {ending}, twice {requests} requests, {settings:?}", kind.name())
     }
 
-    pub(crate) fn draw(random: &mut SplitMix64, policies: &[String]) -> Self {
+    /// Draws a round, with this fault if one is given.
+    pub(crate) fn draw(random: &mut SplitMix64, policies: &[String], only: Option<Kind>) -> Self {
         let total: u32 = Kind::WEIGHTS.iter().map(|(_, weight)| weight).sum();
         let mut drawn = random.below(total);
         let kind = Kind::WEIGHTS
@@ -227,6 +242,7 @@ impl Plan {
                 is_it
             })
             .map_or(Kind::Kill, |(kind, _)| kind);
+        let kind = only.unwrap_or(kind);
         let ends: &[End] = if kind == Kind::Kill {
             &[End::Kill]
         } else if kind == Kind::PowerCut {

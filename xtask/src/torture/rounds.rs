@@ -52,6 +52,7 @@ pub(super) struct Torture {
     policies: Vec<String>,
     policies_without_flash: Vec<String>,
     seed: u64,
+    only: Option<Kind>,
     shape: Shape,
     flash: Flash,
     has_flash: bool,
@@ -72,6 +73,7 @@ impl Torture {
         program: &Path,
         folder: &Path,
         seed: u64,
+        only: Option<Kind>,
         wants_end: &Arc<AtomicBool>,
     ) -> Result<Self> {
         let mountpoint = folder.join("disk");
@@ -96,6 +98,7 @@ impl Torture {
             policies: with,
             policies_without_flash: without,
             seed,
+            only,
             shape: Shape::draw(&mut SplitMix64::new(seed)),
             flash: Flash::Good,
             has_flash: true,
@@ -110,7 +113,7 @@ impl Torture {
     pub(super) fn plan(&self, number: u64) -> Plan {
         let mut random = SplitMix64::new(self.seed.wrapping_add(number << 32));
         let policies = if self.has_flash { &self.policies } else { &self.policies_without_flash };
-        let mut plan = Plan::draw(&mut random, policies);
+        let mut plan = Plan::draw(&mut random, policies, self.only);
         if !self.has_flash && !matches!(plan.kind, Kind::BackingFails | Kind::Hang) {
             plan.kind = Kind::Kill;
         }
