@@ -50,7 +50,7 @@ impl Flash {
         self.superblock.first_sequence = journal.next_sequence;
         self.superblock.written_bytes = journal.written_bytes;
         self.damaged_blocks += journal.damaged_blocks;
-        self.is_settled = journal.is_readable;
+        self.is_settled = journal.is_settled;
     }
 
     /// Ends all slots but one of each page, and gives the pages in order, each with its slot. The table
@@ -179,8 +179,8 @@ pub(super) struct Journal {
     version: u64,
     written_bytes: u64,
     damaged_blocks: u64,
-    /// Whether all its blocks could be read.
-    is_readable: bool,
+    /// Whether all its blocks could be read, and those that count have both copies.
+    is_settled: bool,
 }
 
 impl Journal {
@@ -197,7 +197,7 @@ impl Journal {
             version: 0,
             written_bytes: superblock.written_bytes,
             damaged_blocks: 0,
-            is_readable: true,
+            is_settled: true,
         };
         let mut tail = superblock.first_sequence;
         let places = superblock.layout.journal_blocks;
@@ -228,9 +228,10 @@ impl Journal {
             journal.version = journal.version.max(newest.unwrap_or(0));
             found.entry(header.sequence).or_insert((records, 0_u32)).1 += 1;
         }
-        journal.is_readable = unreadable.is_empty();
+        journal.is_settled = unreadable.is_empty();
         let mut next = tail;
         while let Some((records, copies)) = found.remove(&next) {
+            journal.is_settled &= copies == 2;
             let lacks_copy = copies == 1 && !superblock.has_single_journal;
             journal.damaged_blocks += u64::from(lacks_copy && next < journal.uncertain);
             journal.blocks.push((next, records));

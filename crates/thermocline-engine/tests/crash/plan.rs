@@ -61,6 +61,9 @@ impl Plan {
         options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();
         let journal_blocks = [8, 32][below(2) as usize];
+        // What may be written at once is a share of a day's budget: some pages, or none.
+        options.flash_write_budget_gib_per_day =
+            [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
         let (loses_flash, kills, resizes, exchanges) = (false, false, true, false);
         Self {
             seed,

@@ -71,7 +71,7 @@ impl Beginning {
             Self::Alone(note) => return note.write().map(|()| Begins::default()),
         };
         let (sender, receiver) = channel();
-        // Another attempt to read the journal might find newer pages than the first reads would show.
+        // Another attempt to read the journal might find other pages than the first reads would show.
         let is_settled = found.flash.is_settled();
         let work = move || {
             let begun = found.begin();
