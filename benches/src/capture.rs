@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use thermocline_trace::capture::{CaptureOptions, Source, Unwatched, convert};
+use thermocline_capture::{CaptureOptions, Source, Unwatched, convert};
 use thermocline_trace::{ReadOptions, Reader, Requests as _};
 
 use crate::measure::{cpu_seconds, median};

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thermocline_trace::capture::{CaptureOptions, Identity, Mmap, Source, convert_text};
+use thermocline_capture::{CaptureOptions, Identity, Mmap, Source, convert_text};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
 fuzz_target!(|bytes: &[u8]| {

@@ -11,14 +11,15 @@ const SOURCE_LINES_MAX: usize = 600;
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
 /// Which crates each crate may depend on, among those of the project.
-const DEPENDENCIES: [(&str, &[&str]); 7] = [
+const DEPENDENCIES: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("trace", &["core"]),
+    ("capture", &["core", "trace"]),
     ("device", &["core"]),
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),
-    ("bench", &["core", "device", "trace", "lab", "engine", "nbd"]),
+    ("bench", &["core", "device", "trace", "capture", "lab", "engine", "nbd"]),
 ];
 
 /// Checks every file that git tracks, or would.

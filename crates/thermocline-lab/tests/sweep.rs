@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use thermocline_lab::sweep::{Outcome, Progress, Running, Sweep};
 use thermocline_lab::{LabError, RunOptions, Watch, run};
 use thermocline_trace::PageSize;
-use thermocline_trace::capture::{CaptureOptions, Source, convert_text};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 
@@ -149,13 +148,21 @@ fn a_change_runs_what_it_concerns() {
 }
 
 /// Two files of data, which share no page number as volumes, and one log.
-const RECORDED: &str = r#"7 1.0 openat(AT_FDCWD, "/d/one.db", O_RDWR) = 3
-7 1.1 openat(AT_FDCWD, "/d/two.db", O_RDWR) = 4
-7 1.2 openat(AT_FDCWD, "/d/one.db-wal", O_RDWR) = 5
-7 1.3 pread64(3, ""..., 8192, 0) = 8192
-7 1.4 pread64(4, ""..., 8192, 0) = 8192
-7 1.5 pwrite64(5, ""..., 4096, 0) = 4096
-"#;
+/// The requests of a recording.
+const RECORDED: &str = "\
+timestamp_us,op,file_id,page_no,pages,flags
+0,R,0,0,2,
+100000,R,1,0,2,
+200000,W,2,0,1,l
+";
+
+/// Its file table.
+const RECORDED_FILES: &str = "\
+file_id,base_page,extent_pages,class,read_pages,write_pages,path
+0,0,2,data,2,0,/d/one.db
+1,2,2,data,2,0,/d/two.db
+2,4,1,log,0,1,/d/one.db-wal
+";
 
 const OF_RECORDING: &str = r#"
     policies = ["lru"]
@@ -170,9 +177,9 @@ const OF_RECORDING: &str = r#"
 #[test]
 fn a_recording_is_swept_by_class_and_by_file() {
     let place = Place::new();
-    let target = place.path("x.csv");
-    let options = CaptureOptions::default();
-    convert_text(Source::Strace, "x", RECORDED, &target, &options).unwrap();
+    fs::write(place.path("x.csv"), RECORDED).unwrap();
+    fs::write(place.path("x.files.csv"), RECORDED_FILES).unwrap();
+    fs::write(place.path("x.stats.json"), r#"{"page_size": 4096}"#).unwrap();
     let accesses =
         |text: &str| place.run(text, "out.parquet", 1).rows.iter().map(|row| row.accesses).sum();
     let check = |text: &str, expected: u64| {

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use pyo3::PyErr;
+use thermocline_capture::CaptureError;
 use thermocline_device::DeviceError;
 use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdError;
@@ -37,7 +38,7 @@ fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     let text = text.to_owned();
     let is_of_device =
         error.is::<DeviceError>() || error.is::<SsdError>() || error.is::<QueueingError>();
-    if error.is::<TraceError>() {
+    if error.is::<TraceError>() || error.is::<CaptureError>() {
         return Some(classes::TraceError::new_err(text));
     }
     if is_of_device {

@@ -1,4 +1,5 @@
-//! Files that appear whole or not at all.
+//! Files that appear whole or not at all: a temporary file in the target's folder, renamed when it is
+//! complete.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,9 +48,11 @@ impl<'a> AtomicFile<'a> {
     }
 }
 
-/// A file that vanishes unless it is persisted. It would take the place of a device, too: these are
-/// refused.
-pub(crate) fn temporary(target: &Path) -> Result<NamedTempFile, TraceError> {
+/// Creates a file in the folder of `target` that vanishes unless [`persist`] renames it.
+///
+/// # Errors
+/// [`TraceError::Io`] if `target` is a folder or a device, or if the file cannot be created.
+pub fn temporary(target: &Path) -> Result<NamedTempFile, TraceError> {
     if target.exists() && !target.is_file() {
         let source = io::Error::other("it is no plain file: name a file to be written");
         return Err(cannot_write(target, source));
@@ -66,8 +69,11 @@ pub(crate) fn temporary(target: &Path) -> Result<NamedTempFile, TraceError> {
     builder.tempfile_in(folder).map_err(|source| cannot_write(target, source))
 }
 
-/// Makes a temporary file durable and puts it in its target's place.
-pub(crate) fn persist(file: NamedTempFile, target: &Path) -> Result<(), TraceError> {
+/// Makes a temporary file durable and renames it to `target`, which it replaces.
+///
+/// # Errors
+/// [`TraceError::Io`] if the file cannot be synced or renamed.
+pub fn persist(file: NamedTempFile, target: &Path) -> Result<(), TraceError> {
     file.as_file().sync_all().map_err(|source| cannot_write(target, source))?;
     file.persist(target).map_err(|error| cannot_write(target, error.error))?;
     Ok(())

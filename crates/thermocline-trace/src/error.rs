@@ -146,27 +146,6 @@ pub enum TraceError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// Lines or records of another program's recording that are beyond understanding.
-    #[error(
-        "{}: {lines} lines were not understood, {limit} are allowed (--max-unknown):{shown}",
-        path.display()
-    )]
-    NotUnderstood {
-        /// The recording.
-        path: PathBuf,
-        /// How many.
-        lines: u64,
-        /// How many may be.
-        limit: u64,
-        /// The first of them, one a line.
-        shown: String,
-    },
-    /// A pattern for file names that is malformed.
-    #[error("{reason}")]
-    Pattern {
-        /// What is wrong with it.
-        reason: String,
-    },
     /// A generator's options contradict themselves.
     #[error("generator: {reason}")]
     Generator {
@@ -217,17 +196,17 @@ impl fmt::Display for Position {
 }
 
 /// Why a line or record is malformed, before its place is known.
-pub(crate) type Reason = Cow<'static, str>;
+pub type Reason = Cow<'static, str>;
 
-/// The offending text as it can be shown: shortened, with unprintable bytes escaped.
-pub(crate) fn excerpt(text: &[u8]) -> String {
+/// Shows offending text in a message: at most 80 bytes of it, with unprintable bytes escaped.
+pub fn excerpt(text: &[u8]) -> String {
     let shown = &text[..text.len().min(EXCERPT_BYTES)];
     let dots = if shown.len() < text.len() { "..." } else { "" };
     format!("'{}'{dots}", shown.escape_ascii())
 }
 
-/// The offending record as it can be shown: in hexadecimal.
-pub(crate) fn hexadecimal(record: &[u8]) -> String {
+/// Shows an offending record in a message: in hexadecimal.
+pub fn hexadecimal(record: &[u8]) -> String {
     use fmt::Write as _;
     let mut text = String::with_capacity(2 * record.len());
     for byte in record {

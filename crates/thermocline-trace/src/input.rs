@@ -78,8 +78,8 @@ impl Compression {
     }
 }
 
-/// A file's bytes, decompressed.
-pub(crate) struct Input {
+/// The bytes of a file, decompressed, in a buffer that the reader fills and consumes.
+pub struct Input {
     path: PathBuf,
     source: Box<dyn Read + Send>,
     compression: Compression,
@@ -107,21 +107,23 @@ impl fmt::Debug for Input {
 
 impl Input {
     /// Opens a file.
-    pub(crate) fn open(path: &Path, allow_truncated: bool) -> Result<Self, TraceError> {
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] if the file cannot be opened or read.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
         let cannot = |source| TraceError::Io { path: path.to_owned(), action: "open", source };
         let file = File::open(path).map_err(cannot)?;
         let metadata = file.metadata().map_err(cannot)?;
-        let mut input = Self::new(path, file, allow_truncated)?;
+        let mut input = Self::new(path, file)?;
         input.size_bytes = metadata.is_file().then_some(metadata.len());
         Ok(input)
     }
 
     /// Reads from anything; `path` stands for it in messages.
-    pub(crate) fn new(
-        path: &Path,
-        source: impl Read + Send + 'static,
-        allow_truncated: bool,
-    ) -> Result<Self, TraceError> {
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] if the first bytes cannot be read.
+    pub fn new(path: &Path, source: impl Read + Send + 'static) -> Result<Self, TraceError> {
         let fetched_bytes = Arc::new(AtomicU64::new(0));
         let mut source = Counted { source, fetched_bytes: Arc::clone(&fetched_bytes) };
         let cannot = |source| TraceError::Io { path: path.to_owned(), action: "read", source };
@@ -133,7 +135,7 @@ impl Input {
             path: path.to_owned(),
             source,
             compression,
-            allow_truncated,
+            allow_truncated: false,
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -145,8 +147,18 @@ impl Input {
         })
     }
 
-    /// Gets more bytes behind the available ones; `false` at the end of the file.
-    pub(crate) fn fill(&mut self) -> Result<bool, TraceError> {
+    /// Says whether compressed data that end early are an error (they are by default) or the end of
+    /// the input.
+    pub(crate) fn allow_truncated(mut self, is_allowed: bool) -> Self {
+        self.allow_truncated = is_allowed;
+        self
+    }
+
+    /// Appends more bytes to the available ones; `false` at the end of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or its compressed data are damaged or end early.
+    pub fn fill(&mut self) -> Result<bool, TraceError> {
         if self.ended {
             return Ok(false);
         }
@@ -172,21 +184,27 @@ impl Input {
         }
     }
 
-    /// Gets bytes until `target_bytes` are available or the file ends.
-    pub(crate) fn fill_to(&mut self, target_bytes: usize) -> Result<(), TraceError> {
+    /// Reads until `target_bytes` are available or the file ends.
+    ///
+    /// # Errors
+    /// As [`Input::fill`].
+    pub fn fill_to(&mut self, target_bytes: usize) -> Result<(), TraceError> {
         while self.available().len() < target_bytes && self.fill()? {}
         Ok(())
     }
 
-    /// Gives up the first `count` available bytes.
-    pub(crate) fn consume(&mut self, count: usize) {
+    /// Discards the first `count` available bytes.
+    ///
+    /// # Panics
+    /// If fewer than `count` bytes are available.
+    pub fn consume(&mut self, count: usize) {
         assert!(count <= self.end - self.start, "only available bytes can be consumed");
         self.start += count;
         self.offset_bytes += count as u64;
     }
 
     /// The bytes fetched and not consumed.
-    pub(crate) fn available(&self) -> &[u8] {
+    pub fn available(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
@@ -214,12 +232,12 @@ impl Input {
     }
 
     /// The size of the file on disk, if it is a file.
-    pub(crate) const fn size_bytes(&self) -> Option<u64> {
+    pub const fn size_bytes(&self) -> Option<u64> {
         self.size_bytes
     }
 
     /// How much of the file on disk has been fetched.
-    pub(crate) fn fetched_bytes(&self) -> u64 {
+    pub fn fetched_bytes(&self) -> u64 {
         self.fetched_bytes.load(Ordering::Relaxed)
     }
 
@@ -292,7 +310,8 @@ mod tests {
     }
 
     fn read_all(bytes: Vec<u8>, allow_truncated: bool) -> Result<(Vec<u8>, bool), TraceError> {
-        let mut input = Input::new(Path::new("test"), Cursor::new(bytes), allow_truncated)?;
+        let mut input =
+            Input::new(Path::new("test"), Cursor::new(bytes))?.allow_truncated(allow_truncated);
         let mut all = Vec::new();
         while input.fill()? {
             all.extend_from_slice(input.available());

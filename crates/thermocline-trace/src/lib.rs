@@ -17,8 +17,7 @@
 //! # Ok::<(), thermocline_trace::TraceError>(())
 //! ```
 
-mod atomic;
-pub mod capture;
+pub mod atomic;
 pub mod classes;
 mod clients;
 pub mod columns;
@@ -44,18 +43,18 @@ mod sampling;
 mod saved;
 pub mod stats;
 mod table;
-mod text;
+pub mod text;
 mod volumes;
 
 pub use clients::{AddressSpace, Split};
 pub use compiled::{CompiledRequest, CompiledTrace, Summary};
 pub use decode::ReadCounts;
-pub use error::{Position, TraceError};
+pub use error::{Position, Reason, TraceError, excerpt, hexadecimal};
 pub use file_shares::{AccessShare, ClassShare, FileShare, FileShares, ProcessShare};
 pub use footprint::{Footprint, FootprintPoint};
 pub use format::FormatName;
 pub use format::recording::{FileEntry, FileTable, VolumeOf, processes_of, recording_files};
-pub use input::Compression;
+pub use input::{Compression, Input};
 pub use reader::{ReadOptions, Reader, TimeUnit};
 pub use recorder::Recorder;
 pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
@@ -63,3 +62,8 @@ pub use reread::Reread;
 pub use reuse_distance::ReuseDistance;
 pub use sampling::Sampling;
 pub use stats::Stats;
+
+/// How the files of a recording are laid out, for programs that write one.
+pub mod recording {
+    pub use crate::format::recording::{HEADER, TABLE_HEADER, stats_path, table_path};
+}

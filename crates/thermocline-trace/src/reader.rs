@@ -117,7 +117,7 @@ impl Reader {
     /// file table.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TraceError> {
         let path = path.as_ref();
-        let input = Input::open(path, options.allow_truncated)?;
+        let input = Input::open(path)?.allow_truncated(options.allow_truncated);
         Self::start(input, options, Some(path))
     }
 
@@ -130,7 +130,7 @@ impl Reader {
         source: impl Read + Send + 'static,
         options: &ReadOptions,
     ) -> Result<Self, TraceError> {
-        let input = Input::new(&name.into(), source, options.allow_truncated)?;
+        let input = Input::new(&name.into(), source)?.allow_truncated(options.allow_truncated);
         Self::start(input, options, None)
     }
 

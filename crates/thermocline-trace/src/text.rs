@@ -1,4 +1,4 @@
-//! Numbers, fields and times in the lines of text traces.
+//! Numbers, fields and times in the lines of text traces and recordings.
 
 use thermocline_core::Op;
 
@@ -8,26 +8,30 @@ use crate::request::{ADDRESS_BYTES_MAX, Extent, REQUEST_PAGES_MAX};
 /// No request may be longer than this: the most pages of 4 KiB, 64 GiB.
 const REQUEST_BYTES_MAX: u64 = REQUEST_PAGES_MAX << 12;
 
-/// The unit of block addresses in nearly all formats.
-pub(crate) const SECTOR_BYTES: u64 = 512;
+/// The unit of block addresses in nearly all formats, in bytes.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// The name of the only volume of formats that do not name volumes.
 pub(crate) const ONLY_VOLUME: &[u8] = b"0";
 
-/// What is left of a line.
+/// The part of a line that has not been taken yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) const fn new(line: &'a [u8]) -> Self {
+    /// The whole line, which has no line end.
+    pub const fn new(line: &'a [u8]) -> Self {
         Self { rest: Some(line) }
     }
 
-    /// The text up to the next `separator` or the end of the line.
+    /// Takes the text up to the next `separator` or the end of the line.
+    ///
+    /// # Errors
+    /// If nothing is left; the reason names `field`.
     #[inline]
-    pub(crate) fn until(&mut self, separator: u8, field: &'static str) -> Result<&'a [u8], Reason> {
+    pub fn until(&mut self, separator: u8, field: &'static str) -> Result<&'a [u8], Reason> {
         let Some(rest) = self.rest else { return Err(missing(field)) };
         match rest.iter().position(|&byte| byte == separator) {
             Some(at) => {
@@ -41,9 +45,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next run of bytes that are neither blanks nor tabs.
+    /// Takes the next run of bytes that are neither blanks nor tabs.
+    ///
+    /// # Errors
+    /// If there is none; the reason names `field`.
     #[inline]
-    pub(crate) fn word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
+    pub fn word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
         let rest = self.rest.unwrap_or_default();
         let begin = rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
         let rest = &rest[begin..];
@@ -52,9 +59,12 @@ impl<'a> Fields<'a> {
         if end == 0 { Err(missing(field)) } else { Ok(&rest[..end]) }
     }
 
-    /// The last word, taken from the end of the line.
+    /// Takes the last word, from the end of the line.
+    ///
+    /// # Errors
+    /// If there is none; the reason names `field`.
     #[inline]
-    pub(crate) fn last_word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
+    pub fn last_word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
         let rest = self.rest.unwrap_or_default();
         let end = rest.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |at| at + 1);
         let rest = &rest[..end];
@@ -64,13 +74,16 @@ impl<'a> Fields<'a> {
     }
 
     /// What has not been taken yet, without the blanks around it.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.rest.unwrap_or_default().trim_ascii()
     }
 
-    /// Requires that nothing is left.
+    /// Checks that only blanks are left.
+    ///
+    /// # Errors
+    /// If anything else is left.
     #[inline]
-    pub(crate) fn end(&self) -> Result<(), Reason> {
+    pub fn end(&self) -> Result<(), Reason> {
         match self.rest {
             Some(rest) if !rest.trim_ascii().is_empty() => Err("too many fields".into()),
             _ => Ok(()),
@@ -78,9 +91,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// An unsigned whole number of at most 64 bits.
+/// Parses an unsigned whole number of at most 64 bits.
+///
+/// # Errors
+/// If `text` is empty, has other characters than digits, or is too large; the reason names `field`.
 #[inline]
-pub(crate) fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
+pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     if text.is_empty() {
         return Err(missing(field));
     }
@@ -109,9 +125,15 @@ pub(crate) fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// A time of which one unit is 10^`exponent` ns, as nanoseconds; digits below a nanosecond are cut.
+/// Parses a time whose unit is 10^`exponent` ns, as nanoseconds; digits below a nanosecond are cut.
+///
+/// # Errors
+/// If `text` is not a decimal number, or more than 2^64 ns; the reason names `field`.
+///
+/// # Panics
+/// If `exponent` is above 19.
 #[inline]
-pub(crate) fn time(text: &[u8], field: &'static str, exponent: u32) -> Result<u64, Reason> {
+pub fn time(text: &[u8], field: &'static str, exponent: u32) -> Result<u64, Reason> {
     let point = text.iter().position(|&byte| byte == b'.');
     let whole = integer(&text[..point.unwrap_or(text.len())], field)?;
     let unit_ns = 10_u64.pow(exponent);

@@ -24,9 +24,10 @@ use crate::request::{PageSize, Request};
 use crate::text::{Fields, ONLY_VOLUME, integer, letter_op, pages, time};
 use crate::volumes::Volumes;
 
-pub(crate) const HEADER: &[u8] = b"timestamp_us,op,file_id,page_no,pages,flags";
-pub(crate) const TABLE_HEADER: &[u8] =
-    b"file_id,base_page,extent_pages,class,read_pages,write_pages,path";
+/// The first line of `NAME.csv`.
+pub const HEADER: &[u8] = b"timestamp_us,op,file_id,page_no,pages,flags";
+/// The first line of `NAME.files.csv`.
+pub const TABLE_HEADER: &[u8] = b"file_id,base_page,extent_pages,class,read_pages,write_pages,path";
 
 /// What compressed variants of a file are called.
 const EXTENSIONS: [&str; 5] = ["", ".zst", ".xz", ".gz", ".bz2"];
@@ -301,14 +302,14 @@ fn with_extension(path: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Where the file table of a recording belongs, compressed like the recording.
-pub(crate) fn table_path(path: &Path) -> PathBuf {
+/// The path of the file table of the recording `path`: beside it, compressed like it.
+pub fn table_path(path: &Path) -> PathBuf {
     let (plain, extension) = sibling(path, ".files.csv");
     with_extension(&plain, &extension)
 }
 
-/// Where the statistics of a recording belong.
-pub(crate) fn stats_path(path: &Path) -> PathBuf {
+/// The path of the statistics of the recording `path`: beside it, never compressed.
+pub fn stats_path(path: &Path) -> PathBuf {
     sibling(path, ".stats.json").0
 }
 
@@ -337,7 +338,7 @@ pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, 
         let expected = table_path(path);
         return Err(TraceError::MissingFileTable { path: path.to_owned(), expected });
     };
-    let mut input = Input::open(&found, false)?;
+    let mut input = Input::open(&found)?;
     while input.fill()? {}
     FileTable::parse(found, input.available())
 }

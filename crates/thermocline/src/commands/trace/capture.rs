@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use thermocline_trace::PageSize;
-use thermocline_trace::capture::{
-    self, CaptureCounts, CaptureOptions, Captured, FileFilter, Progress, Source,
+use thermocline_capture::{
+    self as capture, CaptureCounts, CaptureOptions, Captured, FileFilter, Progress, Source,
 };
+use thermocline_trace::PageSize;
 
 use crate::arguments::{CaptureArguments, ConvertOptions, Identity, Mmap};
 use crate::output;

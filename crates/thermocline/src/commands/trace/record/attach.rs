@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use tempfile::NamedTempFile;
-use thermocline_trace::capture::AttachedTask;
+use thermocline_capture::AttachedTask;
 
 use super::strace::{self, Mode};
 use super::watch::{self, Signals};

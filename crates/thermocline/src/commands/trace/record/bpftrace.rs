@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Signal, geteuid};
-use thermocline_trace::capture::BPFTRACE_SCRIPT;
+use thermocline_capture::BPFTRACE_SCRIPT;
 
 use super::watch::{self, Signals};
 use super::{Target, installed, note_descendants, processes};

@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::NamedTempFile;
-use thermocline_trace::capture::{CaptureOptions, Source};
+use thermocline_capture::{CaptureOptions, Source};
 
 use super::capture;
 use crate::arguments::{RecordOptions, Recorder};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use thermocline_trace::capture::AttachedTask;
+use thermocline_capture::AttachedTask;
 
 /// Where a program is that can be run.
 pub(super) fn find_program(name: &OsStr) -> Result<PathBuf> {

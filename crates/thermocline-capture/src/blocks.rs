@@ -12,6 +12,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use thermocline_core::Op;
+use thermocline_trace::text::SECTOR_BYTES;
+use thermocline_trace::{
+    Extent, FormatName, Position, ReadOptions, Reader, Requests as _, TraceError, hexadecimal,
+};
 
 use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
@@ -19,11 +23,7 @@ use super::options::CaptureOptions;
 use super::progress::Progress;
 use super::source::Recorded;
 use super::spool::Spooled;
-use crate::error::{Position, TraceError, hexadecimal};
-use crate::format::FormatName;
-use crate::reader::{ReadOptions, Reader};
-use crate::request::{Extent, Requests as _};
-use crate::text::SECTOR_BYTES;
+use crate::error::CaptureError;
 
 /// The processors' buffers are written in turn, so events stand up to this much behind later ones.
 const DISORDER_NS: u64 = 1_000_000_000;
@@ -37,7 +37,7 @@ pub(super) fn convert_text(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let reading = ReadOptions { format: Some(FormatName::Blkparse), ..ReadOptions::default() };
     let mut reader = match source {
         Recorded::File(path) => Reader::open(path, &reading)?,
@@ -155,7 +155,7 @@ pub(super) fn convert_binary(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let mut input = source.open()?;
     let mut collector = Collector::new(options, output)?;
     let mut files = FilesByKey::default();
@@ -169,12 +169,7 @@ pub(super) fn convert_binary(
         number += 1;
         let position = Position::Record { number, offset_bytes };
         let Some(record) = Record::parse(&head) else {
-            return Err(TraceError::Malformed {
-                path: source.path().into(),
-                position,
-                reason: format!("its magic number is not {MAGIC:#x} in either byte order").into(),
-                text: hexadecimal(&head),
-            });
+            return Err(not_a_record(source.path(), position, &head));
         };
         let record_bytes = RECORD_BYTES + record.following_bytes;
         input.fill_to(record_bytes)?;
@@ -215,7 +210,13 @@ pub(super) fn convert_binary(
     collector.finish(source.path(), "blktrace")
 }
 
-fn truncated(path: &Path, position: Position) -> TraceError {
+fn not_a_record(path: &Path, position: Position, head: &[u8]) -> CaptureError {
+    let reason = format!("its magic number is not {MAGIC:#x} in either byte order").into();
+    let text = hexadecimal(head);
+    TraceError::Malformed { path: path.into(), position, reason, text }.into()
+}
+
+fn truncated(path: &Path, position: Position) -> CaptureError {
     let reason = "the file ends within a record".into();
-    TraceError::Truncated { path: path.into(), position, reason }
+    TraceError::Truncated { path: path.into(), position, reason }.into()
 }

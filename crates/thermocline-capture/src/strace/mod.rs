@@ -22,6 +22,8 @@ mod transfers;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use thermocline_trace::{Reason, TraceError};
+
 use self::births::Births;
 use self::calls::{Begun, Kind};
 use self::line::{Call, Event, Line, Outcome};
@@ -31,7 +33,7 @@ use super::collector::{Captured, Collector};
 use super::options::CaptureOptions;
 use super::progress::Progress;
 use super::source::Recorded;
-use crate::error::{Reason, TraceError};
+use crate::error::CaptureError;
 
 pub use self::attached::AttachedTask;
 
@@ -89,7 +91,7 @@ pub(super) fn convert(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let mut tracer = Tracer {
         collector: Collector::new(options, output)?,
         options,

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use thermocline_trace::{Input, Position, TraceError, excerpt};
+
 use super::progress::Progress;
-use crate::error::{Position, TraceError, excerpt};
-use crate::input::Input;
 
 /// Longer lines are refused, so that a binary file cannot eat memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -29,8 +29,8 @@ impl Recorded {
     /// Its bytes, from the beginning.
     pub(super) fn open(&self) -> Result<Input, TraceError> {
         match self {
-            Self::File(path) => Input::open(path, false),
-            Self::Text(path, text) => Input::new(path, std::io::Cursor::new(text.clone()), false),
+            Self::File(path) => Input::open(path),
+            Self::Text(path, text) => Input::new(path, std::io::Cursor::new(text.clone())),
         }
     }
 

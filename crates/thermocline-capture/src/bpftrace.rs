@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use thermocline_core::Op;
+use thermocline_trace::text::{Fields, integer};
+use thermocline_trace::{Position, Reason, TraceError, excerpt};
 
 use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
@@ -22,8 +24,7 @@ use super::options::{CaptureOptions, Identity, Mmap};
 use super::progress::Progress;
 use super::source::Recorded;
 use super::spool::Spooled;
-use crate::error::{Position, Reason, TraceError, excerpt};
-use crate::text::{Fields, integer};
+use crate::error::CaptureError;
 
 /// The script for bpftrace that records processes; `WANTED` stands for statements that name them in
 /// `@wanted`, and the process that adds others and that it ends with in `@recorder`.
@@ -153,7 +154,7 @@ pub(super) fn convert(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let mut collector = Collector::new(options, output)?;
     let paths = paths(source, progress)?;
     let mut files = FilesByKey::default();

@@ -4,8 +4,7 @@
 //! its second, which begins with `<... NAME resumed>`. With `-y` a descriptor is followed by
 //! `<PATH>`, in which `<` and `>` are escaped, and by `(deleted)` if the file has no name any more.
 
-use crate::error::Reason;
-use crate::text;
+use thermocline_trace::{Reason, text};
 
 /// How a first half ends: exactly one blank belongs to it, others to the arguments.
 const UNFINISHED: &[u8] = b" <unfinished ...>";

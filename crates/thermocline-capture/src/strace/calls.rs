@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use thermocline_core::Op;
+use thermocline_trace::Reason;
 
 use super::births::is_birth_name;
 use super::descriptors::{Description, Node, unshared};
 use super::line::{Call, Outcome, number, quoted, unescape};
 use super::{Fault, Moment, Tracer};
-use crate::capture::class::split;
-use crate::error::Reason;
+use crate::class::split;
 
 /// Where a read or write takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use thermocline_core::Op;
+use thermocline_trace::Reason;
 
 use super::calls::{Begun, Kind, Position, too_large};
 use super::descriptors::Description;
 use super::line::{Call, has_flag};
 use super::{Fault, Moment, Tracer};
-use crate::capture::collector::IMPOSSIBLE_REQUEST;
-use crate::capture::options::Mmap;
-use crate::capture::spool::Spooled;
-use crate::error::Reason;
+use crate::collector::IMPOSSIBLE_REQUEST;
+use crate::options::Mmap;
+use crate::spool::Spooled;
 
 impl Tracer<'_> {
     /// A call that has read or written `count` bytes.

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use thermocline_trace::PageSize;
 
-use crate::error::TraceError;
-use crate::request::PageSize;
+use crate::error::CaptureError;
 
 /// Who made a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +41,11 @@ impl Source {
 }
 
 impl FromStr for Source {
-    type Err = TraceError;
+    type Err = CaptureError;
 
-    fn from_str(name: &str) -> Result<Self, TraceError> {
-        Self::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
-            TraceError::NoSuchValue {
-                option: "source of a recording",
-                value: name.to_owned(),
-                expected: "strace, bpftrace, blkparse, blktrace, fio-iolog",
-            }
-        })
+    fn from_str(name: &str) -> Result<Self, CaptureError> {
+        let found = Self::ALL.into_iter().find(|source| source.name() == name);
+        found.ok_or_else(|| CaptureError::NoSuchSource { name: name.to_owned() })
     }
 }
 
@@ -118,7 +113,7 @@ impl FileFilter {
     ///
     /// # Errors
     /// If a pattern is malformed.
-    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, TraceError> {
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, CaptureError> {
         Ok(Self { include: globs(include)?, exclude: globs(exclude)? })
     }
 
@@ -129,11 +124,11 @@ impl FileFilter {
     }
 }
 
-fn globs(patterns: &[String]) -> Result<Option<GlobSet>, TraceError> {
+fn globs(patterns: &[String]) -> Result<Option<GlobSet>, CaptureError> {
     if patterns.is_empty() {
         return Ok(None);
     }
-    let bad = |error: globset::Error| TraceError::Pattern { reason: error.to_string() };
+    let bad = |error: globset::Error| CaptureError::Pattern { reason: error.to_string() };
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
         builder.add(Glob::new(pattern).map_err(bad)?);

@@ -9,6 +9,8 @@
 use std::path::Path;
 
 use thermocline_core::Op;
+use thermocline_trace::text::{Fields, integer};
+use thermocline_trace::{Position, Reason, TraceError, excerpt};
 
 use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
@@ -16,8 +18,7 @@ use super::options::CaptureOptions;
 use super::progress::Progress;
 use super::source::Recorded;
 use super::spool::Spooled;
-use crate::error::{Position, Reason, TraceError, excerpt};
-use crate::text::{Fields, integer};
+use crate::error::CaptureError;
 
 /// What fio is called among the processes.
 const COMMAND: &[u8] = b"fio";
@@ -43,7 +44,7 @@ pub(super) fn convert(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let mut collector = Collector::new(options, output)?;
     let command = collector.command(COMMAND);
     let mut files = FilesByKey::default();

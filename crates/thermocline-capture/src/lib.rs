@@ -7,7 +7,7 @@
 //! whole or not at all: `NAME.csv`, `NAME.files.csv`, `NAME.stats.json`.
 //!
 //! ```
-//! use thermocline_trace::capture::{CaptureOptions, Source, convert_text};
+//! use thermocline_capture::{CaptureOptions, Source, convert_text};
 //!
 //! let lines = "7 1.5 openat(AT_FDCWD, \"/a/x.db\", O_RDONLY) = 3\n\
 //!              7 1.6 pread64(3, \"\"..., 8192, 4096) = 8192\n";
@@ -23,6 +23,7 @@ mod bpftrace;
 mod class;
 mod collector;
 mod counts;
+mod error;
 mod files;
 mod fio_iolog;
 mod options;
@@ -33,12 +34,14 @@ mod strace;
 
 use std::path::{Path, PathBuf};
 
+use thermocline_trace::TraceError;
+
 use self::source::Recorded;
-use crate::error::TraceError;
 
 pub use bpftrace::BPFTRACE_SCRIPT;
 pub use collector::Captured;
 pub use counts::{CaptureCounts, UnknownLine};
+pub use error::CaptureError;
 pub use options::{CaptureOptions, FileFilter, Identity, Mmap, Source};
 pub use progress::{Progress, Unwatched};
 pub use strace::AttachedTask;
@@ -54,11 +57,11 @@ pub fn convert(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let path = path.into();
     if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
         let reason = "a recording is read twice, so it must be a regular file".into();
-        return Err(TraceError::Content { path, reason });
+        return Err(TraceError::Content { path, reason }.into());
     }
     convert_recorded(source, &Recorded::File(path), output, options, progress)
 }
@@ -73,7 +76,7 @@ pub fn convert_text(
     text: impl Into<Vec<u8>>,
     output: &Path,
     options: &CaptureOptions,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     let recorded = Recorded::Text(name.into(), text.into());
     convert_recorded(source, &recorded, output, options, &mut Unwatched)
 }
@@ -84,7 +87,7 @@ fn convert_recorded(
     output: &Path,
     options: &CaptureOptions,
     progress: &mut dyn Progress,
-) -> Result<Captured, TraceError> {
+) -> Result<Captured, CaptureError> {
     match source {
         Source::Strace => strace::convert(recorded, output, options, progress),
         Source::Bpftrace => bpftrace::convert(recorded, output, options, progress),

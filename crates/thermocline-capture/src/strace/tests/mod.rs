@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use crate::capture::{
-    CaptureCounts, CaptureOptions, Captured, Identity, Mmap, Source, convert_text,
+use thermocline_trace::PageSize;
+
+use crate::{
+    CaptureCounts, CaptureError, CaptureOptions, Captured, Identity, Mmap, Source, convert_text,
 };
-use crate::error::TraceError;
-use crate::request::PageSize;
 
 /// A conversion's requests (`op file page+pages flags`, with the time in front), its files
 /// (`path class`), and its counts.
@@ -19,7 +19,7 @@ struct Converted {
     stats: serde_json::Value,
 }
 
-fn convert_with(lines: &str, options: &CaptureOptions) -> Result<Converted, TraceError> {
+fn convert_with(lines: &str, options: &CaptureOptions) -> Result<Converted, CaptureError> {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("x.csv");
     let text: String = lines.lines().map(|line| format!("{}\n", line.trim_start())).collect();

@@ -5,9 +5,10 @@
 
 use std::fmt;
 
+use thermocline_trace::Reason;
+use thermocline_trace::text::integer;
+
 use super::line::{quoted, unescape};
-use crate::error::Reason;
-use crate::text::integer;
 
 /// A process or thread that was there before the recording; shown as its line.
 #[derive(Clone, Debug, PartialEq, Eq)]

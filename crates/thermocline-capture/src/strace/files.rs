@@ -7,7 +7,7 @@ use super::descriptors::{Description, Node};
 use super::line::{Annotation, Call, Descriptor, Outcome, has_flag, quoted, unescape};
 use super::names::{Opening, append_path};
 use super::{Fault, Tracer};
-use crate::capture::options::Identity;
+use crate::options::Identity;
 
 /// What a path is as whose file it is recorded: these hold none.
 const NO_FILES: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];

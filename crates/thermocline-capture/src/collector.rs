@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 use thermocline_core::Op;
+use thermocline_trace::atomic::{persist, temporary};
+use thermocline_trace::recording::{self, HEADER, TABLE_HEADER};
+use thermocline_trace::{ADDRESS_BYTES_MAX, REQUEST_PAGES_MAX, TraceError, excerpt};
 
 use super::class::{FileClass, Relation};
 use super::counts::{CaptureCounts, UnknownLine};
 use super::options::CaptureOptions;
 use super::spool::{Spool, Spooled};
-use crate::atomic::{persist, temporary};
-use crate::error::{TraceError, excerpt};
-use crate::format::recording::{self, HEADER, TABLE_HEADER};
-use crate::request::{ADDRESS_BYTES_MAX, REQUEST_PAGES_MAX};
+use crate::error::CaptureError;
 
 /// No process has more memory to read into or to map to. What a damaged line tells beyond that would
 /// only be cut into very many requests.
@@ -210,9 +210,9 @@ impl<'a> Collector<'a> {
     }
 
     /// Writes the recording that was gathered from `path`.
-    pub(crate) fn finish(mut self, path: &Path, source: &str) -> Result<Captured, TraceError> {
+    pub(crate) fn finish(mut self, path: &Path, source: &str) -> Result<Captured, CaptureError> {
         if self.counts.unknown > self.options.max_unknown {
-            return Err(TraceError::NotUnderstood {
+            return Err(CaptureError::NotUnderstood {
                 path: path.into(),
                 lines: self.counts.unknown,
                 limit: self.options.max_unknown,
@@ -227,7 +227,7 @@ impl<'a> Collector<'a> {
                 "no request to a file that is wanted, among {} calls that read or write",
                 self.counts.io_calls
             );
-            return Err(TraceError::Content { path: path.into(), reason });
+            return Err(TraceError::Content { path: path.into(), reason }.into());
         }
         let (mut entries, places) = self.entries(&first_of)?;
         self.write(source, &mut entries, &places)
@@ -326,7 +326,7 @@ impl<'a> Collector<'a> {
         source: &str,
         entries: &mut [Entry],
         places: &[Option<Place>],
-    ) -> Result<Captured, TraceError> {
+    ) -> Result<Captured, CaptureError> {
         let mut processes = vec![Share::default(); self.commands.len()];
         let mut lines = Lines::default();
         let page_size = self.options.page_size.bytes();

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::capture::class::split;
-use crate::capture::collector::Collector;
-use crate::capture::options::Identity;
+use crate::class::split;
+use crate::collector::Collector;
+use crate::options::Identity;
 
 /// The size of a file, as far as the recording tells.
 #[derive(Clone, Copy, Debug, Default)]
