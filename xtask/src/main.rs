@@ -123,6 +123,7 @@ fn main() -> Result<()> {
 /// All checks, the quick ones first.
 fn test(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
+    check_trace_formats(root)?;
     tidy::check(root)?;
     unit::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
@@ -137,6 +138,16 @@ fn test(root: &Path) -> Result<()> {
     let program = readme::check(root)?;
     book::make(root, Some(&program), false)?;
     python::check(root)
+}
+
+/// Checks how the modules of trace formats are written: a macro declares them, where `cargo fmt` does not
+/// look.
+fn check_trace_formats(root: &Path) -> Result<()> {
+    let files = files(root)?;
+    let folder = "crates/thermocline-trace/src/format/";
+    let formats = files.iter().map(String::as_str).filter(|name| name.starts_with(folder));
+    let formats: Vec<&str> = formats.collect();
+    run(root, "rustfmt", &[&["--check", "--edition", "2024"], &formats[..]].concat(), &[])
 }
 
 fn fuzz(root: &Path, seconds: u32) -> Result<()> {

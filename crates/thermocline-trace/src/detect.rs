@@ -17,12 +17,9 @@ use std::path::Path;
 
 use crate::decode::{Line, TextFormat};
 use crate::error::{Reason, TraceError};
-use crate::format::{
-    FormatName, blkparse, csv, diskmon, fiu, lis, mobibench, mqsim, msr, oracle_general, pages,
-    recording, spc, ssdsim, vscsi,
-};
+use crate::format::{FormatName, Recognition};
 use crate::input::Input;
-use crate::reader::{ReadOptions, TimeUnit};
+use crate::reader::ReadOptions;
 use crate::text::is_blank_line;
 use crate::volumes::Volumes;
 
@@ -56,14 +53,17 @@ fn is_text(sample: &[u8]) -> bool {
 
 fn detect_binary(sample: &[u8]) -> Result<FormatName, String> {
     if sample.starts_with(b"PAR1") {
-        Err("a Parquet file; a saved compiled trace is opened, not read".to_owned())
-    } else if vscsi::version(sample).is_some() {
-        Ok(FormatName::Vscsi)
-    } else if oracle_general::fits(sample) {
-        Ok(FormatName::OracleGeneral)
-    } else {
-        Err("binary, and neither vscsi nor oracle-general records".to_owned())
+        return Err("a Parquet file; a saved compiled trace is opened, not read".to_owned());
     }
+    let mut others = vec![];
+    for &format in FormatName::ALL {
+        match format.format().recognition {
+            Recognition::Records(fits) if fits(sample) => return Ok(format),
+            Recognition::Records(_) => others.push(format.name()),
+            Recognition::Lines(_) => {}
+        }
+    }
+    Err(format!("binary, and neither {} records", others.join(" nor ")))
 }
 
 /// How well a format fits the sample's lines.
@@ -114,31 +114,20 @@ fn by_extension(formats: &[FormatName], path: &Path) -> Option<FormatName> {
         .find_map(|extension| name.strip_suffix(extension))
         .unwrap_or(&name);
     let (_, extension) = stem.rsplit_once('.')?;
-    formats.iter().copied().find(|format| format.extensions().contains(&extension))
+    formats.iter().copied().find(|format| format.format().extensions.contains(&extension))
 }
 
 fn scores(sample: &[u8], options: &ReadOptions) -> Vec<Score> {
-    let unit = options.time_unit.unwrap_or_else(|| ssdsim::guess_time_unit(sample));
-    let mut scores = vec![
-        score(FormatName::Csv, csv::Csv::default(), sample),
-        score(FormatName::Recording, recording::Recording::without_table(), sample),
-        score(FormatName::Spc, spc::Spc, sample),
-        score(FormatName::Msr, msr::Msr, sample),
-        score(FormatName::Diskmon, diskmon::Diskmon, sample),
-        score(FormatName::Fiu, fiu::Fiu, sample),
-        score(FormatName::Blkparse, blkparse::Blkparse::new(options.blkparse_action), sample),
-        score(FormatName::Mobibench, mobibench::Mobibench, sample),
-        score(FormatName::Ssdsim, ssdsim::Ssdsim::new(unit), sample),
-        score(FormatName::Lis, lis::Lis, sample),
-        score(FormatName::Pages, pages::Pages, sample),
-    ];
-    if unit == TimeUnit::Nanoseconds {
-        scores.push(score(FormatName::Mqsim, mqsim::Mqsim::new(options.time_unit), sample));
-    }
-    scores
+    let scored = |&format: &FormatName| match format.format().recognition {
+        Recognition::Lines(parser) => {
+            parser(sample, options).map(|mut parser| score(format, &mut *parser, sample))
+        }
+        Recognition::Records(_) => None,
+    };
+    FormatName::ALL.iter().filter_map(scored).collect()
 }
 
-fn score(format: FormatName, mut parser: impl TextFormat, sample: &[u8]) -> Score {
+fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Score {
     let mut score =
         Score { format, understood_lines: 0, requests: 0, first_failure: None, failed_lines: 0 };
     let mut volumes = Volumes::default();
@@ -166,6 +155,7 @@ fn score(format: FormatName, mut parser: impl TextFormat, sample: &[u8]) -> Scor
 mod tests {
     use super::*;
     use crate::Reader;
+    use crate::format::recording;
     use std::io::Cursor;
 
     fn detected(name: &str, content: &[u8]) -> Result<FormatName, TraceError> {

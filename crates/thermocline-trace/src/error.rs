@@ -67,7 +67,7 @@ pub enum TraceError {
         reason: String,
     },
     /// A format name that does not exist.
-    #[error("unknown trace format '{name}'; the formats are: {}", FormatName::LIST)]
+    #[error("unknown trace format '{name}'; the formats are: {}", FormatName::list())]
     NoSuchFormat {
         /// The name given.
         name: String,
@@ -159,7 +159,11 @@ impl TraceError {
     /// argument to those who read the message, so `spell` makes of its name what they write.
     pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
         if let Self::UnknownFormat { .. } = self {
-            return Some(format!("name it with {}, one of: {}", spell("format"), FormatName::LIST));
+            return Some(format!(
+                "name it with {}, one of: {}",
+                spell("format"),
+                FormatName::list()
+            ));
         }
         let is_truncated = matches!(self, Self::Truncated { .. });
         is_truncated.then(|| format!("{} takes what is there", spell("allow_truncated")))

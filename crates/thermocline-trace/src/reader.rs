@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::decode::{Decoder, ReadCounts, State};
 use crate::detect;
 use crate::error::TraceError;
+use crate::format::FormatName;
 use crate::format::recording::{self, FileTable, VolumeOf};
-use crate::format::{self, FormatName};
 use crate::input::{Compression, Input};
 use crate::request::{PageSize, Request, Requests};
 
@@ -164,7 +164,7 @@ impl Reader {
             );
             return Err(TraceError::Content { path: input.path().to_owned(), reason });
         }
-        let decoder = format::decoder(format, sample, &options);
+        let decoder = (format.format().decoder)(sample, &options);
         let file_table = options.file_table.filter(|_| format == FormatName::Recording);
         let state = State::default();
         Ok(Self { input, decoder, state, format, page_size, file_table, ended: false })

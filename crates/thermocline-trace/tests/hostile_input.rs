@@ -37,7 +37,7 @@ fn drain(bytes: &[u8], options: &ReadOptions) -> Result<u64, TraceError> {
 }
 
 fn every_way(bytes: &[u8]) {
-    for format in FormatName::ALL.map(Some).into_iter().chain([None]) {
+    for format in FormatName::ALL.iter().copied().map(Some).chain([None]) {
         for allow_truncated in [false, true] {
             let options = options(format, allow_truncated);
             if let Err(error) = drain(bytes, &options) {

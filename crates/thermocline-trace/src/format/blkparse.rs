@@ -12,8 +12,10 @@
 
 use thermocline_core::{Nanos, Op};
 
-use crate::decode::{Line, TextFormat};
+use super::{Format, Recognition};
+use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
+use crate::reader::ReadOptions;
 use crate::request::Request;
 use crate::text::{Fields, Joined, integer, sectors, time};
 use crate::volumes::Volumes;
@@ -42,14 +44,20 @@ const SUMMARY: [&[u8]; 20] = [
     b"Write depth:",
 ];
 
+pub(crate) const FORMAT: Format = Format::new(
+    "blkparse",
+    Recognition::Lines(|_, options| Some(Box::new(Blkparse::new(options)))),
+    |_, options| Box::new(Lines(Blkparse::new(options))),
+);
+
 #[derive(Debug)]
-pub(crate) struct Blkparse {
+struct Blkparse {
     action: char,
 }
 
 impl Blkparse {
-    pub(crate) const fn new(action: char) -> Self {
-        Self { action }
+    const fn new(options: &ReadOptions) -> Self {
+        Self { action: options.blkparse_action }
     }
 }
 

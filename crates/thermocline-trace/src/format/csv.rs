@@ -8,6 +8,7 @@
 
 use thermocline_core::Nanos;
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
@@ -20,8 +21,10 @@ pub(crate) const HEADER: &[u8] = b"timestamp_us,op,volume,offset,length";
 /// What stands before and behind the number of a gap's accesses.
 pub(crate) const GAP: [&str; 2] = ["# gap: ", " page accesses are missing here"];
 
+pub(crate) const FORMAT: Format = Format::text::<Csv>("csv");
+
 #[derive(Debug, Default)]
-pub(crate) struct Csv {
+struct Csv {
     has_header: bool,
 }
 

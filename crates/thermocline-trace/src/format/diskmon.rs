@@ -9,14 +9,17 @@
 
 use thermocline_core::Nanos;
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{Fields, integer, sectors, time, word_op};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Diskmon;
+pub(crate) const FORMAT: Format = Format::text::<Diskmon>("diskmon");
+
+#[derive(Debug, Default)]
+struct Diskmon;
 
 impl TextFormat for Diskmon {
     #[inline]

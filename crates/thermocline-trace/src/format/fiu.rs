@@ -9,14 +9,17 @@
 
 use thermocline_core::Nanos;
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{Fields, Joined, integer, letter_op, sectors};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Fiu;
+pub(crate) const FORMAT: Format = Format::text::<Fiu>("fiu");
+
+#[derive(Debug, Default)]
+struct Fiu;
 
 impl TextFormat for Fiu {
     #[inline]

@@ -8,14 +8,17 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{Fields, ONLY_VOLUME, integer, pages};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Lis;
+pub(crate) const FORMAT: Format = Format { is_page_numbered: true, ..Format::text::<Lis>("lis") };
+
+#[derive(Debug, Default)]
+struct Lis;
 
 impl TextFormat for Lis {
     #[inline]

@@ -10,14 +10,17 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{Fields, bytes, integer, time};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Mobibench;
+pub(crate) const FORMAT: Format = Format::text::<Mobibench>("mobibench");
+
+#[derive(Debug, Default)]
+struct Mobibench;
 
 impl TextFormat for Mobibench {
     #[inline]

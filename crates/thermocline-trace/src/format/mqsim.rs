@@ -7,19 +7,33 @@
 //! * Source: Tavakkol et al., *MQSim: A Framework for Enabling Realistic Studies of Modern
 //!   Multi-Queue SSD Devices*, FAST '18, and the trace reader of its published code.
 
-use super::ssdsim::Ssdsim;
-use crate::decode::{Line, TextFormat};
+use super::ssdsim::{Ssdsim, time_unit};
+use super::{Format, Recognition};
+use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
-use crate::reader::TimeUnit;
+use crate::reader::{ReadOptions, TimeUnit};
 use crate::volumes::Volumes;
 
+pub(crate) const FORMAT: Format = Format {
+    extensions: &["mqsim", "trace"],
+    ..Format::new("mqsim", Recognition::Lines(recognising), |_, options| {
+        Box::new(Lines(Mqsim::new(options)))
+    })
+};
+
 #[derive(Debug)]
-pub(crate) struct Mqsim(Ssdsim);
+struct Mqsim(Ssdsim);
 
 impl Mqsim {
-    pub(crate) fn new(unit: Option<TimeUnit>) -> Self {
-        Self(Ssdsim::new(unit.unwrap_or(TimeUnit::Nanoseconds)))
+    fn new(options: &ReadOptions) -> Self {
+        Self(Ssdsim::new(options.time_unit.unwrap_or(TimeUnit::Nanoseconds)))
     }
+}
+
+/// Times that are not whole nanoseconds are those of `ssdsim`.
+fn recognising(sample: &[u8], options: &ReadOptions) -> Option<Box<dyn TextFormat>> {
+    let is_whole = time_unit(sample, options) == TimeUnit::Nanoseconds;
+    is_whole.then(|| Box::new(Mqsim::new(options)) as Box<dyn TextFormat>)
 }
 
 impl TextFormat for Mqsim {

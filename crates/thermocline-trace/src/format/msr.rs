@@ -9,6 +9,7 @@
 
 use thermocline_core::Nanos;
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
@@ -18,8 +19,10 @@ use crate::volumes::Volumes;
 /// One tick of a Windows file time.
 const TICK_NS: u64 = 100;
 
-#[derive(Debug)]
-pub(crate) struct Msr;
+pub(crate) const FORMAT: Format = Format::text::<Msr>("msr");
+
+#[derive(Debug, Default)]
+struct Msr;
 
 impl TextFormat for Msr {
     #[inline]

@@ -9,6 +9,7 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::Format;
 use super::vscsi::{u32_at, u64_at};
 use crate::decode::{Line, RecordFormat};
 use crate::error::Reason;
@@ -20,8 +21,14 @@ pub(crate) const RECORD_BYTES: usize = 24;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-#[derive(Debug)]
-pub(crate) struct OracleGeneral;
+pub(crate) const FORMAT: Format = Format {
+    is_page_numbered: true,
+    extensions: &["oraclegeneral", "bin"],
+    ..Format::binary::<OracleGeneral>("oracle-general", fits)
+};
+
+#[derive(Debug, Default)]
+struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {
     const RECORD_BYTES: usize = RECORD_BYTES;
@@ -42,7 +49,7 @@ impl RecordFormat for OracleGeneral {
 /// Whether `sample` can be the beginning of a trace: among its records at most one in a hundred
 /// goes back in time, has no size, or has a next access that does not lie ahead; and where the next
 /// access is in the sample, at most one in ten is to another object (cut or merged traces).
-pub(crate) fn fits(sample: &[u8]) -> bool {
+fn fits(sample: &[u8]) -> bool {
     let records: Vec<&[u8]> = sample.chunks_exact(RECORD_BYTES).collect();
     let (mut odd, mut links, mut false_links) = (0, 0, 0);
     let mut previous_s = 0;

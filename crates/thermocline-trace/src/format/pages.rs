@@ -7,14 +7,18 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{ONLY_VOLUME, integer, pages};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Pages;
+pub(crate) const FORMAT: Format =
+    Format { is_page_numbered: true, ..Format::text::<Pages>("pages") };
+
+#[derive(Debug, Default)]
+struct Pages;
 
 impl TextFormat for Pages {
     #[inline]

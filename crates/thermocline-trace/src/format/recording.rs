@@ -16,13 +16,24 @@ use std::sync::Arc;
 
 use thermocline_core::Nanos;
 
-use crate::decode::{Line, TextFormat};
+use super::{Format, Recognition};
+use crate::decode::{Line, Lines, TextFormat};
 use crate::error::{Position, Reason, TraceError, excerpt};
 use crate::file_shares::{ProcessShare, share};
 use crate::input::Input;
+use crate::reader::ReadOptions;
 use crate::request::{PageSize, Request};
 use crate::text::{Fields, ONLY_VOLUME, integer, letter_op, pages, time};
 use crate::volumes::Volumes;
+
+pub(crate) const FORMAT: Format = Format {
+    is_page_numbered: true,
+    ..Format::new(
+        "recording",
+        Recognition::Lines(|_, _| Some(Box::new(Recording::without_table()))),
+        |_, options| Box::new(Lines(Recording::new(options))),
+    )
+};
 
 /// The first line of `NAME.csv`.
 pub const HEADER: &[u8] = b"timestamp_us,op,file_id,page_no,pages,flags";
@@ -163,7 +174,7 @@ pub enum VolumeOf {
 }
 
 #[derive(Debug)]
-pub(crate) struct Recording {
+struct Recording {
     has_header: bool,
     table: Option<Arc<FileTable>>,
     volume_of: VolumeOf,
@@ -180,9 +191,10 @@ struct Place {
 }
 
 impl Recording {
-    /// A parser of requests to the files of `table`, as far as they are of the classes `only`; of
-    /// all if there is none.
-    pub(crate) fn new(table: Arc<FileTable>, only: &[String], volume_of: VolumeOf) -> Self {
+    /// A parser of requests to the files of the options' table that are of the wanted classes.
+    fn new(options: &ReadOptions) -> Self {
+        let table = options.file_table.clone().unwrap_or_default();
+        let (only, volume_of) = (&options.only_classes, options.volume_of);
         let is_wanted = if only.is_empty() {
             vec![]
         } else {
@@ -196,7 +208,7 @@ impl Recording {
     }
 
     /// A parser that takes every file for known: for recognising the format.
-    pub(crate) const fn without_table() -> Self {
+    const fn without_table() -> Self {
         Self {
             has_header: false,
             table: None,

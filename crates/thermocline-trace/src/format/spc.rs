@@ -9,14 +9,17 @@
 
 use thermocline_core::Nanos;
 
+use super::Format;
 use crate::decode::{Line, TextFormat};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{Fields, bytes, integer, letter_op, sector_offset, time};
 use crate::volumes::Volumes;
 
-#[derive(Debug)]
-pub(crate) struct Spc;
+pub(crate) const FORMAT: Format = Format::text::<Spc>("spc");
+
+#[derive(Debug, Default)]
+struct Spc;
 
 impl TextFormat for Spc {
     #[inline]

@@ -11,20 +11,33 @@
 
 use thermocline_core::{Nanos, Op};
 
-use crate::decode::{Line, TextFormat};
+use super::{Format, Recognition};
+use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
-use crate::reader::TimeUnit;
+use crate::reader::{ReadOptions, TimeUnit};
 use crate::request::Request;
 use crate::text::{Fields, integer, sectors, time};
 use crate::volumes::Volumes;
 
+pub(crate) const FORMAT: Format = Format {
+    alias: Some("disksim"),
+    extensions: &["ssdsim", "disksim", "disksim-ms", "ascii"],
+    ..Format::new(
+        "ssdsim",
+        Recognition::Lines(|sample, options| {
+            Some(Box::new(Ssdsim::new(time_unit(sample, options))))
+        }),
+        |sample, options| Box::new(Lines(Ssdsim::new(time_unit(sample, options)))),
+    )
+};
+
 #[derive(Debug)]
-pub(crate) struct Ssdsim {
+pub(super) struct Ssdsim {
     unit: TimeUnit,
 }
 
 impl Ssdsim {
-    pub(crate) const fn new(unit: TimeUnit) -> Self {
+    pub(super) const fn new(unit: TimeUnit) -> Self {
         Self { unit }
     }
 }
@@ -53,8 +66,12 @@ impl TextFormat for Ssdsim {
     }
 }
 
-/// Milliseconds if any line begins with a fractional number, otherwise nanoseconds.
-pub(crate) fn guess_time_unit(sample: &[u8]) -> TimeUnit {
+/// The time unit that the options name; otherwise milliseconds if any line of the sample begins with a
+/// fractional number, and nanoseconds if none does.
+pub(super) fn time_unit(sample: &[u8], options: &ReadOptions) -> TimeUnit {
+    if let Some(unit) = options.time_unit {
+        return unit;
+    }
     let is_fractional = |line: &[u8]| {
         let line = line.trim_ascii_start();
         let digits = line.iter().position(|byte| !byte.is_ascii_digit());

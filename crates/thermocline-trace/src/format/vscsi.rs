@@ -13,7 +13,8 @@
 
 use thermocline_core::{Nanos, Op};
 
-use crate::decode::{Line, RecordFormat};
+use super::{Format, Recognition};
+use crate::decode::{Line, RecordFormat, Records};
 use crate::error::Reason;
 use crate::request::Request;
 use crate::text::{ONLY_VOLUME, bytes, sector_offset};
@@ -25,11 +26,19 @@ const V2_BYTES: usize = 40;
 /// How many records are looked at to recognise a version.
 const SAMPLE_RECORDS: usize = 1000;
 
-#[derive(Debug)]
-pub(crate) struct VscsiV1;
+pub(crate) const FORMAT: Format =
+    Format::new("vscsi", Recognition::Records(|sample| version(sample).is_some()), |sample, _| {
+        match version(sample) {
+            Some(2) => Box::new(Records(VscsiV2)),
+            _ => Box::new(Records(VscsiV1)),
+        }
+    });
 
 #[derive(Debug)]
-pub(crate) struct VscsiV2;
+struct VscsiV1;
+
+#[derive(Debug)]
+struct VscsiV2;
 
 impl RecordFormat for VscsiV1 {
     const RECORD_BYTES: usize = V1_BYTES;
@@ -77,7 +86,7 @@ fn request(
 }
 
 /// The version of the records that `sample` begins with: all carry it, and SCSI commands.
-pub(crate) fn version(sample: &[u8]) -> Option<u8> {
+fn version(sample: &[u8]) -> Option<u8> {
     let is = |record_bytes: usize, version_at: usize, command_at: usize, expected: u8| {
         let mut records = sample.chunks_exact(record_bytes).take(SAMPLE_RECORDS);
         records.len() > 0
