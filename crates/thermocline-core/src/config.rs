@@ -2,7 +2,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, iter};
@@ -131,6 +131,19 @@ pub enum Value {
     Choice(&'static str),
     /// Chosen by the policy from the hierarchy.
     Auto,
+}
+
+/// A value as a caller gives it, whatever parameter it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// A whole number, at least 0.
+    Integer(u64),
+    /// A number.
+    Real(f64),
+    /// True or false.
+    Switch(bool),
+    /// A word, or a value of any other type as text.
+    Text(String),
 }
 
 /// The values of all parameters of one policy or identifier.
@@ -290,6 +303,17 @@ impl Parameter {
         })
     }
 
+    /// Give a value the type of this parameter.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadValue`] if the value has another type or is out of range.
+    pub fn accept(&self, given: &Given) -> Result<Value, ConfigError> {
+        match given {
+            Given::Text(text) => self.parse(text),
+            Given::Integer(_) | Given::Real(_) | Given::Switch(_) => self.parse(&given.to_string()),
+        }
+    }
+
     /// Its type and range in words.
     pub fn range(&self) -> String {
         let auto = if self.default == Value::Auto { ", or auto" } else { "" };
@@ -308,27 +332,41 @@ impl Values {
     /// The defaults, with those given by name and text put in their place; the last one counts.
     ///
     /// # Errors
-    /// An unknown name, or a text that is no value of its parameter.
+    /// An unknown name, or a text that its parameter does not take.
     pub fn resolve(
         owner: &str,
         parameters: &[Parameter],
         given: &[(String, String)],
     ) -> Result<Self, ConfigError> {
-        let mut values: Vec<(Parameter, Value)> =
-            parameters.iter().map(|parameter| (*parameter, parameter.default)).collect();
+        let mut values = Self::defaults(parameters);
         for (name, text) in given {
-            let Some(entry) = values.iter_mut().find(|(parameter, _)| parameter.name == name)
-            else {
-                let known: Vec<&str> = parameters.iter().map(|parameter| parameter.name).collect();
-                return Err(ConfigError::UnknownParameter {
-                    owner: owner.to_owned(),
-                    name: name.clone(),
-                    known: known.join(", "),
-                });
-            };
-            entry.1 = entry.0.parse(text)?;
+            values.set(owner, name, &Given::Text(text.clone()))?;
         }
-        Ok(Self { entries: values, hints: None, foresight: None, maker: None })
+        Ok(values)
+    }
+
+    /// The defaults of all parameters.
+    pub fn defaults(parameters: &[Parameter]) -> Self {
+        let entries = parameters.iter().map(|parameter| (*parameter, parameter.default)).collect();
+        Self { entries, hints: None, foresight: None, maker: None }
+    }
+
+    /// Replace the value of a parameter; `owner` is the policy or identifier, for the error.
+    ///
+    /// # Errors
+    /// An unknown name, or a value that the parameter does not take.
+    pub fn set(&mut self, owner: &str, name: &str, given: &Given) -> Result<(), ConfigError> {
+        let found = self.entries.iter_mut().find(|(parameter, _)| parameter.name == name);
+        let Some((parameter, value)) = found else {
+            let known: Vec<&str> = self.entries.iter().map(|(known, _)| known.name).collect();
+            return Err(ConfigError::UnknownParameter {
+                owner: owner.to_owned(),
+                name: name.to_owned(),
+                known: known.join(", "),
+            });
+        };
+        *value = parameter.accept(given)?;
+        Ok(())
     }
 
     /// With the hints of an earlier run, for a policy that replays them.
@@ -470,6 +508,23 @@ impl fmt::Display for Kind {
             Self::Real { min, max } => write!(f, "a number from {min} to {max}"),
             Self::Switch => f.write_str("true or false"),
             Self::Choice(words) => f.write_str(&words.join(" or ")),
+        }
+    }
+}
+
+impl From<&str> for Given {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => write!(f, "{value}"),
+            Self::Real(value) => write!(f, "{value}"),
+            Self::Switch(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }

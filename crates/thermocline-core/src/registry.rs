@@ -24,7 +24,7 @@ pub const CAPACITY_PAGES_MAX: u32 = 1 << 31;
 /// One registered policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name, as given to `--policy`.
+    /// Its name, by which users choose it.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,

@@ -9,7 +9,7 @@ use thermocline_core::PageCost;
 /// because for random accesses the transfer is the smallest part of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Device {
-    /// Its name, as given to `--device`.
+    /// Its name, by which users choose it.
     pub name: String,
     /// What it is, in one line.
     pub summary: String,
@@ -143,22 +143,23 @@ impl Device {
         PageCost { read_ms: self.read_ms, write_ms: self.write_ms }
     }
 
-    /// A device of given costs, from `READ_MS/WRITE_MS`; `name` is for messages and reports.
+    /// A device that is known by its costs alone; `name` is for messages.
     ///
     /// # Errors
-    /// [`DeviceError::BadCost`] if the text is not two numbers of at least 0.
-    pub fn custom(name: &str, text: &str) -> Result<Self, DeviceError> {
-        let bad_cost = || DeviceError::BadCost { name: name.into(), text: text.into() };
-        let (read, write) = text.split_once('/').ok_or_else(bad_cost)?;
-        let number = |text: &str| text.trim().parse().map_err(|_| bad_cost());
+    /// [`DeviceError::BadCost`] if a cost is below 0 or not a number.
+    pub fn custom(name: &str, cost: PageCost) -> Result<Self, DeviceError> {
         let device = Self {
             name: "custom".into(),
-            summary: "given on the command line".into(),
-            read_ms: number(read)?,
-            write_ms: number(write)?,
+            summary: "known by its costs alone".into(),
+            read_ms: cost.read_ms,
+            write_ms: cost.write_ms,
             source: String::new(),
         };
-        if device.is_sensible() { Ok(device) } else { Err(bad_cost()) }
+        if device.is_sensible() {
+            return Ok(device);
+        }
+        let text = format!("{}/{}", cost.read_ms, cost.write_ms);
+        Err(DeviceError::BadCost { name: name.into(), text })
     }
 
     fn is_sensible(&self) -> bool {
@@ -245,9 +246,9 @@ mod tests {
 
     #[test]
     fn bad_costs_are_refused_with_what_would_be_right() {
-        for text in ["", "1", "1/", "a/b", "-1/2", "1/inf", "nan/1"] {
-            let error = Device::custom("flash", text).unwrap_err().to_string();
-            assert!(error.contains("READ_MS/WRITE_MS"), "{error}");
+        for [read_ms, write_ms] in [[-1.0, 2.0], [1.0, f64::INFINITY], [f64::NAN, 1.0]] {
+            let error = Device::custom("flash", PageCost { read_ms, write_ms }).unwrap_err();
+            assert!(error.to_string().contains("READ_MS/WRITE_MS"), "{error}");
         }
         for text in
             ["[a]", "[a]\nread_ms = 1", "[a]\nread_ms=1\nwrite_ms=1\ncolour=2", "x = 1", "["]

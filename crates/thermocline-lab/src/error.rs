@@ -8,6 +8,8 @@ use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdError;
 use thermocline_trace::TraceError;
 
+use crate::spec::SpecPath;
+
 /// Why a configuration could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -63,7 +65,7 @@ pub enum LabError {
         found: u8,
     },
     /// The trace holds none of the accesses that an identifier is to be told.
-    #[error("`{path}` has no {counted} to identify hot pages by: see --count")]
+    #[error("`{path}` has no {counted} to identify hot pages by")]
     NothingCounted {
         /// The trace.
         path: String,
@@ -123,13 +125,19 @@ pub enum LabError {
     },
     /// Pages of the trace that are no whole pages of the SSD.
     #[error(
-        "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes: take --page-size {drive_bytes}"
+        "pages of {page_size_bytes} bytes are no multiple of the drive's pages of {drive_bytes} bytes"
     )]
     PageMismatch {
         /// Bytes per page of the trace.
         page_size_bytes: u64,
         /// Bytes per page of the drive.
         drive_bytes: u64,
+    },
+    /// Pages that no engine has.
+    #[error("an engine has pages of 4KiB to 1MiB, and the trace was read with {page_size}")]
+    EnginePages {
+        /// The size of the trace's pages.
+        page_size: String,
     },
     /// The SSD cannot be, refuses a request or has come to its end.
     #[error(transparent)]
@@ -151,11 +159,11 @@ pub enum LabError {
         /// The action refused.
         violation: Violation,
     },
-    /// An option, or the key that stands for it, is not as it should be.
-    #[error("{option}: {reason}")]
-    BadOption {
-        /// The option with its value.
-        option: String,
+    /// A part of a specification cannot be.
+    #[error("{path}: {reason}")]
+    Spec {
+        /// The part.
+        path: SpecPath,
         /// What is wrong, and what would be right.
         reason: String,
     },
@@ -197,6 +205,14 @@ pub enum LabError {
         /// The names that exist, separated by commas.
         known: String,
     },
+    /// No write buffer has this name.
+    #[error("no write buffer is called `{name}`; there are: {known}")]
+    UnknownBuffer {
+        /// The name given.
+        name: String,
+        /// The names that exist, separated by commas.
+        known: String,
+    },
     /// A policy that is brought has the name of a registered one.
     #[error("a registered policy is called `{name}`: give yours another name")]
     NameTaken {
@@ -213,9 +229,6 @@ pub enum LabError {
         /// The names that exist, separated by commas.
         known: String,
     },
-    /// Options of devices that queue, where none do.
-    #[error("--model and --closed-loop belong to --timing events")]
-    EventsOnly,
     /// The policy does not run on these tiers.
     #[error(
         "`{policy}` runs on {wanted}, but the tiers given are: {given}; on these run: {suited}"
@@ -290,9 +303,20 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// An option that is not as it should be, with its flag and value.
-    pub(crate) fn bad_option(flag: &str, value: &str, reason: String) -> Self {
-        Self::BadOption { option: format!("{flag} {value}"), reason }
+    /// The remedy that is a setting of the caller's own, if there is one. `spell` turns the name of
+    /// the setting into the flag, key or argument that the reader knows.
+    pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
+        if let Self::PageMismatch { drive_bytes, .. } = self {
+            return Some(format!("take {} {drive_bytes}", spell("page_size")));
+        }
+        if let Self::EnginePages { .. } = self {
+            return Some(format!("take {} 4KiB", spell("page_size")));
+        }
+        if let Self::NothingCounted { .. } = self {
+            return Some(format!("choose other accesses with {}", spell("count")));
+        }
+        let Self::Trace(error) = self else { return None };
+        error.remedy(spell)
     }
 
     /// What is wrong with a file.

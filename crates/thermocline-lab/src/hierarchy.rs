@@ -1,14 +1,18 @@
-//! From words to configurations: a hierarchy as users write it.
+//! From a specification to configurations.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thermocline_core::registry::{self, Entry};
-use thermocline_core::{Admission, Clients, WriteMiss, hotness};
+use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::{SsdConfig, ssd_presets};
 use thermocline_device::{Catalogue, Device};
 
-use crate::parameters::{Given, Owner, split};
+use crate::parameters::{Owner, Parameters};
+use crate::spec::Step::{self, At, Key};
+use crate::spec::{
+    DISK, DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, text,
+};
 use crate::{
     Arrivals, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize, Timing,
     Watch, default_latencies_ms,
@@ -19,99 +23,61 @@ const HYBRID: [(&str, &str); 2] = [("ram", "memory"), ("flash", "samsung-470")];
 /// The cache tiers of a hierarchy of any depth, fastest first. By default the first is memory, and the
 /// others take their access time per page.
 const LEVELS: [&str; 8] = ["l1", "l2", "l3", "l4", "l5", "l6", "l7", "l8"];
-/// The disk's name and its default device.
-const DISK: (&str, &str) = ("disk", "st380011a");
+/// The disk's default device.
+const DISK_DEVICE: &str = "st380011a";
 
-/// A hierarchy in words, as the command line's options and a sweep's keys give them.
-#[derive(Clone, Debug, Default)]
-pub struct HierarchyWords {
-    /// The cache tiers, fastest first, each as `ram=64MiB,5%`: a name and the sizes that it is to have.
-    pub tiers: Vec<String>,
-    /// Devices of tiers, as `flash=nvme-ssd`.
-    pub devices: Vec<String>,
-    /// Costs of tiers per page, as `flash=0.09/0.03`.
-    pub costs: Vec<String>,
-    /// Access times of tiers in milliseconds, as `l2=2`.
-    pub latencies: Vec<String>,
-    /// Prices of tiers per GiB, as `ram=4.5`.
-    pub prices: Vec<String>,
-    /// A TOML file of more devices.
-    pub device_file: Option<PathBuf>,
-    /// Parameters, as `name=value` or `policy.name=value`.
-    pub parameters: Vec<String>,
-    /// What a write miss does.
-    pub write_miss: WriteMiss,
-    /// The identifier that decides which pages enter flash, if one does.
-    pub admit: Option<String>,
-    /// Whether time is simulated, and how.
-    pub timing: TimingWords,
-    /// Who looks on while they run.
-    pub watch: Watch,
-}
-
-/// How time is counted, in words.
-#[derive(Clone, Debug, Default)]
-pub struct TimingWords {
-    /// Whether devices queue, instead of a constant cost per page transfer.
-    pub is_events: bool,
-    /// Requests kept outstanding instead of the trace's times, at least 1.
-    pub closed_loop: Option<u32>,
-    /// Models of tiers that queue, as `disk=st380011a` or `flash=server:8`.
-    pub models: Vec<String>,
+/// What a [`HierarchySpec`] says about its tiers, checked.
+#[derive(Clone, Debug)]
+struct Tiers {
+    /// Of the cache tiers.
+    names: Vec<&'static str>,
+    /// Of each tier, the disk last.
+    devices: Vec<Device>,
+    /// Of each tier, the disk last.
+    latencies_ms: Vec<f64>,
+    prices: Option<Prices>,
+    timing: Option<Timing>,
 }
 
 /// Every combination of policies and tier sizes, policies last, for so many clients.
 ///
 /// # Errors
-/// [`LabError::BadOption`] that names the word and what would be right, or a parameter that cannot be.
+/// [`LabError::Spec`] with the part of the specification that cannot be and what would be right, or
+/// a policy that does not run on these tiers, with these clients or with these parameters together.
 pub fn configurations(
-    words: &HierarchyWords,
+    spec: &HierarchySpec,
     policies: &[&'static Entry],
     clients: Clients,
 ) -> Result<Vec<Configuration>, LabError> {
-    let catalogue = catalogue(words.device_file.as_deref())?;
-    let tiers = tiers(&words.tiers)?;
-    let names: Vec<&str> = tiers.iter().map(|(name, _)| *name).collect();
-    let latencies_ms = latencies_ms(words, &names)?;
-    let devices = devices(words, &catalogue, &names, &latencies_ms)?;
-    let prices = prices(words, &names)?;
-    let identifier = words.admit.as_deref().map(hotness::registry::find).transpose()?;
+    let Tiers { names, devices, latencies_ms, prices, timing } = Tiers::new(spec)?;
+    let identifier = spec.identifier()?;
     let owners = policies.iter().map(|&policy| policy.into());
     let owners: Vec<Owner> = owners.chain(identifier.map(Owner::from)).collect();
-    let parameters = Given::parse(&words.parameters, &owners)?;
+    let parameters = Parameters::new(&spec.parameters, &owners)?;
     let admission = match identifier {
-        Some(entry) => Admission::hot(entry, entry.values(&parameters.of(entry.into()))?)?,
+        Some(entry) => Admission::hot(entry, parameters.values(entry.into())?)?,
         None => Admission::ALL,
     };
-    let timing = timing(&words.timing, &names, &devices)?;
-    let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
-    for (_, choices) in &tiers {
-        let extend = |so_far: &Vec<TierSize>| {
-            let so_far = so_far.clone();
-            choices.iter().map(move |size| [so_far.as_slice(), &[*size]].concat())
-        };
-        sizes = sizes.iter().flat_map(extend).collect();
-    }
     let mut configurations = vec![];
-    for sizes in &sizes {
+    for sizes in sizes(&spec.tiers) {
         for &policy in policies {
             check_depth(policy, &names)?;
             policy.check_clients(clients)?;
-            let tiers = names.iter().zip(sizes).zip(&devices).map(|((name, size), device)| {
+            let tiers = names.iter().zip(&sizes).zip(&devices).map(|((name, size), device)| {
                 TierConfiguration { name: (*name).into(), size: *size, device: device.clone() }
             });
             configurations.push(Configuration {
                 policy,
-                values: policy.values(&parameters.of(policy.into()))?,
+                values: parameters.values(policy.into())?,
                 tiers: tiers.collect(),
                 disk: devices[names.len()].clone(),
-                write_miss: words.write_miss,
+                write_miss: spec.write_miss,
                 admission: admission.clone(),
                 latencies_ms: latencies_ms.clone(),
                 prices: prices.clone(),
                 timing: timing.clone(),
                 clients,
-                watch: words.watch.clone(),
+                watch: Watch::default(),
             });
         }
     }
@@ -142,33 +108,72 @@ pub fn catalogue(file: Option<&Path>) -> Result<Catalogue, LabError> {
     Ok(catalogue)
 }
 
-/// The drive of a name, or of a TOML file.
+/// The configuration of a drive.
 ///
 /// # Errors
 /// [`LabError::UnknownDrive`], which names those that there are, or [`LabError::File`].
-pub fn find_ssd(text: &str) -> Result<SsdConfig, LabError> {
-    let path = Path::new(text);
-    if path.extension().is_some_and(|extension| extension == "toml") {
-        let file = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
-        let config = SsdConfig::from_toml(&file).map_err(|error| LabError::file(path, error))?;
-        config.validate().map_err(|error| LabError::file(path, error))?;
-        return Ok(config);
+pub fn find_ssd(drive: &DriveSpec) -> Result<SsdConfig, LabError> {
+    match drive {
+        DriveSpec::File(path) => {
+            let file =
+                std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+            let config =
+                SsdConfig::from_toml(&file).map_err(|error| LabError::file(path, error))?;
+            config.validate().map_err(|error| LabError::file(path, error))?;
+            Ok(config)
+        }
+        DriveSpec::Named(name) => SsdConfig::preset(name).map_err(|_| {
+            let known: Vec<String> = ssd_presets().into_iter().map(|preset| preset.name).collect();
+            LabError::UnknownDrive { name: name.clone(), known: known.join(", ") }
+        }),
     }
-    SsdConfig::preset(text).map_err(|_| {
-        let known: Vec<String> = ssd_presets().into_iter().map(|preset| preset.name).collect();
-        LabError::UnknownDrive { name: text.into(), known: known.join(", ") }
-    })
 }
 
-/// The tiers with the sizes that each is to have.
-fn tiers(options: &[String]) -> Result<Vec<(&'static str, Vec<TierSize>)>, LabError> {
+impl HierarchySpec {
+    /// Check all that does not depend on a policy or a trace.
+    ///
+    /// # Errors
+    /// [`LabError::Spec`] with the part that cannot be, or [`LabError::File`] for the file of devices.
+    pub fn check(&self) -> Result<(), LabError> {
+        Tiers::new(self)?;
+        self.identifier()?;
+        Ok(())
+    }
+
+    fn identifier(&self) -> Result<Option<&'static hotness::registry::Entry>, LabError> {
+        let found = self.admit.as_deref().map(hotness::registry::find).transpose();
+        found.map_err(|error| LabError::at(&[Key("admit")], error))
+    }
+
+    /// The specification of each device with its path, the disk's last.
+    fn devices(&self) -> impl Iterator<Item = (&DeviceSpec, Vec<Step>)> {
+        let caches = self.tiers.iter().enumerate();
+        caches
+            .map(|(place, tier)| (&tier.device, vec![Key("tiers"), At(place), Key("device")]))
+            .chain([(&self.disk, vec![Key(DISK)])])
+    }
+}
+
+impl Tiers {
+    fn new(spec: &HierarchySpec) -> Result<Self, LabError> {
+        let catalogue = catalogue(spec.device_file.as_deref())?;
+        let names = names(&spec.tiers)?;
+        let latencies_ms = latencies_ms(spec)?;
+        let devices = devices(spec, &catalogue, &names, &latencies_ms)?;
+        let (prices, timing) = (prices(spec)?, timing(spec, &devices)?);
+        Ok(Self { names, devices, latencies_ms, prices, timing })
+    }
+}
+
+/// The names of the cache tiers, which must be in their order.
+fn names(tiers: &[TierSpec]) -> Result<Vec<&'static str>, LabError> {
     let hybrid = HYBRID.map(|(name, _)| name);
-    let mut tiers: Vec<(&'static str, Vec<TierSize>)> = vec![];
-    for option in options {
-        let bad = |reason: String| Err(LabError::bad_option("--tier", option, reason));
-        let (name, sizes) = split(option, "--tier", "ram=64MiB")?;
-        let index = tiers.len();
-        let is_hybrid = tiers.first().map_or(hybrid.contains(&name), |first| first.0 == hybrid[0]);
+    let mut names: Vec<&'static str> = vec![];
+    for (index, tier) in tiers.iter().enumerate() {
+        let name = tier.name.as_str();
+        let bad =
+            |reason: String| Err(LabError::at(&[Key("tiers"), At(index), Key("name")], reason));
+        let is_hybrid = names.first().map_or(hybrid.contains(&name), |first| *first == hybrid[0]);
         let known: &[&'static str] = if is_hybrid { &hybrid } else { &LEVELS };
         match known.iter().position(|known| *known == name) {
             Some(known) if known == index => {}
@@ -185,145 +190,155 @@ fn tiers(options: &[String]) -> Result<Vec<(&'static str, Vec<TierSize>)>, LabEr
                 ));
             }
         }
-        let sizes: Result<Vec<TierSize>, LabError> = sizes
-            .split(',')
-            .map(|size| {
-                let bad =
-                    |error: LabError| LabError::bad_option("--tier", option, error.to_string());
-                size.parse().map_err(bad)
-            })
-            .collect();
-        tiers.push((known[index], sizes?));
+        if tier.sizes.is_empty() {
+            let path = [Key("tiers"), At(index), Key("sizes")];
+            return Err(LabError::at(&path, "it takes at least one size"));
+        }
+        names.push(known[index]);
     }
-    Ok(tiers)
+    Ok(names)
 }
 
-/// Where a tier of that name is, the disk last.
-fn place(names: &[&str], option: &str, name: &str, flag: &str) -> Result<usize, LabError> {
-    let all: Vec<&str> = names.iter().copied().chain([DISK.0]).collect();
-    all.iter().position(|known| *known == name).ok_or_else(|| {
-        let reason = format!("no tier `{name}`; there are: {}", all.join(", "));
-        LabError::bad_option(flag, option, reason)
-    })
+/// Every combination of one size of each tier, the last tier's changing fastest.
+fn sizes(tiers: &[TierSpec]) -> Vec<Vec<TierSize>> {
+    let mut sizes: Vec<Vec<TierSize>> = vec![vec![]];
+    for tier in tiers {
+        let extend = |so_far: &Vec<TierSize>| {
+            let so_far = so_far.clone();
+            tier.sizes.iter().map(move |size| [so_far.as_slice(), &[*size]].concat())
+        };
+        sizes = sizes.iter().flat_map(extend).collect();
+    }
+    sizes
 }
 
 /// The access time of each tier, and the disk's last.
-fn latencies_ms(words: &HierarchyWords, names: &[&str]) -> Result<Vec<f64>, LabError> {
-    let mut latencies_ms = default_latencies_ms(names.len());
-    for option in &words.latencies {
-        let (name, text) = split(option, "--latency", "l2=2")?;
-        let place = place(names, option, name, "--latency")?;
-        latencies_ms[place] = number(text).ok_or_else(|| {
-            let reason = "it takes a number of milliseconds, at least 0";
-            LabError::bad_option("--latency", option, reason.into())
-        })?;
+fn latencies_ms(spec: &HierarchySpec) -> Result<Vec<f64>, LabError> {
+    let mut latencies_ms = default_latencies_ms(spec.tiers.len());
+    for (latency_ms, (device, path)) in latencies_ms.iter_mut().zip(spec.devices()) {
+        if let Some(given) = device.latency_ms {
+            *latency_ms = at_least_zero(given, &path, "latency_ms", text::LATENCY)?;
+        }
     }
     Ok(latencies_ms)
 }
 
 /// The price of each tier per GiB, and the disk's last, if any is given; the others cost nothing.
-fn prices(words: &HierarchyWords, names: &[&str]) -> Result<Option<Prices>, LabError> {
-    if words.prices.is_empty() {
+fn prices(spec: &HierarchySpec) -> Result<Option<Prices>, LabError> {
+    if spec.devices().all(|(device, _)| device.price.is_none()) {
         return Ok(None);
     }
-    let mut prices = vec![0.0; names.len() + 1];
-    for option in &words.prices {
-        let (name, text) = split(option, "--price", "ram=4.5")?;
-        let place = place(names, option, name, "--price")?;
-        prices[place] = number(text).ok_or_else(|| {
-            let reason = "it takes a price per GiB, a number of at least 0";
-            LabError::bad_option("--price", option, reason.into())
-        })?;
-    }
-    Ok(Some(Prices::new(prices)?))
+    let price = |(device, path): (&DeviceSpec, Vec<Step>)| {
+        at_least_zero(device.price.unwrap_or(0.0), &path, "price", text::PRICE)
+    };
+    let prices: Result<Vec<f64>, LabError> = spec.devices().map(price).collect();
+    Ok(Some(Prices::new(prices?)?))
 }
 
-/// A number of at least 0.
-fn number(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+fn at_least_zero(
+    number: f64,
+    path: &[Step],
+    key: &'static str,
+    expected: &str,
+) -> Result<f64, LabError> {
+    if number.is_finite() && number >= 0.0 {
+        return Ok(number);
+    }
+    Err(LabError::at(&[path, &[Key(key)]].concat(), expected))
 }
 
 /// The device of each cache tier, and the disk's last.
 fn devices(
-    words: &HierarchyWords,
+    spec: &HierarchySpec,
     catalogue: &Catalogue,
     names: &[&str],
     latencies_ms: &[f64],
 ) -> Result<Vec<Device>, LabError> {
     let mut devices = vec![];
-    for ((index, name), latency_ms) in names.iter().enumerate().zip(latencies_ms) {
-        let hybrid = HYBRID.iter().find(|(known, _)| known == name);
-        devices.push(match hybrid {
-            Some((_, device)) => catalogue.find(device)?.clone(),
-            None if index == 0 => catalogue.find(HYBRID[0].1)?.clone(),
-            None => Device {
-                name: (*name).into(),
-                summary: "its access time, per page".into(),
-                read_ms: *latency_ms,
-                write_ms: *latency_ms,
-                source: String::new(),
-            },
+    let names = names.iter().copied().chain([DISK]);
+    for ((given, path), (name, latency_ms)) in spec.devices().zip(names.zip(latencies_ms)) {
+        let bad = |key, error| LabError::at(&[path.as_slice(), &[Key(key)]].concat(), error);
+        let device = match &given.name {
+            Some(device) => catalogue.find(device).map_err(|error| bad("name", error))?.clone(),
+            None => default_device(catalogue, name, devices.len(), *latency_ms)?,
+        };
+        devices.push(match given.cost {
+            Some(cost) => Device::custom(name, cost).map_err(|error| bad("cost", error))?,
+            None => device,
         });
-    }
-    devices.push(catalogue.find(DISK.1)?.clone());
-    for option in &words.devices {
-        let (name, device) = split(option, "--device", "flash=nvme-ssd")?;
-        let place = place(names, option, name, "--device")?;
-        let bad = |error| LabError::bad_option("--device", option, format!("{error}"));
-        devices[place] = catalogue.find(device).map_err(bad)?.clone();
-    }
-    for option in &words.costs {
-        let (name, costs) = split(option, "--cost", "flash=0.09/0.03")?;
-        let place = place(names, option, name, "--cost")?;
-        let bad = |error| LabError::bad_option("--cost", option, format!("{error}"));
-        devices[place] = Device::custom(name, costs).map_err(bad)?;
     }
     Ok(devices)
 }
 
+/// The device that a tier has if none is given; `place` counts from the fastest tier, from 0.
+fn default_device(
+    catalogue: &Catalogue,
+    name: &str,
+    place: usize,
+    latency_ms: f64,
+) -> Result<Device, LabError> {
+    let known = match HYBRID.iter().find(|(known, _)| *known == name) {
+        Some((_, device)) => Some(*device),
+        None if name == DISK => Some(DISK_DEVICE),
+        None => (place == 0).then_some(HYBRID[0].1),
+    };
+    Ok(match known {
+        Some(device) => catalogue.find(device)?.clone(),
+        None => Device {
+            name: name.into(),
+            summary: "its access time, per page".into(),
+            read_ms: latency_ms,
+            write_ms: latency_ms,
+            source: String::new(),
+        },
+    })
+}
+
 /// The queues of the devices, if time is to be simulated.
-fn timing(
-    words: &TimingWords,
-    names: &[&str],
-    devices: &[Device],
-) -> Result<Option<Timing>, LabError> {
-    if !words.is_events {
-        if words.models.is_empty() && words.closed_loop.is_none() {
-            return Ok(None);
-        }
-        return Err(LabError::EventsOnly);
+fn timing(spec: &HierarchySpec, devices: &[Device]) -> Result<Option<Timing>, LabError> {
+    let closed_loop = [Key("timing"), Key("closed_loop")];
+    let model = |path: &[Step]| [path, &[Key("model")]].concat();
+    if spec.timing.mode == TimingMode::Cost {
+        let unused = spec.devices().find(|(device, _)| device.model.is_some());
+        let unused = unused.map(|(_, path)| model(&path));
+        return match unused.or(spec.timing.closed_loop.map(|_| closed_loop.to_vec())) {
+            Some(path) => Err(LabError::at(&path, "it belongs to the timing `events`")),
+            None => Ok(None),
+        };
     }
-    let all: Vec<&str> = names.iter().copied().chain([DISK.0]).collect();
+    if spec.timing.closed_loop == Some(0) {
+        return Err(LabError::at(&closed_loop, "it takes at least 1 request"));
+    }
+    let disk = devices.len() - 1;
     let mut models = vec![];
-    for (name, device) in all.iter().zip(devices) {
-        models.push(match (models.len(), HddConfig::preset(&device.name)) {
-            (0, _) => server(device, None),
-            (_, Ok(disk)) if *name == DISK.0 => DeviceModel::Hdd(Box::new(disk)),
-            _ => server(device, Some(1)),
+    for (place, ((given, path), device)) in spec.devices().zip(devices).enumerate() {
+        models.push(match (&given.model, HddConfig::preset(&device.name)) {
+            (Some(given), _) => {
+                self::model(device, given).map_err(|reason| LabError::at(&model(&path), reason))?
+            }
+            (None, _) if place == 0 => server(device, None),
+            (None, Ok(preset)) if place == disk => DeviceModel::Hdd(Box::new(preset)),
+            (None, _) => server(device, Some(1)),
         });
     }
-    for option in &words.models {
-        let (name, model) = split(option, "--model", "disk=st380011a")?;
-        let place = place(names, option, name, "--model")?;
-        let bad = |reason| LabError::bad_option("--model", option, reason);
-        models[place] = self::model(&devices[place], model).map_err(bad)?;
-    }
-    let arrivals =
-        words.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
+    let requests = spec.timing.closed_loop;
+    let arrivals = requests.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
     Ok(Some(Timing { arrivals, devices: models }))
 }
 
-/// `server`, `server:8`, a disk's or an SSD's name, or what is wrong.
-fn model(device: &Device, text: &str) -> Result<DeviceModel, String> {
-    if let ("server", servers) = text.split_once(':').unwrap_or((text, "1")) {
-        let servers = servers.parse().ok().filter(|servers| *servers > 0);
-        let servers = servers.ok_or("a server takes a number of at least 1, as in server:8")?;
-        return Ok(server(device, Some(servers)));
-    }
-    if let Ok(disk) = HddConfig::preset(text) {
+/// The model of a device, or what is wrong with it.
+fn model(device: &Device, model: &ModelSpec) -> Result<DeviceModel, String> {
+    let drive = match model {
+        ModelSpec::Server { servers: 0 } => return Err(text::SERVERS.into()),
+        ModelSpec::Server { servers } => return Ok(server(device, Some(*servers))),
+        ModelSpec::Drive(drive) => drive,
+    };
+    if let DriveSpec::Named(name) = drive
+        && let Ok(disk) = HddConfig::preset(name)
+    {
         return Ok(DeviceModel::Hdd(Box::new(disk)));
     }
-    let ssd = find_ssd(text).map_err(|error| {
+    let ssd = find_ssd(drive).map_err(|error| {
         let disks: Vec<String> = HddConfig::presets().into_iter().map(|disk| disk.name).collect();
         let disks = disks.join(", ");
         format!("it takes `server`, `server:N`, a disk ({disks}) or an SSD: {error}")

@@ -148,7 +148,18 @@ impl Candidate {
         entry: &'static Entry,
         given: &[(String, String)],
     ) -> Result<Self, LabError> {
-        let values = entry.values(given)?;
+        Self::with_values(label, entry, entry.values(given)?)
+    }
+
+    /// An identifier with these values of its parameters.
+    ///
+    /// # Errors
+    /// Values that do not go together.
+    pub fn with_values(
+        label: &str,
+        entry: &'static Entry,
+        values: Values,
+    ) -> Result<Self, LabError> {
         // What cannot be built is refused before a trace is read.
         entry.build(1, &values)?;
         Ok(Self { label: label.into(), entry, values })

@@ -1,5 +1,7 @@
 //! Replay a trace against any hierarchy and policy, and report what it cost.
 //!
+//! A caller describes a hierarchy by a [`HierarchySpec`](spec::HierarchySpec), of which
+//! [`configurations`] makes a [`Configuration`] for each policy and size.
 //! A [`Configuration`] is a policy with its parameters, the sizes of the cache tiers and the device
 //! of each tier. [`run`] replays a compiled trace through it and returns a [`Summary`], whose JSON
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
@@ -20,28 +22,27 @@ pub mod planning;
 mod replay;
 pub mod report;
 mod size;
+pub mod spec;
 mod summary;
 pub mod sweep;
 mod tiers;
 mod timing;
 mod watch;
 
-pub use brought::bring;
+pub use brought::{Brought, bring};
 pub use buffering::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
     run_buffer, run_buffers,
 };
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
-pub use hierarchy::{
-    HierarchyWords, TimingWords, catalogue, configurations, find_policy, find_ssd,
-};
+pub use hierarchy::{catalogue, configurations, find_policy, find_ssd};
 pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
     identify, round_interval,
 };
 pub use over_time::{IntervalSummary, Intervals, OverTime};
-pub use parameters::{Given, Owner};
+pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{

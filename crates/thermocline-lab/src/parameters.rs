@@ -1,9 +1,11 @@
-//! Parameters as users give them, and to whom each belongs.
+//! The parameters of a run, and to whom each belongs.
 
-use thermocline_core::config::Parameter;
+use thermocline_core::config::{Parameter, Values};
 use thermocline_core::{hotness, registry};
 
 use crate::LabError;
+use crate::spec::ParameterSpec;
+use crate::spec::Step::{At, Key};
 
 /// A policy or an identifier that takes part in a run.
 #[derive(Clone, Copy, Debug)]
@@ -12,13 +14,22 @@ pub struct Owner {
     parameters: &'static [Parameter],
 }
 
-/// The parameters given: owner if named, name, value.
+/// The parameters of a run: each is known to belong to a policy or identifier that takes part, and to
+/// have a value that it takes.
 #[derive(Clone, Debug)]
-pub struct Given<'a>(Vec<(Option<&'a str>, &'a str, &'a str)>);
+pub struct Parameters<'a>(&'a [ParameterSpec]);
 
 impl Owner {
-    fn takes(&self, name: &str) -> bool {
-        self.parameters.iter().any(|known| known.name == name)
+    fn find(&self, name: &str) -> Option<&'static Parameter> {
+        self.parameters.iter().find(|known| known.name == name)
+    }
+
+    /// Whether a parameter is for it.
+    fn takes(&self, given: &ParameterSpec) -> bool {
+        match &given.owner {
+            Some(owner) => owner == self.name,
+            None => self.find(&given.name).is_some(),
+        }
     }
 }
 
@@ -34,60 +45,55 @@ impl From<&hotness::registry::Entry> for Owner {
     }
 }
 
-impl<'a> Given<'a> {
-    /// Reads `name=value` and `owner.name=value`; each must belong to one of the owners.
+impl<'a> Parameters<'a> {
+    /// Check that each parameter belongs to one of the owners, and that its value is in range.
     ///
     /// # Errors
-    /// [`LabError::BadOption`] if one is not written so, or belongs to nobody.
-    pub fn parse(options: &'a [String], owners: &[Owner]) -> Result<Self, LabError> {
-        let mut parameters = vec![];
-        for option in options {
-            let bad = |reason: String| LabError::bad_option("--param", option, reason);
-            let (name, value) = split(option, "--param", "nonhot_ratio=0.1")?;
-            let (owner, name) = match name.split_once('.') {
-                Some((owner, name)) => (Some(owner), name),
-                None => (None, name),
-            };
-            match owner {
-                Some(owner) if owners.iter().any(|known| known.name == owner) => {}
-                Some(owner) => {
-                    return Err(bad(format!("`{owner}` does not take part in this run")));
-                }
-                None if owners.iter().any(|known| known.takes(name)) => {}
-                None => {
-                    let known: Vec<String> = owners
-                        .iter()
-                        .flat_map(|owner| owner.parameters.iter().map(|p| (owner.name, p.name)))
-                        .map(|(owner, name)| format!("{owner}.{name}"))
-                        .collect();
-                    let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-                    return Err(bad(format!("nothing in this run has it; there are: {known}")));
-                }
-            }
-            parameters.push((owner, name, value));
+    /// [`LabError::Spec`] with the place of the first parameter that does not, or is not.
+    pub fn new(given: &'a [ParameterSpec], owners: &[Owner]) -> Result<Self, LabError> {
+        for (place, one) in given.iter().enumerate() {
+            check(one, owners)
+                .map_err(|reason| LabError::at(&[Key("parameters"), At(place)], reason))?;
         }
-        Ok(Self(parameters))
+        Ok(Self(given))
     }
 
-    /// Those of one owner: the ones that name it, and the unnamed ones that it has.
-    pub fn of(&self, owner: Owner) -> Vec<(String, String)> {
-        self.0
-            .iter()
-            .filter(|(named, name, _)| match named {
-                Some(named) => *named == owner.name,
-                None => owner.takes(name),
-            })
-            .map(|(_, name, value)| ((*name).into(), (*value).into()))
-            .collect()
+    /// The values of all parameters of one owner: those given, and the defaults of the others.
+    ///
+    /// # Errors
+    /// None for an owner that the parameters were checked for.
+    pub fn values(&self, owner: Owner) -> Result<Values, LabError> {
+        let mut values = Values::defaults(owner.parameters);
+        for one in self.0.iter().filter(|one| owner.takes(one)) {
+            values.set(owner.name, &one.name, &one.value)?;
+        }
+        Ok(values)
+    }
+
+    /// The parameters that are for any of some owners.
+    pub fn of(&self, owners: &[Owner]) -> Vec<ParameterSpec> {
+        let is_theirs = |one: &&ParameterSpec| owners.iter().any(|owner| owner.takes(one));
+        self.0.iter().filter(is_theirs).cloned().collect()
     }
 }
 
-/// The two sides of an option's `=`.
-pub(crate) fn split<'a>(
-    option: &'a str,
-    flag: &str,
-    example: &str,
-) -> Result<(&'a str, &'a str), LabError> {
-    let bad = || LabError::bad_option(flag, option, format!("write it as in {flag} {example}"));
-    option.split_once('=').ok_or_else(bad)
+/// Whether a parameter is for one of the owners, with a value that all of these take.
+pub(crate) fn check(given: &ParameterSpec, owners: &[Owner]) -> Result<(), String> {
+    let takers: Vec<&Owner> = owners.iter().filter(|owner| owner.takes(given)).collect();
+    if takers.is_empty() {
+        if let Some(owner) = &given.owner {
+            return Err(format!("`{owner}` does not take part in this run"));
+        }
+        let known: Vec<String> = owners
+            .iter()
+            .flat_map(|owner| owner.parameters.iter().map(|p| format!("{}.{}", owner.name, p.name)))
+            .collect();
+        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
+        return Err(format!("nothing in this run has it; there are: {known}"));
+    }
+    for owner in takers {
+        let mut values = Values::defaults(owner.parameters);
+        values.set(owner.name, &given.name, &given.value).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }

@@ -12,16 +12,20 @@ use std::cmp::Ordering;
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
-use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::CompiledTrace;
 
-use crate::metric::flash_drive;
+use crate::metric::{byte_size, flash_drive};
 use crate::mrc::{Estimate, Miniature, Rate};
+use crate::spec::Step::Key;
+use crate::spec::{
+    DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, Selection, TierSpec, TimingMode, TimingSpec,
+};
 use crate::timing::SECONDS_PER_DAY;
 use crate::{
-    Configuration, HierarchyWords, LabError, PolicySummary, RunOptions, TimingWords, TraceSummary,
-    Watch, configurations, run,
+    Configuration, LabError, PolicySummary, RunOptions, TierSize, TraceSummary, Watch,
+    configurations, find_policy, find_ssd, run,
 };
 
 /// So many candidates are simulated in full.
@@ -34,6 +38,8 @@ const LASTING: usize = 4;
 const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
 const SIZES_SPAN: f64 = 1000.0;
+/// Drives for flash, each taken before those after it if its pages fit.
+const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
 /// Days per year.
 const DAYS_PER_YEAR: f64 = 365.25;
 
@@ -62,14 +68,15 @@ pub struct PlanOptions {
     pub objective: Objective,
     /// How long flash must last, in years, if it must.
     pub min_lifetime_years: Option<f64>,
-    /// The policies to choose from.
-    pub policies: Vec<&'static Entry>,
-    /// Devices of tiers, as in [`HierarchyWords::devices`].
-    pub devices: Vec<String>,
-    /// The drive that flash is; its size is the tier's.
-    pub flash_drive: String,
-    /// The model of the disk, as in [`TimingWords::models`]; the device's own if none.
-    pub disk_model: Option<String>,
+    /// The policies to choose from, each of which an engine can run.
+    pub policies: Selection,
+    /// Devices of RAM, flash and disk by name; the default of the tier if none.
+    pub devices: [Option<String>; 3],
+    /// The drive that flash is, at the size of the tier; the first of some presets whose pages fit if
+    /// absent.
+    pub drive: Option<DriveSpec>,
+    /// The model of the disk; the device's own if none.
+    pub disk_model: Option<ModelSpec>,
     /// Requests kept outstanding instead of the trace's times.
     pub closed_loop: Option<u32>,
     /// The seed of samples.
@@ -100,6 +107,9 @@ pub struct Plan {
     pub front: Vec<Choice>,
     /// Which one of the front is best by the objective.
     pub chosen: usize,
+    /// The drive that flash is; not part of the JSON.
+    #[serde(skip)]
+    pub flash_drive: DriveSpec,
 }
 
 /// Sizes and a policy, simulated in full.
@@ -149,6 +159,60 @@ struct Candidate {
     latency: f64,
     /// In years, at best.
     lifetime: f64,
+}
+
+impl PlanOptions {
+    /// The policies, after a check of all that does not depend on a trace.
+    ///
+    /// # Errors
+    /// A lifetime below 0, an unknown policy, or one that no engine can run.
+    pub fn check(&self) -> Result<Vec<&'static Entry>, LabError> {
+        if let Some(years) = self.min_lifetime_years.filter(|years| !(*years >= 0.0)) {
+            let reason = format!("{years} cannot be: it takes a number of at least 0");
+            return Err(LabError::at(&[Key("min_lifetime_years")], reason));
+        }
+        if self.closed_loop == Some(0) {
+            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
+        }
+        let all = || registry::entries().iter().filter(|entry| suits(entry));
+        self.policies.resolve(
+            || all().collect(),
+            |name| {
+                let policy = find_policy(name)?;
+                if suits(policy) {
+                    return Ok(policy);
+                }
+                let known: Vec<&str> = all().map(|entry| entry.name).collect();
+                let known = known.join(", ");
+                let reason = format!("no engine can run `{name}`; it can run: {known}");
+                Err(LabError::at(&[Key("policies")], reason))
+            },
+        )
+    }
+
+    /// The drive asked for, or the first preset whose pages fit those of the trace.
+    fn flash_drive(&self, trace: &CompiledTrace) -> Result<DriveSpec, LabError> {
+        if let Some(drive) = &self.drive {
+            return Ok(drive.clone());
+        }
+        let page = trace.page_size_bytes();
+        for name in DRIVES {
+            let drive = DriveSpec::Named(name.into());
+            if page.is_multiple_of(u64::from(find_ssd(&drive)?.page_bytes)) {
+                return Ok(drive);
+            }
+        }
+        let reason = format!(
+            "no drive here has pages that fit those of {page} bytes: read the trace with larger pages, as 4KiB, or give a drive of your own, a TOML file"
+        );
+        Err(LabError::at(&[Key("drive")], reason))
+    }
+}
+
+/// Whether an engine can run a policy: it knows neither the accesses to come nor the hints of an
+/// earlier run.
+fn suits(entry: &Entry) -> bool {
+    entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight()
 }
 
 impl Choice {
@@ -215,8 +279,45 @@ impl Plan {
             simulated,
             front,
             chosen,
+            flash_drive: priced.flash_drive,
         })
     }
+}
+
+impl Plan {
+    /// A commented configuration of an engine for the point that was chosen, as TOML.
+    pub fn engine_configuration(&self) -> String {
+        let chosen = &self.front[self.chosen];
+        let page = self.trace.page_size_bytes;
+        let mut text = format!(
+            "# What `thermocline plan` chose on {}: {:.4} of {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
+            self.trace.path.replace(['\n', '\r'], " "),
+            chosen.cost,
+            self.budget,
+            chosen.ram_pages * page
+        );
+        if chosen.flash_pages > 0 {
+            text +=
+                &format!("\n[flash]\npath = \"flash.img\"\nsize = {}\n", chosen.flash_pages * page);
+        }
+        text += &format!(
+            "\n[policy]\nname = \"{}\"\nwrite_miss = \"{}\"\n\n[nbd]\nsocket = \"thermocline.sock\"\n",
+            chosen.policy.name, chosen.policy.write_miss
+        );
+        text
+    }
+}
+
+/// Whether an engine can have pages of the trace's size.
+///
+/// # Errors
+/// [`LabError::EnginePages`] if they are not multiples of 4 KiB up to 1 MiB.
+pub fn check_engine_pages(trace: &CompiledTrace) -> Result<(), LabError> {
+    let page_size_bytes = trace.page_size_bytes();
+    if page_size_bytes.is_multiple_of(4096) && page_size_bytes <= 1 << 20 {
+        return Ok(());
+    }
+    Err(LabError::EnginePages { page_size: byte_size(page_size_bytes) })
 }
 
 /// The lifetime of a choice's flash: without end, if it has none or never writes it.
@@ -228,6 +329,8 @@ fn lifetime(choice: &Choice) -> f64 {
 struct Priced<'a> {
     trace: &'a CompiledTrace,
     options: &'a PlanOptions,
+    policies: Vec<&'static Entry>,
+    flash_drive: DriveSpec,
     drive: SsdConfig,
 }
 
@@ -238,10 +341,13 @@ impl<'a> Priced<'a> {
             return Err(LabError::BadPrice { price });
         }
         if is_bad(&&options.budget) {
-            let reason = "it takes a number of at least 0".to_owned();
-            return Err(LabError::bad_option("--budget", &options.budget.to_string(), reason));
+            let reason = format!("{} cannot be: it takes a number of at least 0", options.budget);
+            return Err(LabError::at(&[Key("budget")], reason));
         }
-        let priced = Self { trace, options, drive: crate::find_ssd(&options.flash_drive)? };
+        let policies = options.check()?;
+        let flash_drive = options.flash_drive(trace)?;
+        let drive = find_ssd(&flash_drive)?;
+        let priced = Self { trace, options, policies, flash_drive, drive };
         let (disk_cost, page_cost) = (priced.disk_cost(), priced.cost(1, 0));
         if page_cost > options.budget {
             let budget = options.budget;
@@ -289,7 +395,7 @@ impl<'a> Priced<'a> {
         for ram in sizes(self.affordable_pages(rest, ram_price)) {
             let rest = rest - self.gib(u64::from(ram)) * ram_price;
             let flash_sizes = sizes(self.affordable_pages(rest, flash_price));
-            for &policy in &self.options.policies {
+            for &policy in &self.policies {
                 if policy.depth == Depth::Ram {
                     all.push(self.configuration(policy, ram, 0)?);
                     continue;
@@ -311,23 +417,29 @@ impl<'a> Priced<'a> {
         flash: u32,
     ) -> Result<Configuration, LabError> {
         let options = self.options;
-        let has_flash = flash > 0;
-        let is_there = |word: &&String| has_flash || !word.starts_with("flash=");
-        let mut tiers = vec![format!("ram={ram}p")];
-        let mut models: Vec<String> =
-            options.disk_model.iter().map(|model| format!("disk={model}")).collect();
-        if has_flash {
-            tiers.push(format!("flash={flash}p"));
-            models.push(format!("flash={}", options.flash_drive));
-        }
-        let words = HierarchyWords {
-            tiers,
-            devices: options.devices.iter().filter(is_there).cloned().collect(),
-            timing: TimingWords { is_events: true, closed_loop: options.closed_loop, models },
-            watch: options.watch.clone(),
-            ..HierarchyWords::default()
+        let [ram_device, flash_device, disk_device] = options.devices.clone();
+        let tier = |name: &str, pages: u32, device| TierSpec {
+            device,
+            ..TierSpec::new(name, &[TierSize::Pages(pages.into())])
         };
-        let mut all = configurations(&words, &[policy], Clients::ONE)?;
+        let mut tiers =
+            vec![tier("ram", ram, DeviceSpec { name: ram_device, ..DeviceSpec::default() })];
+        if flash > 0 {
+            let model = Some(ModelSpec::Drive(self.flash_drive.clone()));
+            let device = DeviceSpec { name: flash_device, model, ..DeviceSpec::default() };
+            tiers.push(tier("flash", flash, device));
+        }
+        let (name, model) = (disk_device, options.disk_model.clone());
+        let spec = HierarchySpec {
+            tiers,
+            disk: DeviceSpec { name, model, ..DeviceSpec::default() },
+            timing: TimingSpec { mode: TimingMode::Events, closed_loop: options.closed_loop },
+            ..HierarchySpec::default()
+        };
+        let mut all = configurations(&spec, &[policy], Clients::ONE)?;
+        for one in &mut all {
+            one.watch = options.watch.clone();
+        }
         Ok(all.pop().expect("one policy and one size of each tier are one configuration"))
     }
 

@@ -70,6 +70,20 @@ impl TierSize {
     }
 }
 
+impl TierSize {
+    /// A size in bytes as a whole number; `None` for a size in any other unit.
+    pub fn whole_bytes(self) -> Option<u64> {
+        let Self::Bytes(bytes) = self else { return None };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "sizes are not negative; a size that is too large saturates"
+        )]
+        let bytes = bytes as u64;
+        Some(bytes)
+    }
+}
+
 impl FromStr for TierSize {
     type Err = LabError;
 

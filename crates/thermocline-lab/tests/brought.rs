@@ -10,9 +10,10 @@ use thermocline_core::{
     Access, Actions, BoxedPolicy, Clients, ConfigError, PageId, Policy, Setup, Tier,
 };
 use thermocline_lab::mrc::{Sample, StackPass};
+use thermocline_lab::spec::{HierarchySpec, TierSpec, TimingMode, TimingSpec};
 use thermocline_lab::{
-    Arrivals, BufferConfiguration, Configuration, HierarchyWords, LabError, RunOptions, Summary,
-    TimingWords, Watch, bring, compare, configurations, run, run_buffer,
+    Arrivals, BufferConfiguration, Configuration, LabError, RunOptions, Summary, TierSize, Watch,
+    bring, compare, configurations, run, run_buffer,
 };
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize};
@@ -70,25 +71,22 @@ fn trace(requests: u64) -> CompiledTrace {
     CompiledTrace::compile(&mut Generator::new(options).unwrap(), PageSize::DEFAULT).unwrap()
 }
 
-fn configuration(maker: Bypasses, timing: TimingWords, watch: &Watch) -> Configuration {
-    let words = HierarchyWords {
-        tiers: vec!["ram=10p".into()],
-        timing,
-        watch: watch.clone(),
-        ..HierarchyWords::default()
-    };
+fn configuration(maker: Bypasses, timing: TimingSpec, watch: &Watch) -> Configuration {
+    let tiers = vec![TierSpec::new("ram", &[TierSize::Pages(10.0)])];
+    let spec = HierarchySpec { tiers, timing, ..HierarchySpec::default() };
     let policy = bring("bypass", Depth::Ram).unwrap();
-    let mut configuration = configurations(&words, &[policy], Clients::ONE).unwrap().remove(0);
+    let mut configuration = configurations(&spec, &[policy], Clients::ONE).unwrap().remove(0);
+    configuration.watch = watch.clone();
     configuration.values = configuration.values.with_maker(Arc::new(maker));
     configuration
 }
 
-fn timings() -> [TimingWords; 2] {
-    let events = TimingWords { is_events: true, closed_loop: Some(1), models: vec![] };
-    [TimingWords::default(), events]
+fn timings() -> [TimingSpec; 2] {
+    let events = TimingSpec { mode: TimingMode::Events, closed_loop: Some(1) };
+    [TimingSpec::default(), events]
 }
 
-fn run_it(maker: Bypasses, timing: TimingWords, watch: &Watch) -> Result<Summary, LabError> {
+fn run_it(maker: Bypasses, timing: TimingSpec, watch: &Watch) -> Result<Summary, LabError> {
     run(&trace(100_000), &configuration(maker, timing, watch), RunOptions::default())
 }
 
@@ -96,7 +94,7 @@ fn run_it(maker: Bypasses, timing: TimingWords, watch: &Watch) -> Result<Summary
 fn a_policy_that_is_brought_runs_under_the_ledger() {
     for timing in timings() {
         let watch = Watch::default();
-        let summary = run_it(Bypasses::default(), timing.clone(), &watch).unwrap();
+        let summary = run_it(Bypasses::default(), timing, &watch).unwrap();
         assert_eq!(summary.policy.name, "bypass");
         assert_eq!(summary.tiers[1].hits, 100_000);
         assert_eq!(watch.accesses(), 100_000);
@@ -113,7 +111,7 @@ fn its_name_is_its_own_and_somebody_makes_it() {
     assert!(std::ptr::eq(one, same) && one.is_brought() && !one.takes_clients());
     assert!(!std::ptr::eq(one, bring("mine", Depth::Tiers).unwrap()));
     assert!(registry::find("mine").is_err() && !registry::find("lru").unwrap().is_brought());
-    let mut orphan = configuration(Bypasses::default(), TimingWords::default(), &Watch::default());
+    let mut orphan = configuration(Bypasses::default(), TimingSpec::default(), &Watch::default());
     orphan.values = orphan.policy.values(&[]).unwrap();
     let refused = run(&trace(10), &orphan, RunOptions::default()).unwrap_err();
     assert!(matches!(refused, LabError::Config(ConfigError::NoMaker { .. })), "{refused}");
@@ -129,7 +127,7 @@ fn a_stopped_run_ends_soon_and_says_so() {
         assert!((30_000..50_000).contains(&watch.accesses()), "{}", watch.accesses());
         let more = compare(
             &trace(10),
-            &[configuration(Bypasses::default(), TimingWords::default(), &watch)],
+            &[configuration(Bypasses::default(), TimingSpec::default(), &watch)],
             RunOptions::default(),
             || (),
         );

@@ -248,7 +248,9 @@ fn what_cannot_be_says_why() {
     let trace_4k = trace("0 0 0 8 0\n1000 0 800000 8 0\n", 4096);
     let tlc = BufferedSsd::new(SsdConfig::preset("tlc-nvme").unwrap());
     let error = run_buffer(&trace_4k, &configuration("lru", "9p", Some(tlc)), false).unwrap_err();
-    assert!(error.to_string().contains("--page-size 16384"), "{error}");
+    assert!(error.to_string().contains("16384 bytes"), "{error}");
+    let remedy = error.remedy(|setting| format!("the setting {setting}"));
+    assert_eq!(remedy.as_deref(), Some("take the setting page_size 16384"));
 
     let many = mixed();
     let small = BufferedSsd::new(one_plane().sized_for(3_000).unwrap());

@@ -9,7 +9,8 @@ use thermocline_lab::mrc::{
     CurveOptions, Method, MissRatios, Rate, Sample, StackPass, curve_configurations,
     default_sizes_pages, miss_ratios,
 };
-use thermocline_lab::{Configuration, HierarchyWords, LabError, Watch, find_policy};
+use thermocline_lab::spec::HierarchySpec;
+use thermocline_lab::{Configuration, LabError, TierSize, Watch, find_policy};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, Sampling};
 
@@ -20,10 +21,10 @@ fn trace(requests: u64, pages: u64, alpha: f64, seed: u64) -> CompiledTrace {
 }
 
 fn sizes(trace: &CompiledTrace, policy: &str, ram: &[&str], flash: &[&str]) -> Vec<Configuration> {
-    let owned = |sizes: &[&str]| sizes.iter().map(|&size| size.to_owned()).collect::<Vec<_>>();
-    let (ram, flash) = (owned(ram), owned(flash));
+    let [ram, flash] = [ram, flash]
+        .map(|sizes| sizes.iter().map(|size| size.parse().unwrap()).collect::<Vec<TierSize>>());
     let policy = find_policy(policy).unwrap();
-    curve_configurations(trace, policy, &HierarchyWords::default(), [&ram, &flash]).unwrap()
+    curve_configurations(trace, policy, &HierarchySpec::default(), [&ram, &flash]).unwrap()
 }
 
 fn find(

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::io::Cursor;
 
-use thermocline_core::{Action, Actions, Admission, Clients, Tier, WriteMiss, registry};
+use thermocline_core::{Action, Actions, Admission, Clients, PageCost, Tier, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_lab::{
     Arrivals, Configuration, DeviceModel, IntervalSummary, LabError, RunOptions, Summary,
@@ -17,7 +17,7 @@ use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 /// works by it, every second and a half.
 fn configuration(policy: &str, pages: &[u32]) -> Configuration {
     let policy = registry::find(policy).unwrap();
-    let device = Device::custom("d", "1/1").unwrap();
+    let device = Device::custom("d", PageCost { read_ms: 1.0, write_ms: 1.0 }).unwrap();
     let tier = |(index, &pages): (usize, &u32)| TierConfiguration {
         name: format!("l{}", index + 1),
         size: TierSize::Pages(f64::from(pages)),

@@ -4,7 +4,7 @@
 
 use std::io::Cursor;
 
-use thermocline_core::{Admission, Clients, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, PageCost, WriteMiss, registry};
 use thermocline_device::Device;
 use thermocline_device::hdd::HddConfig;
 use thermocline_lab::{
@@ -14,15 +14,15 @@ use thermocline_lab::{
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
-fn device(name: &str, costs: &str) -> Device {
-    Device::custom(name, costs).unwrap()
+fn device(name: &str, read_ms: f64, write_ms: f64) -> Device {
+    Device::custom(name, PageCost { read_ms, write_ms }).unwrap()
 }
 
 /// RAM of 1 us per page, flash of 100 and 200 us, a disk of 10 and 12 ms.
 fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Configuration {
     let policy = registry::find(policy).unwrap();
     let devices =
-        [device("ram", "0.001/0.001"), device("flash", "0.1/0.2"), device("disk", "10/12")];
+        [device("ram", 0.001, 0.001), device("flash", 0.1, 0.2), device("disk", 10.0, 12.0)];
     let tier = |name: &str, size: &str, device: &Device| TierConfiguration {
         name: name.into(),
         size: size.parse().unwrap(),

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
-use thermocline::Brought;
 use thermocline_core::policy::{Maker, Survivor};
 use thermocline_core::registry::Depth;
 use thermocline_core::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Tier, WriteMiss};
-use thermocline_lab::{LabError, Watch, bring};
+use thermocline_lab::{Brought, LabError, Watch, bring};
 
 /// A policy as Python hands it over.
 #[derive(FromPyObject)]

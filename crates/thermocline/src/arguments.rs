@@ -11,8 +11,9 @@ use std::time::Duration;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thermocline_core::Clients;
+use thermocline_lab::spec::{ParameterSpec, TierSetting, TierSpec};
 use thermocline_lab::sweep::check_output;
-use thermocline_lab::{Counted, RunOptions, WarmUp};
+use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
 
 use crate::backing::Place;
 use crate::commands::serve::config::Bytes;
@@ -21,7 +22,7 @@ pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
     RecordOptions, Recorder, TraceCommand, TraceOptions, Workload,
 };
-pub(crate) use two_tier::TwoTierOptions;
+pub(crate) use two_tier::{TwoTierOptions, TwoTierSpec};
 
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
@@ -181,25 +182,25 @@ pub(crate) enum TimeUnit {
 pub(crate) struct HierarchyOptions {
     /// A cache tier, fastest first: ram=64MiB, ram=5% (of the footprint), flash=4x (the tier above), flash=100p (pages); or l1 to l8 instead of ram and flash
     #[arg(long = "tier", value_name = "NAME=SIZE", required = true)]
-    pub(crate) tiers: Vec<String>,
+    pub(crate) tiers: Vec<TierSpec>,
     /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
-    #[arg(long = "device", value_name = "TIER=DEVICE")]
-    pub(crate) devices: Vec<String>,
+    #[arg(long = "device", value_name = "TIER=DEVICE", value_parser = TierSetting::device)]
+    pub(crate) devices: Vec<TierSetting>,
     /// The costs of a tier per page, as in flash=0.09/0.03
-    #[arg(long = "cost", value_name = "TIER=READ_MS/WRITE_MS")]
-    pub(crate) costs: Vec<String>,
+    #[arg(long = "cost", value_name = "TIER=READ_MS/WRITE_MS", value_parser = TierSetting::cost)]
+    pub(crate) costs: Vec<TierSetting>,
     /// The access time of a tier, for the average response time: l2=2; default: 0.2, 2 and 10 ms, others between
-    #[arg(long = "latency", value_name = "TIER=MS")]
-    pub(crate) latencies: Vec<String>,
+    #[arg(long = "latency", value_name = "TIER=MS", value_parser = TierSetting::latency)]
+    pub(crate) latencies: Vec<TierSetting>,
     /// The price of a tier per GiB, for the cost per I/O: ram=4.5
-    #[arg(long = "price", value_name = "TIER=PRICE")]
-    pub(crate) prices: Vec<String>,
+    #[arg(long = "price", value_name = "TIER=PRICE", value_parser = TierSetting::price)]
+    pub(crate) prices: Vec<TierSetting>,
     /// A TOML file of more devices
     #[arg(long = "devices", value_name = "FILE")]
     pub(crate) device_file: Option<PathBuf>,
     /// A parameter of a policy or of the identifier of --admit: name=value, or policy.name=value; see `thermocline policies NAME`
     #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) parameters: Vec<String>,
+    pub(crate) parameters: Vec<ParameterSpec>,
     /// Whether a write miss reads the page from disk first; the published policies do
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(crate) write_miss: WriteMiss,
@@ -215,8 +216,8 @@ pub(crate) struct HierarchyOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) closed_loop: Option<u32>,
     /// The queueing device of a tier (with --timing events): disk=st380011a, flash=mlc-sata-2011, flash=server:8 (its costs, 8 at a time); see `thermocline drives`
-    #[arg(long = "model", value_name = "TIER=MODEL")]
-    pub(crate) models: Vec<String>,
+    #[arg(long = "model", value_name = "TIER=MODEL", value_parser = TierSetting::model)]
+    pub(crate) models: Vec<TierSetting>,
     /// Leave the first accesses out of the counts: a number or a share, as in 20%
     #[arg(long, value_name = "N|%", default_value = "0")]
     pub(crate) warm_up: WarmUp,
@@ -229,11 +230,6 @@ pub(crate) struct HierarchyOptions {
 }
 
 impl HierarchyOptions {
-    /// Tiers as written, and the defaults for all else.
-    pub(crate) fn of_tiers(tiers: &[&str]) -> Self {
-        Self { tiers: tiers.iter().map(|&tier| tier.into()).collect(), ..Self::default() }
-    }
-
     /// How the runs are made.
     pub(crate) fn run_options(&self) -> RunOptions {
         let intervals = self.over_time.map_or(0, |intervals| intervals as usize);
@@ -318,7 +314,7 @@ pub(crate) struct HotOptions {
     pub(crate) interval: Option<u64>,
     /// A parameter of an identifier: name=value, or identifier.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) parameters: Vec<String>,
+    pub(crate) parameters: Vec<ParameterSpec>,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
@@ -338,7 +334,7 @@ pub(crate) struct BufferOptions {
     pub(crate) policy: Vec<String>,
     /// The sizes of the buffer, separated by commas: 32MiB, 5% (of the footprint), 300p (pages)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', required = true)]
-    pub(crate) size: Vec<String>,
+    pub(crate) size: Vec<TierSize>,
     /// The drive behind it: a name as in `thermocline drives`, a TOML file, or none
     #[arg(long, value_name = "NAME", default_value = "none")]
     pub(crate) ssd: String,
@@ -356,7 +352,7 @@ pub(crate) struct BufferOptions {
     pub(crate) closed_loop: Option<u32>,
     /// A parameter of a buffer or of the identifier of --streams: name=value, or buffer.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) parameters: Vec<String>,
+    pub(crate) parameters: Vec<ParameterSpec>,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Run the ledger alongside and fail if it refuses an action

@@ -1,12 +1,15 @@
 //! From the command line's options to configurations, and what a user should know of these.
 
-use anyhow::Result;
+use anyhow::{Error, Result, anyhow};
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, Entry};
-use thermocline_lab::{Configuration, HierarchyWords, TimingWords, Watch};
+use thermocline_lab::spec::{
+    self, HierarchySpec, ParameterSpec, SpecPath, Step, TierSetting, TierSpec, TimingSpec,
+};
+use thermocline_lab::{Configuration, LabError};
 use thermocline_trace::CompiledTrace;
 
-use crate::arguments::{HierarchyOptions, TimingMode, WriteMiss};
+use crate::arguments::{HierarchyOptions, TimingMode, TwoTierSpec, WriteMiss};
 use crate::output;
 
 /// Every combination of policies and tier sizes, policies last, for so many clients.
@@ -15,29 +18,107 @@ pub(crate) fn configurations(
     policies: &[&'static Entry],
     clients: Clients,
 ) -> Result<Vec<Configuration>> {
-    Ok(thermocline_lab::configurations(&words(options)?, policies, clients)?)
+    let (spec, two_tier) = (spec(options)?, options.two_tier.spec()?);
+    thermocline_lab::configurations(&spec, policies, clients)
+        .map_err(|error| in_options(error, |path| option(path, options, &spec, &two_tier)))
 }
 
-/// The options as the lab takes them.
-fn words(options: &HierarchyOptions) -> Result<HierarchyWords> {
-    let two_tier = options.two_tier.words()?;
-    Ok(HierarchyWords {
+/// What the options say.
+fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
+    let two_tier = options.two_tier.spec()?;
+    let mode = match options.timing {
+        TimingMode::Cost => spec::TimingMode::Cost,
+        TimingMode::Events => spec::TimingMode::Events,
+    };
+    let mut spec = HierarchySpec {
         tiers: options.tiers.clone(),
-        devices: options.devices.clone(),
-        costs: options.costs.clone(),
-        latencies: options.latencies.clone(),
-        prices: options.prices.clone(),
         device_file: options.device_file.clone(),
         parameters: [two_tier.parameters, options.parameters.clone()].concat(),
         write_miss: options.write_miss.into_core(),
         admit: two_tier.admit.or_else(|| options.admit.clone()),
-        timing: TimingWords {
-            is_events: options.timing == TimingMode::Events,
-            closed_loop: options.closed_loop,
-            models: options.models.clone(),
-        },
-        watch: Watch::default(),
-    })
+        timing: TimingSpec { mode, closed_loop: options.closed_loop },
+        ..HierarchySpec::default()
+    };
+    for (flag, settings) in settings(options) {
+        for setting in settings {
+            spec.set(setting.clone())
+                .map_err(|reason| anyhow!("{}: {reason}", described(flag, setting)))?;
+        }
+    }
+    Ok(spec)
+}
+
+/// The options about the devices of tiers.
+fn settings(options: &HierarchyOptions) -> [(&'static str, &[TierSetting]); 5] {
+    [
+        ("--device", &options.devices),
+        ("--cost", &options.costs),
+        ("--latency", &options.latencies),
+        ("--price", &options.prices),
+        ("--model", &options.models),
+    ]
+}
+
+fn described(flag: &str, setting: &TierSetting) -> String {
+    format!("{flag} {}={}", setting.tier, setting.setting)
+}
+
+/// An error that names the option which a part of a specification comes from.
+pub(crate) fn in_options(error: LabError, option: impl FnOnce(&SpecPath) -> String) -> Error {
+    match error {
+        LabError::Spec { path, reason } => anyhow!("{}: {reason}", option(&path)),
+        other => other.into(),
+    }
+}
+
+/// The option, with its value, that a part of the hierarchy comes from.
+fn option(
+    path: &SpecPath,
+    options: &HierarchyOptions,
+    spec: &HierarchySpec,
+    two_tier: &TwoTierSpec,
+) -> String {
+    match *path.steps() {
+        [Step::Key("tiers"), Step::At(tier), Step::Key("name" | "sizes"), ..] => {
+            let TierSpec { name, sizes, .. } = &spec.tiers[tier];
+            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            format!("--tier {name}={}", sizes.join(","))
+        }
+        [Step::Key("tiers"), Step::At(tier), _, Step::Key(field)] => {
+            setting(options, &spec.tiers[tier].name, field)
+        }
+        [Step::Key("disk"), Step::Key(field)] => setting(options, "disk", field),
+        [Step::Key("parameters"), Step::At(place)] => two_tier.option(&spec.parameters, place),
+        [Step::Key("admit")] => format!("--admit {}", spec.admit.as_deref().unwrap_or_default()),
+        _ => flag(path),
+    }
+}
+
+/// The last option that sets a field of a tier's device.
+fn setting(options: &HierarchyOptions, tier: &str, field: &str) -> String {
+    let flag = match field {
+        "name" => "--device",
+        "latency_ms" => "--latency",
+        "cost" => "--cost",
+        "price" => "--price",
+        _ => "--model",
+    };
+    let all = settings(options).into_iter().filter(|(known, _)| *known == flag);
+    let of_tier = all.flat_map(|(_, settings)| settings).filter(|one| one.tier == tier).last();
+    of_tier.map_or_else(|| flag.to_owned(), |setting| described(flag, setting))
+}
+
+/// The option that a path comes from, where parameters are those of `--param`.
+pub(crate) fn with_parameters(path: &SpecPath, parameters: &[ParameterSpec]) -> String {
+    match *path.steps() {
+        [Step::Key("parameters"), Step::At(place)] => format!("--param {}", parameters[place]),
+        _ => flag(path),
+    }
+}
+
+/// The option that is called like the last field on a path.
+pub(crate) fn flag(path: &SpecPath) -> String {
+    format!("--{}", path.keys().last().unwrap_or_default().replace('_', "-"))
 }
 
 /// Says which policies leave the flash that they are given empty.

@@ -9,7 +9,6 @@
 
 mod arguments;
 mod backing;
-mod brought;
 mod commands;
 mod hierarchy;
 mod job;
@@ -27,7 +26,6 @@ use thermocline_lab::LabError;
 use thermocline_trace::TraceError;
 
 use crate::arguments::{Arguments, Command};
-pub use brought::Brought;
 pub use job::{Job, listing, outcome_json};
 
 /// The exit status after an error.
@@ -83,11 +81,11 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// An error with all its causes, and the option that helps if there is one; `spell` makes of its name
 /// what the reader would write.
 pub fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
-    let of_trace = |one: &'_ (dyn Error + 'static)| match one.downcast_ref() {
-        Some(LabError::Trace(error)) => error.remedy(&spell),
-        _ => one.downcast_ref::<TraceError>()?.remedy(&spell),
+    let remedy = |one: &'_ (dyn Error + 'static)| match one.downcast_ref::<LabError>() {
+        Some(error) => error.remedy(&spell),
+        None => one.downcast_ref::<TraceError>()?.remedy(&spell),
     };
-    match error.chain().find_map(of_trace) {
+    match error.chain().find_map(remedy) {
         Some(remedy) => format!("{error:#}; {remedy}"),
         None => format!("{error:#}"),
     }

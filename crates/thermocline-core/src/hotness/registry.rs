@@ -12,7 +12,7 @@ use crate::config::{ConfigError, Parameter, Values};
 /// One registered identifier.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its name, as given to `--identifier`.
+    /// Its name, by which users choose it.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use thermocline_core::config::Given;
 use thermocline_core::registry::Entry;
 use thermocline_core::{Geometry, config, hotness};
 use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
@@ -29,8 +30,8 @@ const PAGES_PER_BLOCK: u32 = 64;
 pub struct BufferConfiguration {
     /// The policy.
     pub policy: &'static Entry,
-    /// The parameters given, by name and text. Pages per block are the SSD's if not given.
-    pub parameters: Vec<(String, String)>,
+    /// The parameters given, by name. Pages per block are the SSD's if not given.
+    pub parameters: Vec<(String, Given)>,
     /// The size of the buffer.
     pub size: TierSize,
     /// The SSD behind it, if there is one.

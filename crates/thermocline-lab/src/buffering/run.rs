@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use thermocline_core::config::{Given, Values};
 use thermocline_core::{
     Access, Actions, Admission, BoxedPolicy, Clients, Ledger, Nanos, Op, PageId, Setup, WriteMiss,
 };
@@ -22,6 +23,9 @@ use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, Watch, summary};
 /// How long the buffer takes to serve the pages of a request: SSDsim's constant.
 const BUFFER_NS: u64 = 1_000;
 
+/// The parameter that the SSD gives its value, unless the caller does.
+const PAGES_PER_BLOCK: &str = "pages_per_block";
+
 /// How many accesses ahead the policy's state is asked for.
 const PREFETCH_ACCESSES: usize = 16;
 
@@ -33,12 +37,14 @@ pub(super) fn run(
 ) -> Result<BufferSummary, LabError> {
     let layout = Layout::new(trace, configuration.ssd.as_ref())?;
     let entry = configuration.policy;
-    let mut parameters = vec![];
-    if entry.parameters.iter().any(|parameter| parameter.name == "pages_per_block") {
-        parameters.push(("pages_per_block".into(), layout.pages_per_block.to_string()));
+    let mut values = Values::defaults(entry.parameters);
+    if entry.parameters.iter().any(|parameter| parameter.name == PAGES_PER_BLOCK) {
+        let pages = Given::Integer(layout.pages_per_block.into());
+        values.set(entry.name, PAGES_PER_BLOCK, &pages)?;
     }
-    parameters.extend_from_slice(&configuration.parameters);
-    let values = entry.values(&parameters)?;
+    for (name, value) in &configuration.parameters {
+        values.set(entry.name, name, value)?;
+    }
     let footprint_pages = trace.footprint_pages();
     let buffer_pages =
         configuration.size.pages("buffer", trace.page_size_bytes(), footprint_pages, None)?;

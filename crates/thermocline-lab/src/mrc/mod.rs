@@ -19,9 +19,8 @@ use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, Entry};
 use thermocline_trace::CompiledTrace;
 
-use crate::{
-    Configuration, HierarchyWords, LabError, RunOptions, TraceSummary, configurations, run,
-};
+use crate::spec::{HierarchySpec, TierSpec};
+use crate::{Configuration, LabError, RunOptions, TierSize, TraceSummary, configurations, run};
 
 pub use miniature::{Estimate, Miniature, Rate};
 pub use reuse::{Bucket, Distribution, ReuseStats};
@@ -141,27 +140,26 @@ pub fn default_sizes_pages(trace: &CompiledTrace, cache_tiers: usize) -> Vec<u32
 
 /// The configurations of a policy's curve: RAM of each size, and flash unless it leaves it empty.
 ///
-/// `words` are all but the tiers; without sizes they are those of [`default_sizes_pages`].
+/// `spec` is all but the tiers; without sizes they are those of [`default_sizes_pages`].
 ///
 /// # Errors
 /// As for [`configurations`], or a size that cannot be.
 pub fn curve_configurations(
     trace: &CompiledTrace,
     policy: &'static Entry,
-    words: &HierarchyWords,
-    [ram_sizes, flash_sizes]: [&[String]; 2],
+    spec: &HierarchySpec,
+    [ram_sizes, flash_sizes]: [&[TierSize]; 2],
 ) -> Result<Vec<Configuration>, LabError> {
     let cache_tiers = if policy.depth == Depth::Ram { 1 } else { 2 };
-    let tier = |name: &str, sizes: &[String]| {
-        let default =
-            || default_sizes_pages(trace, cache_tiers).into_iter().map(|p| format!("{p}p"));
-        let sizes = if sizes.is_empty() { default().collect() } else { sizes.to_vec() };
-        format!("{name}={}", sizes.join(","))
+    let pages = default_sizes_pages(trace, cache_tiers).into_iter();
+    let default: Vec<TierSize> = pages.map(|pages| TierSize::Pages(pages.into())).collect();
+    let tier = |name: &str, sizes: &[TierSize]| {
+        TierSpec::new(name, if sizes.is_empty() { &default } else { sizes })
     };
     let tiers = [tier("ram", ram_sizes), tier("flash", flash_sizes)];
-    let words = HierarchyWords { tiers: tiers[..cache_tiers].to_vec(), ..words.clone() };
+    let spec = HierarchySpec { tiers: tiers[..cache_tiers].to_vec(), ..spec.clone() };
     let mut sized = vec![];
-    for configuration in configurations(&words, &[policy], Clients::ONE)? {
+    for configuration in configurations(&spec, &[policy], Clients::ONE)? {
         sized.push((configuration.capacity_pages(trace)?, configuration));
     }
     sized.sort_by(|(one, _), (other, _)| one.cmp(other));

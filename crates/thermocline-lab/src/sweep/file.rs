@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
+use thermocline_core::config::Given;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{Clients, WriteMiss, hotness};
 use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
@@ -11,10 +12,12 @@ use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
 use super::places::Step::{At, Key};
 use super::places::{Origin, Places, Step};
 use super::{Sweep, SweepPoint, TraceSource};
-use crate::{
-    Given, HierarchyWords, LabError, Owner, RunOptions, TierSize, TimingWords, WarmUp, Watch,
-    configurations, find_policy,
+use crate::parameters::check;
+use crate::spec::{
+    DISK, DriveSpec, HierarchySpec, ModelSpec, ParameterSpec, Setting, Step as SpecStep,
+    TierSetting, TierSpec, TimingMode, TimingSpec,
 };
+use crate::{LabError, Owner, RunOptions, TierSize, WarmUp, configurations, find_policy};
 
 /// Up to so many values are a range.
 const RANGE_MAX: usize = 10_000;
@@ -63,7 +66,7 @@ struct SweptParameter<'a> {
     /// As TOML sees it.
     keys: Vec<&'a str>,
     /// There is at least one.
-    values: Vec<String>,
+    values: Vec<Given>,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +115,22 @@ enum Values {
     Range(Range),
     One(toml::Value),
 }
+
+/// The unit of a range.
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    Plain,
+    Bytes,
+    Pages,
+    FootprintPercent,
+    TimesAbove,
+}
+
+/// How the text of a setting is read.
+type ParseSetting = fn(&str) -> Result<TierSetting, String>;
+
+/// What is wrong with some values, and which one if it is one of a list.
+type BadValues = (Option<usize>, String);
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,19 +199,12 @@ impl Sweep {
         let file = Placed { file: &file, places: &places };
         let traces = file.traces(folder)?;
         let policies = file.policies()?;
-        let tiers = file.tiers()?;
+        let spec = file.hierarchy(folder)?;
         let parameters = file.parameters()?;
-        file.check_timing()?;
         file.check_parameters(&policies, &parameters)?;
         let mut of_one_trace = vec![];
         for place in 0..policies.len() {
-            of_one_trace.extend(file.configurations(
-                &policies,
-                place,
-                &tiers,
-                &parameters,
-                folder,
-            )?);
+            of_one_trace.extend(file.configurations(&policies, place, &spec, &parameters)?);
         }
         let options = file.options()?;
         let points = (0..traces.len()).flat_map(|trace| {
@@ -258,16 +270,51 @@ impl Placed<'_> {
         self.some("policies", found?)
     }
 
-    /// The tiers as words, each with all its sizes.
-    fn tiers(&self) -> Result<Vec<String>, LabError> {
-        let tier = |(place, tier): (usize, &TierSection)| {
-            let key = [Key("tier"), At(place), Key("sizes")];
-            let sizes = tier.sizes.words().map_err(|reason| self.places.bad(&key, reason))?;
-            for (place, size) in sizes.iter().enumerate() {
-                let steps = [&key[..], &[At(place)]].concat();
-                size.parse::<TierSize>().map_err(|error| self.places.bad(&steps, error))?;
+    /// The hierarchy with all its tiers, each with all its sizes, checked.
+    fn hierarchy(&self, folder: &Path) -> Result<HierarchySpec, LabError> {
+        let file = self.file;
+        let mut spec = HierarchySpec {
+            tiers: self.tiers()?,
+            device_file: file.devices.as_ref().map(|file| folder.join(file)),
+            write_miss: match file.write_miss {
+                MissWord::Fetch => WriteMiss::Fetch,
+                MissWord::Allocate => WriteMiss::Allocate,
+            },
+            admit: file.admit.clone(),
+            ..HierarchySpec::default()
+        };
+        // The settings of tiers below name tiers, which must be right first.
+        spec.check().map_err(|error| self.placed(error))?;
+        for (key, words, parse) in file.settings() {
+            for (place, word) in words.iter().enumerate() {
+                let set = |mut setting: TierSetting| {
+                    if let Setting::Model(ModelSpec::Drive(DriveSpec::File(path))) =
+                        &mut setting.setting
+                    {
+                        *path = folder.join(&path);
+                    }
+                    spec.set(setting)
+                };
+                parse(word)
+                    .and_then(set)
+                    .map_err(|reason| self.places.bad(&[Key(key), At(place)], reason))?;
             }
-            Ok(format!("{}={}", tier.name, sizes.join(",")))
+        }
+        let mode = match file.timing {
+            TimingWord::Cost => TimingMode::Cost,
+            TimingWord::Events => TimingMode::Events,
+        };
+        spec.timing = TimingSpec { mode, closed_loop: file.closed_loop };
+        spec.check().map_err(|error| self.placed(error))?;
+        Ok(spec)
+    }
+
+    fn tiers(&self) -> Result<Vec<TierSpec>, LabError> {
+        let tier = |(place, tier): (usize, &TierSection)| {
+            let sizes = tier.sizes.typed(size_of, |number, unit| unit.size(number));
+            let sizes = sizes
+                .map_err(|error| self.bad_values(&[Key("tier"), At(place), Key("sizes")], error))?;
+            Ok(TierSpec::new(&tier.name, &sizes))
         };
         let tiers: Result<_, LabError> = self.file.tier.iter().enumerate().map(tier).collect();
         self.some("tier", tiers?)
@@ -290,7 +337,9 @@ impl Placed<'_> {
                 let bad = |reason: String| self.places.bad(&swept.steps(), reason);
                 let values: Values =
                     value.clone().try_into().map_err(|error| bad(format!("{error}")))?;
-                let values = values.words().map_err(bad)?;
+                let values = values
+                    .typed(|value| Ok(given_of(value)), |number, unit| Ok(unit.given(number)));
+                let values = values.map_err(|error| self.bad_values(&swept.steps(), error))?;
                 all.push(SweptParameter { values, ..swept });
             }
         }
@@ -309,34 +358,16 @@ impl Placed<'_> {
         for parameter in parameters {
             for (place, value) in parameter.values.iter().enumerate() {
                 let steps = [&parameter.steps()[..], &[At(place)]].concat();
-                let bad = |error: &dyn std::fmt::Display| self.places.bad(&steps, error);
-                let word = [format!("{}={value}", parameter.name)];
-                let given = Given::parse(&word, &owners).map_err(|error| bad(&reason(&error)))?;
-                for &policy in policies {
-                    policy.values(&given.of(policy.into())).map_err(|error| bad(&error))?;
-                }
-                if let Some(entry) = identifier {
-                    entry.values(&given.of(entry.into())).map_err(|error| bad(&error))?;
-                }
+                check(&parameter.spec(value), &owners)
+                    .map_err(|reason| self.places.bad(&steps, reason))?;
             }
         }
         Ok(())
     }
 
-    fn check_timing(&self) -> Result<(), LabError> {
-        let keys = [
-            ("closed_loop", self.file.closed_loop.is_some()),
-            ("model", !self.file.model.is_empty()),
-        ];
-        for (key, is_given) in keys {
-            if is_given && self.file.timing == TimingWord::Cost {
-                return Err(self.places.bad(&[Key(key)], "it belongs to timing = \"events\""));
-            }
-        }
-        if self.file.closed_loop == Some(0) {
-            return Err(self.places.bad(&[Key("closed_loop")], "it takes at least 1 request"));
-        }
-        Ok(())
+    /// What is wrong with the values of a key.
+    fn bad_values(&self, steps: &[Step<'_>], (place, reason): BadValues) -> LabError {
+        self.places.bad(&[steps, place.map(At).as_slice()].concat(), reason)
     }
 
     fn options(&self) -> Result<RunOptions, LabError> {
@@ -359,66 +390,76 @@ impl Placed<'_> {
         &self,
         policies: &[&'static Entry],
         place: usize,
-        tiers: &[String],
+        spec: &HierarchySpec,
         parameters: &[SweptParameter<'_>],
-        folder: &Path,
     ) -> Result<Vec<crate::Configuration>, LabError> {
         let policy = policies[place];
         let mut owners = vec![Owner::from(policy)];
         owners.extend(self.identifier()?.map(Owner::from));
-        let mut choices: Vec<Vec<String>> = vec![vec![]];
-        for SweptParameter { name, values, .. } in parameters {
-            let word = [format!("{name}={}", values[0])];
-            if Given::parse(&word, &owners).is_err() {
+        let mut choices: Vec<Vec<ParameterSpec>> = vec![vec![]];
+        for parameter in parameters {
+            if check(&parameter.spec(&parameter.values[0]), &owners).is_err() {
                 continue;
             }
-            let extend = |so_far: &Vec<String>| {
+            let extend = |so_far: &Vec<ParameterSpec>| {
                 let so_far = so_far.clone();
-                values
-                    .iter()
-                    .map(move |value| [so_far.as_slice(), &[format!("{name}={value}")]].concat())
+                let values = parameter.values.iter();
+                values.map(move |value| [so_far.as_slice(), &[parameter.spec(value)]].concat())
             };
             choices = choices.iter().flat_map(extend).collect();
         }
         // A policy of one tier leaves flash empty, and is run once for each size of RAM.
-        let cache_tiers = if policy.depth == Depth::Ram { 1 } else { tiers.len() };
+        let cache_tiers = if policy.depth == Depth::Ram { 1 } else { spec.tiers.len() };
+        let spec = spec.with_first_tiers(cache_tiers);
         let mut all = vec![];
         for parameters in choices {
-            let words = self.file.words(&tiers[..cache_tiers], parameters, folder);
-            let found = configurations(&words, &[policy], Clients::ONE);
-            all.extend(found.map_err(|error| self.placed(place, error))?);
+            let spec = HierarchySpec { parameters, ..spec.clone() };
+            let found = configurations(&spec, &[policy], Clients::ONE);
+            let of_policy = [Key("policies"), At(place)];
+            all.extend(found.map_err(|error| self.places.bad(&of_policy, error))?);
         }
         Ok(all)
     }
 
-    /// What is wrong with the configurations of the policy at a place, by the key that it comes from.
-    fn placed(&self, policy: usize, error: LabError) -> LabError {
-        let file = self.file;
-        let of_policy = [Key("policies"), At(policy)];
-        let LabError::BadOption { option, reason } = &error else {
-            let is_of_a_file = matches!(error, LabError::File { .. });
-            let steps = if is_of_a_file { &[Key("devices")][..] } else { &of_policy };
-            return self.places.bad(steps, error);
+    /// What is wrong with the hierarchy, by the key of the file that it comes from.
+    fn placed(&self, error: LabError) -> LabError {
+        let LabError::Spec { path, reason } = &error else {
+            return self.places.bad(&[Key("devices")], error);
         };
-        let (flag, word) = option.split_once(' ').unwrap_or((option, ""));
-        if flag == "--tier" {
-            let name = word.split('=').next().unwrap_or(word);
-            // Of two tiers with one name, the second one is too many.
-            let tier = file.tier.iter().rposition(|tier| tier.name == name);
-            return self.places.bad(&[Key("tier"), At(tier.unwrap_or(0)), Key("name")], reason);
-        }
-        let lists = [
-            ("device", &file.device),
-            ("cost", &file.cost),
-            ("latency", &file.latency),
-            ("price", &file.price),
-            ("model", &file.model),
-        ];
-        let list = lists.into_iter().find(|(key, _)| flag.strip_prefix("--") == Some(*key));
-        match list.and_then(|(key, words)| Some((key, words.iter().position(|w| w == word)?))) {
-            Some((key, place)) => self.places.bad(&[Key(key), At(place)], reason),
-            None => self.places.bad(&of_policy, reason),
-        }
+        let steps = match *path.steps() {
+            [
+                SpecStep::Key("tiers"),
+                SpecStep::At(tier),
+                SpecStep::Key(key @ ("name" | "sizes")),
+            ] => {
+                vec![Key("tier"), At(tier), Key(key)]
+            }
+            [SpecStep::Key("tiers"), SpecStep::At(tier), _, SpecStep::Key(field)] => {
+                self.setting(&self.file.tier[tier].name, field)
+            }
+            [SpecStep::Key(DISK), SpecStep::Key(field)] => self.setting(DISK, field),
+            _ => path.keys().last().map(Key).into_iter().collect(),
+        };
+        self.places.bad(&steps, reason)
+    }
+
+    /// Where the setting of a tier's device is that a field of it comes from.
+    fn setting(&self, tier: &str, field: &str) -> Vec<Step<'static>> {
+        let key = match field {
+            "name" => "device",
+            "latency_ms" => "latency",
+            "cost" => "cost",
+            "price" => "price",
+            _ => "model",
+        };
+        let mut settings = self.file.settings().into_iter();
+        let words =
+            settings.find(|(known, ..)| *known == key).map_or(&[][..], |(_, words, _)| words);
+        // Of several settings of one tier the last one counts.
+        let place = words
+            .iter()
+            .rposition(|word| word.split_once('=').is_some_and(|(of_tier, _)| of_tier == tier));
+        [Key(key)].into_iter().chain(place.map(At)).collect()
     }
 }
 
@@ -426,40 +467,22 @@ impl<'a> SweptParameter<'a> {
     fn steps(&self) -> Vec<Step<'a>> {
         [Key("parameters")].into_iter().chain(self.keys.iter().copied().map(Key)).collect()
     }
+
+    fn spec(&self, value: &Given) -> ParameterSpec {
+        ParameterSpec::new(&self.name, value.clone())
+    }
 }
 
 impl File {
-    fn words(&self, tiers: &[String], parameters: Vec<String>, folder: &Path) -> HierarchyWords {
-        // What is said of a tier that the policy does not have is not for it.
-        let names: Vec<&str> =
-            tiers.iter().filter_map(|tier| Some(tier.split_once('=')?.0)).collect();
-        let has = |word: &&String| {
-            let tier = word.split_once('=').map_or("", |(tier, _)| tier);
-            let is_elsewhere = self.tier.iter().any(|section| section.name == tier);
-            names.contains(&tier) || !is_elsewhere
-        };
-        let kept =
-            |words: &[String]| -> Vec<String> { words.iter().filter(has).cloned().collect() };
-        HierarchyWords {
-            tiers: tiers.to_vec(),
-            devices: kept(&self.device),
-            costs: kept(&self.cost),
-            latencies: kept(&self.latency),
-            prices: kept(&self.price),
-            device_file: self.devices.as_ref().map(|file| folder.join(file)),
-            parameters,
-            write_miss: match self.write_miss {
-                MissWord::Fetch => WriteMiss::Fetch,
-                MissWord::Allocate => WriteMiss::Allocate,
-            },
-            admit: self.admit.clone(),
-            timing: TimingWords {
-                is_events: self.timing == TimingWord::Events,
-                closed_loop: self.closed_loop,
-                models: kept(&self.model).iter().map(|word| in_folder(word, folder)).collect(),
-            },
-            watch: Watch::default(),
-        }
+    /// The lists of settings of tiers: key, texts, and how a text is read.
+    fn settings(&self) -> [(&'static str, &[String], ParseSetting); 5] {
+        [
+            ("device", &self.device, TierSetting::device),
+            ("cost", &self.cost, TierSetting::cost),
+            ("latency", &self.latency, TierSetting::latency),
+            ("price", &self.price, TierSetting::price),
+            ("model", &self.model, TierSetting::model),
+        ]
     }
 }
 
@@ -498,29 +521,45 @@ impl Classes {
 }
 
 impl Values {
-    /// The values as words, at least one, or what is wrong.
-    fn words(&self) -> Result<Vec<String>, String> {
-        let words = match self {
-            Self::List(values) => values.iter().map(word).collect(),
-            Self::One(toml::Value::Table(_)) => {
-                return Err("a range has `from`, `to`, and either `step` or `factor`".into());
+    /// The values, at least one, from those of a list or the numbers of a range.
+    fn typed<T>(
+        &self,
+        of_value: impl Fn(&toml::Value) -> Result<T, String>,
+        of_number: impl Fn(f64, Unit) -> Result<T, String>,
+    ) -> Result<Vec<T>, BadValues> {
+        let whole = |reason: String| (None, reason);
+        let values: Result<Vec<T>, BadValues> = match self {
+            Self::List(values) => {
+                let element =
+                    |(place, value)| of_value(value).map_err(|error| (Some(place), error));
+                values.iter().enumerate().map(element).collect()
             }
-            Self::One(value) => vec![word(value)],
-            Self::Range(range) => range.words()?,
+            Self::One(toml::Value::Table(_)) => {
+                return Err(whole(
+                    "a range has `from`, `to`, and either `step` or `factor`".into(),
+                ));
+            }
+            Self::One(value) => of_value(value).map(|value| vec![value]).map_err(whole),
+            Self::Range(range) => {
+                let (numbers, unit) = range.numbers().map_err(whole)?;
+                let numbers = numbers.into_iter().map(|number| of_number(number, unit));
+                numbers.collect::<Result<_, String>>().map_err(whole)
+            }
         };
-        if words.is_empty() {
-            return Err("the list is empty: it takes at least one value".into());
+        let values = values?;
+        if values.is_empty() {
+            return Err(whole("the list is empty: it takes at least one value".into()));
         }
-        Ok(words)
+        Ok(values)
     }
 }
 
 impl Range {
-    /// From the first value to the last one that is not beyond `to`.
-    fn words(&self) -> Result<Vec<String>, String> {
+    /// From the first number to the last one that is not beyond `to`, and their unit.
+    fn numbers(&self) -> Result<(Vec<f64>, Unit), String> {
         let [(from, unit), (to, other)] = [quantity(&self.from)?, quantity(&self.to)?];
         let step = self.step.as_ref().map(quantity).transpose()?;
-        if unit != other || step.as_ref().is_some_and(|(_, of_step)| *of_step != unit) {
+        if unit != other || step.is_some_and(|(_, of_step)| of_step != unit) {
             return Err("a range is of one unit: `from`, `to` and `step` differ in theirs".into());
         }
         let next: Box<dyn Fn(usize) -> f64> = match (step, self.factor) {
@@ -541,24 +580,47 @@ impl Range {
         match values.len() {
             0 => Err("`from` is beyond `to`".into()),
             count if count > RANGE_MAX => Err(format!("a range has at most {RANGE_MAX} values")),
-            _ => Ok(values.into_iter().map(|value| format!("{}{unit}", rounded(value))).collect()),
+            _ => Ok((values.into_iter().map(rounded).collect(), unit)),
         }
     }
 }
 
-/// A number and its unit: of sizes that of [`TierSize`], of plain numbers none.
-fn quantity(value: &toml::Value) -> Result<(f64, String), String> {
+impl Unit {
+    fn size(self, number: f64) -> Result<TierSize, String> {
+        let size = match self {
+            Self::Plain => return size_of(&number.into()),
+            Self::Bytes => TierSize::Bytes(number),
+            Self::Pages => TierSize::Pages(number),
+            Self::FootprintPercent => TierSize::FootprintPercent(number),
+            Self::TimesAbove => TierSize::TimesAbove(number),
+        };
+        // A step may lead to a part of a page.
+        size.to_string().parse().map_err(|error: LabError| error.to_string())
+    }
+
+    /// The value of a parameter, which refuses a unit by itself.
+    fn given(self, number: f64) -> Given {
+        match self {
+            Self::Plain => given_of(&number.into()),
+            Self::Bytes | Self::Pages | Self::FootprintPercent | Self::TimesAbove => {
+                Given::Text(self.size(number).map_or_else(|error| error, |size| size.to_string()))
+            }
+        }
+    }
+}
+
+/// A number and its unit.
+fn quantity(value: &toml::Value) -> Result<(f64, Unit), String> {
     if let Some(number) = value.as_float().or_else(|| Some(value.as_integer()? as f64)) {
-        return Ok((number, String::new()));
+        return Ok((number, Unit::Plain));
     }
     let text = value.as_str().ok_or_else(|| format!("{value} is no number and no size"))?;
-    let (number, unit) = match text.parse::<TierSize>().map_err(|error| error.to_string())? {
-        TierSize::Bytes(bytes) => (bytes, "B"),
-        TierSize::Pages(pages) => (pages, "p"),
-        TierSize::FootprintPercent(percent) => (percent, "%"),
-        TierSize::TimesAbove(times) => (times, "x"),
-    };
-    Ok((number, unit.into()))
+    Ok(match text.parse::<TierSize>().map_err(|error| error.to_string())? {
+        TierSize::Bytes(bytes) => (bytes, Unit::Bytes),
+        TierSize::Pages(pages) => (pages, Unit::Pages),
+        TierSize::FootprintPercent(percent) => (percent, Unit::FootprintPercent),
+        TierSize::TimesAbove(times) => (times, Unit::TimesAbove),
+    })
 }
 
 /// A value without what rounding adds in its last digits.
@@ -567,18 +629,22 @@ fn rounded(value: f64) -> f64 {
     digits.parse().unwrap_or(value)
 }
 
-/// What is wrong with an option, without the option.
-fn reason(error: &LabError) -> String {
-    if let LabError::BadOption { reason, .. } = error { reason.clone() } else { error.to_string() }
+fn size_of(value: &toml::Value) -> Result<TierSize, String> {
+    word(value).parse().map_err(|error: LabError| error.to_string())
 }
 
-/// A model of a tier whose file, if it is one, is in the folder.
-fn in_folder(word: &str, folder: &Path) -> String {
-    match word.split_once('=') {
-        Some((tier, model)) if Path::new(model).extension().is_some_and(|end| end == "toml") => {
-            format!("{tier}={}", folder.join(model).display())
+/// The value of a parameter; numbers of either type are for parameters of either type.
+fn given_of(value: &toml::Value) -> Given {
+    match value {
+        toml::Value::Boolean(is_on) => Given::Switch(*is_on),
+        toml::Value::Float(number) => Given::Real(*number),
+        toml::Value::Integer(number) => {
+            u64::try_from(*number).map_or(Given::Real(*number as f64), Given::Integer)
         }
-        _ => word.to_owned(),
+        toml::Value::String(text) => Given::Text(text.clone()),
+        toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+            Given::Text(value.to_string())
+        }
     }
 }
 
@@ -596,6 +662,14 @@ mod tests {
 
     fn parse_as(text: &str, origin: Origin) -> Result<Sweep, String> {
         Sweep::parse_of(text, Path::new("there"), origin).map_err(|error| error.to_string())
+    }
+
+    /// Values of a parameter, as it reads them.
+    fn texts(values: &Values) -> Result<Vec<String>, String> {
+        let given =
+            values.typed(|value| Ok(given_of(value)), |number, unit| Ok(unit.given(number)));
+        let texts = given.map(|given| given.iter().map(Given::to_string).collect());
+        texts.map_err(|(_, reason)| reason)
     }
 
     const SMALL: &str = r#"
@@ -618,12 +692,12 @@ mod tests {
         for (range, expected) in [
             ("{ from = 1, to = 10, step = 3 }", &["1", "4", "7", "10"][..]),
             ("{ from = 0.1, to = 0.3, step = 0.1 }", &["0.1", "0.2", "0.3"]),
-            ("{ from = '1MiB', to = '5MiB', factor = 2 }", &["1048576B", "2097152B", "4194304B"]),
+            ("{ from = '1MiB', to = '5MiB', factor = 2 }", &["1MiB", "2MiB", "4MiB"]),
             ("{ from = '5%', to = '5%', step = '1%' }", &["5%"]),
         ] {
             let value: toml::Table = format!("x = {range}").parse().unwrap();
             let values: Values = value["x"].clone().try_into().unwrap();
-            assert_eq!(values.words().unwrap(), expected, "{range}");
+            assert_eq!(texts(&values).unwrap(), expected, "{range}");
         }
         for (range, expected) in [
             ("{ from = 1, to = 10 }", "`step` above 0"),
@@ -638,7 +712,7 @@ mod tests {
         ] {
             let value: toml::Table = format!("x = {range}").parse().unwrap();
             let values: Values = value["x"].clone().try_into().unwrap();
-            let error = values.words().unwrap_err();
+            let error = texts(&values).unwrap_err();
             assert!(error.contains(expected), "{range}: {error}");
         }
     }

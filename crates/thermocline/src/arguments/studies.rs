@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use thermocline_lab::TierSize;
+use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
 
 use super::{Reading, TwoTierOptions, WriteMiss};
 
@@ -15,10 +17,10 @@ pub(crate) struct MrcOptions {
     pub(crate) policy: Vec<String>,
     /// The sizes of RAM, separated by commas: 64MiB, 5% (of the footprint), 100p (pages); default: up to the footprint
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
-    pub(crate) sizes: Vec<String>,
+    pub(crate) sizes: Vec<TierSize>,
     /// The sizes of flash, for policies of two tiers: as above, or 4x (the RAM)
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
-    pub(crate) flash_sizes: Vec<String>,
+    pub(crate) flash_sizes: Vec<TierSize>,
     /// Look at this share of the pages for LRU and the figures of re-use (SHARDS)
     #[arg(long, value_name = "RATE", conflicts_with = "shards_size")]
     pub(crate) shards: Option<f64>,
@@ -36,7 +38,7 @@ pub(crate) struct MrcOptions {
     pub(crate) check: bool,
     /// A parameter of a policy: name=value, or policy.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) parameters: Vec<String>,
+    pub(crate) parameters: Vec<ParameterSpec>,
     /// Whether a write miss reads the page from disk first
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(crate) write_miss: WriteMiss,
@@ -88,8 +90,8 @@ pub(crate) struct PlanOptions {
     #[arg(long, value_name = "PRICE")]
     pub(crate) budget: f64,
     /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02
-    #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true)]
-    pub(crate) prices: Vec<String>,
+    #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true, value_parser = TierSetting::price)]
+    pub(crate) prices: Vec<TierSetting>,
     /// What is to be best
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     pub(crate) objective: Objective,
@@ -108,14 +110,14 @@ pub(crate) struct PlanOptions {
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk_size: Option<String>,
     /// The device of a tier, as in flash=nvme-ssd; see `thermocline devices`
-    #[arg(long = "device", value_name = "TIER=DEVICE")]
-    pub(crate) devices: Vec<String>,
+    #[arg(long = "device", value_name = "TIER=DEVICE", value_parser = TierSetting::device)]
+    pub(crate) devices: Vec<TierSetting>,
     /// The drive that flash is, or a TOML file; default: the first of tlc-nvme, mlc-sata-2011, slc-2008 and ssdsim whose pages fit
     #[arg(long, value_name = "NAME")]
-    pub(crate) drive: Option<String>,
+    pub(crate) drive: Option<DriveSpec>,
     /// The model of the disk: st380011a, exos-x18 or server:N
     #[arg(long, value_name = "MODEL")]
-    pub(crate) disk_model: Option<String>,
+    pub(crate) disk_model: Option<ModelSpec>,
     /// Keep N requests outstanding instead of taking the trace's times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) closed_loop: Option<u32>,

@@ -1,8 +1,10 @@
 //! Words for the parameters of `two-tier`, the cache that is put together from two algorithms.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
+use thermocline_core::config::Given;
 use thermocline_core::policy::hybrid::two_tier;
+use thermocline_lab::spec::ParameterSpec;
 
 /// The policy that these words are about.
 const POLICY: &str = "two-tier";
@@ -39,13 +41,31 @@ pub(crate) enum Inclusion {
     Inclusive,
 }
 
-/// What the words come to.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
-    /// Parameters of the policy, as by `--param`.
-    pub(crate) parameters: Vec<String>,
-    /// The identifier that decides what enters flash, as by `--admit`.
+/// What the options say of the policy.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct TwoTierSpec {
+    /// Its parameters.
+    pub(crate) parameters: Vec<ParameterSpec>,
+    /// The identifier that decides what enters flash.
     pub(crate) admit: Option<String>,
+}
+
+impl TwoTierSpec {
+    /// The option, with its value, that a parameter of a run comes from; the first parameters are
+    /// those of this specification.
+    pub(crate) fn option(&self, parameters: &[ParameterSpec], place: usize) -> String {
+        let parameter = &parameters[place];
+        if place >= self.parameters.len() {
+            return format!("--param {parameter}");
+        }
+        let flag = match parameter.name.as_str() {
+            two_tier::RAM => "--ram-policy",
+            two_tier::FLASH => "--flash-policy",
+            two_tier::INCLUSION => "--inclusion",
+            _ => "--admission",
+        };
+        format!("{flag} {}", parameter.value)
+    }
 }
 
 impl TwoTierOptions {
@@ -91,31 +111,32 @@ impl TwoTierOptions {
     ///
     /// # Errors
     /// An admission that is none, or does not go with the algorithm of flash.
-    pub(crate) fn words(&self) -> Result<Words> {
-        let mut words = Words::default();
-        let mut set = |name: &str, value: &str| {
-            words.parameters.push(format!("{POLICY}.{name}={value}"));
+    pub(crate) fn spec(&self) -> Result<TwoTierSpec> {
+        let mut spec = TwoTierSpec::default();
+        let mut set = |name: &str, value: Given| {
+            spec.parameters.push(ParameterSpec::new(&format!("{POLICY}.{name}"), value));
         };
         if let Some(name) = &self.ram_policy {
-            set(two_tier::RAM, name);
+            set(two_tier::RAM, name.as_str().into());
         }
         let mut flash = self.flash_policy.as_deref();
         if let Some(inclusion) = self.inclusion.and_then(|inclusion| inclusion.to_possible_value())
         {
-            set(two_tier::INCLUSION, inclusion.get_name());
+            set(two_tier::INCLUSION, inclusion.get_name().into());
         }
         let admission = self.admission.as_deref().unwrap_or("all");
         match admission.split_once(':').unwrap_or((admission, "")) {
             ("all", "") => {}
-            (two_tier::SECOND_ACCESS, "") => set(two_tier::ADMISSION, two_tier::SECOND_ACCESS),
+            (two_tier::SECOND_ACCESS, "") => {
+                set(two_tier::ADMISSION, two_tier::SECOND_ACCESS.into());
+            }
             ("probabilistic", share) => {
-                let is_share = share.parse().is_ok_and(|share: f64| (0.0..=1.0).contains(&share));
-                ensure!(
-                    is_share,
+                let share = share.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+                let share = share.with_context(|| format!(
                     "--admission `{admission}`: write the share that may enter, from 0 to 1, as in \
                      probabilistic:0.2"
-                );
-                set(two_tier::PROBABILITY, share);
+                ))?;
+                set(two_tier::PROBABILITY, Given::Real(share));
             }
             (TINY_LFU, "") => {
                 ensure!(
@@ -133,7 +154,7 @@ impl TwoTierOptions {
                         two_tier::SECOND_ACCESS
                     )
                 })?;
-                words.admit = Some(identifier.into());
+                spec.admit = Some(identifier.into());
             }
             _ => anyhow::bail!(
                 "--admission `{admission}`: only `probabilistic` takes a number, as in \
@@ -141,8 +162,8 @@ impl TwoTierOptions {
             ),
         }
         if let Some(name) = flash {
-            words.parameters.push(format!("{POLICY}.{}={name}", two_tier::FLASH));
+            set(two_tier::FLASH, name.into());
         }
-        Ok(words)
+        Ok(spec)
     }
 }

@@ -3,27 +3,25 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use thermocline_core::hotness;
-use thermocline_core::registry::{self, Entry};
 use thermocline_device::ssd::Precondition;
 use thermocline_lab::metric::buffer_columns;
 use thermocline_lab::report::{Options, buffers as buffer_report};
-use thermocline_lab::{
-    Arrivals, BufferConfiguration, BufferSummary, BufferedSsd, Given, Owner, TierSize, Watch,
-    find_ssd, run_buffers,
-};
+use thermocline_lab::spec::{BufferSpec, DriveSpec, Selection, SsdSize};
+use thermocline_lab::{BufferConfiguration, BufferSummary, TierSize, run_buffers};
 use thermocline_trace::{CompiledTrace, PageSize};
 
 use crate::arguments::{BufferOptions, Reading};
-use crate::commands::buffers;
 use crate::commands::compare::{VERSION, command_line};
+use crate::hierarchy::{in_options, with_parameters};
 use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &BufferOptions) -> Result<String> {
-    let asked = Asked::new(options)?;
-    let trace = open(&options.trace, &options.reading, asked.ssd.as_ref())?;
-    let configurations = asked.configurations(&trace)?;
+    let spec = spec(options)?;
+    let named = |error| in_options(error, |path| with_parameters(path, &spec.parameters));
+    let buffers = spec.buffers().map_err(named)?;
+    let trace = open(&options.trace, &options.reading, buffers.drive_page_bytes())?;
+    let configurations = buffers.configurations(&trace).map_err(named)?;
     let summaries = run_all(&trace, &configurations, options.check)?;
     if let Some(path) = &options.report {
         let title = format!("Write buffers on {}", reading::file_name(&options.trace));
@@ -34,66 +32,19 @@ pub(crate) fn run(options: &BufferOptions) -> Result<String> {
     if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }
 }
 
-/// The options, understood as far as they can be without the trace.
-pub(crate) struct Asked<'a> {
-    options: &'a BufferOptions,
-    policies: Vec<&'static Entry>,
-    sizes: Vec<TierSize>,
-    ssd: Option<BufferedSsd>,
-    streams: Option<&'static hotness::registry::Entry>,
-    parameters: Given<'a>,
-}
-
-impl<'a> Asked<'a> {
-    pub(crate) fn new(options: &'a BufferOptions) -> Result<Self> {
-        let policies: Vec<&'static Entry> = match options.policy.as_slice() {
-            [all] if all == "all" => registry::BUFFERS.iter().collect(),
-            names => names.iter().map(|name| buffers::find(name)).collect::<Result<_>>()?,
-        };
-        let size = |size: &String| size.parse().with_context(|| format!("--size {size}"));
-        let sizes: Vec<TierSize> = options.size.iter().map(size).collect::<Result<_>>()?;
-        let ssd = ssd(options)?;
-        let streams = options.streams.as_deref().map(hotness::registry::find).transpose()?;
-        let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
-        owners.extend(streams.map(Owner::from));
-        let parameters = Given::parse(&options.parameters, &owners)?;
-        Ok(Self { options, policies, sizes, ssd, streams, parameters })
-    }
-
-    /// One for each size and policy, policies last.
-    pub(crate) fn configurations(&self, trace: &CompiledTrace) -> Result<Vec<BufferConfiguration>> {
-        let Self { options, parameters, .. } = self;
-        let ssd = match self.ssd.clone() {
-            Some(mut ssd) => {
-                if let Some(identifier) = self.streams {
-                    ssd.config.streams = 2;
-                    let values = identifier.values(&parameters.of(identifier.into()))?;
-                    ssd.streams = Some((identifier, values));
-                }
-                // Two streams keep more blocks open, which a drive of the size asked for must have.
-                Some(sized(ssd, options.ssd_size.as_deref(), trace)?)
-            }
-            None => None,
-        };
-        let arrivals =
-            options.closed_loop.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
-        let mut configurations = vec![];
-        for &size in &self.sizes {
-            for &policy in &self.policies {
-                let parameters = parameters.of(policy.into());
-                let (ssd, watch) = (ssd.clone(), Watch::default());
-                configurations.push(BufferConfiguration {
-                    policy,
-                    parameters,
-                    size,
-                    ssd,
-                    arrivals,
-                    watch,
-                });
-            }
-        }
-        Ok(configurations)
-    }
+/// What the options ask for.
+pub(crate) fn spec(options: &BufferOptions) -> Result<BufferSpec> {
+    Ok(BufferSpec {
+        policies: Selection::new(&options.policy),
+        sizes: options.size.clone(),
+        ssd: (options.ssd != "none").then(|| DriveSpec::from(options.ssd.as_str())),
+        ssd_size: options.ssd_size.as_deref().map(ssd_size).transpose()?,
+        precondition: options.precondition.as_deref().map(precondition).transpose()?,
+        streams: options.streams.clone(),
+        closed_loop: options.closed_loop,
+        parameters: options.parameters.clone(),
+        is_checked: options.check,
+    })
 }
 
 /// Runs all configurations in parallel, with a progress bar on a terminal.
@@ -108,46 +59,13 @@ pub(crate) fn run_all(
     Ok(summaries?)
 }
 
-/// The drive asked for, at its own size.
-fn ssd(options: &BufferOptions) -> Result<Option<BufferedSsd>> {
-    if options.ssd == "none" {
-        let without = [
-            ("--ssd-size", options.ssd_size.is_some()),
-            ("--precondition", options.precondition.is_some()),
-            ("--streams", options.streams.is_some()),
-            ("--closed-loop", options.closed_loop.is_some()),
-        ];
-        if let Some((flag, _)) = without.iter().find(|(_, is_given)| *is_given) {
-            bail!("{flag} needs a drive: give one with --ssd, as in --ssd ssdsim");
-        }
-        return Ok(None);
+fn ssd_size(text: &str) -> Result<SsdSize> {
+    if text == "fit" {
+        return Ok(SsdSize::Fit);
     }
-    let config = find_ssd(&options.ssd)?;
-    let precondition = options.precondition.as_deref().map(precondition).transpose()?;
-    Ok(Some(BufferedSsd { precondition, ..BufferedSsd::new(config) }))
-}
-
-/// The drive at the size asked for.
-fn sized(ssd: BufferedSsd, size: Option<&str>, trace: &CompiledTrace) -> Result<BufferedSsd> {
-    match size {
-        None => Ok(ssd),
-        Some("fit") => Ok(ssd.fitted(trace, 1.0)?),
-        Some(text) => {
-            let context =
-                || format!("--ssd-size {text}: write a number of bytes, as in 4GiB, or fit");
-            let TierSize::Bytes(bytes) = text.parse().with_context(context)? else {
-                bail!(context());
-            };
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "sizes are not negative, and saturate"
-            )]
-            let pages = (bytes / f64::from(ssd.config.page_bytes)) as u64;
-            let config = ssd.config.sized_for(pages)?;
-            Ok(BufferedSsd { config, ..ssd })
-        }
-    }
+    let context = || format!("--ssd-size {text}: write a number of bytes, as in 4GiB, or fit");
+    let size: TierSize = text.parse().with_context(context)?;
+    Ok(SsdSize::Bytes(size.whole_bytes().with_context(context)?))
 }
 
 /// `fill=0.9,overwrite=2,seed=7`: all of it written once if not said otherwise, and nothing twice.
@@ -164,17 +82,16 @@ fn precondition(text: &str) -> Result<Precondition> {
             _ => bail!(context()),
         }
     }
-    precondition.validate()?;
     Ok(precondition)
 }
 
 /// Opens the trace; with pages that the drive can hold, unless the user asks for others.
-fn open(path: &Path, options: &Reading, ssd: Option<&BufferedSsd>) -> Result<CompiledTrace> {
-    let Some(ssd) = ssd.filter(|_| options.page_size.is_none() && !CompiledTrace::is_saved(path))
+fn open(path: &Path, options: &Reading, drive_bytes: Option<u64>) -> Result<CompiledTrace> {
+    let Some(drive_bytes) =
+        drive_bytes.filter(|_| options.page_size.is_none() && !CompiledTrace::is_saved(path))
     else {
         return reading::open(path, options);
     };
-    let drive_bytes = u64::from(ssd.config.page_bytes);
     let own_bytes = reading::open_reader(path, options)?.page_size().map(PageSize::bytes);
     let page_bytes = own_bytes.filter(|own| own.is_multiple_of(drive_bytes)).unwrap_or(drive_bytes);
     let options = Reading { page_size: Some(page_bytes.to_string()), ..options.clone() };

@@ -5,11 +5,10 @@ use thermocline_core::Clients;
 use thermocline_core::registry::{self, Entry};
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
-use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary};
+use thermocline_lab::{Brought, Configuration, IntervalSummary, RunOptions, Summary};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
-use crate::brought::{self, Brought};
 use crate::{hierarchy, output, reading};
 
 /// Runs the command.
@@ -45,7 +44,7 @@ pub(crate) fn policies(
             let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
             Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
         }
-        names => names.iter().map(|name| Ok(brought::find(name, brought)?)).collect(),
+        names => names.iter().map(|name| Ok(Brought::find(name, brought)?)).collect(),
     }
 }
 

@@ -3,24 +3,29 @@
 use anyhow::{Context as _, Result};
 use thermocline_core::Clients;
 use thermocline_core::registry::{self, Depth, Entry};
-use thermocline_lab::RunOptions;
 use thermocline_lab::report::{Options, comparison};
+use thermocline_lab::spec::{HierarchySpec, TierSpec};
+use thermocline_lab::{RunOptions, TierSize};
 
-use crate::arguments::{DemoOptions, HierarchyOptions};
+use crate::arguments::DemoOptions;
 use crate::commands::compare;
-use crate::{hierarchy, output, reading};
+use crate::{output, reading};
 
 /// What hybrids are compared with: memory alone.
 const BASELINES: [&str; 3] = ["lfu", "arc", "lru"];
 
 /// Runs the command.
 pub(crate) fn run(options: &DemoOptions) -> Result<String> {
-    let tiers = ["ram=2%", "flash=1x,2x,4x,8x,16x"];
-    let hierarchy_options = HierarchyOptions::of_tiers(&tiers);
+    let flash = [1.0, 2.0, 4.0, 8.0, 16.0].map(TierSize::TimesAbove);
+    let tiers = vec![
+        TierSpec::new("ram", &[TierSize::FootprintPercent(2.0)]),
+        TierSpec::new("flash", &flash),
+    ];
+    let spec = HierarchySpec { tiers, ..HierarchySpec::default() };
     let is_shown =
         |entry: &&Entry| entry.depth == Depth::RamFlash || BASELINES.contains(&entry.name);
     let policies: Vec<_> = registry::entries().iter().filter(is_shown).collect();
-    let configurations = hierarchy::configurations(&hierarchy_options, &policies, Clients::ONE)?;
+    let configurations = thermocline_lab::configurations(&spec, &policies, Clients::ONE)?;
     let trace = reading::open_bundled()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;
     let report = Options {

@@ -1,69 +1,25 @@
 //! `thermocline hot`: one trace, several hot-data identifiers, one baseline.
 
 use anyhow::Result;
-use thermocline_core::hotness::registry;
 use thermocline_lab::report::{Options, identification};
-use thermocline_lab::{
-    Candidate, Given, Identification, IdentifierSummary, Owner, Stream, Watch, identify,
-};
-use thermocline_trace::CompiledTrace;
+use thermocline_lab::spec::{Candidates, HotSpec, Selection};
+use thermocline_lab::{Identification, IdentifierSummary, Stream, identify};
 
 use crate::arguments::HotOptions;
 use crate::commands::compare::{VERSION, command_line};
+use crate::hierarchy::{in_options, with_parameters};
 use crate::{output, reading};
-
-/// The identifiers that are asked for, with their parameters.
-pub(crate) struct Asked {
-    baseline: Candidate,
-    others: Vec<Candidate>,
-}
-
-impl Asked {
-    /// Those of the options.
-    pub(crate) fn new(options: &HotOptions) -> Result<Self> {
-        let mut entries = match options.identifier.as_slice() {
-            [all] if all == "all" => registry::entries().iter().collect(),
-            names => {
-                names.iter().map(|name| registry::find(name)).collect::<Result<Vec<_>, _>>()?
-            }
-        };
-        let baseline = registry::find(&options.baseline)?;
-        let mut owners: Vec<Owner> = entries.iter().map(|&entry| entry.into()).collect();
-        owners.push(baseline.into());
-        let parameters = Given::parse(&options.parameters, &owners)?;
-        entries.push(baseline);
-        let candidates = entries
-            .into_iter()
-            .map(|entry| Candidate::new(entry.name, entry, &parameters.of(entry.into())));
-        let mut others = candidates.collect::<Result<Vec<Candidate>, _>>()?;
-        let baseline = others.pop().expect("the baseline was added last");
-        Ok(Self { baseline, others })
-    }
-
-    /// How many they are, the baseline among them.
-    pub(crate) fn count(&self) -> usize {
-        let is_other = |other: &&Candidate| other.entry.name != self.baseline.entry.name;
-        1 + self.others.iter().filter(is_other).count()
-    }
-
-    /// What they say of a trace; `done` is called after each.
-    pub(crate) fn identify(
-        &self,
-        options: &HotOptions,
-        trace: &CompiledTrace,
-        watch: &Watch,
-        done: impl Fn(),
-    ) -> Result<Identification> {
-        let stream = Stream::of(trace, options.count)?.watched(watch);
-        Ok(identify(&stream, &self.baseline, &self.others, options.interval, done)?)
-    }
-}
 
 /// Runs the command.
 pub(crate) fn run(options: &HotOptions) -> Result<String> {
-    let asked = Asked::new(options)?;
+    let spec = spec(options);
+    let candidates = spec
+        .candidates()
+        .map_err(|error| in_options(error, |path| with_parameters(path, &spec.parameters)))?;
     let trace = reading::open(&options.trace, &options.reading)?;
-    let found = asked.identify(options, &trace, &Watch::default(), || ())?;
+    let stream = Stream::of(&trace, spec.count)?;
+    let Candidates { baseline, others } = &candidates;
+    let found = identify(&stream, baseline, others, spec.interval, || ())?;
     if let Some(path) = &options.report {
         let title = format!("Hot and cold pages of {}", reading::file_name(&options.trace));
         let report = Options { title, command: command_line(), version: VERSION.into() };
@@ -71,6 +27,17 @@ pub(crate) fn run(options: &HotOptions) -> Result<String> {
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&found) } else { Ok(table(&found)) }
+}
+
+/// What the options ask for.
+pub(crate) fn spec(options: &HotOptions) -> HotSpec {
+    HotSpec {
+        identifiers: Selection::new(&options.identifier),
+        baseline: options.baseline.clone(),
+        count: options.count,
+        interval: options.interval,
+        parameters: options.parameters.clone(),
+    }
 }
 
 /// One row per identifier.

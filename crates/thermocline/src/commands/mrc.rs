@@ -1,29 +1,25 @@
 //! `thermocline mrc`: how often caches of many sizes miss.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::Result;
 use indicatif::ProgressBar;
-use thermocline_core::registry::{self, Entry};
-use thermocline_lab::mrc::{
-    Curve, CurveOptions, Distribution, MissRatios, Point, Rate, Sample, curve_configurations,
-    is_one_pass, miss_ratios,
-};
+use thermocline_lab::mrc::{Curve, Distribution, MissRatios, Point, miss_ratios};
 use thermocline_lab::report::{Options, miss_ratios as report_of};
-use thermocline_lab::{Configuration, Given, HierarchyWords, Owner, Watch};
-use thermocline_trace::CompiledTrace;
+use thermocline_lab::spec::{MrcSpec, Selection, SpecPath, Step};
 
-use crate::arguments::MrcOptions;
-use crate::brought::{self, Brought};
+use crate::arguments::{MrcOptions, TwoTierSpec};
 use crate::commands::compare::{VERSION, command_line};
+use crate::hierarchy::{flag, in_options};
 use crate::{output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &MrcOptions) -> Result<String> {
-    let policies = policies(&options.two_tier.policies(&options.policy), &[])?;
-    let asked = curve_options(options)?;
-    check_flash(options, &policies)?;
+    let (spec, two_tier) = spec(options)?;
+    let named = |error| in_options(error, |path| option(path, options, &spec, &two_tier));
+    let policies = spec.policies(&[]).map_err(named)?;
+    let asked = spec.options().map_err(named)?;
     let trace = reading::open(&options.trace, &options.reading)?;
-    let curves = all_configurations(options, &policies, &trace, &Watch::default())?;
-    let bar = output::progress(simulated_sizes(options, &curves), "sizes")?;
+    let curves = spec.curves(&policies, &trace, &[]).map_err(named)?;
+    let bar = output::progress(spec.simulated_sizes(&curves), "sizes")?;
     let found = miss_ratios(&trace, &curves, asked, || bar.inc(1));
     ProgressBar::finish_and_clear(&bar);
     let found = found?;
@@ -40,83 +36,39 @@ pub(crate) fn run(options: &MrcOptions) -> Result<String> {
     if options.json { output::json(&found) } else { Ok(tables(&found)) }
 }
 
-/// The policies asked for: all that run on RAM and flash, or those of these names.
-pub(crate) fn policies(names: &[String], brought: &[Brought]) -> Result<Vec<&'static Entry>> {
-    match names {
-        [all] if all == "all" => {
-            Ok(registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect())
-        }
-        names => names.iter().map(|name| Ok(brought::find(name, brought)?)).collect(),
-    }
-}
-
-/// Sizes of flash are for policies that use it.
-pub(crate) fn check_flash(options: &MrcOptions, policies: &[&'static Entry]) -> Result<()> {
-    let is_one_tier = policies.iter().all(|policy| policy.depth.allows(1));
-    ensure!(
-        options.flash_sizes.is_empty() || !is_one_tier,
-        "--flash-sizes: none of these policies uses flash; take one that does, as in --policy face"
-    );
-    Ok(())
-}
-
-/// How many sizes are simulated.
-pub(crate) fn simulated_sizes(options: &MrcOptions, curves: &[Vec<Configuration>]) -> usize {
-    let simulated = curves.iter().map(|curve| {
-        let passes = usize::from(!is_one_pass(curve)) + usize::from(options.check);
-        curve.len() * passes
-    });
-    simulated.sum()
-}
-
-/// How the curves are to be found.
-pub(crate) fn curve_options(options: &MrcOptions) -> Result<CurveOptions> {
-    for (flag, rate) in [("--shards", options.shards), ("--rate", options.rate)] {
-        if let Some(rate) = rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
-            bail!("{flag} {rate}: it takes a share of the pages, above 0 and at most 1");
-        }
-    }
-    let seed = options.seed;
-    let sample = match (options.shards, options.shards_size) {
-        (Some(rate), _) => Sample::Rate { rate, seed },
-        (None, Some(pages)) => Sample::Size { pages, seed },
-        (None, None) => Sample::All,
+/// What the options ask for, and what those of `two-tier` add to it.
+pub(crate) fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
+    let two_tier = options.two_tier.spec()?;
+    let spec = MrcSpec {
+        policies: Selection::new(&options.two_tier.policies(&options.policy)),
+        sizes: options.sizes.clone(),
+        flash_sizes: options.flash_sizes.clone(),
+        shards: options.shards,
+        shards_size: options.shards_size,
+        rate: options.rate,
+        seed: options.seed,
+        is_checked: options.check,
+        parameters: [two_tier.parameters.clone(), options.parameters.clone()].concat(),
+        write_miss: options.write_miss.into_core(),
+        admit: two_tier.admit.clone().or_else(|| options.admit.clone()),
     };
-    let rate = options.rate.map_or(Rate::Auto { seed }, |rate| Rate::Fixed { rate, seed });
-    Ok(CurveOptions { sample, rate, is_checked: options.check })
+    Ok((spec, two_tier))
 }
 
-/// The configurations of each policy's curve.
-pub(crate) fn all_configurations(
+/// The option, with its value, that a part of the specification comes from.
+pub(crate) fn option(
+    path: &SpecPath,
     options: &MrcOptions,
-    policies: &[&'static Entry],
-    trace: &CompiledTrace,
-    watch: &Watch,
-) -> Result<Vec<Vec<Configuration>>> {
-    let owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
-    let two_tier = options.two_tier.words()?;
-    let admit = two_tier.admit.or_else(|| options.admit.clone());
-    let identifier = admit.as_deref().map(thermocline_core::hotness::registry::find);
-    let identifier = identifier.transpose()?.map(Owner::from);
-    let given: Vec<Owner> = owners.iter().copied().chain(identifier).collect();
-    let parameters = [two_tier.parameters, options.parameters.clone()].concat();
-    let given = Given::parse(&parameters, &given)?;
-    let sizes = [options.sizes.as_slice(), options.flash_sizes.as_slice()];
-    let of_policy = |&policy: &&'static Entry| {
-        let named = |owner: Owner| {
-            given.of(owner).into_iter().map(|(name, value)| format!("{name}={value}"))
-        };
-        let parameters = named(policy.into()).chain(identifier.into_iter().flat_map(named));
-        let words = HierarchyWords {
-            parameters: parameters.collect(),
-            write_miss: options.write_miss.into_core(),
-            admit: admit.clone(),
-            watch: watch.clone(),
-            ..HierarchyWords::default()
-        };
-        Ok(curve_configurations(trace, policy, &words, sizes)?)
-    };
-    policies.iter().map(of_policy).collect()
+    spec: &MrcSpec,
+    two_tier: &TwoTierSpec,
+) -> String {
+    match (path.steps(), options.shards) {
+        ([Step::Key("parameters"), Step::At(place)], _) => {
+            two_tier.option(&spec.parameters, *place)
+        }
+        ([Step::Key("shards")], Some(rate)) => format!("--shards {rate}"),
+        _ => flag(path),
+    }
 }
 
 /// A table per curve, and one of the figures of re-use.

@@ -1,36 +1,30 @@
 //! `thermocline plan`: which tiers and which policy to buy for a budget.
 
-use std::fmt::Write as _;
-
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_core::registry::{self, Entry};
 use thermocline_lab::planning::{self, Choice, Plan, PlanProgress};
-use thermocline_lab::{TierSize, Watch, find_policy, find_ssd};
-use thermocline_trace::CompiledTrace;
+use thermocline_lab::spec::{Selection, Setting, TierSetting};
+use thermocline_lab::{TierSize, Watch};
 
 use super::serve::config::Config;
 use crate::arguments::{Objective, PlanOptions};
+use crate::hierarchy::{flag, in_options};
 use crate::{output, reading};
 
 /// The tiers, in the order of their prices.
 const TIERS: [&str; 3] = ["ram", "flash", "disk"];
-/// Drives for flash, the one that is taken first before the others.
-const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
 
 /// Who waits longer than this waits for others, not for a device.
 const BACKLOG_US: f64 = 10e6;
 
 /// Runs the command.
 pub(crate) fn run(options: &PlanOptions) -> Result<String> {
-    let mut asked = asked(options)?;
+    let asked = asked(options)?;
+    let named = |error| in_options(error, flag);
+    asked.check().map_err(named)?;
     let trace = reading::open(&options.trace, &options.reading)?;
-    asked.flash_drive = drive(options, &trace)?;
-    let page = trace.page_size_bytes();
-    ensure!(
-        options.output.is_none() || (page.is_multiple_of(4096) && page <= 1 << 20),
-        "an engine has pages of 4KiB to 1MiB, and the trace was read with {}: take --page-size 4KiB",
-        output::bytes(page)
-    );
+    if options.output.is_some() {
+        planning::check_engine_pages(&trace)?;
+    }
     let bar = output::progress(0, "candidates")?;
     let plan = Plan::search(&trace, &asked, |progress| match progress {
         PlanProgress::Coarse(count) => bar.set_length(count as u64),
@@ -41,7 +35,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
         PlanProgress::Done => bar.inc(1),
     });
     bar.finish_and_clear();
-    let plan = plan?;
+    let plan = plan.map_err(named)?;
     let chosen = &plan.front[plan.chosen];
     if let Some(path) = &options.output {
         output::write_file(path, &engine(&plan)?)?;
@@ -53,23 +47,20 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
             chosen.p99_us / 1e6
         ));
     }
-    if options.json { output::json(&plan) } else { Ok(table(&plan, &asked.flash_drive)) }
+    if options.json { output::json(&plan) } else { Ok(table(&plan)) }
 }
 
-/// What is asked of the lab; the drive is that of [`drive`], once the trace is known.
+/// What the options ask for.
 pub(crate) fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
-    if let Some(years) = options.min_lifetime_years {
-        ensure!(years >= 0.0, "--min-lifetime-years {years}: it takes a number of at least 0");
-    }
     Ok(planning::PlanOptions {
         budget: options.budget,
         prices: prices(&options.prices)?,
         disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,
         objective: options.objective.into_lab(),
         min_lifetime_years: options.min_lifetime_years,
-        policies: policies(&options.policies)?,
-        devices: options.devices.clone(),
-        flash_drive: DRIVES[0].into(),
+        policies: Selection::new(&options.policies),
+        devices: devices(&options.devices)?,
+        drive: options.drive.clone(),
         disk_model: options.disk_model.clone(),
         closed_loop: options.closed_loop,
         seed: options.seed,
@@ -87,36 +78,24 @@ impl Objective {
     }
 }
 
-/// The policies that are asked for, each of which an engine can run.
-fn policies(names: &[String]) -> Result<Vec<&'static Entry>> {
-    // What needs the accesses to come, or the hints of an earlier run, cannot be served.
-    let suits =
-        |entry: &Entry| entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight();
-    let all = || registry::entries().iter().filter(|entry| suits(entry));
-    if let [word] = names
-        && word == "all"
-    {
-        return Ok(all().collect());
-    }
-    let find = |name: &String| {
-        let policy = find_policy(name)?;
-        let known = || all().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        ensure!(suits(policy), "--policies {name}: no engine can run it; it can run: {}", known());
-        Ok(policy)
-    };
-    names.iter().map(find).collect()
+/// The place of a setting's tier among [`TIERS`].
+fn place(setting: &TierSetting) -> Option<usize> {
+    TIERS.iter().position(|known| *known == setting.tier)
 }
 
 /// The prices of all tiers.
-fn prices(options: &[String]) -> Result<[f64; 3]> {
+fn prices(settings: &[TierSetting]) -> Result<[f64; 3]> {
     let mut prices = [None; 3];
-    for option in options {
-        let context =
-            || format!("--price {option}: write prices per GiB, as in ram=4,flash=0.2,disk=0.02");
-        let (tier, text) = option.split_once('=').with_context(context)?;
-        let place = TIERS.iter().position(|known| *known == tier).with_context(context)?;
-        let price: f64 = text.parse().ok().filter(|price| *price >= 0.0).with_context(context)?;
-        prices[place] = Some(price);
+    for setting in settings {
+        let context = || {
+            format!(
+                "--price {}={}: write prices per GiB, as in ram=4,flash=0.2,disk=0.02",
+                setting.tier, setting.setting
+            )
+        };
+        let Setting::Price(price) = setting.setting else { bail!(context()) };
+        ensure!(price >= 0.0, context());
+        prices[place(setting).with_context(context)?] = Some(price);
     }
     let mut all = [0.0; 3];
     for ((price, found), tier) in all.iter_mut().zip(prices).zip(TIERS) {
@@ -129,36 +108,27 @@ fn prices(options: &[String]) -> Result<[f64; 3]> {
     Ok(all)
 }
 
-fn disk_bytes(text: &str) -> Result<u64> {
-    let context = || format!("--disk-size {text}: write a number of bytes, as in 4TiB");
-    let TierSize::Bytes(bytes) = text.parse().with_context(context)? else { bail!(context()) };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "sizes are not negative; what is beyond saturates"
-    )]
-    let bytes = bytes as u64;
-    Ok(bytes)
+/// The device of each tier that is given one.
+fn devices(settings: &[TierSetting]) -> Result<[Option<String>; 3]> {
+    let mut devices = [const { None }; 3];
+    for TierSetting { tier, setting } in settings {
+        let mut tiers = TIERS.iter().zip(&mut devices);
+        let (_, device) = tiers.find(|(known, _)| *known == tier).with_context(|| {
+            format!("--device {tier}={setting}: no tier `{tier}`; there are: {}", TIERS.join(", "))
+        })?;
+        *device = Some(setting.to_string());
+    }
+    Ok(devices)
 }
 
-/// The drive that flash is.
-pub(crate) fn drive(options: &PlanOptions, trace: &CompiledTrace) -> Result<String> {
-    if let Some(drive) = &options.drive {
-        return Ok(drive.clone());
-    }
-    let page = trace.page_size_bytes();
-    for name in DRIVES {
-        if page.is_multiple_of(u64::from(find_ssd(name)?.page_bytes)) {
-            return Ok(name.to_owned());
-        }
-    }
-    bail!(
-        "no drive here has pages that fit those of {page} bytes: take larger pages, as in --page-size 4KiB, or a drive of your own with --drive FILE.toml"
-    )
+fn disk_bytes(text: &str) -> Result<u64> {
+    let context = || format!("--disk-size {text}: write a number of bytes, as in 4TiB");
+    let size: TierSize = text.parse().with_context(context)?;
+    size.whole_bytes().with_context(context)
 }
 
 /// The front, and which of it was chosen.
-fn table(plan: &Plan, drive: &str) -> String {
+fn table(plan: &Plan) -> String {
     let header = [
         "policy",
         "ram",
@@ -187,33 +157,18 @@ fn table(plan: &Plan, drive: &str) -> String {
     };
     let rows: Vec<Vec<String>> = plan.front.iter().enumerate().map(row).collect();
     format!(
-        "{}* best by the objective. {} candidates in miniature, {} in full; flash is a `{drive}`; every cost has {:.4} for the disk\n",
+        "{}* best by the objective. {} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} for the disk\n",
         output::table(&header, &rows, 1),
         output::count(plan.candidates as u64),
         output::count(plan.simulated as u64),
+        plan.flash_drive,
         plan.disk_cost
     )
 }
 
 /// The configuration of an engine, which `serve --check` accepts.
 pub(crate) fn engine(plan: &Plan) -> Result<String> {
-    let chosen = &plan.front[plan.chosen];
-    let page = plan.trace.page_size_bytes;
-    let mut text = format!(
-        "# What `thermocline plan` chose on {}: {:.4} of {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
-        plan.trace.path.replace(['\n', '\r'], " "),
-        chosen.cost,
-        plan.budget,
-        chosen.ram_pages * page
-    );
-    if chosen.flash_pages > 0 {
-        write!(text, "\n[flash]\npath = \"flash.img\"\nsize = {}\n", chosen.flash_pages * page)?;
-    }
-    write!(
-        text,
-        "\n[policy]\nname = \"{}\"\nwrite_miss = \"{}\"\n\n[nbd]\nsocket = \"thermocline.sock\"\n",
-        chosen.policy.name, chosen.policy.write_miss
-    )?;
+    let text = plan.engine_configuration();
     let config = Config::parse(&text).context("the plan cannot be served")?;
     config.try_policy().context("the plan cannot be served")?;
     Ok(text)

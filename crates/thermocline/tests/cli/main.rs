@@ -264,13 +264,18 @@ fn bad_options_are_refused_with_what_would_be_right() {
     let with = |more: &[&'static str]| run(&[&hat[..], more].concat());
     fails(&with(&["--page-size", "0"]), &["page size"]);
     fails(&with(&["--page-size", "lots"]), &["4KiB"]);
-    fails(&with(&["--param", "nonhot_ratio=2"]), &["nonhot_ratio", "from 0 to 1"]);
+    fails(&with(&["--param", "nonhot_ratio=2"]), &["--param nonhot_ratio=2", "from 0 to 1"]);
     fails(&with(&["--param", "hotness=2"]), &["hotness", "hat.nonhot_ratio"]);
     fails(&with(&["--param", "tac.aging_interval=2"]), &["tac"]);
     fails(&with(&["--param", "nonhot_ratio"]), &["nonhot_ratio=0.1"]);
-    fails(&with(&["--device", "flash=floppy"]), &["floppy", "nvme-ssd"]);
+    fails(&with(&["--device", "flash=floppy"]), &["--device flash=floppy", "nvme-ssd"]);
     fails(&with(&["--cost", "flash=cheap"]), &["READ_MS/WRITE_MS"]);
-    fails(&with(&["--cost", "tape=1/1"]), &["tape", "disk"]);
+    fails(&with(&["--cost", "tape=1/1"]), &["--cost tape=1/1", "tape", "disk"]);
+    fails(&with(&["--cost", "flash=-1/1"]), &["--cost flash=-1/1", "READ_MS/WRITE_MS"]);
+    fails(&with(&["--device", "disk=floppy"]), &["--device disk=floppy", "nvme-ssd"]);
+    fails(&with(&["--admit", "guess"]), &["--admit guess", "mbf"]);
+    fails(&with(&["--model", "flash=tlc-nvme"]), &["--model flash=tlc-nvme", "`events`"]);
+    fails(&with(&["--timing", "events", "--model", "disk=server:0"]), &["--model", "server:8"]);
     fails(&with(&["--devices", "no-such.toml"]), &["no-such.toml"]);
     fails(&with(&["--warm-up", "100%"]), &["nothing to count"]);
     fails(&with(&["--warm-up", "most"]), &["20%"]);
@@ -422,5 +427,5 @@ fn events_give_response_times() {
     );
     fails(&simulate(TRACE, "face", &with(&["--model", "flash=server:0"])), &["server:8"]);
     fails(&simulate(TRACE, "face", &with(&["--closed-loop", "0"])), &["closed-loop"]);
-    fails(&simulate(TRACE, "face", &["--closed-loop", "4"]), &["--timing events"]);
+    fails(&simulate(TRACE, "face", &["--closed-loop", "4"]), &["--closed-loop", "timing `events`"]);
 }

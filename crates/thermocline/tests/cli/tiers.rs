@@ -97,7 +97,7 @@ fn hierarchies_that_cannot_be_are_refused() {
     fails(&simulate("demote", &["--tier", "l1=1%", "--tier", "ram=1%"]), &["ram", "l1 to l8"]);
     fails(&simulate("demote", &with(&["--latency", "l2=-1"])), &["--latency l2=-1", "at least 0"]);
     fails(&simulate("demote", &with(&["--latency", "l3=1"])), &["l3", "l1, l2, disk"]);
-    fails(&simulate("demote", &with(&["--price", "l2=dear"])), &["--price l2=dear", "per GiB"]);
+    fails(&simulate("demote", &with(&["--price", "l2=dear"])), &["--price", "l2=dear", "per GiB"]);
     let nine: Vec<String> = (1..=9).map(|tier| format!("l{tier}=10p")).collect();
     let nine: Vec<&str> = nine.iter().flat_map(|tier| ["--tier", tier]).collect();
     fails(&simulate("demote", &nine), &["l9", "l8"]);

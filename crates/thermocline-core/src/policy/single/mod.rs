@@ -39,7 +39,7 @@ pub mod w_tiny_lfu;
 /// A replacement algorithm, as the registry lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// Its name, as given to `--policy`.
+    /// Its name, by which users choose it.
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,

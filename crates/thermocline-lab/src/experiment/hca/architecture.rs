@@ -1,7 +1,7 @@
 //! Section VII: HCA and its baseline on traces.
 
 use rayon::prelude::*;
-use thermocline_core::{Admission, Clients, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, PageCost, Tier, WriteMiss, registry};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdConfig;
@@ -127,7 +127,8 @@ impl Architecture {
         let ssd_pages = f64::from(trace.footprint_pages()) * self.ssd_percent / 100.0;
         // The buffer is memory besides the first level, as in the paper; our RAM tier is both.
         let ram_pages = (ssd_pages * ram_per_ssd).round().max(1.0) + f64::from(buffer_pages);
-        let memory = Device::custom("memory", &format!("{0}/{0}", self.ram_us / 1000.0))?;
+        let ram_ms = self.ram_us / 1000.0;
+        let memory = Device::custom("memory", PageCost { read_ms: ram_ms, write_ms: ram_ms })?;
         let tier = |name: &str, pages: f64, device: &Device| TierConfiguration {
             name: name.into(),
             size: TierSize::Pages(pages),

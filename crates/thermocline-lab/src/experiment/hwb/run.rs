@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use thermocline_core::config::Given;
 use thermocline_core::registry;
 use thermocline_trace::CompiledTrace;
 use thermocline_trace::classes::{ClassOptions, Classes};
@@ -94,7 +95,10 @@ fn runs(
             names.push((label, size));
             configurations.push(BufferConfiguration {
                 policy: registry::find_buffer(policy)?,
-                parameters: parameters.clone().into_iter().collect(),
+                parameters: parameters
+                    .iter()
+                    .map(|(name, text)| (name.clone(), Given::Text(text.clone())))
+                    .collect(),
                 size: size.parse()?,
                 ssd: Some(ssd.clone()),
                 arrivals,

@@ -401,13 +401,12 @@ mod tests {
     use thermocline_core::{Clients, Tier};
     use thermocline_engine::driver::memory::MemoryDriver;
     use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard};
-    use thermocline_lab::{RunOptions, Summary};
+    use thermocline_lab::spec::{HierarchySpec, TierSpec};
+    use thermocline_lab::{RunOptions, Summary, TierSize, configurations};
     use thermocline_trace::{CompiledTrace, PageSize, ReadCounts, ReadOptions, Reader, Requests};
 
     use super::super::config::Bytes;
     use super::*;
-    use crate::arguments::HierarchyOptions;
-    use crate::hierarchy;
 
     const PAGE: u64 = 4096;
     const DISK_PAGES: u32 = 4096;
@@ -434,13 +433,12 @@ mod tests {
     fn replay(path: &Path, options: &Options) -> Summary {
         let mut reader = Reader::open(path, &ReadOptions::default()).unwrap();
         let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap();
-        let sizes =
-            [format!("ram={}p", options.ram_pages), format!("flash={}p", options.flash_pages)];
-        let tiers: Vec<&str> = sizes.iter().map(String::as_str).collect();
-        let tiers = if options.flash_pages == 0 { &tiers[..1] } else { &tiers[..] };
-        let hierarchy = HierarchyOptions::of_tiers(tiers);
+        let tier = |name, pages: u32| TierSpec::new(name, &[TierSize::Pages(pages.into())]);
+        let tiers = [tier("ram", options.ram_pages), tier("flash", options.flash_pages)];
+        let spec = HierarchySpec { tiers: tiers.to_vec(), ..HierarchySpec::default() };
+        let spec = spec.with_first_tiers(if options.flash_pages == 0 { 1 } else { 2 });
         let entry = options.policy.entry;
-        let configurations = hierarchy::configurations(&hierarchy, &[entry], Clients::ONE).unwrap();
+        let configurations = configurations(&spec, &[entry], Clients::ONE).unwrap();
         thermocline_lab::run(&trace, &configurations[0], RunOptions::default()).unwrap()
     }
 

@@ -1,0 +1,159 @@
+//! What a caller asks of write buffers.
+
+use thermocline_core::hotness;
+use thermocline_core::registry::{self, BUFFERS, Entry};
+use thermocline_device::ssd::Precondition;
+use thermocline_trace::CompiledTrace;
+
+use super::Step::Key;
+use super::{DriveSpec, ParameterSpec, Selection};
+use crate::parameters::{Owner, Parameters};
+use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, TierSize, Watch, find_ssd};
+
+/// Write buffers, their sizes, and the drive behind them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferSpec {
+    /// The write buffers.
+    pub policies: Selection,
+    /// The sizes of the buffer.
+    pub sizes: Vec<TierSize>,
+    /// The drive behind it; the buffers run alone if absent.
+    pub ssd: Option<DriveSpec>,
+    /// The capacity of the drive; its own if absent.
+    pub ssd_size: Option<SsdSize>,
+    /// What is written to the drive before the trace; nothing if absent.
+    pub precondition: Option<Precondition>,
+    /// The identifier that keeps hot and cold pages in different blocks of the drive.
+    pub streams: Option<String>,
+    /// Requests kept outstanding instead of arrivals at the trace's times, at least 1.
+    pub closed_loop: Option<u32>,
+    /// Parameters of the buffers and of the identifier.
+    pub parameters: Vec<ParameterSpec>,
+    /// Whether the Ledger runs alongside.
+    pub is_checked: bool,
+}
+
+/// The capacity of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SsdSize {
+    /// As small as holds the trace.
+    Fit,
+    /// So many bytes.
+    Bytes(u64),
+}
+
+/// A [`BufferSpec`] that was checked as far as it can be without a trace.
+#[derive(Clone, Debug)]
+pub struct Buffers<'a> {
+    spec: &'a BufferSpec,
+    policies: Vec<&'static Entry>,
+    ssd: Option<BufferedSsd>,
+    streams: Option<&'static hotness::registry::Entry>,
+    parameters: Parameters<'a>,
+}
+
+impl BufferSpec {
+    /// Find the buffers and the drive, and check all that does not depend on a trace.
+    ///
+    /// # Errors
+    /// A name that is not known, an option of a drive without a drive, or a parameter that cannot be.
+    pub fn buffers(&self) -> Result<Buffers<'_>, LabError> {
+        let policies = self.policies.resolve(|| BUFFERS.iter().collect(), find_buffer)?;
+        let ssd = self.drive()?;
+        let streams = self.streams.as_deref().map(hotness::registry::find).transpose();
+        let streams = streams.map_err(|error| LabError::at(&[Key("streams")], error))?;
+        let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+        owners.extend(streams.map(Owner::from));
+        let parameters = Parameters::new(&self.parameters, &owners)?;
+        Ok(Buffers { spec: self, policies, ssd, streams, parameters })
+    }
+
+    /// The drive at its own size.
+    fn drive(&self) -> Result<Option<BufferedSsd>, LabError> {
+        let Some(drive) = &self.ssd else {
+            let without = [
+                ("ssd_size", self.ssd_size.is_some()),
+                ("precondition", self.precondition.is_some()),
+                ("streams", self.streams.is_some()),
+                ("closed_loop", self.closed_loop.is_some()),
+            ];
+            return match without.iter().find(|(_, is_given)| *is_given) {
+                Some((key, _)) => {
+                    Err(LabError::at(&[Key(key)], "it needs a drive: give one, as `ssd` ssdsim"))
+                }
+                None => Ok(None),
+            };
+        };
+        if self.closed_loop == Some(0) {
+            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
+        }
+        if let Some(precondition) = self.precondition {
+            precondition.validate().map_err(|error| LabError::at(&[Key("precondition")], error))?;
+        }
+        let config = find_ssd(drive)?;
+        Ok(Some(BufferedSsd { precondition: self.precondition, ..BufferedSsd::new(config) }))
+    }
+}
+
+impl Buffers<'_> {
+    /// Bytes per page of the drive; `None` without one.
+    pub fn drive_page_bytes(&self) -> Option<u64> {
+        self.ssd.as_ref().map(|ssd| u64::from(ssd.config.page_bytes))
+    }
+
+    /// One configuration for each size and policy, policies last.
+    ///
+    /// # Errors
+    /// A drive that cannot have the size.
+    pub fn configurations(
+        &self,
+        trace: &CompiledTrace,
+    ) -> Result<Vec<BufferConfiguration>, LabError> {
+        let ssd = self.ssd.clone().map(|ssd| self.sized(ssd, trace)).transpose()?;
+        let requests = self.spec.closed_loop;
+        let arrivals = requests.map_or(Arrivals::Trace, |requests| Arrivals::Closed { requests });
+        let mut configurations = vec![];
+        for &size in &self.spec.sizes {
+            for &policy in &self.policies {
+                let parameters = self.parameters.of(&[policy.into()]).into_iter();
+                configurations.push(BufferConfiguration {
+                    policy,
+                    parameters: parameters.map(|one| (one.name, one.value)).collect(),
+                    size,
+                    ssd: ssd.clone(),
+                    arrivals,
+                    watch: Watch::default(),
+                });
+            }
+        }
+        Ok(configurations)
+    }
+
+    /// The drive with its streams and at its size.
+    fn sized(&self, mut ssd: BufferedSsd, trace: &CompiledTrace) -> Result<BufferedSsd, LabError> {
+        if let Some(identifier) = self.streams {
+            ssd.config.streams = 2;
+            ssd.streams = Some((identifier, self.parameters.values(identifier.into())?));
+        }
+        // Two streams keep more blocks open, which a drive of the size asked for must have.
+        match self.spec.ssd_size {
+            None => Ok(ssd),
+            Some(SsdSize::Fit) => ssd.fitted(trace, 1.0),
+            Some(SsdSize::Bytes(bytes)) => {
+                let config = ssd.config.sized_for(bytes / u64::from(ssd.config.page_bytes))?;
+                Ok(BufferedSsd { config, ..ssd })
+            }
+        }
+    }
+}
+
+/// The write buffer of that name.
+///
+/// # Errors
+/// [`LabError::UnknownBuffer`], which names those that there are.
+pub fn find_buffer(name: &str) -> Result<&'static Entry, LabError> {
+    registry::find_buffer(name).map_err(|_| {
+        let known: Vec<&str> = BUFFERS.iter().map(|entry| entry.name).collect();
+        LabError::UnknownBuffer { name: name.into(), known: known.join(", ") }
+    })
+}

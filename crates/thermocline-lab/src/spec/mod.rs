@@ -1,0 +1,240 @@
+//! What a caller asks of the lab, as plain types: tiers, devices, parameters, timing.
+//!
+//! Every surface (the command line, sweeps, Python) builds a [`HierarchySpec`] and hands it to
+//! [`configurations`](crate::configurations), which checks it. An error names the part that is wrong
+//! by its [`SpecPath`], so that the surface can say what its user wrote there.
+
+mod buffer;
+mod hot;
+mod mrc;
+mod path;
+pub(crate) mod text;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thermocline_core::config::Given;
+use thermocline_core::{PageCost, WriteMiss};
+
+use crate::{LabError, TierSize};
+pub use buffer::{BufferSpec, Buffers, SsdSize, find_buffer};
+pub use hot::{Candidates, HotSpec};
+pub use mrc::MrcSpec;
+pub use path::{SpecPath, Step};
+
+/// The name of the tier below all caches.
+pub(crate) const DISK: &str = "disk";
+
+/// A hierarchy, and what is the same for all policies that run on it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HierarchySpec {
+    /// The cache tiers, fastest first: `ram` and `flash`, or `l1` to `l8`.
+    pub tiers: Vec<TierSpec>,
+    /// The disk below them.
+    pub disk: DeviceSpec,
+    /// A TOML file of more devices.
+    pub device_file: Option<PathBuf>,
+    /// Parameters of the policies and of the identifier; of two for one name the last one counts.
+    pub parameters: Vec<ParameterSpec>,
+    /// What a write miss does.
+    pub write_miss: WriteMiss,
+    /// The identifier that decides which pages enter flash; all enter without one.
+    pub admit: Option<String>,
+    /// How time is counted.
+    pub timing: TimingSpec,
+}
+
+/// A cache tier.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TierSpec {
+    /// Its name.
+    pub name: String,
+    /// Its sizes, one configuration for each; at least one.
+    pub sizes: Vec<TierSize>,
+    /// Its device.
+    pub device: DeviceSpec,
+}
+
+/// The device of a tier. What is absent has the default of the tier.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name in the catalogue of devices.
+    pub name: Option<String>,
+    /// Its costs per page in milliseconds, each at least 0, in place of those in the catalogue.
+    pub cost: Option<PageCost>,
+    /// The access time of the tier in milliseconds, at least 0, for the average response.
+    pub latency_ms: Option<f64>,
+    /// The price of the tier per GiB, at least 0. Without any price, no costs are reported; with
+    /// one, the other tiers cost nothing.
+    pub price: Option<f64>,
+    /// The device that queues, for [`TimingMode::Events`].
+    pub model: Option<ModelSpec>,
+}
+
+/// A device that queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelSpec {
+    /// The costs of the device per page, served by so many servers at once.
+    Server {
+        /// At least 1.
+        servers: u32,
+    },
+    /// A hard disk or a solid-state drive.
+    Drive(DriveSpec),
+}
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriveSpec {
+    /// A preset.
+    Named(String),
+    /// A TOML file of a solid-state drive.
+    File(PathBuf),
+}
+
+/// How time is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimingSpec {
+    /// By costs, or by events.
+    pub mode: TimingMode,
+    /// Requests kept outstanding instead of arrivals at the trace's times, at least 1; for
+    /// [`TimingMode::Events`].
+    pub closed_loop: Option<u32>,
+}
+
+/// What time is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimingMode {
+    /// A constant cost per page transfer.
+    #[default]
+    Cost,
+    /// Requests that arrive and wait, and devices that queue.
+    Events,
+}
+
+/// What is chosen by name: policies, write buffers or identifiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All that suit.
+    All,
+    /// Those of these names.
+    Named(Vec<String>),
+}
+
+/// A parameter of a policy or an identifier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterSpec {
+    /// The policy or identifier; every one that has the parameter if absent.
+    pub owner: Option<String>,
+    /// The name of the parameter.
+    pub name: String,
+    /// Its value.
+    pub value: Given,
+}
+
+/// A setting of one tier's device, as texts give them: `flash=nvme-ssd`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierSetting {
+    /// The tier, or `disk`.
+    pub tier: String,
+    /// The setting.
+    pub setting: Setting,
+}
+
+/// A setting of a [`DeviceSpec`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// [`DeviceSpec::name`].
+    Name(String),
+    /// [`DeviceSpec::cost`].
+    Cost(PageCost),
+    /// [`DeviceSpec::latency_ms`].
+    LatencyMs(f64),
+    /// [`DeviceSpec::price`].
+    Price(f64),
+    /// [`DeviceSpec::model`].
+    Model(ModelSpec),
+}
+
+impl HierarchySpec {
+    /// Apply a setting to the device of its tier, in place of an earlier one.
+    ///
+    /// # Errors
+    /// A tier that the hierarchy does not have; the text names those that it has.
+    pub fn set(&mut self, setting: TierSetting) -> Result<(), String> {
+        let TierSetting { tier, setting } = setting;
+        let device = match self.tiers.iter_mut().position(|known| known.name == tier) {
+            Some(place) => &mut self.tiers[place].device,
+            None if tier == DISK => &mut self.disk,
+            None => {
+                let names = self.tiers.iter().map(|known| known.name.as_str());
+                let known: Vec<&str> = names.chain([DISK]).collect();
+                return Err(format!("no tier `{tier}`; there are: {}", known.join(", ")));
+            }
+        };
+        match setting {
+            Setting::Name(name) => device.name = Some(name),
+            Setting::Cost(cost) => device.cost = Some(cost),
+            Setting::LatencyMs(latency_ms) => device.latency_ms = Some(latency_ms),
+            Setting::Price(price) => device.price = Some(price),
+            Setting::Model(model) => device.model = Some(model),
+        }
+        Ok(())
+    }
+
+    /// The same with the fastest cache tiers only, at most `count` of them, over the same disk.
+    #[must_use]
+    pub fn with_first_tiers(&self, count: usize) -> Self {
+        let tiers = self.tiers.iter().take(count).cloned().collect();
+        Self { tiers, ..self.clone() }
+    }
+}
+
+impl Selection {
+    /// Those of these names; all if the only name is `all`.
+    pub fn new(names: &[String]) -> Self {
+        match names {
+            [all] if all == "all" => Self::All,
+            names => Self::Named(names.to_vec()),
+        }
+    }
+
+    /// All of a registry's entries, or those that `find` knows by name.
+    pub(crate) fn resolve<T>(
+        &self,
+        all: impl FnOnce() -> Vec<T>,
+        find: impl Fn(&str) -> Result<T, LabError>,
+    ) -> Result<Vec<T>, LabError> {
+        match self {
+            Self::All => Ok(all()),
+            Self::Named(names) => names.iter().map(|name| find(name)).collect(),
+        }
+    }
+}
+
+impl TierSpec {
+    /// A tier of these sizes with the default device.
+    pub fn new(name: &str, sizes: &[TierSize]) -> Self {
+        Self { name: name.into(), sizes: sizes.to_vec(), device: DeviceSpec::default() }
+    }
+}
+
+impl ParameterSpec {
+    /// A parameter by its name, or by its owner's and its own, as in `hat.nonhot_ratio`.
+    pub fn new(name: &str, value: Given) -> Self {
+        let (owner, name) = match name.split_once('.') {
+            Some((owner, name)) => (Some(owner.to_owned()), name),
+            None => (None, name),
+        };
+        Self { owner, name: name.into(), value }
+    }
+}
+
+impl fmt::Display for ParameterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(owner) = &self.owner {
+            write!(f, "{owner}.")?;
+        }
+        write!(f, "{}={}", self.name, self.value)
+    }
+}

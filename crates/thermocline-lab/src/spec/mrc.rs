@@ -1,0 +1,129 @@
+//! What a caller asks of miss-ratio curves.
+
+use thermocline_core::registry::{self, Entry};
+use thermocline_core::{WriteMiss, hotness};
+use thermocline_trace::CompiledTrace;
+
+use super::Step::Key;
+use super::{HierarchySpec, ParameterSpec, Selection};
+use crate::mrc::{CurveOptions, Rate, Sample, curve_configurations, is_one_pass};
+use crate::parameters::{Owner, Parameters};
+use crate::{Brought, Configuration, LabError, TierSize};
+
+/// Policies, and the sizes at which their misses are counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MrcSpec {
+    /// The policies.
+    pub policies: Selection,
+    /// The sizes of RAM; up to the footprint of the trace if none.
+    pub sizes: Vec<TierSize>,
+    /// The sizes of flash, for policies of two tiers; as those of RAM if none.
+    pub flash_sizes: Vec<TierSize>,
+    /// The share of pages that LRU and the figures of re-use are found on, above 0 and at most 1; all
+    /// pages if absent.
+    pub shards: Option<f64>,
+    /// The most pages that these are found on, at least 1; if `shards` is absent.
+    pub shards_size: Option<u32>,
+    /// The share of pages that other policies are simulated on, above 0 and at most 1; as small as
+    /// each size allows if absent.
+    pub rate: Option<f64>,
+    /// The seed of samples.
+    pub seed: u64,
+    /// Whether every size is simulated in full as well.
+    pub is_checked: bool,
+    /// Parameters of the policies and of the identifier.
+    pub parameters: Vec<ParameterSpec>,
+    /// What a write miss does.
+    pub write_miss: WriteMiss,
+    /// The identifier that decides which pages enter flash; all enter without one.
+    pub admit: Option<String>,
+}
+
+impl MrcSpec {
+    /// The policies, some of which may be brought.
+    ///
+    /// # Errors
+    /// A name that no policy has, or sizes of flash without a policy that uses flash.
+    pub fn policies(&self, brought: &[Brought]) -> Result<Vec<&'static Entry>, LabError> {
+        let all = || registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect();
+        let policies = self.policies.resolve(all, |name| Brought::find(name, brought))?;
+        if !self.flash_sizes.is_empty() && policies.iter().all(|policy| policy.depth.allows(1)) {
+            let reason = "none of these policies uses flash; take one that does, as `face`";
+            return Err(LabError::at(&[Key("flash_sizes")], reason));
+        }
+        Ok(policies)
+    }
+
+    /// How the curves are found.
+    ///
+    /// # Errors
+    /// A rate that is not a share.
+    pub fn options(&self) -> Result<CurveOptions, LabError> {
+        for (key, rate) in [("shards", self.shards), ("rate", self.rate)] {
+            if let Some(rate) = rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+                let reason = format!(
+                    "{rate} cannot be: it takes a share of the pages, above 0 and at most 1"
+                );
+                return Err(LabError::at(&[Key(key)], reason));
+            }
+        }
+        if self.shards_size == Some(0) {
+            return Err(LabError::at(&[Key("shards_size")], "it takes at least 1 page"));
+        }
+        let seed = self.seed;
+        let sample = match (self.shards, self.shards_size) {
+            (Some(_), Some(_)) => {
+                let reason = "it cannot be used together with `shards`: give one of the two";
+                return Err(LabError::at(&[Key("shards_size")], reason));
+            }
+            (Some(rate), None) => Sample::Rate { rate, seed },
+            (None, Some(pages)) => Sample::Size { pages, seed },
+            (None, None) => Sample::All,
+        };
+        let rate = self.rate.map_or(Rate::Auto { seed }, |rate| Rate::Fixed { rate, seed });
+        Ok(CurveOptions { sample, rate, is_checked: self.is_checked })
+    }
+
+    /// The configurations of each policy's curve on a trace.
+    ///
+    /// # Errors
+    /// As for [`configurations`](crate::configurations), or a size that cannot be.
+    pub fn curves(
+        &self,
+        policies: &[&'static Entry],
+        trace: &CompiledTrace,
+        brought: &[Brought],
+    ) -> Result<Vec<Vec<Configuration>>, LabError> {
+        let identifier = self.admit.as_deref().map(hotness::registry::find).transpose();
+        let identifier = identifier.map_err(|error| LabError::at(&[Key("admit")], error))?;
+        let identifier = identifier.map(Owner::from);
+        let owners = policies.iter().map(|&policy| Owner::from(policy));
+        let owners: Vec<Owner> = owners.chain(identifier).collect();
+        let given = Parameters::new(&self.parameters, &owners)?;
+        let sizes = [self.sizes.as_slice(), self.flash_sizes.as_slice()];
+        let of_policy = |&policy: &&'static Entry| {
+            let owners = [Some(Owner::from(policy)), identifier].into_iter().flatten();
+            let spec = HierarchySpec {
+                parameters: given.of(&owners.collect::<Vec<Owner>>()),
+                write_miss: self.write_miss,
+                admit: self.admit.clone(),
+                ..HierarchySpec::default()
+            };
+            let mut curve = curve_configurations(trace, policy, &spec, sizes)?;
+            for configuration in &mut curve {
+                Brought::equip(configuration, brought);
+            }
+            Ok(curve)
+        };
+        policies.iter().map(of_policy).collect()
+    }
+
+    /// How many sizes are simulated for these curves.
+    pub fn simulated_sizes(&self, curves: &[Vec<Configuration>]) -> usize {
+        let simulated = curves.iter().map(|curve| {
+            let passes = usize::from(!is_one_pass(curve)) + usize::from(self.is_checked);
+            curve.len() * passes
+        });
+        simulated.sum()
+    }
+}

@@ -1,0 +1,55 @@
+//! Places in a specification, which errors name.
+
+use std::fmt;
+
+use crate::LabError;
+
+/// A step from a specification to one of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The field of this name.
+    Key(&'static str),
+    /// An element of a list, from 0.
+    At(usize),
+}
+
+/// The way to a part of a specification, as in `tiers[1].sizes[0]`.
+///
+/// A surface that builds specifications matches on the steps to name the part in its own terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecPath(Vec<Step>);
+
+impl SpecPath {
+    /// The steps, the outermost first.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// The fields on the way, without the places in lists, as in `tiers.sizes`.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.0.iter().filter_map(|step| match step {
+            Step::Key(name) => Some(*name),
+            Step::At(_) => None,
+        })
+    }
+}
+
+impl fmt::Display for SpecPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(name) if place == 0 => f.write_str(name)?,
+                Step::Key(name) => write!(f, ".{name}")?,
+                Step::At(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LabError {
+    /// A part of a specification that cannot be; `reason` says why, and what would be right.
+    pub(crate) fn at(steps: &[Step], reason: impl fmt::Display) -> Self {
+        Self::Spec { path: SpecPath(steps.to_vec()), reason: reason.to_string() }
+    }
+}
