@@ -184,9 +184,8 @@ fn run_ours(trace: &CompiledTrace, config: &SsdConfig) -> Result<()> {
         size: TierSize::Pages(64.0),
         ssd: Some(BufferedSsd::new(config.clone())),
         arrivals: Arrivals::Trace,
-        watch: Watch::default(),
     };
-    let summary = run_buffer(trace, &configuration, false)?;
+    let summary = run_buffer(trace, &configuration, false, &Watch::default())?;
     ensure!(summary.ssd.is_some(), "the drive was run");
     Ok(())
 }

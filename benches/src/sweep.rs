@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
+use thermocline_lab::Watch;
 use thermocline_lab::sweep::Sweep;
 use thermocline_trace::PageSize;
 use thermocline_trace::convert::{OutputFormat, convert};
@@ -73,7 +74,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     for run in 0..arguments.runs.max(1) {
         let [one, several] = [1, arguments.threads].map(|threads| {
             let output = folder.path().join(format!("{run}-{threads}.parquet"));
-            seconds(|| Ok(sweep.run(&output, threads, |_| ()).map(drop)?))
+            seconds(|| Ok(sweep.run(&output, threads, &Watch::default(), |_| ()).map(drop)?))
         });
         let (one, several) = (one?, several?);
         ratios.push(one / several);

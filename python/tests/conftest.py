@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,6 +14,12 @@ settings.register_profile("thermocline", deadline=None)
 settings.load_profile("thermocline")
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    """The command line, which is not part of the package."""
+    return os.environ.get("THERMOCLINE_PROGRAM", str(ROOT / "target" / "debug" / "thermocline"))
 
 
 @pytest.fixture(autouse=True)

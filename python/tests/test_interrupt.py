@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -75,22 +73,3 @@ def test_other_threads_run_meanwhile(long: tc.Trace) -> None:
     is_over.set()
     other.join()
     assert len(turns) > 10 * min(seconds, 5)
-
-
-def test_the_command_line_is_interrupted_at_once() -> None:
-    words = ["serve", "--example-config"]
-    command = [sys.executable, "-m", "thermocline", *words]
-    assert b"[backing]" in subprocess.run(command, check=True, capture_output=True).stdout
-    script = (
-        "import sys; sys.argv[1:] = sys.argv[1:]; from thermocline._command import main; main()"
-    )
-    long = ["compare", "testdata/pgbench/pgbench.csv.zst", "--policy", "all", "--check"]
-    long += ["--tier", "ram=1%,2%,3%,4%,5%,6%"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *long],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=5) == -signal.SIGINT

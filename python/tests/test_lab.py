@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -18,9 +18,19 @@ import thermocline as tc
 SPEED = ("replay_seconds", "accesses_per_second")
 
 
-def command_line(*words: str) -> Any:
-    command = [sys.executable, "-m", "thermocline", *words, "--json"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+class CommandLine(Protocol):
+    """Runs a command and gives its JSON."""
+
+    def __call__(self, *words: str) -> Any: ...
+
+
+@pytest.fixture(scope="module")
+def command_line(program: str) -> CommandLine:
+    def run(*words: str) -> Any:
+        command = [program, *words, "--json"]
+        return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+    return run
 
 
 def without_speed(figures: Any) -> dict[str, Any]:
@@ -34,7 +44,7 @@ def saved(zipf: tc.Trace, tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_a_run_is_that_of_the_command_line(saved: str) -> None:
+def test_a_run_is_that_of_the_command_line(saved: str, command_line: CommandLine) -> None:
     run = tc.simulate(
         saved,
         "hat",
@@ -73,11 +83,15 @@ def test_time_can_be_simulated(zipf: tc.Trace) -> None:
     row = run.table.to_pylist()[0]
     assert 0 < row["read_mean_us"] <= row["read_p99_us"]
     assert row["duration_s"] > 0
-    with pytest.raises(tc.ConfigurationError, match="--timing events"):
+    with pytest.raises(
+        tc.ConfigurationError, match=r"^closed_loop: it belongs to the timing `events`"
+    ):
         tc.simulate(zipf, "lru", {"ram": 50}, closed_loop=4)
 
 
-def test_a_comparison_has_a_row_per_run(saved: str, zipf: tc.Trace) -> None:
+def test_a_comparison_has_a_row_per_run(
+    saved: str, zipf: tc.Trace, command_line: CommandLine
+) -> None:
     found = tc.compare(zipf, ["lru", "face-gsc"], {"ram": [20, "4%"], "flash": "4x"})
     words = "compare TRACE --policy lru,face-gsc --tier ram=20p,4% --tier flash=4x"
     expected = command_line(*words.replace("TRACE", saved).split())
@@ -122,7 +136,9 @@ def test_what_is_not_installed_is_named(zipf: tc.Trace, monkeypatch: pytest.Monk
     assert found._repr_html_() is None, "a notebook shows its text"
 
 
-def test_curves_are_those_of_the_command_line(saved: str, zipf: tc.Trace) -> None:
+def test_curves_are_those_of_the_command_line(
+    saved: str, zipf: tc.Trace, command_line: CommandLine
+) -> None:
     found = tc.mrc(zipf, ["lru", "s3-fifo"], sizes=["5%", "20%"], check=True)
     words = "mrc TRACE --policy lru,s3-fifo --sizes 5%,20% --check".replace("TRACE", saved)
     expected = command_line(*words.split())
@@ -161,7 +177,7 @@ def test_a_plan_chooses_and_writes_the_engines_configuration(
     assert f'name = "{found.chosen["policy"]}"' in (tmp_path / "cache.toml").read_text()
     with pytest.raises(tc.ConfigurationError, match="that of `disk` is missing"):
         tc.plan(zipf, 1, {"ram": 1, "flash": 1}, closed_loop=8)
-    with pytest.raises(tc.ConfigurationError, match=r"--budget NaN: it takes a number"):
+    with pytest.raises(tc.ConfigurationError, match=r"^budget: NaN cannot be: it takes a number"):
         tc.plan(zipf, math.nan, prices, closed_loop=8)
     with pytest.raises(
         tc.ConfigurationError, match=r"<class .*Policy.*> cannot be: it takes names"
@@ -169,7 +185,9 @@ def test_a_plan_chooses_and_writes_the_engines_configuration(
         tc.plan(zipf, 1, prices, policies=[tc.Policy], closed_loop=8)  # type: ignore[list-item]
 
 
-def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> None:
+def test_buffers_are_those_of_the_command_line(
+    zipf: tc.Trace, saved: str, command_line: CommandLine
+) -> None:
     found = tc.buffer(
         zipf,
         ["lru", "bplru"],
@@ -194,7 +212,7 @@ def test_buffers_are_those_of_the_command_line(zipf: tc.Trace, saved: str) -> No
 
 @pytest.mark.parametrize("clients", [1, 4])
 def test_identifiers_are_those_of_the_command_line(
-    zipf: tc.Trace, saved: str, clients: int
+    zipf: tc.Trace, saved: str, clients: int, command_line: CommandLine
 ) -> None:
     told: list[tuple[int, int, int]] = []
     found = tc.hot(
@@ -238,7 +256,9 @@ def test_identifiers_are_those_of_the_command_line(
         tc.hot(zipf, "mbf", count="both")  # type: ignore[arg-type]
 
 
-def test_clients_share_tiers_as_on_the_command_line(zipf: tc.Trace, saved: str) -> None:
+def test_clients_share_tiers_as_on_the_command_line(
+    zipf: tc.Trace, saved: str, command_line: CommandLine
+) -> None:
     tiers: dict[str, tc.Size] = {"l1": 20, "l2": "10%"}
     shared = zipf.split(4)
     run = tc.simulate(shared, "lru-n-inclusive", tiers, check=True)
@@ -274,30 +294,47 @@ def test_sizes_may_be_of_numpy(zipf: tc.Trace) -> None:
 def test_mistakes_are_named(zipf: tc.Trace) -> None:
     for arguments, message in [
         ((zipf, "nope", {"ram": 10}), "no policy is called `nope`; there are: "),
-        ((zipf, "lru", {"ram": "10 apples"}), "64MiB"),
-        ((zipf, "lru", {"sand": 10}), "no tier is called `sand`"),
+        ((zipf, "lru", {"ram": "10 apples"}), r"^tiers\[\"ram\"\]: .*64MiB"),
+        ((zipf, "lru", {"sand": 10}), r"^tiers\[\"sand\"\]: no tier is called `sand`"),
         ((zipf, "hat", {"ram": 10}), "`hat` runs on"),
         ((zipf, "lru", {"ram": 0}), "at least one page"),
         ((zipf, "lru", {"ram": [1, 2]}), "one size per tier|several are compared"),
         ((zipf, "lru", {"ram": 1.5}), "1.5 is no size"),
         ((zipf, "lru", {"ram": b"10p"}), "b'10p' is no size"),
-        ((zipf, "lru", {"ram": -5}), "`-5p` is no size"),
-        ((zipf, "lru", "ram=10"), "'ram=10' is no value of `--tier`: it takes a mapping"),
+        ((zipf, "lru", {"ram": -5}), "-5 is no size"),
+        ((zipf, "lru", "ram=10"), "tiers='ram=10': it takes a mapping"),
         ((zipf, "lru", [("ram", 10)]), "it takes a mapping"),
-        ((zipf, "lru", {}), "--tier"),
+        ((zipf, "lru", {}), "tiers: give at least one"),
         ((zipf, 7, {"ram": 1}), "7 is no policy"),
         ((zipf, [], {"ram": 1}), "is no policy"),
     ]:
         with pytest.raises(tc.ConfigurationError, match=message):
             tc.simulate(*arguments)  # type: ignore[arg-type]
-    with pytest.raises(tc.ConfigurationError, match="nothing in this run has it"):
-        tc.simulate(zipf, "lru", {"ram": 10}, parameters={"colour": 1})
+    for options, message in [
+        ({"parameters": {"colour": 1}}, r"^parameters\[\"colour\"\]: nothing in this run has it"),
+        ({"parameters": {"writes": [1]}}, r"^parameters\[\"writes\"\]=\[1\]: it takes text"),
+        ({"devices": {"ram": "floppy"}}, r"^devices\[\"ram\"\]: no device is called `floppy`"),
+        ({"devices": {"flash": "dram"}}, r"^devices\[\"flash\"\]: no tier `flash`; .*ram, disk"),
+        ({"latencies": {"disk": -1}}, r"^latencies\[\"disk\"\]: .*at least 0"),
+        ({"latencies": {"disk": "far"}}, r"^latencies\[\"disk\"\]='far': it takes a number"),
+        ({"prices": {"ram": True}}, r"^prices\[\"ram\"\]=True: it takes a number"),
+        ({"models": {"disk": "floppy"}, "timing": "events"}, r"^models\[\"disk\"\]: it takes"),
+        ({"models": {"disk": "server:0"}}, r"^models\[\"disk\"\]: .*server:8"),
+        ({"timing": "event"}, r"^timing='event': it takes \"cost\" or \"events\""),
+        ({"closed_loop": 0}, "^closed_loop=0: it takes a whole number from 1"),
+        ({"warm_up": "most"}, "^warm_up='most': it takes accesses"),
+        ({"over_time": 1.5}, "^over_time=1.5: it takes a whole number"),
+        ({"check": "yes"}, "^check='yes': it takes True or False"),
+        ({"admit": "guess"}, "^admit: no identifier is called `guess`"),
+    ]:
+        with pytest.raises(tc.ConfigurationError, match=message):
+            tc.simulate(zipf, "lru", {"ram": 10}, **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="there is no option colour; there are: devices"):
         tc.simulate(zipf, "lru", {"ram": 10}, colour=1)  # type: ignore[call-arg]
     for cost in (0.5, (1, 2, 3), "ab"):
         with pytest.raises(tc.ConfigurationError, match="is no cost of `ram`: it takes"):
             tc.simulate(zipf, "lru", {"ram": 10}, costs={"ram": cost})  # type: ignore[dict-item]
-    with pytest.raises(tc.ConfigurationError, match="no value of `--param`: it takes a mapping"):
+    with pytest.raises(tc.ConfigurationError, match="parameters='a=1': it takes a mapping"):
         tc.simulate(zipf, "lru", {"ram": 10}, parameters="a=1")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"type ndarray: give a Trace.*from_arrays"):
         tc.simulate(np.arange(3), "lru", {"ram": 10})  # type: ignore[arg-type]

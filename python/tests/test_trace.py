@@ -1,7 +1,6 @@
 """Traces: opened, generated, from arrays and from Arrow; their columns."""
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +66,10 @@ RECORDED = """\
 """
 
 
-def test_a_recording_is_opened_by_class_and_by_file(tmp_path: Path) -> None:
+def test_a_recording_is_opened_by_class_and_by_file(tmp_path: Path, program: str) -> None:
     recording, raw = str(tmp_path / "x.csv"), tmp_path / "x.strace"
     raw.write_text(RECORDED)
-    convert = [sys.executable, "-m", "thermocline", "trace", "convert", "--from", "strace"]
+    convert = [program, "trace", "convert", "--from", "strace"]
     subprocess.run([*convert, str(raw), "-o", recording], check=True, capture_output=True)
     lengths = [len(tc.Trace.open(recording, only=only)) for only in ("data", ["data", "log"], [])]
     assert lengths == [4, 5, 5]

@@ -13,8 +13,8 @@ Examples
 
 from importlib.metadata import version
 
+from thermocline._options import HierarchyOptions, Size, Value
 from thermocline._progress import Progress
-from thermocline._words import HierarchyOptions, Size, Value
 from thermocline.catalogue import (
     Device,
     Entry,

@@ -5,19 +5,19 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Identifier", "Running", "Sweep", "Trace", "find", "listing", "run_command_line"]
+__all__ = ["Identifier", "Running", "Sweep", "Trace", "catalogue", "find"]
 
 _Path: TypeAlias = str | PathLike[str]
 _Progress: TypeAlias = Callable[[int, int, int], object]
 
 def find(
-    words: list[str],
+    function: str,
+    arguments: dict[str, object],
     trace: Trace,
     policies: list[Any],
     progress: _Progress | None,
 ) -> str: ...
-def listing(words: list[str]) -> str: ...
-def run_command_line(words: list[str]) -> int: ...
+def catalogue(kind: str, device_file: _Path | None) -> str: ...
 
 @final
 class Trace:
@@ -76,7 +76,7 @@ class Trace:
 
 @final
 class Identifier:
-    def __new__(cls, name: str, pages: int, parameters: list[tuple[str, str]]) -> Identifier: ...
+    def __new__(cls, name: str, pages: int, parameters: list[tuple[str, object]]) -> Identifier: ...
     def record(self, pages: NDArray[np.uint32]) -> NDArray[np.bool_]: ...
     def hotness(self, pages: NDArray[np.uint32]) -> NDArray[np.float64]: ...
     @property

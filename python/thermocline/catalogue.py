@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from thermocline import _thermocline, _words
+from thermocline import _thermocline
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -101,13 +101,13 @@ class Device:
     source: str
 
 
-def _listing(*words: str) -> Any:
-    return json.loads(_thermocline.listing([*words, "--json"]))
+def _catalogue(kind: str, device_file: str | PathLike[str] | None = None) -> Any:
+    return json.loads(_thermocline.catalogue(kind, device_file))
 
 
-def _entries(command: str) -> list[Entry]:
+def _entries(kind: str) -> list[Entry]:
     entries = []
-    for entry in _listing(command):
+    for entry in _catalogue(kind):
         parameters = tuple(Parameter(**one) for one in entry.pop("parameters"))
         entries.append(Entry(**entry, parameters=parameters))
     return entries
@@ -188,7 +188,7 @@ def devices(device_file: str | PathLike[str] | None = None) -> list[Device]:
     >>> [device.name for device in tc.devices()][0]
     'memory'
     """
-    found = _listing("devices", *_words.option("--devices", device_file))
+    found = _catalogue("devices", device_file)
     return [Device(**one) for one in found]
 
 
@@ -207,5 +207,5 @@ def drives() -> dict[str, list[dict[str, Any]]]:
     >>> "ssdsim" in [drive["name"] for drive in tc.drives()["ssd"]]
     True
     """
-    found: dict[str, list[dict[str, Any]]] = _listing("drives")
+    found: dict[str, list[dict[str, Any]]] = _catalogue("drives")
     return found

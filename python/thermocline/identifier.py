@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thermocline import _thermocline, _words
+from thermocline import _thermocline
 from thermocline.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from thermocline._words import Value
+    from thermocline._options import Value
 
 __all__ = ["Identifier"]
 
@@ -56,8 +56,7 @@ class Identifier:
         if not 1 <= pages <= 2**31:
             message = f"pages={pages}: it takes a whole number from 1 to 2**31"
             raise ConfigurationError(message)
-        given = [(name, _words.word(value)) for name, value in parameters.items()]
-        self._state = _thermocline.Identifier(name, pages, given)
+        self._state = _thermocline.Identifier(name, pages, list(parameters.items()))
         self.name = name
         self.pages = pages
 

@@ -6,7 +6,8 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from thermocline import _thermocline, _words
+from thermocline import _thermocline
+from thermocline._options import checked
 from thermocline._progress import Progress, watching
 from thermocline.errors import ConfigurationError
 from thermocline.policy import Given, PolicyFactory, given
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from thermocline._words import HierarchyOptions, Size, Value
+    from thermocline._options import HierarchyOptions, Size, Value
 
 __all__ = ["buffer", "compare", "hot", "mrc", "plan", "simulate"]
 
@@ -34,15 +35,16 @@ PolicyLike: TypeAlias = str | PolicyFactory
 
 
 def _find(
-    words: list[str],
+    function: str,
+    arguments: Mapping[str, object],
     trace: TraceLike,
     brought: list[Given],
     progress: Progress,
     unit: str,
     *,
-    clients: Literal["one", "each", "together"] = "one",
+    takes_clients: bool = False,
 ) -> Any:
-    """Find what a command finds, of one client, of each of several, or of all together."""
+    """Run a function of the lab on a trace, which may be that of several clients."""
     if not isinstance(trace, Trace | str | PathLike):
         message = (
             f"a trace of the type {type(trace).__name__}: give a Trace, or the path of a file; "
@@ -50,22 +52,21 @@ def _find(
         )
         raise TypeError(message)
     opened = trace if isinstance(trace, Trace) else Trace.open(trace)
-    if opened.clients > 1 and clients == "one":
+    if opened.clients > 1 and not takes_clients:
         message = (
-            f"`{words[0]}` looks at one client, and this trace is that of {opened.clients}: "
+            f"`{function}` looks at one client, and this trace is that of {opened.clients}: "
             "give the trace before it was split or merged"
         )
         raise ConfigurationError(message)
-    if opened.clients > 1 and clients == "each":
-        words = [*words, f"--clients={opened.clients}"]
     with watching(progress, unit) as watch:
-        return json.loads(_thermocline.find(words, opened._compiled, brought, watch))
+        found = _thermocline.find(function, dict(arguments), opened._compiled, brought, watch)
+    return json.loads(found)
 
 
 def _policies(
     policies: PolicyLike | Sequence[PolicyLike],
     tiers: int,
-) -> tuple[str, list[Given]]:
+) -> tuple[list[str], list[Given]]:
     """Separate the policies of Python, and give the names of all."""
     several = [policies] if isinstance(policies, str) or callable(policies) else list(policies)
     names: list[str] = []
@@ -80,7 +81,7 @@ def _policies(
             raise ConfigurationError(message)
         brought.append(one)
         names.append(one.name)
-    return _words.names(names), brought
+    return names, brought
 
 
 def simulate(
@@ -132,9 +133,9 @@ def simulate(
     True
     """
     names, brought = _policies([policy], len(tiers))
-    words = ["simulate", "-", f"--policy={names}", *_words.tiers(tiers)]
-    words += _words.hierarchy(options)
-    return Run(_find(words, trace, brought, progress, "runs", clients="each"))
+    arguments = {"policies": names, "tiers": tiers, **checked(options)}
+    found = _find("simulate", arguments, trace, brought, progress, "runs", takes_clients=True)
+    return Run(found)
 
 
 def compare(
@@ -183,9 +184,9 @@ def compare(
     [{'policy': 'lru', 'ram_pages': 7}, {'policy': 'arc', 'ram_pages': 7}]
     """
     names, brought = _policies(policies, len(tiers))
-    words = ["compare", "-", f"--policy={names}", *_words.tiers(tiers)]
-    words += _words.hierarchy(options)
-    return Comparison(_find(words, trace, brought, progress, "runs", clients="each"))
+    arguments = {"policies": names, "tiers": tiers, **checked(options)}
+    found = _find("compare", arguments, trace, brought, progress, "runs", takes_clients=True)
+    return Comparison(found)
 
 
 def mrc(
@@ -265,20 +266,20 @@ def mrc(
     [1.0, 0.1]
     """
     names, brought = _policies(policies, 1)
-    words = ["mrc", "-", f"--policy={names}"]
-    words += [] if sizes is None else [f"--sizes={_words.sizes(sizes)}"]
-    words += [] if flash_sizes is None else [f"--flash-sizes={_words.sizes(flash_sizes)}"]
-    words += [
-        *_words.option("--shards", shards),
-        *_words.option("--shards-size", shards_size),
-        *_words.option("--rate", rate),
-        *_words.option("--seed", seed),
-        *_words.option("--check", check),
-        *_words.pairs("--param", parameters),
-        *_words.option("--write-miss", write_miss),
-        *_words.option("--admit", admit),
-    ]
-    return MissRatios(_find(words, trace, brought, progress, "sizes"))
+    arguments = {
+        "policies": names,
+        "sizes": sizes,
+        "flash_sizes": flash_sizes,
+        "shards": shards,
+        "shards_size": shards_size,
+        "rate": rate,
+        "seed": seed,
+        "check": check,
+        "parameters": parameters,
+        "write_miss": write_miss,
+        "admit": admit,
+    }
+    return MissRatios(_find("mrc", arguments, trace, brought, progress, "sizes"))
 
 
 def plan(
@@ -352,23 +353,21 @@ def plan(
     >>> found.chosen["policy"]
     'lru'
     """
-    words = [
-        "plan",
-        "-",
-        f"--budget={budget}",
-        *_words.pairs("--price", prices),
-        *_words.option("--objective", objective),
-        *_words.option("--min-lifetime-years", min_lifetime_years),
-        *([] if policies is None else [f"--policies={_words.names(policies)}"]),
-        *_words.option("--disk-size", disk_size),
-        *_words.pairs("--device", devices),
-        *_words.option("--drive", drive),
-        *_words.option("--disk-model", disk_model),
-        *_words.option("--closed-loop", closed_loop),
-        *_words.option("--seed", seed),
-        *_words.option("--output", output),
-    ]
-    return Plan(_find(words, trace, [], progress, "candidates"))
+    arguments = {
+        "budget": budget,
+        "prices": prices,
+        "objective": objective,
+        "min_lifetime_years": min_lifetime_years,
+        "policies": policies,
+        "disk_size": disk_size,
+        "devices": devices,
+        "drive": drive,
+        "disk_model": disk_model,
+        "closed_loop": closed_loop,
+        "seed": seed,
+        "output": output,
+    }
+    return Plan(_find("plan", arguments, trace, [], progress, "candidates"))
 
 
 def buffer(
@@ -434,21 +433,18 @@ def buffer(
     >>> found.table.column("policy").to_pylist()
     ['lru', 'fab']
     """
-    conditions = ",".join(f"{name}={value}" for name, value in (precondition or {}).items())
-    words = [
-        "buffer",
-        "-",
-        f"--policy={_words.names(policies)}",
-        f"--size={_words.sizes(sizes)}",
-        *_words.option("--ssd", ssd),
-        *_words.option("--ssd-size", ssd_size),
-        *_words.option("--precondition", conditions or None),
-        *_words.option("--streams", streams),
-        *_words.option("--closed-loop", closed_loop),
-        *_words.pairs("--param", parameters),
-        *_words.option("--check", check),
-    ]
-    return BufferComparison(_find(words, trace, [], progress, "buffers"))
+    arguments = {
+        "policies": policies,
+        "sizes": sizes,
+        "ssd": ssd,
+        "ssd_size": ssd_size,
+        "precondition": precondition,
+        "streams": streams,
+        "closed_loop": closed_loop,
+        "parameters": parameters,
+        "check": check,
+    }
+    return BufferComparison(_find("buffer", arguments, trace, [], progress, "buffers"))
 
 
 def hot(
@@ -508,13 +504,12 @@ def hot(
     >>> found.table.column("false_identification_rate")[0].as_py()
     0.0
     """
-    words = [
-        "hot",
-        "-",
-        f"--identifier={_words.names(identifiers)}",
-        *_words.option("--baseline", baseline),
-        *_words.option("--count", count),
-        *_words.option("--interval", interval),
-        *_words.pairs("--param", parameters),
-    ]
-    return Identification(_find(words, trace, [], progress, "identifiers", clients="together"))
+    arguments = {
+        "identifiers": identifiers,
+        "baseline": baseline,
+        "count": count,
+        "interval": interval,
+        "parameters": parameters,
+    }
+    found = _find("hot", arguments, trace, [], progress, "identifiers", takes_clients=True)
+    return Identification(found)

@@ -492,7 +492,7 @@ class Trace:
         >>> info["accesses"], info["write_share"], info["mean_references_per_page"]
         (4, 0.5, 2.0)
         """
-        found = _thermocline.find(["trace", "info", "-", "--json"], self._compiled, [], None)
+        found = _thermocline.find("stats", {}, self._compiled, [], None)
         info: dict[str, Any] = json.loads(found)
         return info
 

@@ -36,7 +36,17 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     tool("ruff", &[&["check"], &SOURCES[..]].concat())?;
     tool("mypy", &[])?;
     tool("stubtest", &["thermocline._thermocline"])?;
-    tool("pytest", &["--quiet", "--doctest-modules", "python"])
+    // Tests compare the package with the command line, which it does not contain.
+    super::cargo(root, &["build", "--bin", "thermocline"], &[])?;
+    let command_line = target(root).join("debug").join("thermocline");
+    let command_line = command_line.with_extension(std::env::consts::EXE_EXTENSION);
+    let command_line = command_line.to_str().context("the target folder's name is not UTF-8")?;
+    run(
+        root,
+        program(&environment, "pytest"),
+        &["--quiet", "--doctest-modules", "python"],
+        &[("VIRTUAL_ENV", folder), ("THERMOCLINE_PROGRAM", command_line)],
+    )
 }
 
 /// The interpreter that `PYTHON` names, or `python3`, and its version.

@@ -10,7 +10,7 @@ use thermocline_core::{
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, Prices, TierSize, Timing, Watch};
+use crate::{LabError, Prices, TierSize, Timing};
 
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
@@ -35,8 +35,6 @@ pub struct Configuration {
     pub timing: Option<Timing>,
     /// How many clients there are, each with a first tier of its own.
     pub clients: Clients,
-    /// Who looks on.
-    pub watch: Watch,
 }
 
 /// One cache tier.

@@ -11,11 +11,11 @@ use thermocline_device::{Catalogue, Device};
 use crate::parameters::{Owner, Parameters};
 use crate::spec::Step::{self, At, Key};
 use crate::spec::{
-    DISK, DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, text,
+    DISK, DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, Selection, TierSpec, TimingMode, text,
 };
 use crate::{
-    Arrivals, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize, Timing,
-    Watch, default_latencies_ms,
+    Arrivals, Brought, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize,
+    Timing, default_latencies_ms,
 };
 
 /// The cache tiers of a hybrid cache, fastest first, with the device that each has by default.
@@ -77,7 +77,6 @@ pub fn configurations(
                 prices: prices.clone(),
                 timing: timing.clone(),
                 clients,
-                watch: Watch::default(),
             });
         }
     }
@@ -138,6 +137,24 @@ impl HierarchySpec {
         Tiers::new(self)?;
         self.identifier()?;
         Ok(())
+    }
+
+    /// The policies of a selection, some of which may be brought; all are those that run on these
+    /// tiers with so many clients.
+    ///
+    /// # Errors
+    /// A name that no policy has.
+    pub fn policies(
+        &self,
+        selection: &Selection,
+        clients: Clients,
+        brought: &[Brought],
+    ) -> Result<Vec<&'static Entry>, LabError> {
+        let suits = |entry: &&Entry| {
+            entry.depth.allows(self.tiers.len()) && entry.check_clients(clients).is_ok()
+        };
+        let all = || registry::entries().iter().filter(suits).collect();
+        selection.resolve(all, |name| Brought::find(name, brought))
     }
 
     fn identifier(&self) -> Result<Option<&'static hotness::registry::Entry>, LabError> {

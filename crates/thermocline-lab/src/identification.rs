@@ -52,7 +52,6 @@ pub struct Stream {
     counted: Counted,
     footprint_pages: u32,
     pages: Vec<PageId>,
-    watch: Watch,
 }
 
 /// What a run found. The JSON form of its fields is a contract.
@@ -213,15 +212,7 @@ impl Stream {
         if pages.is_empty() {
             return Err(LabError::NothingCounted { path, counted: counted.describe().into() });
         }
-        let (footprint_pages, watch) = (trace.footprint_pages(), Watch::default());
-        Ok(Self { path, counted, footprint_pages, pages, watch })
-    }
-
-    /// The same, with somebody who looks on.
-    #[must_use]
-    pub fn watched(mut self, watch: &Watch) -> Self {
-        self.watch = watch.clone();
-        self
+        Ok(Self { path, counted, footprint_pages: trace.footprint_pages(), pages })
     }
 
     /// How many accesses are counted; at least 1.
@@ -256,14 +247,18 @@ impl Stream {
     }
 
     /// Has an identifier record all accesses.
-    pub(crate) fn record(&self, candidate: &Candidate) -> Result<Recording, LabError> {
+    pub(crate) fn record(
+        &self,
+        candidate: &Candidate,
+        watch: &Watch,
+    ) -> Result<Recording, LabError> {
         let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
         let mut heats = Vec::with_capacity(self.pages.len());
         let start = Instant::now();
         for pages in self.pages.chunks(CHUNK_ACCESSES) {
-            self.watch.check()?;
+            watch.check()?;
             identifier.record_all(pages, &mut heats);
-            self.watch.advance(pages.len());
+            watch.advance(pages.len());
         }
         let total_ns = start.elapsed().as_nanos() as f64;
         let decay_writes = identifier.decay_writes();
@@ -285,7 +280,7 @@ pub fn round_interval(accesses: u64) -> u64 {
 
 /// Has the baseline and other identifiers record the same accesses, one identifier after the other,
 /// and compares what they say. The baseline is among the results, first unless the others name it.
-/// `done` is called after each.
+/// `done` is called after each; `watch` counts the accesses of all, and can stop them.
 ///
 /// # Errors
 /// Parameters of an identifier that do not go together, or [`LabError::Stopped`].
@@ -294,10 +289,11 @@ pub fn identify(
     baseline: &Candidate,
     others: &[Candidate],
     interval_writes: Option<u64>,
+    watch: &Watch,
     done: impl Fn(),
 ) -> Result<Identification, LabError> {
     let interval_writes = interval_writes.unwrap_or_else(|| stream.interval_writes()).max(1);
-    let truth = stream.record(baseline)?;
+    let truth = stream.record(baseline, watch)?;
     done();
     let names_baseline = others.iter().any(|other| other.entry.name == baseline.entry.name);
     let mut identifiers = vec![];
@@ -308,7 +304,7 @@ pub fn identify(
         if other.entry.name == baseline.entry.name {
             identifiers.push(summarise(baseline, &truth, &truth, interval_writes));
         } else {
-            let recording = stream.record(other)?;
+            let recording = stream.record(other, watch)?;
             done();
             identifiers.push(summarise(other, &recording, &truth, interval_writes));
         }
@@ -433,7 +429,9 @@ mod tests {
     fn counts_of_intervals_add_up_and_the_baseline_is_never_wrong() {
         let stream = stream(0.5, Counted::Writes).unwrap();
         let others = ["mbf", "mhf"].map(candidate);
-        let found = identify(&stream, &candidate("wdac"), &others, Some(1000), || ()).unwrap();
+        let found =
+            identify(&stream, &candidate("wdac"), &others, Some(1000), &Watch::default(), || ())
+                .unwrap();
         let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["wdac", "mbf", "mhf"]);
         for one in &found.identifiers {
@@ -451,7 +449,8 @@ mod tests {
     fn a_baseline_that_is_named_keeps_its_place() {
         let stream = stream(0.5, Counted::ReadsAndWrites).unwrap();
         let others = ["mbf", "wdac"].map(candidate);
-        let found = identify(&stream, &candidate("wdac"), &others, None, || ()).unwrap();
+        let found =
+            identify(&stream, &candidate("wdac"), &others, None, &Watch::default(), || ()).unwrap();
         let names: Vec<&str> = found.identifiers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["mbf", "wdac"]);
         assert_eq!(found.interval_writes, 1000, "30,000 accesses in about fifty round intervals");

@@ -12,8 +12,10 @@ mod buffering;
 mod configuration;
 mod error;
 pub mod experiment;
+mod files;
 mod hierarchy;
 mod identification;
+pub mod listing;
 pub mod metric;
 pub mod mrc;
 mod over_time;
@@ -36,6 +38,7 @@ pub use buffering::{
 };
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
+pub use files::write_file;
 pub use hierarchy::{catalogue, configurations, find_policy, find_ssd};
 pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,

@@ -13,7 +13,7 @@ use crate::replay::sum;
 use crate::timing::{Engine, Timed};
 use crate::{
     Configuration, Cost, Intervals, LabError, OverTime, Replay, Timing, TimingSummary, WarmUp,
-    replay, tiers,
+    Watch, replay, tiers,
 };
 
 /// The figures of one run. The JSON form of its fields is a contract.
@@ -217,7 +217,7 @@ impl Summary {
     }
 }
 
-/// Replays a trace through one configuration.
+/// Replays a trace through one configuration; `watch` counts the accesses, and can stop it.
 ///
 /// # Errors
 /// A configuration that cannot be, an action that the Ledger refuses, or a watch that stops it.
@@ -225,12 +225,13 @@ pub fn run(
     trace: &CompiledTrace,
     configuration: &Configuration,
     mut options: RunOptions,
+    watch: &Watch,
 ) -> Result<Summary, LabError> {
     // Nobody has tested a policy that is brought.
     options.is_checked |= configuration.policy.is_brought();
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
-        return run_timed(trace, configuration, timing, options);
+        return run_timed(trace, configuration, timing, options, watch);
     }
     let mut policy = configuration.build(trace)?;
     let mut ledger = options.is_checked.then(|| configuration.ledger(trace)).transpose()?;
@@ -241,12 +242,12 @@ pub fn run(
         needs_clock: configuration.policy.needs_clock,
         ledger: ledger.as_mut(),
         intervals: intervals.as_mut(),
-        watch: Some(&configuration.watch),
+        watch: Some(watch),
     };
     let counts = replay(trace, &mut *policy, replay_options).map_err(|violation| {
         LabError::Violation { policy: configuration.policy.name.into(), violation }
     })?;
-    configuration.watch.check()?;
+    watch.check()?;
     let replay_seconds = start.elapsed().as_secs_f64();
     let state = PolicyState::of(&*policy, &configuration.tier_names());
     let timing = None;
@@ -289,12 +290,13 @@ fn run_timed(
     configuration: &Configuration,
     timing: &Timing,
     options: RunOptions,
+    watch: &Watch,
 ) -> Result<Summary, LabError> {
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let names = configuration.tier_names();
     let mut intervals = options.intervals(trace, configuration);
     let tally = Tally::new(trace, warm_up_accesses, intervals.as_mut());
-    let engine = Engine::new(trace, configuration, timing, options.is_checked, tally)?;
+    let engine = Engine::new(trace, configuration, timing, options.is_checked, tally, watch)?;
     let start = Instant::now();
     let Timed { counts, state, timing } = engine.run(timing, &names, warm_up_accesses)?;
     let replay_seconds = start.elapsed().as_secs_f64();
@@ -406,12 +408,13 @@ pub fn compare(
     trace: &CompiledTrace,
     configurations: &[Configuration],
     options: RunOptions,
+    watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Vec<Summary>, LabError> {
     let results: Vec<Result<Summary, LabError>> = configurations
         .par_iter()
         .map(|configuration| {
-            let result = run(trace, configuration, options);
+            let result = run(trace, configuration, options, watch);
             done();
             result
         })

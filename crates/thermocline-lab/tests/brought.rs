@@ -71,12 +71,11 @@ fn trace(requests: u64) -> CompiledTrace {
     CompiledTrace::compile(&mut Generator::new(options).unwrap(), PageSize::DEFAULT).unwrap()
 }
 
-fn configuration(maker: Bypasses, timing: TimingSpec, watch: &Watch) -> Configuration {
+fn configuration(maker: Bypasses, timing: TimingSpec) -> Configuration {
     let tiers = vec![TierSpec::new("ram", &[TierSize::Pages(10.0)])];
     let spec = HierarchySpec { tiers, timing, ..HierarchySpec::default() };
     let policy = bring("bypass", Depth::Ram).unwrap();
     let mut configuration = configurations(&spec, &[policy], Clients::ONE).unwrap().remove(0);
-    configuration.watch = watch.clone();
     configuration.values = configuration.values.with_maker(Arc::new(maker));
     configuration
 }
@@ -87,7 +86,7 @@ fn timings() -> [TimingSpec; 2] {
 }
 
 fn run_it(maker: Bypasses, timing: TimingSpec, watch: &Watch) -> Result<Summary, LabError> {
-    run(&trace(100_000), &configuration(maker, timing, watch), RunOptions::default())
+    run(&trace(100_000), &configuration(maker, timing), RunOptions::default(), watch)
 }
 
 #[test]
@@ -111,9 +110,9 @@ fn its_name_is_its_own_and_somebody_makes_it() {
     assert!(std::ptr::eq(one, same) && one.is_brought() && !one.takes_clients());
     assert!(!std::ptr::eq(one, bring("mine", Depth::Tiers).unwrap()));
     assert!(registry::find("mine").is_err() && !registry::find("lru").unwrap().is_brought());
-    let mut orphan = configuration(Bypasses::default(), TimingSpec::default(), &Watch::default());
+    let mut orphan = configuration(Bypasses::default(), TimingSpec::default());
     orphan.values = orphan.policy.values(&[]).unwrap();
-    let refused = run(&trace(10), &orphan, RunOptions::default()).unwrap_err();
+    let refused = run(&trace(10), &orphan, RunOptions::default(), &Watch::default()).unwrap_err();
     assert!(matches!(refused, LabError::Config(ConfigError::NoMaker { .. })), "{refused}");
 }
 
@@ -127,8 +126,9 @@ fn a_stopped_run_ends_soon_and_says_so() {
         assert!((30_000..50_000).contains(&watch.accesses()), "{}", watch.accesses());
         let more = compare(
             &trace(10),
-            &[configuration(Bypasses::default(), TimingSpec::default(), &watch)],
+            &[configuration(Bypasses::default(), TimingSpec::default())],
             RunOptions::default(),
+            &watch,
             || (),
         );
         assert!(matches!(more, Err(LabError::Stopped)), "whatever it looks at is stopped");
@@ -144,14 +144,13 @@ fn buffers_curves_and_compilation_stop_too() {
         size: "100p".parse().unwrap(),
         ssd: None,
         arrivals: Arrivals::Trace,
-        watch: watch.clone(),
     };
     let trace = trace(50_000);
-    run_buffer(&trace, &buffer, false).unwrap();
+    run_buffer(&trace, &buffer, false, &watch).unwrap();
     assert_eq!(watch.accesses(), 50_000);
     let other = watch.clone();
     thread::spawn(move || other.stop()).join().unwrap();
-    assert!(matches!(run_buffer(&trace, &buffer, false), Err(LabError::Stopped)));
+    assert!(matches!(run_buffer(&trace, &buffer, false, &watch), Err(LabError::Stopped)));
     assert!(matches!(StackPass::over(&trace, Sample::All, &watch), Err(LabError::Stopped)));
     let generator = || Generator::new(Options::default()).unwrap();
     assert!(matches!(watch.compile(generator(), PageSize::DEFAULT, 2), Err(LabError::Stopped)));

@@ -20,7 +20,6 @@ fn configuration(policy: &str, size: &str, ssd: Option<BufferedSsd>) -> BufferCo
         size: size.parse().unwrap(),
         ssd,
         arrivals: Arrivals::Trace,
-        watch: Watch::default(),
     }
 }
 
@@ -93,7 +92,7 @@ fn hit_ratios_are_those_of_independent_prototypes() {
         let parameters = parameters.collect();
         let configuration =
             BufferConfiguration { parameters, ..configuration(policy, "4096p", None) };
-        let summary = run_buffer(&trace, &configuration, false).unwrap();
+        let summary = run_buffer(&trace, &configuration, false, &Watch::default()).unwrap();
         let ours = summary.write_hit_ratio * 100.0;
         assert!((ours - percent).abs() < 0.6, "{policy}: {ours}, not {percent}");
     }
@@ -105,7 +104,9 @@ fn times_are_those_of_ssdsim() {
     let ssd = || Some(BufferedSsd::new(ssdsim()));
     let times = |policy: &str, lines: &str, page_size_bytes: u64| {
         let trace = trace(lines, page_size_bytes);
-        let summary = run_buffer(&trace, &configuration(policy, "2p", ssd()), true).unwrap();
+        let summary =
+            run_buffer(&trace, &configuration(policy, "2p", ssd()), true, &Watch::default())
+                .unwrap();
         summary.response_us.unwrap()
     };
     let two_writes = "0 0 0 4 0\n5000000 0 8000 4 0\n";
@@ -124,9 +125,11 @@ fn everything_adds_up() {
     let trace = mixed();
     let ssd = BufferedSsd::new(ssdsim()).fitted(&trace, 0.8).unwrap();
     for entry in BUFFERS {
-        let alone = run_buffer(&trace, &configuration(entry.name, "512p", None), true).unwrap();
+        let alone =
+            run_buffer(&trace, &configuration(entry.name, "512p", None), true, &Watch::default())
+                .unwrap();
         let timed = configuration(entry.name, "512p", Some(ssd.clone()));
-        let summary = run_buffer(&trace, &timed, true).unwrap();
+        let summary = run_buffer(&trace, &timed, true, &Watch::default()).unwrap();
         let name = entry.name;
         assert_eq!(summary.page_reads + summary.page_writes, 30_000, "{name}");
         let misses = summary.page_writes - summary.write_hits;
@@ -171,7 +174,7 @@ fn a_buffer_spares_the_drive() {
             parameters: parameters.collect(),
             ..configuration(policy, "512p", Some(ssd.clone()))
         };
-        run_buffer(&trace, &configuration, false).unwrap()
+        run_buffer(&trace, &configuration, false, &Watch::default()).unwrap()
     };
     let [none, lru, bplru] = ["none", "lru", "bplru"].map(|policy| run(policy, &[]));
     assert!(lru.erase_count < none.erase_count);
@@ -195,13 +198,15 @@ fn results_keep_their_order_and_are_always_the_same() {
         .map(|(policy, size)| configuration(policy, size, Some(ssd.clone())))
         .collect();
     let text = |summaries: &[BufferSummary]| serde_json::to_string(summaries).unwrap();
-    let many = run_buffers(&trace, &configurations, false, || ()).unwrap();
+    let many = run_buffers(&trace, &configurations, false, &Watch::default(), || ()).unwrap();
     let names = many.iter().map(|summary| (summary.policy.name.as_str(), summary.buffer_pages));
     let expected =
         [128, 512].into_iter().flat_map(|size| BUFFERS.iter().map(move |e| (e.name, size)));
     assert!(names.eq(expected));
-    let one_by_one: Vec<BufferSummary> =
-        configurations.iter().map(|one| run_buffer(&trace, one, false).unwrap()).collect();
+    let one_by_one: Vec<BufferSummary> = configurations
+        .iter()
+        .map(|one| run_buffer(&trace, one, false, &Watch::default()).unwrap())
+        .collect();
     assert_eq!(text(&many), text(&one_by_one));
 }
 
@@ -214,7 +219,7 @@ fn a_closed_loop_keeps_its_requests_outstanding() {
             arrivals: Arrivals::Closed { requests },
             ..configuration("lru", "512p", Some(ssd.clone()))
         };
-        run_buffer(&trace, &configuration, false).unwrap()
+        run_buffer(&trace, &configuration, false, &Watch::default()).unwrap()
     };
     let [one, eight] = [1, 8].map(run);
     let duration_s = |summary: &BufferSummary| summary.ssd.as_ref().unwrap().duration_s;
@@ -239,7 +244,7 @@ fn streams_are_fed_by_an_identifier() {
     let ssd = BufferedSsd::new(SsdConfig { streams: 2, ..one_plane() });
     let ssd = BufferedSsd { streams: Some((mbf, values)), ..ssd.fitted(&trace, 0.9).unwrap() };
     let configuration = configuration("none", "1p", Some(ssd));
-    let summary = run_buffer(&trace, &configuration, false).unwrap();
+    let summary = run_buffer(&trace, &configuration, false, &Watch::default()).unwrap();
     assert!(summary.erase_count.unwrap() > 0);
 }
 
@@ -247,29 +252,37 @@ fn streams_are_fed_by_an_identifier() {
 fn what_cannot_be_says_why() {
     let trace_4k = trace("0 0 0 8 0\n1000 0 800000 8 0\n", 4096);
     let tlc = BufferedSsd::new(SsdConfig::preset("tlc-nvme").unwrap());
-    let error = run_buffer(&trace_4k, &configuration("lru", "9p", Some(tlc)), false).unwrap_err();
+    let error =
+        run_buffer(&trace_4k, &configuration("lru", "9p", Some(tlc)), false, &Watch::default())
+            .unwrap_err();
     assert!(error.to_string().contains("16384 bytes"), "{error}");
     let remedy = error.remedy(|setting| format!("the setting {setting}"));
     assert_eq!(remedy.as_deref(), Some("take the setting page_size 16384"));
 
     let many = mixed();
     let small = BufferedSsd::new(one_plane().sized_for(3_000).unwrap());
-    let error = run_buffer(&many, &configuration("lru", "9p", Some(small)), false).unwrap_err();
+    let error =
+        run_buffer(&many, &configuration("lru", "9p", Some(small)), false, &Watch::default())
+            .unwrap_err();
     assert!(error.to_string().contains("the trace has"), "{error}");
 
     let mut weak = one_plane().sized_for(6_200).unwrap();
     weak.erase_limit = 2;
     let weak = BufferedSsd::new(weak);
-    let error = run_buffer(&many, &configuration("none", "9p", Some(weak)), false).unwrap_err();
+    let error =
+        run_buffer(&many, &configuration("none", "9p", Some(weak)), false, &Watch::default())
+            .unwrap_err();
     assert!(error.to_string().contains("worn out after"), "{error}");
 
     let input = Cursor::new("7\n8\n7\n".to_owned());
     let mut reader = Reader::from_read("t.pages", input, &ReadOptions::default()).unwrap();
     let untimed = CompiledTrace::compile(&mut reader, PageSize::new(2048).unwrap()).unwrap();
     let ssd = Some(BufferedSsd::new(ssdsim()));
-    let error = run_buffer(&untimed, &configuration("lru", "9p", ssd), false).unwrap_err();
+    let error = run_buffer(&untimed, &configuration("lru", "9p", ssd), false, &Watch::default())
+        .unwrap_err();
     assert!(error.to_string().contains("closed loop"), "{error}");
 
-    let error = run_buffer(&many, &configuration("hwb", "9p", None), false).unwrap_err();
+    let error =
+        run_buffer(&many, &configuration("hwb", "9p", None), false, &Watch::default()).unwrap_err();
     assert!(error.to_string().contains("at least 64 pages"), "{error}");
 }

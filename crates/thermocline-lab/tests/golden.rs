@@ -70,10 +70,9 @@ fn golden_buffers_hold() {
             size: "1000p".parse().unwrap(),
             ssd: Some(ssd.clone()),
             arrivals: Arrivals::Closed { requests: 4 },
-            watch: Watch::default(),
         })
         .collect();
-    for summary in run_buffers(&trace, &configurations, true, || ()).unwrap() {
+    for summary in run_buffers(&trace, &configurations, true, &Watch::default(), || ()).unwrap() {
         let drive = summary.ssd.unwrap().metrics;
         let response_us = summary.response_us.unwrap();
         let figures = [
@@ -132,7 +131,6 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
-        watch: Watch::default(),
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: None,

@@ -34,7 +34,7 @@ fn find(
     rate: Rate,
 ) -> MissRatios {
     let options = CurveOptions { sample, rate, is_checked: true };
-    miss_ratios(trace, &[configurations], options, || ()).unwrap()
+    miss_ratios(trace, &[configurations], options, &Watch::default(), || ()).unwrap()
 }
 
 const SEEDED: Rate = Rate::Auto { seed: 1 };
@@ -281,7 +281,9 @@ fn what_cannot_be_is_refused() {
         is_checked: false,
     };
     let configurations = sizes(&trace, "arc", &["10p"], &[]);
-    let error = miss_ratios(&trace, &[configurations], tiny, || ()).unwrap_err().to_string();
+    let error = miss_ratios(&trace, &[configurations], tiny, &Watch::default(), || ())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("`ram`") && error.contains("at least 0.1"), "{error}");
     let defaults = default_sizes_pages(&trace, 1);
     assert!(defaults.is_sorted_by(|one, other| one < other) && defaults[0] >= 1);

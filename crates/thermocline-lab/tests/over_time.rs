@@ -32,7 +32,6 @@ fn configuration(policy: &str, pages: &[u32]) -> Configuration {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
-        watch: Watch::default(),
         latencies_ms: default_latencies_ms(pages.len()),
         prices: None,
         timing: None,
@@ -75,7 +74,7 @@ fn over_time(
     intervals: usize,
 ) -> Vec<IntervalSummary> {
     let options = RunOptions { intervals, is_checked: true, ..RunOptions::default() };
-    run(trace, configuration, options).unwrap().over_time.unwrap().intervals
+    run(trace, configuration, options, &Watch::default()).unwrap().over_time.unwrap().intervals
 }
 
 /// What one access does, and what the policy says of itself after it.
@@ -171,7 +170,7 @@ fn every_policy_over_time_is_what_it_does_step_by_step() {
                     intervals: count,
                     is_checked: false,
                 };
-                let summary = run(&trace, &configuration, options).unwrap();
+                let summary = run(&trace, &configuration, options, &Watch::default()).unwrap();
                 let intervals = &summary.over_time.as_ref().unwrap().intervals;
                 assert_eq!(intervals.len(), count, "{context}");
                 let mut start = 0;
@@ -205,7 +204,7 @@ fn a_run_over_time_finds_what_one_without_does() {
         let found = [0, 9].map(|intervals| {
             let warm_up = WarmUp::Percent(30.0);
             let options = RunOptions { warm_up, intervals, is_checked: true };
-            untold(run(&trace, &configuration, options).unwrap())
+            untold(run(&trace, &configuration, options, &Watch::default()).unwrap())
         });
         assert_eq!(found[0], found[1], "{policy}");
         assert!(!found[0].contains("over_time"), "what is not asked for is not told");
@@ -221,8 +220,8 @@ fn time_changes_neither_the_intervals_nor_the_totals() {
         let inside = trace.requests().find(|request| request.accesses.len() == 4).unwrap();
         let warm_up = WarmUp::Accesses(inside.accesses.start as u64 + 2);
         let options = RunOptions { warm_up, intervals: 11, is_checked: true };
-        let [timed, untimed] =
-            [timed(&untimed), untimed].map(|one| run(&trace, &one, options).unwrap());
+        let [timed, untimed] = [timed(&untimed), untimed]
+            .map(|one| run(&trace, &one, options, &Watch::default()).unwrap());
         assert_eq!(timed.over_time, untimed.over_time, "{}", entry.name);
         for (one, other) in timed.tiers.iter().zip(&untimed.tiers) {
             assert_eq!(one.hits, other.hits, "{}", entry.name);
@@ -289,6 +288,7 @@ fn the_share_of_q1_is_that_of_both_queues() {
 fn a_warm_up_of_all_is_refused_over_time_too() {
     let options =
         RunOptions { warm_up: WarmUp::Accesses(1_000_000), intervals: 4, ..RunOptions::default() };
-    let error = run(&trace(10), &configuration("lru", &[4]), options).unwrap_err();
+    let error =
+        run(&trace(10), &configuration("lru", &[4]), options, &Watch::default()).unwrap_err();
     assert!(matches!(error, LabError::WarmUpTooLong { .. }), "{error}");
 }

@@ -57,7 +57,7 @@ impl Place {
 
     fn run(&self, text: &str, output: &str, threads: usize) -> Outcome {
         let sweep = Sweep::parse(text, self.0.path()).unwrap();
-        sweep.run(&self.path(output), threads, |_| ()).unwrap()
+        sweep.run(&self.path(output), threads, &Watch::default(), |_| ()).unwrap()
     }
 }
 
@@ -88,7 +88,7 @@ fn rows_are_what_a_run_alone_finds() {
         let trace = sweep.traces[point.trace].open(&Watch::default(), 1).unwrap();
         let warm_up = "10%".parse().unwrap();
         let options = RunOptions { warm_up, ..RunOptions::default() };
-        let summary = run(&trace, &point.configuration, options).unwrap();
+        let summary = run(&trace, &point.configuration, options, &Watch::default()).unwrap();
         assert_eq!(row.policy, summary.policy.name);
         assert_eq!(row.parameters, summary.policy.parameters);
         assert_eq!(row.warm_up_accesses, 500);
@@ -110,7 +110,7 @@ fn what_is_finished_is_not_run_again() {
     let output = place.path("out.parquet");
     let (finished, limit) = (Mutex::new(0), 9);
     let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        sweep.run(&output, 1, |progress| {
+        sweep.run(&output, 1, &Watch::default(), |progress| {
             if let Progress::Finished(points) = progress {
                 let mut finished = finished.lock().unwrap();
                 *finished += points;
@@ -214,15 +214,24 @@ fn what_is_in_the_way_is_not_written_over() {
     let place = Place::new();
     let sweep = Sweep::parse(SWEEP, place.0.path()).unwrap();
     fs::write(place.path("notes.parquet"), "not a Parquet file").unwrap();
-    let error = sweep.run(&place.path("notes.parquet"), 1, |_| ()).unwrap_err().to_string();
+    let error = sweep
+        .run(&place.path("notes.parquet"), 1, &Watch::default(), |_| ())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no result of a sweep: take another name"), "{error}");
     assert_eq!(bytes(&place.path("notes.parquet")), b"not a Parquet file");
     let trace = sweep.traces[0].open(&Watch::default(), 1).unwrap();
     trace.save(place.path("trace.parquet")).unwrap();
-    let error = sweep.run(&place.path("trace.parquet"), 1, |_| ()).unwrap_err().to_string();
+    let error = sweep
+        .run(&place.path("trace.parquet"), 1, &Watch::default(), |_| ())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no result of a sweep"), "{error}");
     fs::remove_file(place.path("two.csv")).unwrap();
-    let error = sweep.run(&place.path("new.parquet"), 1, |_| ()).unwrap_err().to_string();
+    let error = sweep
+        .run(&place.path("new.parquet"), 1, &Watch::default(), |_| ())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("two.csv"), "{error}");
 }
 
@@ -233,9 +242,9 @@ fn a_sweep_that_runs_is_left_alone() {
     let output = place.path("out.parquet");
     let seen = Mutex::new(None);
     sweep
-        .run(&output, 1, |progress| {
+        .run(&output, 1, &Watch::default(), |progress| {
             if let Progress::Reused(_) = progress {
-                let error = sweep.run(&output, 1, |_| ()).unwrap_err();
+                let error = sweep.run(&output, 1, &Watch::default(), |_| ()).unwrap_err();
                 *seen.lock().unwrap() = Some(error.to_string());
             }
         })
@@ -253,7 +262,14 @@ fn points_that_run_elsewhere_give_the_same_output() {
         sweep.traces.iter().map(|source| source.open(&Watch::default(), 1).unwrap()).collect();
     let elsewhere = |running: &Running, point: usize| {
         let (one, names) = (&sweep.points[point], running.names(&sweep, point));
-        one.run(&traces[one.trace], sweep.options, &sweep.traces[one.trace], names).unwrap()
+        one.run(
+            &traces[one.trace],
+            sweep.options,
+            &sweep.traces[one.trace],
+            names,
+            &Watch::default(),
+        )
+        .unwrap()
     };
     let output = place.path("elsewhere.parquet");
     let first = Running::begin(&sweep, &output, hashes()).unwrap();
@@ -283,10 +299,10 @@ fn a_stopped_sweep_goes_on_later() {
         }
     };
     let output = place.path("out.parquet");
-    let stopped = sweep.clone().watched(&watch).run(&output, 1, stop).unwrap_err();
+    let stopped = sweep.run(&output, 1, &watch, stop).unwrap_err();
     assert!(matches!(stopped, LabError::Stopped), "{stopped}");
     assert!(!output.exists());
-    let outcome = sweep.run(&output, 1, |_| ()).unwrap();
+    let outcome = sweep.run(&output, 1, &Watch::default(), |_| ()).unwrap();
     assert!(outcome.reused_points > 0 && outcome.ran_points > 0);
 }
 
@@ -302,18 +318,18 @@ fn a_sweep_without_a_result_leaves_nothing() {
         names
     };
     let bad = Sweep::parse(&SWEEP.replace("10%", "99999"), place.0.path()).unwrap();
-    bad.run(&output, 2, |_| ()).unwrap_err();
+    bad.run(&output, 2, &Watch::default(), |_| ()).unwrap_err();
     assert_eq!(left(), [""; 0], "the first point cannot be");
     fs::write(&output, "not a Parquet file").unwrap();
-    sweep.run(&output, 2, |_| ()).unwrap_err();
+    sweep.run(&output, 2, &Watch::default(), |_| ()).unwrap_err();
     assert_eq!(left(), ["out.parquet"], "something else is in the way");
     fs::remove_file(&output).unwrap();
     // The second trace is found wrong when all points of the first are finished.
     fs::write(place.path("two.csv"), "noise").unwrap();
-    sweep.run(&output, 1, |_| ()).unwrap_err();
+    sweep.run(&output, 1, &Watch::default(), |_| ()).unwrap_err();
     assert_eq!(left(), ["out.parquet.parts"], "what is finished is kept");
     place.generate("two.csv", 2);
-    assert_eq!(sweep.run(&output, 1, |_| ()).unwrap().reused_points, POINTS / 2);
+    assert_eq!(sweep.run(&output, 1, &Watch::default(), |_| ()).unwrap().reused_points, POINTS / 2);
     assert_eq!(left(), ["out.parquet"]);
 }
 
@@ -328,7 +344,8 @@ fn where_no_output_can_be_is_told_first() {
         ("", "it is a folder"),
         ("/dev/null", "it is no plain file"),
     ] {
-        let error = sweep.run(&place.path(output), 1, |_| ()).unwrap_err().to_string();
+        let error =
+            sweep.run(&place.path(output), 1, &Watch::default(), |_| ()).unwrap_err().to_string();
         assert!(error.contains(expected), "{output}: {error}");
         let error = Running::begin(&sweep, &place.path(output), vec![String::new(); 2]);
         assert!(error.unwrap_err().to_string().contains(expected), "{output}");

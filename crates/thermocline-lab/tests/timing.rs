@@ -37,7 +37,6 @@ fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Co
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
-        watch: Watch::default(),
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: Some(Timing {
@@ -83,8 +82,12 @@ fn assert_near(measured: f64, expected: f64) {
 fn what_is_far_apart_waits_for_nothing() {
     // A miss reads the disk and writes to RAM, then is served there; a hit is served in RAM.
     let trace = trace("0,0,512,r,0.0\n0,0,512,r,1.0\n0,0,512,w,2.0\n");
-    let summary =
-        run(&trace, &configuration("lru", "4p", "4p", Arrivals::Trace), RunOptions::default());
+    let summary = run(
+        &trace,
+        &configuration("lru", "4p", "4p", Arrivals::Trace),
+        RunOptions::default(),
+        &Watch::default(),
+    );
     let [read, write] = means(&summary.unwrap());
     assert_near(read, f64::midpoint(10_000.0 + 1.0 + 1.0, 1.0));
     assert_near(write, 1.0);
@@ -95,8 +98,13 @@ fn what_comes_together_waits_for_the_disk() {
     // Three misses at once: the disk reads one after the other.
     let trace = trace("0,0,512,r,0.0\n0,10,512,r,0.0\n0,20,512,r,0.0\n");
     let closed = Arrivals::Closed { requests: 3 };
-    let summary =
-        run(&trace, &configuration("lru", "4p", "4p", closed), RunOptions::default()).unwrap();
+    let summary = run(
+        &trace,
+        &configuration("lru", "4p", "4p", closed),
+        RunOptions::default(),
+        &Watch::default(),
+    )
+    .unwrap();
     assert_near(means(&summary)[0], 20_000.0 + 2.0);
     // The disk's own reads took 10, 20 and 30 ms with their waiting; the memory's writes 1 us each.
     let devices = &summary.timing.as_ref().unwrap().devices;
@@ -104,8 +112,13 @@ fn what_comes_together_waits_for_the_disk() {
     assert_near(devices[0].response_us.write.mean, 1.0);
     assert_near(devices[2].response_us.write.mean, 0.0);
     let one = Arrivals::Closed { requests: 1 };
-    let summary =
-        run(&trace, &configuration("lru", "4p", "4p", one), RunOptions::default()).unwrap();
+    let summary = run(
+        &trace,
+        &configuration("lru", "4p", "4p", one),
+        RunOptions::default(),
+        &Watch::default(),
+    )
+    .unwrap();
     assert_near(means(&summary)[0], 10_000.0 + 2.0);
     assert_near(summary.timing.unwrap().duration_s, 0.030_006);
 }
@@ -114,8 +127,12 @@ fn what_comes_together_waits_for_the_disk() {
 fn a_page_on_its_way_is_waited_for() {
     // The second read finds its page in RAM to the policy, but it is still coming from the disk.
     let trace = trace("0,0,512,r,0.0\n0,0,512,r,0.004\n");
-    let summary =
-        run(&trace, &configuration("lru", "4p", "4p", Arrivals::Trace), RunOptions::default());
+    let summary = run(
+        &trace,
+        &configuration("lru", "4p", "4p", Arrivals::Trace),
+        RunOptions::default(),
+        &Watch::default(),
+    );
     let first = 10_000.0 + 2.0;
     assert_near(means(&summary.unwrap())[0], f64::midpoint(first, first + 1.0 - 4_000.0));
 }
@@ -124,7 +141,12 @@ fn a_page_on_its_way_is_waited_for() {
 fn a_request_is_answered_with_its_last_page() {
     let trace = trace("0,0,1536,r,0.0\n");
     let closed = Arrivals::Closed { requests: 1 };
-    let summary = run(&trace, &configuration("lru", "4p", "4p", closed), RunOptions::default());
+    let summary = run(
+        &trace,
+        &configuration("lru", "4p", "4p", closed),
+        RunOptions::default(),
+        &Watch::default(),
+    );
     assert_near(means(&summary.unwrap())[0], 30_000.0 + 2.0);
 }
 
@@ -132,8 +154,12 @@ fn a_request_is_answered_with_its_last_page() {
 fn cleaning_behind_an_answer_delays_the_next() {
     // RAM of one page: the second miss evicts a dirty page, whose write the third must wait for.
     let trace = trace("0,0,512,w,0.0\n0,10,512,r,1.0\n0,20,512,r,1.015\n");
-    let summary =
-        run(&trace, &configuration("lru", "1p", "4p", Arrivals::Trace), RunOptions::default());
+    let summary = run(
+        &trace,
+        &configuration("lru", "1p", "4p", Arrivals::Trace),
+        RunOptions::default(),
+        &Watch::default(),
+    );
     // Arrives at 1.015 s; the disk writes until 1.010002 + 0.000001 + 0.012 s.
     let third = 1_022_003.0 - 1_015_000.0 + 10_000.0 + 2.0;
     assert_near(means(&summary.unwrap())[0], f64::midpoint(10_002.0, third));
@@ -147,8 +173,8 @@ fn every_policy_moves_the_same_pages_with_time_and_without() {
             let timed = configuration(entry.name, "40p", "160p", arrivals);
             let untimed = Configuration { timing: None, ..timed.clone() };
             let checked = RunOptions { is_checked: true, ..RunOptions::default() };
-            let timed = run(&trace, &timed, checked).unwrap();
-            let untimed = run(&trace, &untimed, RunOptions::default()).unwrap();
+            let timed = run(&trace, &timed, checked, &Watch::default()).unwrap();
+            let untimed = run(&trace, &untimed, RunOptions::default(), &Watch::default()).unwrap();
             for (one, other) in timed.tiers.iter().zip(&untimed.tiers) {
                 assert_eq!(one.hits, other.hits, "{}", entry.name);
                 assert_eq!(one.page_reads, other.page_reads, "{}", entry.name);
@@ -169,7 +195,8 @@ fn a_hard_disk_serves_a_hierarchy_and_runs_repeat() {
     let timing = configuration.timing.as_mut().unwrap();
     timing.devices[2] = DeviceModel::Hdd(Box::new(HddConfig::preset("st380011a").unwrap()));
     let results = [0, 1].map(|_| {
-        let summary = run(&trace, &configuration, RunOptions::default()).unwrap();
+        let summary =
+            run(&trace, &configuration, RunOptions::default(), &Watch::default()).unwrap();
         serde_json::to_string(&summary.timing).unwrap()
     });
     assert_eq!(results[0], results[1]);
@@ -183,7 +210,11 @@ fn what_cannot_be_is_refused() {
             Reader::from_read("t.txt", Cursor::new("1\n2\n"), &ReadOptions::default()).unwrap();
         CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap()
     };
-    let error =
-        run(&untimed, &configuration("lru", "1p", "1p", Arrivals::Trace), RunOptions::default());
+    let error = run(
+        &untimed,
+        &configuration("lru", "1p", "1p", Arrivals::Trace),
+        RunOptions::default(),
+        &Watch::default(),
+    );
     assert!(error.unwrap_err().to_string().contains("closed loop"));
 }

@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use pyo3::PyErr;
-use thermocline_capture::CaptureError;
 use thermocline_device::DeviceError;
 use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdError;
@@ -22,13 +21,26 @@ mod classes {
     import_exception!(thermocline.errors, TraceError);
 }
 
+/// A mistake in the arguments.
+pub(crate) fn configuration(message: String) -> PyErr {
+    classes::ConfigurationError::new_err(message)
+}
+
 /// The Python exception of an error.
 pub(crate) fn python(error: impl Into<anyhow::Error>) -> PyErr {
     let error = error.into();
-    let text = thermocline::explained(&error, |argument| format!("`{argument}`"));
+    let spell = |argument: &str| format!("`{argument}`");
+    let remedy = |one: &(dyn Error + 'static)| match one.downcast_ref::<LabError>() {
+        Some(error) => error.remedy(spell),
+        None => one.downcast_ref::<TraceError>()?.remedy(spell),
+    };
+    let text = match error.chain().find_map(remedy) {
+        Some(remedy) => format!("{error:#}; {remedy}"),
+        None => format!("{error:#}"),
+    };
     error.chain().find_map(|one| family(one, &text)).unwrap_or_else(|| {
-        // Words that are not understood, and parameters that do not go together.
-        classes::ConfigurationError::new_err(text)
+        // Texts that are not understood, and parameters that do not go together.
+        configuration(text)
     })
 }
 
@@ -38,7 +50,7 @@ fn family(error: &(dyn Error + 'static), text: &str) -> Option<PyErr> {
     let text = text.to_owned();
     let is_of_device =
         error.is::<DeviceError>() || error.is::<SsdError>() || error.is::<QueueingError>();
-    if error.is::<TraceError>() || error.is::<CaptureError>() {
+    if error.is::<TraceError>() {
         return Some(classes::TraceError::new_err(text));
     }
     if is_of_device {

@@ -4,9 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
+use thermocline_core::config::Values;
 use thermocline_core::hotness::{BoxedIdentifier, registry};
 use thermocline_core::{Heat, PageId};
 
+use crate::arguments::given_value;
 use crate::errors::python;
 
 /// A registered identifier with its state.
@@ -17,9 +19,13 @@ pub(crate) struct Identifier(Mutex<BoxedIdentifier>);
 #[pymethods]
 impl Identifier {
     #[new]
-    fn new(name: &str, pages: u32, parameters: Vec<(String, String)>) -> PyResult<Self> {
+    fn new(name: &str, pages: u32, parameters: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let entry = registry::find(name).map_err(python)?;
-        let values = entry.values(&parameters).map_err(python)?;
+        let mut values = Values::defaults(entry.parameters);
+        for (parameter, value) in &parameters {
+            let value = given_value(parameter, value)?;
+            values.set(entry.name, parameter, &value).map_err(python)?;
+        }
         Ok(Self(Mutex::new(entry.build(pages, &values).map_err(python)?)))
     }
 

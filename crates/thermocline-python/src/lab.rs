@@ -1,45 +1,239 @@
-//! What the lab finds, as JSON; and the command line.
+//! What the lab finds, as JSON.
 
-use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use thermocline::Job;
+use pyo3::types::PyDict;
+use serde::Serialize;
+use thermocline_core::Clients;
+use thermocline_lab::mrc::miss_ratios;
+use thermocline_lab::planning::{Plan, PlanOptions, PlanProgress, check_engine_pages};
+use thermocline_lab::spec::{
+    BufferSpec, Candidates, HierarchySpec, HotSpec, MrcSpec, ParameterSpec, Selection, TierSpec,
+};
+use thermocline_lab::{
+    Brought, Configuration, LabError, RunOptions, Stream, compare, configurations, identify,
+    listing, run, run_buffers, write_file,
+};
+use thermocline_trace::{CompiledTrace, Stats};
 
-use crate::errors::python;
+use crate::arguments::{Arguments, argument};
+use crate::errors::{configuration, python};
 use crate::policy::{Failure, Given};
 use crate::trace::Trace;
-use crate::work::watched;
+use crate::work::{Work, watched};
 
-/// What a command finds on a trace; see [`Job::find`].
+/// What a function of the package asks for, its arguments understood.
+enum Study {
+    Simulate(Runs),
+    Compare(Runs),
+    Mrc(MrcSpec),
+    Buffer(BufferSpec),
+    Plan { options: PlanOptions, output: Option<PathBuf> },
+    Hot(HotSpec),
+    Stats,
+}
+
+/// Runs of policies on a hierarchy.
+struct Runs {
+    policies: Selection,
+    hierarchy: HierarchySpec,
+    options: RunOptions,
+}
+
+/// What a function finds on a trace, as JSON. `function` is its name, and `arguments` are those that
+/// it was given.
 #[pyfunction]
 pub(crate) fn find(
     py: Python<'_>,
-    words: Vec<String>,
+    function: &str,
+    arguments: Bound<'_, PyDict>,
     trace: &Trace,
     policies: Vec<Given>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let job = Job::default();
-    let failure = Arc::new(Failure::new(job.watch.clone()));
+    let study = Study::new(function, &Arguments::new(arguments))?;
+    let work = Work::default();
+    let failure = Arc::new(Failure::new(work.watch.clone()));
     let brought = policies.into_iter().map(|one| one.bring(&failure));
     let brought = brought.collect::<Result<Vec<_>, _>>().map_err(python)?;
     let trace = &trace.0;
-    let found = watched(py, &job, progress.as_ref(), || job.find(&words, trace, &brought))?;
+    let found = watched(py, &work, progress.as_ref(), || study.find(&work, trace, &brought))?;
     match failure.take() {
         Some(error) => Err(error),
-        None => found.map_err(python),
+        None => found.map_err(|error| study.raised(error)),
     }
 }
 
-/// What there is of a kind; see [`thermocline::listing`].
+/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices` or `drives`.
 #[pyfunction]
-pub(crate) fn listing(words: Vec<String>) -> PyResult<String> {
-    thermocline::listing(&words).map_err(python)
+pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<String> {
+    match kind {
+        "policies" => json(&listing::policies()),
+        "identifiers" => json(&listing::identifiers()),
+        "buffers" => json(&listing::buffers()),
+        "devices" => {
+            let catalogue = thermocline_lab::catalogue(device_file.as_deref());
+            json(&catalogue.map_err(python)?.devices())
+        }
+        "drives" => json(&listing::drives()),
+        _ => Err(configuration(format!("there is no catalogue of {kind}"))),
+    }
 }
 
-/// Runs the command line and returns the exit status.
-#[pyfunction]
-pub(crate) fn run_command_line(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    py.detach(|| thermocline::run(words))
+/// A value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(python)
+}
+
+impl Study {
+    fn new(function: &str, arguments: &Arguments<'_>) -> PyResult<Self> {
+        let runs = || {
+            Ok::<_, PyErr>(Runs {
+                policies: arguments.selection("policies")?,
+                hierarchy: arguments.hierarchy()?,
+                options: arguments.run_options()?,
+            })
+        };
+        Ok(match function {
+            "simulate" => Self::Simulate(runs()?),
+            "compare" => Self::Compare(runs()?),
+            "mrc" => Self::Mrc(arguments.mrc()?),
+            "buffer" => Self::Buffer(arguments.buffer()?),
+            "plan" => Self::Plan { options: arguments.plan()?, output: arguments.path("output")? },
+            "hot" => Self::Hot(arguments.hot()?),
+            "stats" => Self::Stats,
+            _ => return Err(configuration(format!("there is no function {function}"))),
+        })
+    }
+
+    /// The tiers and parameters that the arguments name.
+    fn named(&self) -> (&[TierSpec], &[ParameterSpec]) {
+        match self {
+            Self::Simulate(runs) | Self::Compare(runs) => {
+                (&runs.hierarchy.tiers, &runs.hierarchy.parameters)
+            }
+            Self::Mrc(spec) => (&[], &spec.parameters),
+            Self::Buffer(spec) => (&[], &spec.parameters),
+            Self::Hot(spec) => (&[], &spec.parameters),
+            Self::Plan { .. } | Self::Stats => (&[], &[]),
+        }
+    }
+
+    /// The exception of an error, which names the argument that is wrong.
+    fn raised(&self, error: Raised) -> PyErr {
+        match error {
+            Raised::Lab(LabError::Spec { path, reason }) => {
+                let (tiers, parameters) = self.named();
+                configuration(format!("{}: {reason}", argument(&path, tiers, parameters)))
+            }
+            Raised::Lab(error) => python(error),
+            Raised::Several => {
+                let message = "tiers: one size per tier is simulated; several are compared";
+                configuration(message.into())
+            }
+            Raised::Json(error) => python(error),
+        }
+    }
+
+    fn find(
+        &self,
+        work: &Work,
+        trace: &CompiledTrace,
+        brought: &[Brought],
+    ) -> Result<String, Raised> {
+        let (watch, done) = (&work.watch, || work.advance(1));
+        Ok(match self {
+            Self::Simulate(runs) => {
+                let all = runs.configurations(trace.clients(), brought)?;
+                let [configuration] = all.as_slice() else { return Err(Raised::Several) };
+                work.expect(1);
+                let summary = run(trace, configuration, runs.options, watch)?;
+                work.advance(1);
+                serde_json::to_string(&summary)?
+            }
+            Self::Compare(runs) => {
+                let all = runs.configurations(trace.clients(), brought)?;
+                work.expect(all.len());
+                serde_json::to_string(&compare(trace, &all, runs.options, watch, done)?)?
+            }
+            Self::Mrc(spec) => {
+                let (policies, options) = (spec.policies(brought)?, spec.options()?);
+                let curves = spec.curves(&policies, trace, brought)?;
+                work.expect(spec.simulated_sizes(&curves));
+                serde_json::to_string(&miss_ratios(trace, &curves, options, watch, done)?)?
+            }
+            Self::Buffer(spec) => {
+                let all = spec.buffers()?.configurations(trace)?;
+                work.expect(all.len());
+                serde_json::to_string(&run_buffers(trace, &all, spec.is_checked, watch, done)?)?
+            }
+            Self::Plan { options, output } => plan(work, trace, options, output.as_ref())?,
+            Self::Hot(spec) => {
+                let candidates = spec.candidates()?;
+                work.expect(candidates.count());
+                let stream = Stream::of(trace, spec.count)?;
+                let Candidates { baseline, others } = &candidates;
+                let found = identify(&stream, baseline, others, spec.interval, watch, done)?;
+                serde_json::to_string(&found)?
+            }
+            Self::Stats => serde_json::to_string(&Stats::of(trace))?,
+        })
+    }
+}
+
+/// Searches a plan, and writes the configuration of an engine if it is asked for.
+fn plan(
+    work: &Work,
+    trace: &CompiledTrace,
+    options: &PlanOptions,
+    output: Option<&PathBuf>,
+) -> Result<String, Raised> {
+    if output.is_some() {
+        check_engine_pages(trace)?;
+    }
+    let found = Plan::search(trace, options, &work.watch, |progress| match progress {
+        PlanProgress::Coarse(steps) | PlanProgress::Full(steps) => work.expect(steps),
+        PlanProgress::Done => work.advance(1),
+    })?;
+    if let Some(path) = output {
+        write_file(path, &found.engine_configuration())?;
+    }
+    Ok(serde_json::to_string(&found)?)
+}
+
+impl Runs {
+    fn configurations(
+        &self,
+        clients: Clients,
+        brought: &[Brought],
+    ) -> Result<Vec<Configuration>, LabError> {
+        let policies = self.hierarchy.policies(&self.policies, clients, brought)?;
+        let mut all = configurations(&self.hierarchy, &policies, clients)?;
+        for configuration in &mut all {
+            Brought::equip(configuration, brought);
+        }
+        Ok(all)
+    }
+}
+
+/// Why nothing was found.
+enum Raised {
+    Lab(LabError),
+    /// Several configurations where one is simulated.
+    Several,
+    Json(serde_json::Error),
+}
+
+impl From<LabError> for Raised {
+    fn from(error: LabError) -> Self {
+        Self::Lab(error)
+    }
+}
+
+impl From<serde_json::Error> for Raised {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
 }

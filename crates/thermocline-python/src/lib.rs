@@ -4,6 +4,7 @@
 //! looks after signals and progress; see `work`.
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 
+mod arguments;
 mod errors;
 mod identifier;
 mod lab;
@@ -20,7 +21,7 @@ mod _thermocline {
     #[pymodule_export]
     use crate::identifier::Identifier;
     #[pymodule_export]
-    use crate::lab::{find, listing, run_command_line};
+    use crate::lab::{catalogue, find};
     #[pymodule_export]
     use crate::sweep::{Running, Sweep};
     #[pymodule_export]

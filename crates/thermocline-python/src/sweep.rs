@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use thermocline::{Job, outcome_json};
-use thermocline_lab::sweep::{self, Outcome, Progress, Row};
+use thermocline_lab::Watch;
+use thermocline_lab::sweep::{self, Progress, Row};
 
 use crate::errors::python;
+use crate::lab::json;
 use crate::trace::Trace;
-use crate::work::watched;
+use crate::work::{Work, watched};
 
 /// A sweep as its TOML says.
 #[derive(Debug)]
@@ -67,8 +68,8 @@ impl Sweep {
     }
 
     fn open(&self, py: Python<'_>, trace: usize) -> PyResult<Trace> {
-        let job = Job::default();
-        let opened = watched(py, &job, None, || self.0.traces[trace].open(&job.watch, 2))?;
+        let work = Work::default();
+        let opened = watched(py, &work, None, || self.0.traces[trace].open(&work.watch, 2))?;
         Ok(Trace(Arc::new(opened.map_err(python)?)))
     }
 
@@ -84,7 +85,9 @@ impl Sweep {
         let (sweep, trace) = (&self.0, &trace.0);
         let one = &sweep.points[point];
         let names = [key, trace_sha256];
-        let row = py.detach(|| one.run(trace, sweep.options, &sweep.traces[one.trace], names));
+        let watch = Watch::default();
+        let source = &sweep.traces[one.trace];
+        let row = py.detach(|| one.run(trace, sweep.options, source, names, &watch));
         serde_json::to_string(&row.map_err(python)?).map_err(python)
     }
 
@@ -96,16 +99,15 @@ impl Sweep {
         threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let job = Job::default();
-        let sweep = self.0.clone().watched(&job.watch);
-        job.expect(sweep.points.len());
-        let work = || {
-            sweep.run(&output, threads, |progress| match progress {
-                Progress::Reused(points) | Progress::Finished(points) => job.advance(points),
+        let (work, sweep) = (Work::default(), &self.0);
+        work.expect(sweep.points.len());
+        let doing = || {
+            sweep.run(&output, threads, &work.watch, |progress| match progress {
+                Progress::Reused(points) | Progress::Finished(points) => work.advance(points),
             })
         };
-        let outcome = watched(py, &job, progress.as_ref(), work)?;
-        json(&outcome.map_err(python)?, &output)
+        let outcome = watched(py, &work, progress.as_ref(), doing)?;
+        json(&outcome.map_err(python)?.report(&output))
     }
 
     /// Whether there can be results.
@@ -145,7 +147,7 @@ impl Running {
         let rows = parse(&rows)?;
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let outcome = running.ok_or_else(finished)?.finish(rows).map_err(python)?;
-        json(&outcome, &self.output)
+        json(&outcome.report(&self.output))
     }
 
     /// Lets others write to the output, however it ended.
@@ -167,8 +169,4 @@ fn finished() -> PyErr {
 
 fn parse(rows: &[String]) -> PyResult<Vec<Row>> {
     rows.iter().map(|row| serde_json::from_str(row).map_err(python)).collect()
-}
-
-fn json(outcome: &Outcome, output: &std::path::Path) -> PyResult<String> {
-    outcome_json(outcome, output).map_err(python)
 }

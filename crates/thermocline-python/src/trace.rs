@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use thermocline::Job;
 use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern};
@@ -15,7 +14,7 @@ use thermocline_trace::{
 };
 
 use crate::errors::python;
-use crate::work::watched;
+use crate::work::{Work, watched};
 
 /// Requests per batch.
 const BATCH: usize = 4096;
@@ -93,8 +92,8 @@ impl Trace {
             only_classes: only,
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
         };
-        let job = Job::default();
-        let opened = watched(py, &job, None, || source.open(&job.watch, 2))?;
+        let work = Work::default();
+        let opened = watched(py, &work, None, || source.open(&work.watch, 2))?;
         Ok(Self(Arc::new(opened.map_err(python)?)))
     }
 
@@ -251,8 +250,8 @@ impl Trace {
         source: impl Requests + Send,
         page_size: PageSize,
     ) -> PyResult<Self> {
-        let job = Job::default();
-        let compiled = watched(py, &job, None, || job.watch.compile(source, page_size, 1))?;
+        let work = Work::default();
+        let compiled = watched(py, &work, None, || work.watch.compile(source, page_size, 1))?;
         Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 

@@ -1,5 +1,6 @@
 //! Long work: the interpreter is free meanwhile, signals are heeded, progress is told.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -7,10 +8,38 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use thermocline::Job;
+use thermocline_lab::Watch;
 
 /// Between two looks at signals and progress: short enough for a bar, and for somebody who waits.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Long work: how far it is, and a way to stop it.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Accesses that were replayed, and the way to stop.
+    pub(crate) watch: Watch,
+    done: AtomicUsize,
+    total: AtomicUsize,
+}
+
+impl Work {
+    /// Count so many steps from now on. A step is a configuration, a size of a curve, a candidate of
+    /// a plan.
+    pub(crate) fn expect(&self, total: usize) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Count some steps as done.
+    pub(crate) fn advance(&self, steps: usize) {
+        self.done.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// How many steps are done, of how many; 0 of 0 before it is known.
+    fn steps(&self) -> [usize; 2] {
+        [&self.done, &self.total].map(|count| count.load(Ordering::Relaxed))
+    }
+}
 
 /// Does some work in a thread of its own; `progress` is called with the steps that are done, the steps
 /// in all, and the accesses that were replayed.
@@ -19,22 +48,22 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a signal or `progress` raises, after the work has stopped.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
-    job: &Job,
+    work: &Work,
     progress: Option<&Py<PyAny>>,
-    work: impl FnOnce() -> T + Send,
+    doing: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
     let look = |py: Python<'_>| -> PyResult<()> {
         py.check_signals()?;
         if let Some(progress) = progress {
-            let [done, total] = job.steps();
-            progress.call1(py, (done, total, job.watch.accesses()))?;
+            let [done, total] = work.steps();
+            progress.call1(py, (done, total, work.watch.accesses()))?;
         }
         Ok(())
     };
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     thread::scope(|scope| {
-        scope.spawn(move || sender.send(work()));
+        scope.spawn(move || sender.send(doing()));
         loop {
             let wait = || {
                 let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +77,7 @@ pub(crate) fn watched<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if let Err(error) = look(py) {
-                job.watch.stop();
+                work.watch.stop();
                 // Policies of Python need the interpreter to come to their end.
                 let receiver = &receiver;
                 py.detach(move || {

@@ -5,13 +5,12 @@
 //! remedy, and the exit status is then 1 (2 for a wrong command line). `trace record` ends with the
 //! status of the command that it has recorded.
 //!
-//! [`run`] is the whole command line; a [`Job`] finds what its commands find for other programs.
+//! [`run`] is the whole command line.
 
 mod arguments;
 mod backing;
 mod commands;
 mod hierarchy;
-mod job;
 mod note;
 mod output;
 mod reading;
@@ -19,25 +18,20 @@ mod reading;
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
 
 use clap::Parser as _;
 use thermocline_lab::LabError;
 use thermocline_trace::TraceError;
 
 use crate::arguments::{Arguments, Command};
-pub use job::{Job, listing, outcome_json};
 
 /// The exit status after an error.
 const FAILURE: u8 = 1;
 
-/// The words of the command line that was run last, for reports.
-static COMMAND_LINE: Mutex<Vec<OsString>> = Mutex::new(vec![]);
-
 /// Runs a command line, of which the first word is the program's name, and returns the exit status.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
-    COMMAND_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&words);
+    let command = output::command_line(&words);
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -52,15 +46,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Policies(options) => commands::policies::run(options),
         Command::Devices(options) => commands::devices::run(options),
         Command::Drives(options) => commands::drives::run(options),
-        Command::Hot(options) => commands::hot::run(options),
+        Command::Hot(options) => commands::hot::run(options, &command),
         Command::Identifiers(options) => commands::identifiers::run(options),
-        Command::Trace(options) => commands::trace::run(options, &mut status),
+        Command::Trace(options) => commands::trace::run(options, &command, &mut status),
         Command::Simulate(options) => commands::simulate::run(options),
-        Command::Compare(options) => commands::compare::run(options),
-        Command::Mrc(options) => commands::mrc::run(options),
-        Command::Sweep(options) => commands::sweep::run(options),
+        Command::Compare(options) => commands::compare::run(options, &command),
+        Command::Mrc(options) => commands::mrc::run(options, &command),
+        Command::Sweep(options) => commands::sweep::run(options, &command),
         Command::Plan(options) => commands::plan::run(options),
-        Command::Buffer(options) => commands::buffer::run(options),
+        Command::Buffer(options) => commands::buffer::run(options, &command),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
         Command::Serve(options) => commands::serve::run(options),
@@ -80,7 +74,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// An error with all its causes, and the option that helps if there is one; `spell` makes of its name
 /// what the reader would write.
-pub fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
+fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
     let remedy = |one: &'_ (dyn Error + 'static)| match one.downcast_ref::<LabError>() {
         Some(error) => error.remedy(&spell),
         None => one.downcast_ref::<TraceError>()?.remedy(&spell),
@@ -102,9 +96,4 @@ fn print(text: &str) -> bool {
             false
         }
     }
-}
-
-/// The command line, the program's name first.
-fn command_line() -> Vec<OsString> {
-    COMMAND_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -1,7 +1,7 @@
 //! Tables, numbers and files, as every command writes them.
 
+use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use thermocline_lab::metric::Metric;
 pub(crate) use thermocline_lab::metric::{byte_size as bytes, grouped as count};
+pub(crate) use thermocline_lab::write_file;
 
 /// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
@@ -80,25 +81,17 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
-/// Writes a file at once or not at all.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+/// A command line as a shell takes it; the first word is replaced by the program's usual name.
+pub(crate) fn command_line(words: &[OsString]) -> String {
+    let quote = |word: String| {
+        let is_plain =
+            |letter: char| letter.is_ascii_alphanumeric() || "-_=./,:%+".contains(letter);
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
     };
-    let context = || format!("cannot write `{}`", path.display());
-    let mut file = tempfile::Builder::new()
-        .permissions(permissions())
-        .tempfile_in(folder)
-        .with_context(context)?;
-    file.write_all(text.as_bytes()).with_context(context)?;
-    file.persist(path).with_context(context)?;
-    Ok(())
-}
-
-/// What a new file may be used for; the process's mask takes its share, as for any other file.
-#[cfg(unix)]
-fn permissions() -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::Permissions::from_mode(0o666)
+    let words = words.iter().skip(1).map(|word| quote(word.to_string_lossy().into_owned()));
+    ["thermocline".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

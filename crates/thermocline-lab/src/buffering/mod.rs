@@ -38,8 +38,6 @@ pub struct BufferConfiguration {
     pub ssd: Option<BufferedSsd>,
     /// When requests arrive.
     pub arrivals: Arrivals,
-    /// Who looks on.
-    pub watch: Watch,
 }
 
 /// An SSD behind a write buffer.
@@ -210,7 +208,7 @@ fn pages_per_block(config: &SsdConfig, subpages: u32) -> u32 {
     (config.pages_per_block / subpages).max(1)
 }
 
-/// Runs a trace through one buffer.
+/// Runs a trace through one buffer; `watch` counts the accesses, and can stop it.
 ///
 /// # Errors
 /// A configuration that cannot be, a drive that is too small or wears out, or an action that the
@@ -219,8 +217,9 @@ pub fn run_buffer(
     trace: &CompiledTrace,
     configuration: &BufferConfiguration,
     is_checked: bool,
+    watch: &Watch,
 ) -> Result<BufferSummary, LabError> {
-    run::run(trace, configuration, is_checked)
+    run::run(trace, configuration, is_checked, watch)
 }
 
 /// Runs a trace through many buffers, in parallel; the results keep their order.
@@ -233,12 +232,13 @@ pub fn run_buffers(
     trace: &CompiledTrace,
     configurations: &[BufferConfiguration],
     is_checked: bool,
+    watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Vec<BufferSummary>, LabError> {
     let results: Vec<Result<BufferSummary, LabError>> = configurations
         .par_iter()
         .map(|configuration| {
-            let result = run_buffer(trace, configuration, is_checked);
+            let result = run_buffer(trace, configuration, is_checked, watch);
             done();
             result
         })

@@ -34,6 +34,7 @@ pub(super) fn run(
     trace: &CompiledTrace,
     configuration: &BufferConfiguration,
     is_checked: bool,
+    watch: &Watch,
 ) -> Result<BufferSummary, LabError> {
     let layout = Layout::new(trace, configuration.ssd.as_ref())?;
     let entry = configuration.policy;
@@ -60,7 +61,7 @@ pub(super) fn run(
         trace,
         policy: entry.build(&setup, &values)?,
         policy_name: entry.name,
-        watch: &configuration.watch,
+        watch,
         actions: Actions::new(),
         ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
         tally: Tally::new(&layout.geometry, layout.pages_per_block),

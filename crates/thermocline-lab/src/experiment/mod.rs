@@ -14,7 +14,7 @@ use thermocline_core::{Admission, Clients, WriteMiss};
 use thermocline_device::Catalogue;
 
 use crate::report::{Cell, Table};
-use crate::{Configuration, LabError, TierConfiguration, TierSize, Watch, default_latencies_ms};
+use crate::{Configuration, LabError, TierConfiguration, TierSize, default_latencies_ms};
 
 /// One claim of the paper, and what we measure.
 #[derive(Clone, Debug, Serialize)]
@@ -89,7 +89,6 @@ fn paper_hierarchy(
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
-        watch: Watch::default(),
         latencies_ms: default_latencies_ms(2),
         prices: None,
         timing: None,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use thermocline_trace::{CompiledTrace, Sampling};
 
-use crate::{Configuration, LabError, RunOptions, Summary, TierSize, run};
+use crate::{Configuration, LabError, RunOptions, Summary, TierSize, Watch, run};
 
 /// Pages that the smallest scaled tier should have, where the rate is not given.
 const TIER_PAGES_MIN: f64 = 256.0;
@@ -145,8 +145,12 @@ impl Miniature {
     ///
     /// # Errors
     /// [`LabError::SampleTooSmall`] if a tier would be left without a page, or as for [`run`].
-    pub fn estimate(&self, configuration: &Configuration) -> Result<Estimate, LabError> {
-        let summary = run(&self.trace, &self.scaled(configuration)?, RunOptions::default())?;
+    pub fn estimate(
+        &self,
+        configuration: &Configuration,
+        watch: &Watch,
+    ) -> Result<Estimate, LabError> {
+        let summary = run(&self.trace, &self.scaled(configuration)?, RunOptions::default(), watch)?;
         Ok(self.scale_up(configuration, &summary))
     }
 

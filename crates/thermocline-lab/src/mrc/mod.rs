@@ -20,7 +20,9 @@ use thermocline_core::registry::{Depth, Entry};
 use thermocline_trace::CompiledTrace;
 
 use crate::spec::{HierarchySpec, TierSpec};
-use crate::{Configuration, LabError, RunOptions, TierSize, TraceSummary, configurations, run};
+use crate::{
+    Configuration, LabError, RunOptions, TierSize, TraceSummary, Watch, configurations, run,
+};
 
 pub use miniature::{Estimate, Miniature, Rate};
 pub use reuse::{Bucket, Distribution, ReuseStats};
@@ -176,19 +178,19 @@ pub fn miss_ratios(
     trace: &CompiledTrace,
     policies: &[Vec<Configuration>],
     options: CurveOptions,
+    watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<MissRatios, LabError> {
-    let watch = policies.iter().flatten().next().map(|one| one.watch.clone()).unwrap_or_default();
-    let pass = StackPass::over(trace, options.sample, &watch)?;
+    let pass = StackPass::over(trace, options.sample, watch)?;
     let mut curves = vec![];
     for configurations in policies {
         let mut curve = if is_one_pass(configurations) {
             lru_curve(trace, configurations, &pass)?
         } else {
-            miniature_curve(trace, configurations, options.rate, &done)?
+            miniature_curve(trace, configurations, options.rate, watch, &done)?
         };
         if options.is_checked {
-            curve.check(trace, configurations, &done)?;
+            curve.check(trace, configurations, watch, &done)?;
         }
         curves.push(curve);
     }
@@ -232,6 +234,7 @@ fn miniature_curve(
     trace: &CompiledTrace,
     configurations: &[Configuration],
     rate: Rate,
+    watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Curve, LabError> {
     let groups = Miniature::for_each(trace, configurations, rate)?;
@@ -241,7 +244,7 @@ fn miniature_curve(
             .par_iter()
             .map(|&place| {
                 let capacity_pages = configurations[place].capacity_pages(trace)?;
-                let estimate = miniature.estimate(&configurations[place])?;
+                let estimate = miniature.estimate(&configurations[place], watch)?;
                 done();
                 let point = Point {
                     capacity_pages: capacity_pages.into_iter().map(u64::from).collect(),
@@ -286,12 +289,13 @@ impl Curve {
         &mut self,
         trace: &CompiledTrace,
         configurations: &[Configuration],
+        watch: &Watch,
         done: impl Fn() + Sync,
     ) -> Result<(), LabError> {
         let simulated: Result<Vec<f64>, LabError> = configurations
             .par_iter()
             .map(|configuration| {
-                let summary = run(trace, configuration, RunOptions::default())?;
+                let summary = run(trace, configuration, RunOptions::default(), watch)?;
                 done();
                 Ok(summary.tiers.last().map_or(0.0, |disk| disk.hit_ratio))
             })

@@ -8,7 +8,7 @@ use thermocline_trace::CompiledTrace;
 use super::Step::Key;
 use super::{DriveSpec, ParameterSpec, Selection};
 use crate::parameters::{Owner, Parameters};
-use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, TierSize, Watch, find_ssd};
+use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, TierSize, find_ssd};
 
 /// Write buffers, their sizes, and the drive behind them.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +122,6 @@ impl Buffers<'_> {
                     size,
                     ssd: ssd.clone(),
                     arrivals,
-                    watch: Watch::default(),
                 });
             }
         }

@@ -10,6 +10,7 @@ mod file;
 mod places;
 mod results;
 mod run;
+mod values;
 
 use std::error::Error;
 use std::iter;
@@ -26,7 +27,7 @@ use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
 pub use results::{Row, RowTier, RowTiming};
-pub use run::{Outcome, Progress, Running, check_output};
+pub use run::{Outcome, Progress, Report, Running, check_output};
 
 /// Traces, and the configurations that each is replayed with.
 #[derive(Clone, Debug)]
@@ -37,17 +38,6 @@ pub struct Sweep {
     pub points: Vec<SweepPoint>,
     /// How the runs are made.
     pub options: RunOptions,
-}
-
-impl Sweep {
-    /// The same sweep, with somebody who looks on.
-    #[must_use]
-    pub fn watched(mut self, watch: &Watch) -> Self {
-        for point in &mut self.points {
-            point.configuration.watch = watch.clone();
-        }
-        self
-    }
 }
 
 /// A trace, and how it is read.
@@ -207,13 +197,15 @@ impl SweepPoint {
         options: RunOptions,
         source: &TraceSource,
         [key, trace_sha256]: [&str; 2],
+        watch: &Watch,
     ) -> Result<Row, LabError> {
-        let summary: Summary = run(trace, &self.configuration, options).map_err(|error| {
-            if matches!(error, LabError::Stopped) {
-                return error;
-            }
-            LabError::BadPoint { point: self.describe(source), source: Box::new(error) }
-        })?;
+        let summary: Summary =
+            run(trace, &self.configuration, options, watch).map_err(|error| {
+                if matches!(error, LabError::Stopped) {
+                    return error;
+                }
+                LabError::BadPoint { point: self.describe(source), source: Box::new(error) }
+            })?;
         Ok(Row::of(&summary, [key, trace_sha256, &source.name]))
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use serde::Serialize;
 use thermocline_trace::CompiledTrace;
 
 use super::results::{self, Row};
@@ -40,6 +41,31 @@ pub struct Outcome {
     pub reused_points: usize,
     /// Results in the output that the sweep has no point for any more; they are not in it now.
     pub dropped_results: usize,
+}
+
+/// An [`Outcome`] with its file. Its JSON form is a contract.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    output: String,
+    points: usize,
+    ran_points: usize,
+    reused_points: usize,
+    dropped_results: usize,
+    rows: &'a [Row],
+}
+
+impl Outcome {
+    /// The outcome with the file that the results are in.
+    pub fn report(&self, output: &Path) -> Report<'_> {
+        Report {
+            output: output.display().to_string(),
+            points: self.rows.len(),
+            ran_points: self.ran_points,
+            reused_points: self.reused_points,
+            dropped_results: self.dropped_results,
+            rows: &self.rows,
+        }
+    }
 }
 
 /// A trace that is compiled when its first point is run, and given up after its last.
@@ -155,6 +181,7 @@ impl Sweep {
         &self,
         output: &Path,
         threads: usize,
+        watch: &Watch,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Outcome, LabError> {
         check_output(output)?;
@@ -162,7 +189,7 @@ impl Sweep {
             self.traces.iter().map(TraceSource::sha256).collect();
         let running = Running::begin(self, output, hashes?)?;
         progress(Progress::Reused(self.points.len() - running.missing.len()));
-        let rows = self.run_points(&running, threads, &progress)?;
+        let rows = self.run_points(&running, threads, watch, &progress)?;
         running.finish(rows)
     }
 
@@ -171,6 +198,7 @@ impl Sweep {
         &self,
         running: &Running,
         threads: usize,
+        watch: &Watch,
         progress: &(impl Fn(Progress) + Sync),
     ) -> Result<Vec<Row>, LabError> {
         let missing = running.missing();
@@ -190,9 +218,9 @@ impl Sweep {
             let run = |point: usize, sender: &SyncSender<Row>| -> Result<(), LabError> {
                 let one = &self.points[point];
                 let shared = &traces[one.trace];
-                let trace = shared.compiled(&one.configuration.watch)?;
+                let trace = shared.compiled(watch)?;
                 let names = running.names(self, point);
-                let row = one.run(&trace, self.options, shared.source, names)?;
+                let row = one.run(&trace, self.options, shared.source, names, watch)?;
                 shared.finish_one();
                 // A writer that is gone has failed, and says why below.
                 sender.send(row).map_err(|_| LabError::Threads { reason: "no writer".into() })

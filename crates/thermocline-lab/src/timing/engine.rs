@@ -104,6 +104,7 @@ impl<'a> Engine<'a> {
         timing: &Timing,
         is_checked: bool,
         tally: Tally<'a>,
+        watch: &'a Watch,
     ) -> Result<Self, LabError> {
         let capacity_pages = configuration.tier_capacities_pages(trace)?;
         let clients = configuration.clients;
@@ -127,7 +128,7 @@ impl<'a> Engine<'a> {
             ledger: is_checked.then(|| configuration.ledger(trace)).transpose()?,
             needs_clock: configuration.policy.needs_clock,
             policy_name: configuration.policy.name,
-            watch: &configuration.watch,
+            watch,
             tickets: devices.iter().map(|_| BTreeMap::new()).collect(),
             device_responses: devices.iter().map(|_| Default::default()).collect(),
             devices,

@@ -7,16 +7,16 @@ use thermocline_device::ssd::Precondition;
 use thermocline_lab::metric::buffer_columns;
 use thermocline_lab::report::{Options, buffers as buffer_report};
 use thermocline_lab::spec::{BufferSpec, DriveSpec, Selection, SsdSize};
-use thermocline_lab::{BufferConfiguration, BufferSummary, TierSize, run_buffers};
+use thermocline_lab::{BufferConfiguration, BufferSummary, TierSize, Watch, run_buffers};
 use thermocline_trace::{CompiledTrace, PageSize};
 
 use crate::arguments::{BufferOptions, Reading};
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::hierarchy::{in_options, with_parameters};
 use crate::{output, reading};
 
-/// Runs the command.
-pub(crate) fn run(options: &BufferOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &BufferOptions, command: &str) -> Result<String> {
     let spec = spec(options)?;
     let named = |error| in_options(error, |path| with_parameters(path, &spec.parameters));
     let buffers = spec.buffers().map_err(named)?;
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &BufferOptions) -> Result<String> {
     let summaries = run_all(&trace, &configurations, options.check)?;
     if let Some(path) = &options.report {
         let title = format!("Write buffers on {}", reading::file_name(&options.trace));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &buffer_report(&summaries, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &BufferOptions) -> Result<String> {
 }
 
 /// What the options ask for.
-pub(crate) fn spec(options: &BufferOptions) -> Result<BufferSpec> {
+fn spec(options: &BufferOptions) -> Result<BufferSpec> {
     Ok(BufferSpec {
         policies: Selection::new(&options.policy),
         sizes: options.size.clone(),
@@ -54,7 +54,8 @@ pub(crate) fn run_all(
     is_checked: bool,
 ) -> Result<Vec<BufferSummary>> {
     let bar = output::progress(configurations.len(), "buffers")?;
-    let summaries = run_buffers(trace, configurations, is_checked, || bar.inc(1));
+    let summaries =
+        run_buffers(trace, configurations, is_checked, &Watch::default(), || bar.inc(1));
     bar.finish_and_clear();
     Ok(summaries?)
 }

@@ -2,19 +2,20 @@
 
 use anyhow::{Context as _, Result};
 use thermocline_core::Clients;
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::Entry;
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
-use thermocline_lab::{Brought, Configuration, IntervalSummary, RunOptions, Summary};
+use thermocline_lab::spec::{HierarchySpec, Selection};
+use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary, Watch};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
 use crate::{hierarchy, output, reading};
 
-/// Runs the command.
-pub(crate) fn run(options: &CompareOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &CompareOptions, command: &str) -> Result<String> {
     let clients = reading::clients(&options.traces, &options.clients)?;
-    let policies = policies(options, clients, &[])?;
+    let policies = policies(options, clients)?;
     let configurations = hierarchy::configurations(&options.hierarchy, &policies, clients)?;
     hierarchy::note_unused_flash(&configurations);
     let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
@@ -22,7 +23,7 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     let summaries = run_all(&trace, &configurations, options.hierarchy.run_options())?;
     if let Some(path) = &options.report {
         let title = format!("Comparison on {}", reading::file_names(&options.traces));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &comparison(&summaries, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
@@ -32,20 +33,11 @@ pub(crate) fn run(options: &CompareOptions) -> Result<String> {
     Ok(format!("{}{}{}", table(&summaries), traffic(&summaries), over_time(&summaries)))
 }
 
-/// The policies asked for, some of which may be brought.
-pub(crate) fn policies(
-    options: &CompareOptions,
-    clients: Clients,
-    brought: &[Brought],
-) -> Result<Vec<&'static Entry>> {
-    match options.hierarchy.two_tier.policies(&options.policy).as_slice() {
-        [all] if all == "all" => {
-            let depth = options.hierarchy.tiers.len();
-            let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
-            Ok(all.filter(|entry| entry.check_clients(clients).is_ok()).collect())
-        }
-        names => names.iter().map(|name| Ok(Brought::find(name, brought)?)).collect(),
-    }
+/// The policies asked for.
+fn policies(options: &CompareOptions, clients: Clients) -> Result<Vec<&'static Entry>> {
+    let selection = Selection::new(&options.hierarchy.two_tier.policies(&options.policy));
+    let spec = HierarchySpec { tiers: options.hierarchy.tiers.clone(), ..HierarchySpec::default() };
+    Ok(spec.policies(&selection, clients, &[])?)
 }
 
 /// The program and its version, for reports.
@@ -59,7 +51,8 @@ pub(crate) fn run_all(
 ) -> Result<Vec<Summary>> {
     let bar = output::progress(configurations.len(), "configurations")?;
     let done = || bar.inc(1);
-    let summaries = thermocline_lab::compare(trace, configurations, options, done);
+    let summaries =
+        thermocline_lab::compare(trace, configurations, options, &Watch::default(), done);
     bar.finish_and_clear();
     summaries.context("cannot compare")
 }
@@ -135,20 +128,4 @@ fn label(summary: &Summary, summaries: &[Summary]) -> String {
     }
     let sizes: Vec<String> = sizes.into_iter().map(output::count).collect();
     format!("{} {}", summary.policy.name, sizes.join(" "))
-}
-
-/// The command line as given, for the report.
-pub(crate) fn command_line() -> String {
-    let quote = |word: String| {
-        let is_plain =
-            |letter: char| letter.is_ascii_alphanumeric() || "-_=./,:%+".contains(letter);
-        if !word.is_empty() && word.chars().all(is_plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    };
-    let words = crate::command_line();
-    let words = words.iter().skip(1).map(|word| quote(word.to_string_lossy().into_owned()));
-    ["thermocline".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

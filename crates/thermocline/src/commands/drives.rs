@@ -1,23 +1,15 @@
 //! `thermocline drives`: the drives that queue requests, and where their figures come from.
 
 use anyhow::Result;
-use serde::Serialize;
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::SsdConfig;
 
 use crate::arguments::DrivesOptions;
 use crate::output;
 
-/// All presets; each is also what a TOML file of one's own looks like.
-#[derive(Serialize)]
-struct Drives {
-    ssd: Vec<SsdConfig>,
-    hdd: Vec<HddConfig>,
-}
-
 /// Runs the command.
 pub(crate) fn run(options: &DrivesOptions) -> Result<String> {
-    let drives = Drives { ssd: SsdConfig::presets(), hdd: HddConfig::presets() };
+    let drives = thermocline_lab::listing::drives();
     if options.json {
         return output::json(&drives);
     }

@@ -3,15 +3,15 @@
 use anyhow::Result;
 use thermocline_lab::report::{Options, identification};
 use thermocline_lab::spec::{Candidates, HotSpec, Selection};
-use thermocline_lab::{Identification, IdentifierSummary, Stream, identify};
+use thermocline_lab::{Identification, IdentifierSummary, Stream, Watch, identify};
 
 use crate::arguments::HotOptions;
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::hierarchy::{in_options, with_parameters};
 use crate::{output, reading};
 
-/// Runs the command.
-pub(crate) fn run(options: &HotOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &HotOptions, command: &str) -> Result<String> {
     let spec = spec(options);
     let candidates = spec
         .candidates()
@@ -19,10 +19,10 @@ pub(crate) fn run(options: &HotOptions) -> Result<String> {
     let trace = reading::open(&options.trace, &options.reading)?;
     let stream = Stream::of(&trace, spec.count)?;
     let Candidates { baseline, others } = &candidates;
-    let found = identify(&stream, baseline, others, spec.interval, || ())?;
+    let found = identify(&stream, baseline, others, spec.interval, &Watch::default(), || ())?;
     if let Some(path) = &options.report {
         let title = format!("Hot and cold pages of {}", reading::file_name(&options.trace));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &identification(&found, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &HotOptions) -> Result<String> {
 }
 
 /// What the options ask for.
-pub(crate) fn spec(options: &HotOptions) -> HotSpec {
+fn spec(options: &HotOptions) -> HotSpec {
     HotSpec {
         identifiers: Selection::new(&options.identifier),
         baseline: options.baseline.clone(),

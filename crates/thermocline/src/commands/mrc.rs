@@ -2,17 +2,18 @@
 
 use anyhow::Result;
 use indicatif::ProgressBar;
+use thermocline_lab::Watch;
 use thermocline_lab::mrc::{Curve, Distribution, MissRatios, Point, miss_ratios};
 use thermocline_lab::report::{Options, miss_ratios as report_of};
 use thermocline_lab::spec::{MrcSpec, Selection, SpecPath, Step};
 
 use crate::arguments::{MrcOptions, TwoTierSpec};
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::hierarchy::{flag, in_options};
 use crate::{output, reading};
 
-/// Runs the command.
-pub(crate) fn run(options: &MrcOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &MrcOptions, command: &str) -> Result<String> {
     let (spec, two_tier) = spec(options)?;
     let named = |error| in_options(error, |path| option(path, options, &spec, &two_tier));
     let policies = spec.policies(&[]).map_err(named)?;
@@ -20,7 +21,7 @@ pub(crate) fn run(options: &MrcOptions) -> Result<String> {
     let trace = reading::open(&options.trace, &options.reading)?;
     let curves = spec.curves(&policies, &trace, &[]).map_err(named)?;
     let bar = output::progress(spec.simulated_sizes(&curves), "sizes")?;
-    let found = miss_ratios(&trace, &curves, asked, || bar.inc(1));
+    let found = miss_ratios(&trace, &curves, asked, &Watch::default(), || bar.inc(1));
     ProgressBar::finish_and_clear(&bar);
     let found = found?;
     if let Some(path) = &options.csv {
@@ -29,7 +30,7 @@ pub(crate) fn run(options: &MrcOptions) -> Result<String> {
     }
     if let Some(path) = &options.report {
         let title = format!("Miss ratios of {}", reading::file_name(&options.trace));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &report_of(&found, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
@@ -37,7 +38,7 @@ pub(crate) fn run(options: &MrcOptions) -> Result<String> {
 }
 
 /// What the options ask for, and what those of `two-tier` add to it.
-pub(crate) fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
+fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
     let two_tier = options.two_tier.spec()?;
     let spec = MrcSpec {
         policies: Selection::new(&options.two_tier.policies(&options.policy)),
@@ -56,12 +57,7 @@ pub(crate) fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
 }
 
 /// The option, with its value, that a part of the specification comes from.
-pub(crate) fn option(
-    path: &SpecPath,
-    options: &MrcOptions,
-    spec: &MrcSpec,
-    two_tier: &TwoTierSpec,
-) -> String {
+fn option(path: &SpecPath, options: &MrcOptions, spec: &MrcSpec, two_tier: &TwoTierSpec) -> String {
     match (path.steps(), options.shards) {
         ([Step::Key("parameters"), Step::At(place)], _) => {
             two_tier.option(&spec.parameters, *place)

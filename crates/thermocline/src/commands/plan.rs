@@ -26,7 +26,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
         planning::check_engine_pages(&trace)?;
     }
     let bar = output::progress(0, "candidates")?;
-    let plan = Plan::search(&trace, &asked, |progress| match progress {
+    let plan = Plan::search(&trace, &asked, &Watch::default(), |progress| match progress {
         PlanProgress::Coarse(count) => bar.set_length(count as u64),
         PlanProgress::Full(count) => {
             bar.set_length(count as u64);
@@ -51,7 +51,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
 }
 
 /// What the options ask for.
-pub(crate) fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
+fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
     Ok(planning::PlanOptions {
         budget: options.budget,
         prices: prices(&options.prices)?,
@@ -64,7 +64,6 @@ pub(crate) fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
         disk_model: options.disk_model.clone(),
         closed_loop: options.closed_loop,
         seed: options.seed,
-        watch: Watch::default(),
     })
 }
 
@@ -167,7 +166,7 @@ fn table(plan: &Plan) -> String {
 }
 
 /// The configuration of an engine, which `serve --check` accepts.
-pub(crate) fn engine(plan: &Plan) -> Result<String> {
+fn engine(plan: &Plan) -> Result<String> {
     let text = plan.engine_configuration();
     let config = Config::parse(&text).context("the plan cannot be served")?;
     config.try_policy().context("the plan cannot be served")?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary};
+use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary, Watch};
 
 use crate::arguments::SimulateOptions;
 use crate::{hierarchy, output, reading};
@@ -21,7 +21,8 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     hierarchy::note_unused_flash(&configurations);
     let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
     hierarchy::note_shrinking_tiers(&configurations, &trace)?;
-    let summary = thermocline_lab::run(&trace, &configurations[0], options.hierarchy.run_options())
+    let asked = options.hierarchy.run_options();
+    let summary = thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default())
         .with_context(|| format!("cannot simulate `{}`", policy.name))?;
     if options.json { output::json(&summary) } else { Ok(describe(&summary)) }
 }

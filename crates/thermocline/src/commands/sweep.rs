@@ -3,31 +3,19 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Error, Result};
-use serde::Serialize;
-use thermocline_lab::LabError;
 use thermocline_lab::report::{Options, sweep as report_of};
 use thermocline_lab::sweep::{Outcome, Progress, Row, Sweep};
+use thermocline_lab::{LabError, Watch};
 
 use crate::arguments::SweepOptions;
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
 /// A commented sweep with every key.
 const EXAMPLE: &str = include_str!("sweep.toml");
 
-/// What became of a sweep, as JSON.
-#[derive(Serialize)]
-struct Printed<'a> {
-    output: String,
-    points: usize,
-    ran_points: usize,
-    reused_points: usize,
-    dropped_results: usize,
-    rows: &'a [Row],
-}
-
-/// Runs the command.
-pub(crate) fn run(options: &SweepOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &SweepOptions, command: &str) -> Result<String> {
     if options.example {
         return Ok(EXAMPLE.to_owned());
     }
@@ -36,7 +24,7 @@ pub(crate) fn run(options: &SweepOptions) -> Result<String> {
     let target = options.output.clone().unwrap_or_else(|| path.with_extension("parquet"));
     let bar = output::progress(sweep.points.len(), "points")?;
     let threads = options.threads.unwrap_or(0) as usize;
-    let outcome = sweep.run(&target, threads, |progress| match progress {
+    let outcome = sweep.run(&target, threads, &Watch::default(), |progress| match progress {
         Progress::Reused(points) => {
             bar.set_position(points as u64);
             // The time that is left is told from what is run now.
@@ -58,22 +46,11 @@ pub(crate) fn run(options: &SweepOptions) -> Result<String> {
     }
     if let Some(path) = &options.report {
         let title = format!("Sweep {}", reading::file_name(&target));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &report_of(&outcome.rows, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }
-    if options.json { json(&outcome, &target) } else { Ok(table(&outcome, &target)) }
-}
-
-pub(crate) fn json(outcome: &Outcome, target: &Path) -> Result<String> {
-    output::json(&Printed {
-        output: target.display().to_string(),
-        points: outcome.rows.len(),
-        ran_points: outcome.ran_points,
-        reused_points: outcome.reused_points,
-        dropped_results: outcome.dropped_results,
-        rows: &outcome.rows,
-    })
+    if options.json { output::json(&outcome.report(&target)) } else { Ok(table(&outcome, &target)) }
 }
 
 fn table(outcome: &Outcome, target: &Path) -> String {

@@ -19,14 +19,14 @@ use thermocline_trace::generate::{self, Generator, Pattern};
 use crate::arguments::{
     ClassesOptions, ConvertOptions, GenerateOptions, TraceCommand, TraceOptions, Workload,
 };
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
 /// Runs the command; a recorded one's status goes to `status`.
-pub(crate) fn run(options: &TraceOptions, status: &mut u8) -> Result<String> {
+pub(crate) fn run(options: &TraceOptions, command: &str, status: &mut u8) -> Result<String> {
     match &options.command {
-        TraceCommand::Info(options) => information::info(options),
-        TraceCommand::Classes(options) => classes(options),
+        TraceCommand::Info(options) => information::info(options, command),
+        TraceCommand::Classes(options) => classes(options, command),
         TraceCommand::Convert(options) => convert_trace(options),
         TraceCommand::Record(options) => {
             let (text, code) = record::record(options)?;
@@ -45,7 +45,7 @@ struct ClassesJson {
     classes: Classes,
 }
 
-fn classes(options: &ClassesOptions) -> Result<String> {
+fn classes(options: &ClassesOptions, command: &str) -> Result<String> {
     let short: TierSize = options.short_distance.parse()?;
     let trace = reading::open(&options.trace, &options.reading)?;
     ensure!(trace.writes() > 0, "`{}` has no writes to class", options.trace.display());
@@ -61,7 +61,7 @@ fn classes(options: &ClassesOptions) -> Result<String> {
     if let Some(path) = &options.report {
         let title =
             format!("Classes of the written pages of {}", reading::file_name(&options.trace));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &report::classes(&classes, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }

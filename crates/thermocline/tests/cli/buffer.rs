@@ -124,7 +124,10 @@ fn what_cannot_be_says_what_could() {
     fails(&buffer("lru", "300p", &["--ssd", "floppy"]), &["floppy", "ssdsim", "none"]);
     fails(&buffer("lru", "300p", &["--ssd", "nowhere.toml"]), &["nowhere.toml"]);
     fails(&buffer("lru", "300p", &["--closed-loop", "4"]), &["--closed-loop", "needs a drive"]);
-    fails(&buffer("lru", "300p", &["--precondition", "fill=1"]), &["--precondition", "needs a drive"]);
+    fails(
+        &buffer("lru", "300p", &["--precondition", "fill=1"]),
+        &["--precondition", "needs a drive"],
+    );
     fails(&buffer("lru", "300p", &with(&["--precondition", "full"])), &["full", "fill=0.9"]);
     fails(&buffer("lru", "300p", &with(&["--precondition", "fill=2"])), &["fill", "0 to 1"]);
     fails(&buffer("lru", "300p", &with(&["--ssd-size", "5%"])), &["5%", "4GiB"]);

@@ -13,7 +13,7 @@ use thermocline_core::registry;
 use thermocline_trace::CompiledTrace;
 
 use super::{Claim, paper_hierarchy};
-use crate::{Configuration, LabError, RunOptions, Summary, run};
+use crate::{Configuration, LabError, RunOptions, Summary, Watch, run};
 
 pub use report::{IoTimes, WearTable, io_times, report, wear_table};
 pub use wear::{Wear, WearExperiment};
@@ -138,7 +138,7 @@ impl Experiment {
         let points: Result<Vec<Point>, LabError> = runs
             .par_iter()
             .map(|(label, flash_ratio, configuration)| {
-                let summary = run(trace, configuration, RunOptions::default())?;
+                let summary = run(trace, configuration, RunOptions::default(), &Watch::default())?;
                 done();
                 Ok(Point { label: label.clone(), flash_ratio: *flash_ratio, summary })
             })

@@ -10,7 +10,7 @@ use thermocline_trace::CompiledTrace;
 
 use super::{Experiment, Point};
 use crate::experiment::paper_hierarchy;
-use crate::{Arrivals, DeviceModel, LabError, RunOptions, Timing, metric, run};
+use crate::{Arrivals, DeviceModel, LabError, RunOptions, Timing, Watch, metric, run};
 
 /// How wear is measured.
 #[derive(Clone, Debug, Deserialize)]
@@ -100,7 +100,7 @@ impl Experiment {
                 DeviceModel::Hdd(Box::new(HddConfig::preset(disk).map_err(QueueingError::from)?)),
             ],
         });
-        let summary = run(trace, &configuration, RunOptions::default())?;
+        let summary = run(trace, &configuration, RunOptions::default(), &Watch::default())?;
         let flash_writes = metric::flash(&summary).map_or(0, |tier| tier.page_writes);
         let timing = summary.timing.as_ref();
         let drive = metric::flash_drive(&summary).expect("the flash tier is a solid-state drive");

@@ -49,7 +49,7 @@ impl Architecture {
     fn points(&self, trace: &CompiledTrace, ram_per_ssd: f64) -> Result<Vec<Point>, LabError> {
         let measure = |policy, buffer_pages| {
             let configuration = self.configuration(trace, policy, ram_per_ssd, buffer_pages)?;
-            run(trace, &configuration, RunOptions::default())
+            run(trace, &configuration, RunOptions::default(), &Watch::default())
         };
         let baseline = measure("lfu", 0)?;
         let buffers = self.buffer_pages.iter();
@@ -156,7 +156,6 @@ impl Architecture {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
-            watch: Watch::default(),
             prices: None,
             timing: Some(Timing { arrivals: Arrivals::Closed { requests: 1 }, devices }),
         })

@@ -46,7 +46,7 @@ impl Experiment {
             .into_par_iter()
             .map(|(aggregate_percent, policy)| {
                 let configuration = hierarchy(trace, policy, &[], ratios, aggregate_percent)?;
-                let summary = run(trace, &configuration, options);
+                let summary = run(trace, &configuration, options, &Watch::default());
                 done();
                 Ok(Point { policy: policy.into(), aggregate_percent, summary: summary? })
             })
@@ -56,7 +56,7 @@ impl Experiment {
             .par_iter()
             .map(|&policy| {
                 let options = RunOptions { intervals: self.points, ..RunOptions::default() };
-                let summary = run(trace, &study(policy, &[])?, options);
+                let summary = run(trace, &study(policy, &[])?, options, &Watch::default());
                 done();
                 let over_time = summary?.over_time.unwrap_or_default();
                 Ok(Stability { policy: policy.into(), over_time })
@@ -69,7 +69,8 @@ impl Experiment {
             let points: Result<Vec<StudyPoint>, LabError> = runs
                 .into_par_iter()
                 .map(|(at, policy)| {
-                    let summary = run(trace, &study(policy, &given(at))?, options);
+                    let summary =
+                        run(trace, &study(policy, &given(at))?, options, &Watch::default());
                     done();
                     let hit_ratio = summary?.aggregate_hit_ratio();
                     Ok(StudyPoint { policy: policy.into(), at, hit_ratio })
@@ -146,7 +147,6 @@ fn hierarchy(
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
-        watch: Watch::default(),
         latencies_ms,
         prices: None,
         timing: None,

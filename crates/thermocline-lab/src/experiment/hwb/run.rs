@@ -102,11 +102,10 @@ fn runs(
                 size: size.parse()?,
                 ssd: Some(ssd.clone()),
                 arrivals,
-                watch: Watch::default(),
             });
         }
     }
-    let summaries = run_buffers(trace, &configurations, false, done)?;
+    let summaries = run_buffers(trace, &configurations, false, &Watch::default(), done)?;
     let runs = names.into_iter().zip(summaries);
     let run = |((label, size), summary): ((&str, &String), _)| Run {
         label: label.into(),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::experiment::paper_hierarchy;
 use crate::identification::{Recording, summarise};
-use crate::{Candidate, Counted, LabError, RunOptions, Stream, identify, run};
+use crate::{Candidate, Counted, LabError, RunOptions, Stream, Watch, identify, run};
 
 /// Table I: filters of MBF.
 const FILTERS: u64 = 4;
@@ -32,11 +32,11 @@ impl Experiment {
         let contenders = self.contenders()?;
         let wdac = candidate("WDAC", "wdac", &[])?;
         let dam = candidate("DAM", "dam", &[])?;
-        let against_wdac = identify(&stream, &wdac, &contenders, None, || ())?;
+        let against_wdac = identify(&stream, &wdac, &contenders, None, &Watch::default(), || ())?;
         let seeds: Vec<Candidate> =
             contenders.into_iter().filter(|one| ["MBF", "MHF"].contains(&&*one.label)).collect();
-        let against_dam = identify(&stream, &dam, &seeds, None, || ())?;
-        let truth = stream.record(&wdac)?;
+        let against_dam = identify(&stream, &dam, &seeds, None, &Watch::default(), || ())?;
+        let truth = stream.record(&wdac, &Watch::default())?;
         Ok(WorkloadResult {
             workload: workload.into(),
             trace: trace.path().display().to_string(),
@@ -93,7 +93,7 @@ impl Experiment {
         let mut times = vec![(vec![], vec![], 0); candidates.len()];
         for _ in 0..self.timed_runs.max(1) {
             for (candidate, (checks, decays, decay_writes)) in candidates.iter().zip(&mut times) {
-                let recording = stream.record(candidate)?;
+                let recording = stream.record(candidate, &Watch::default())?;
                 checks.push(recording.check_ns);
                 decays.push(recording.decay_ns.unwrap_or(0.0));
                 *decay_writes = recording.decay_writes.unwrap_or(0);
@@ -186,7 +186,7 @@ impl Experiment {
         configurations
             .par_iter()
             .map(|(label, configuration)| {
-                let summary = run(trace, configuration, RunOptions::default())?;
+                let summary = run(trace, configuration, RunOptions::default(), &Watch::default())?;
                 Ok(AdmissionPoint { admission: (*label).clone(), summary })
             })
             .collect()
@@ -208,7 +208,7 @@ fn sweep(
     candidates
         .into_par_iter()
         .map(|(at, candidate)| {
-            let recording = stream.record(&candidate)?;
+            let recording = stream.record(&candidate, &Watch::default())?;
             let summary = summarise(&candidate, &recording, truth, stream.count());
             Ok(SweepPoint {
                 series: candidate.label,

@@ -402,7 +402,7 @@ mod tests {
     use thermocline_engine::driver::memory::MemoryDriver;
     use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard};
     use thermocline_lab::spec::{HierarchySpec, TierSpec};
-    use thermocline_lab::{RunOptions, Summary, TierSize, configurations};
+    use thermocline_lab::{RunOptions, Summary, TierSize, Watch, configurations};
     use thermocline_trace::{CompiledTrace, PageSize, ReadCounts, ReadOptions, Reader, Requests};
 
     use super::super::config::Bytes;
@@ -439,7 +439,8 @@ mod tests {
         let spec = spec.with_first_tiers(if options.flash_pages == 0 { 1 } else { 2 });
         let entry = options.policy.entry;
         let configurations = configurations(&spec, &[entry], Clients::ONE).unwrap();
-        thermocline_lab::run(&trace, &configurations[0], RunOptions::default()).unwrap()
+        thermocline_lab::run(&trace, &configurations[0], RunOptions::default(), &Watch::default())
+            .unwrap()
     }
 
     /// Requests of all kinds, of parts of pages and of several, with a working set that shifts.

@@ -6,7 +6,7 @@ use thermocline_lab::report::{self, Information, Options};
 use thermocline_trace::{AccessShare, FileShares, Footprint, ProcessShare, Stats, processes_of};
 
 use crate::arguments::InfoOptions;
-use crate::commands::compare::{VERSION, command_line};
+use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
 /// So many files are named.
@@ -35,7 +35,7 @@ struct RecordingJson<'a> {
 }
 
 /// Runs the command.
-pub(super) fn info(options: &InfoOptions) -> Result<String> {
+pub(super) fn info(options: &InfoOptions, command: &str) -> Result<String> {
     let (trace, table) = reading::open_with_files(&options.trace, &options.reading)?;
     let stats = Stats::of(&trace);
     let files = table.map(|table| FileShares::of(&trace, &table, HOTTEST));
@@ -50,7 +50,7 @@ pub(super) fn info(options: &InfoOptions) -> Result<String> {
         let found =
             Information { figures: &figures, footprint: &footprint, files, processes: &processes };
         let title = format!("What {} holds", reading::file_name(&options.trace));
-        let report = Options { title, command: command_line(), version: VERSION.into() };
+        let report = Options { title, command: command.into(), version: VERSION.into() };
         output::write_file(path, &report::information(&found, &report)?.to_html())?;
         output::note(&format!("report: {}", path.display()));
     }

@@ -7,26 +7,32 @@
 //! 3. What is left, up to [`FINALISTS`], is simulated in full, with devices that queue and an SSD that
 //!    wears. What no other one beats in cost, latency and lifetime is the front.
 
+mod asked;
+mod engine;
+
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{Depth, Entry};
 use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::CompiledTrace;
 
-use crate::metric::{byte_size, flash_drive};
+use crate::metric::flash_drive;
 use crate::mrc::{Estimate, Miniature, Rate};
 use crate::spec::Step::Key;
 use crate::spec::{
-    DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, Selection, TierSpec, TimingMode, TimingSpec,
+    DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
 };
 use crate::timing::SECONDS_PER_DAY;
 use crate::{
     Configuration, LabError, PolicySummary, RunOptions, TierSize, TraceSummary, Watch,
-    configurations, find_policy, find_ssd, run,
+    configurations, find_ssd, run,
 };
+
+pub use asked::{Objective, PlanOptions};
+pub use engine::check_engine_pages;
 
 /// So many candidates are simulated in full.
 pub const FINALISTS: usize = 24;
@@ -38,52 +44,8 @@ const LASTING: usize = 4;
 const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
 const SIZES_SPAN: f64 = 1000.0;
-/// Drives for flash, each taken before those after it if its pages fit.
-const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
 /// Days per year.
 const DAYS_PER_YEAR: f64 = 365.25;
-
-/// What a plan is to be best at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// The time within which 99 % of reads, and of writes, are answered.
-    P99,
-    /// All page transfers at the costs of their tiers.
-    IoTime,
-    /// The price divided by the I/Os per second.
-    CostPerIo,
-}
-
-/// What is asked of a plan.
-#[derive(Clone, Debug)]
-pub struct PlanOptions {
-    /// What all tiers may cost together.
-    pub budget: f64,
-    /// Prices per GiB of RAM, flash and disk.
-    pub prices: [f64; 3],
-    /// The size of the disk in bytes; that of the footprint if none.
-    pub disk_bytes: Option<u64>,
-    /// What is to be best.
-    pub objective: Objective,
-    /// How long flash must last, in years, if it must.
-    pub min_lifetime_years: Option<f64>,
-    /// The policies to choose from, each of which an engine can run.
-    pub policies: Selection,
-    /// Devices of RAM, flash and disk by name; the default of the tier if none.
-    pub devices: [Option<String>; 3],
-    /// The drive that flash is, at the size of the tier; the first of some presets whose pages fit if
-    /// absent.
-    pub drive: Option<DriveSpec>,
-    /// The model of the disk; the device's own if none.
-    pub disk_model: Option<ModelSpec>,
-    /// Requests kept outstanding instead of the trace's times.
-    pub closed_loop: Option<u32>,
-    /// The seed of samples.
-    pub seed: u64,
-    /// Who looks on.
-    pub watch: Watch,
-}
 
 /// What to buy. Its JSON form is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -161,60 +123,6 @@ struct Candidate {
     lifetime: f64,
 }
 
-impl PlanOptions {
-    /// The policies, after a check of all that does not depend on a trace.
-    ///
-    /// # Errors
-    /// A lifetime below 0, an unknown policy, or one that no engine can run.
-    pub fn check(&self) -> Result<Vec<&'static Entry>, LabError> {
-        if let Some(years) = self.min_lifetime_years.filter(|years| !(*years >= 0.0)) {
-            let reason = format!("{years} cannot be: it takes a number of at least 0");
-            return Err(LabError::at(&[Key("min_lifetime_years")], reason));
-        }
-        if self.closed_loop == Some(0) {
-            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
-        }
-        let all = || registry::entries().iter().filter(|entry| suits(entry));
-        self.policies.resolve(
-            || all().collect(),
-            |name| {
-                let policy = find_policy(name)?;
-                if suits(policy) {
-                    return Ok(policy);
-                }
-                let known: Vec<&str> = all().map(|entry| entry.name).collect();
-                let known = known.join(", ");
-                let reason = format!("no engine can run `{name}`; it can run: {known}");
-                Err(LabError::at(&[Key("policies")], reason))
-            },
-        )
-    }
-
-    /// The drive asked for, or the first preset whose pages fit those of the trace.
-    fn flash_drive(&self, trace: &CompiledTrace) -> Result<DriveSpec, LabError> {
-        if let Some(drive) = &self.drive {
-            return Ok(drive.clone());
-        }
-        let page = trace.page_size_bytes();
-        for name in DRIVES {
-            let drive = DriveSpec::Named(name.into());
-            if page.is_multiple_of(u64::from(find_ssd(&drive)?.page_bytes)) {
-                return Ok(drive);
-            }
-        }
-        let reason = format!(
-            "no drive here has pages that fit those of {page} bytes: read the trace with larger pages, as 4KiB, or give a drive of your own, a TOML file"
-        );
-        Err(LabError::at(&[Key("drive")], reason))
-    }
-}
-
-/// Whether an engine can run a policy: it knows neither the accesses to come nor the hints of an
-/// earlier run.
-fn suits(entry: &Entry) -> bool {
-    entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight()
-}
-
 impl Choice {
     /// What the objective is about: less is better.
     fn latency(&self, objective: Objective) -> f64 {
@@ -235,12 +143,13 @@ impl Plan {
     pub fn search(
         trace: &CompiledTrace,
         options: &PlanOptions,
+        watch: &Watch,
         progress: impl Fn(PlanProgress) + Sync,
     ) -> Result<Self, LabError> {
         if options.closed_loop.is_none() && !trace.is_timed() {
             return Err(LabError::NoTimes { path: trace.path().display().to_string() });
         }
-        let priced = Priced::new(trace, options)?;
+        let priced = Priced::new(trace, options, watch)?;
         let configurations = priced.configurations()?;
         progress(PlanProgress::Coarse(configurations.len()));
         let candidates = priced.coarse(&configurations, &progress)?;
@@ -284,42 +193,6 @@ impl Plan {
     }
 }
 
-impl Plan {
-    /// A commented configuration of an engine for the point that was chosen, as TOML.
-    pub fn engine_configuration(&self) -> String {
-        let chosen = &self.front[self.chosen];
-        let page = self.trace.page_size_bytes;
-        let mut text = format!(
-            "# What `thermocline plan` chose on {}: {:.4} of {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
-            self.trace.path.replace(['\n', '\r'], " "),
-            chosen.cost,
-            self.budget,
-            chosen.ram_pages * page
-        );
-        if chosen.flash_pages > 0 {
-            text +=
-                &format!("\n[flash]\npath = \"flash.img\"\nsize = {}\n", chosen.flash_pages * page);
-        }
-        text += &format!(
-            "\n[policy]\nname = \"{}\"\nwrite_miss = \"{}\"\n\n[nbd]\nsocket = \"thermocline.sock\"\n",
-            chosen.policy.name, chosen.policy.write_miss
-        );
-        text
-    }
-}
-
-/// Whether an engine can have pages of the trace's size.
-///
-/// # Errors
-/// [`LabError::EnginePages`] if they are not multiples of 4 KiB up to 1 MiB.
-pub fn check_engine_pages(trace: &CompiledTrace) -> Result<(), LabError> {
-    let page_size_bytes = trace.page_size_bytes();
-    if page_size_bytes.is_multiple_of(4096) && page_size_bytes <= 1 << 20 {
-        return Ok(());
-    }
-    Err(LabError::EnginePages { page_size: byte_size(page_size_bytes) })
-}
-
 /// The lifetime of a choice's flash: without end, if it has none or never writes it.
 fn lifetime(choice: &Choice) -> f64 {
     choice.lifetime_years.unwrap_or(f64::INFINITY)
@@ -329,13 +202,18 @@ fn lifetime(choice: &Choice) -> f64 {
 struct Priced<'a> {
     trace: &'a CompiledTrace,
     options: &'a PlanOptions,
+    watch: &'a Watch,
     policies: Vec<&'static Entry>,
     flash_drive: DriveSpec,
     drive: SsdConfig,
 }
 
 impl<'a> Priced<'a> {
-    fn new(trace: &'a CompiledTrace, options: &'a PlanOptions) -> Result<Self, LabError> {
+    fn new(
+        trace: &'a CompiledTrace,
+        options: &'a PlanOptions,
+        watch: &'a Watch,
+    ) -> Result<Self, LabError> {
         let is_bad = |price: &&f64| !price.is_finite() || **price < 0.0;
         if let Some(&price) = options.prices.iter().find(is_bad) {
             return Err(LabError::BadPrice { price });
@@ -347,7 +225,7 @@ impl<'a> Priced<'a> {
         let policies = options.check()?;
         let flash_drive = options.flash_drive(trace)?;
         let drive = find_ssd(&flash_drive)?;
-        let priced = Self { trace, options, policies, flash_drive, drive };
+        let priced = Self { trace, options, watch, policies, flash_drive, drive };
         let (disk_cost, page_cost) = (priced.disk_cost(), priced.cost(1, 0));
         if page_cost > options.budget {
             let budget = options.budget;
@@ -437,9 +315,6 @@ impl<'a> Priced<'a> {
             ..HierarchySpec::default()
         };
         let mut all = configurations(&spec, &[policy], Clients::ONE)?;
-        for one in &mut all {
-            one.watch = options.watch.clone();
-        }
         Ok(all.pop().expect("one policy and one size of each tier are one configuration"))
     }
 
@@ -455,7 +330,7 @@ impl<'a> Priced<'a> {
             let found: Result<Vec<(usize, Candidate)>, LabError> = places
                 .par_iter()
                 .map(|&place| {
-                    let estimate = miniature.estimate(&configurations[place])?;
+                    let estimate = miniature.estimate(&configurations[place], self.watch)?;
                     progress(PlanProgress::Done);
                     Ok((place, self.candidate(&configurations[place], &estimate)?))
                 })
@@ -507,7 +382,7 @@ impl<'a> Priced<'a> {
 
     /// A configuration on the whole trace, with devices that queue.
     fn simulate(&self, configuration: &Configuration) -> Result<Choice, LabError> {
-        let summary = run(self.trace, configuration, RunOptions::default())?;
+        let summary = run(self.trace, configuration, RunOptions::default(), self.watch)?;
         let flash = summary.tiers[1..].iter().find(|tier| tier.name == "flash");
         let [ram_pages, flash_pages] = [Some(&summary.tiers[0]), flash]
             .map(|tier| tier.and_then(|tier| tier.capacity_pages).unwrap_or(0));

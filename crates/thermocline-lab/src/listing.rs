@@ -1,0 +1,108 @@
+//! What can be chosen by name: policies, identifiers, write buffers and drives.
+
+use serde::Serialize;
+use thermocline_core::config::Parameter;
+use thermocline_core::hotness;
+use thermocline_core::registry::{self, BUFFERS};
+use thermocline_device::hdd::HddConfig;
+use thermocline_device::ssd::SsdConfig;
+
+/// A policy, an identifier or a write buffer. Its JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Who published it, where.
+    pub source: &'static str,
+    /// The hierarchies that it runs on, for a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<&'static str>,
+    /// How many clients may share its lower tiers, for a policy: `one` or `several`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<&'static str>,
+    /// Its parameters.
+    pub parameters: Vec<ListedParameter>,
+}
+
+/// A parameter of something listed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedParameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its default, as text.
+    pub default: String,
+    /// The values that it takes, in words.
+    pub range: String,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// The presets of drives, each with every field as in a TOML file. The JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drives {
+    /// Solid-state drives.
+    pub ssd: Vec<SsdConfig>,
+    /// Hard disks.
+    pub hdd: Vec<HddConfig>,
+}
+
+/// All registered policies.
+pub fn policies() -> Vec<Listed> {
+    registry::entries().iter().map(policy).collect()
+}
+
+/// A policy with the hierarchies and clients that it takes.
+pub fn policy(entry: &registry::Entry) -> Listed {
+    Listed {
+        tiers: Some(entry.depth.describe()),
+        clients: Some(if entry.takes_clients() { "several" } else { "one" }),
+        ..buffer(entry)
+    }
+}
+
+/// All registered identifiers.
+pub fn identifiers() -> Vec<Listed> {
+    hotness::registry::entries().iter().map(identifier).collect()
+}
+
+/// An identifier.
+pub fn identifier(entry: &hotness::registry::Entry) -> Listed {
+    Listed::new(entry.name, entry.summary, entry.source, entry.parameters)
+}
+
+/// All registered write buffers.
+pub fn buffers() -> Vec<Listed> {
+    BUFFERS.iter().map(buffer).collect()
+}
+
+/// A write buffer.
+pub fn buffer(entry: &registry::Entry) -> Listed {
+    Listed::new(entry.name, entry.summary, entry.source, entry.parameters)
+}
+
+/// All drives that are built in.
+pub fn drives() -> Drives {
+    Drives { ssd: SsdConfig::presets(), hdd: HddConfig::presets() }
+}
+
+impl Listed {
+    fn new(
+        name: &'static str,
+        summary: &'static str,
+        source: &'static str,
+        parameters: &[Parameter],
+    ) -> Self {
+        let parameters = parameters.iter().map(|parameter| ListedParameter {
+            name: parameter.name,
+            default: parameter.default.to_string(),
+            range: parameter.range(),
+            summary: parameter.summary,
+            source: parameter.source,
+        });
+        Self { name, summary, source, tiers: None, clients: None, parameters: parameters.collect() }
+    }
+}

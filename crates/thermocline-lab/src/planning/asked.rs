@@ -1,0 +1,106 @@
+//! What a caller asks of a plan, and which policies and drive that comes to.
+
+use serde::Serialize;
+use thermocline_core::registry::{self, Entry};
+use thermocline_trace::CompiledTrace;
+
+use crate::spec::Step::Key;
+use crate::spec::{DriveSpec, ModelSpec, Selection};
+use crate::{LabError, find_policy, find_ssd};
+
+/// Drives for flash, each taken before those after it if its pages fit.
+const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
+
+/// What a plan is to be best at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The time within which 99 % of reads, and of writes, are answered.
+    P99,
+    /// All page transfers at the costs of their tiers.
+    IoTime,
+    /// The price divided by the I/Os per second.
+    CostPerIo,
+}
+
+/// What is asked of a plan.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// What all tiers may cost together.
+    pub budget: f64,
+    /// Prices per GiB of RAM, flash and disk.
+    pub prices: [f64; 3],
+    /// The size of the disk in bytes; that of the footprint if none.
+    pub disk_bytes: Option<u64>,
+    /// What is to be best.
+    pub objective: Objective,
+    /// How long flash must last, in years, if it must.
+    pub min_lifetime_years: Option<f64>,
+    /// The policies to choose from, each of which an engine can run.
+    pub policies: Selection,
+    /// Devices of RAM, flash and disk by name; the default of the tier if none.
+    pub devices: [Option<String>; 3],
+    /// The drive that flash is, at the size of the tier; the first of some presets whose pages fit if
+    /// absent.
+    pub drive: Option<DriveSpec>,
+    /// The model of the disk; the device's own if none.
+    pub disk_model: Option<ModelSpec>,
+    /// Requests kept outstanding instead of the trace's times.
+    pub closed_loop: Option<u32>,
+    /// The seed of samples.
+    pub seed: u64,
+}
+
+impl PlanOptions {
+    /// The policies, after a check of all that does not depend on a trace.
+    ///
+    /// # Errors
+    /// A lifetime below 0, an unknown policy, or one that no engine can run.
+    pub fn check(&self) -> Result<Vec<&'static Entry>, LabError> {
+        if let Some(years) = self.min_lifetime_years.filter(|years| !(*years >= 0.0)) {
+            let reason = format!("{years} cannot be: it takes a number of at least 0");
+            return Err(LabError::at(&[Key("min_lifetime_years")], reason));
+        }
+        if self.closed_loop == Some(0) {
+            return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
+        }
+        let all = || registry::entries().iter().filter(|entry| suits(entry));
+        self.policies.resolve(
+            || all().collect(),
+            |name| {
+                let policy = find_policy(name)?;
+                if suits(policy) {
+                    return Ok(policy);
+                }
+                let known: Vec<&str> = all().map(|entry| entry.name).collect();
+                let known = known.join(", ");
+                let reason = format!("no engine can run `{name}`; it can run: {known}");
+                Err(LabError::at(&[Key("policies")], reason))
+            },
+        )
+    }
+
+    /// The drive asked for, or the first preset whose pages fit those of the trace.
+    pub(super) fn flash_drive(&self, trace: &CompiledTrace) -> Result<DriveSpec, LabError> {
+        if let Some(drive) = &self.drive {
+            return Ok(drive.clone());
+        }
+        let page = trace.page_size_bytes();
+        for name in DRIVES {
+            let drive = DriveSpec::Named(name.into());
+            if page.is_multiple_of(u64::from(find_ssd(&drive)?.page_bytes)) {
+                return Ok(drive);
+            }
+        }
+        let reason = format!(
+            "no drive here has pages that fit those of {page} bytes: read the trace with larger pages, as 4KiB, or give a drive of your own, a TOML file"
+        );
+        Err(LabError::at(&[Key("drive")], reason))
+    }
+}
+
+/// Whether an engine can run a policy: it knows neither the accesses to come nor the hints of an
+/// earlier run.
+fn suits(entry: &Entry) -> bool {
+    entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight()
+}
