@@ -62,7 +62,7 @@ pub enum SideFileError {
     /// Another cache has newer bytes, or none was given.
     #[error(
         "cache {cache} has newer bytes of this backing store: serve it with its flash, drain that, or \
-         give it up with `thermocline cache forget --backing`"
+         give it up"
     )]
     Dirty {
         /// The cache.
@@ -71,8 +71,7 @@ pub enum SideFileError {
     /// The flash has pages, and nothing says that they are of this backing store.
     #[error(
         "the flash holds pages of another backing store: the note beside this one does not name \
-         cache {cache}, or was removed; if they belong together, drain it with \
-         `thermocline cache drain --without-note`"
+         cache {cache}, or was removed; if they belong together, drain the flash without the note"
     )]
     OtherBacking {
         /// The cache.
@@ -81,7 +80,8 @@ pub enum SideFileError {
     /// The flash is older than the note: it was copied or restored, or was not there once.
     #[error(
         "this is an old copy of the flash, of start {found_epoch}, or the backing store was served \
-         without it since: its bytes are not the newest; --force-init gives up what it holds"
+         without it since: its bytes are not the newest; name the right flash, or give up what this \
+         one holds"
     )]
     OldFlash {
         /// What the flash says.
@@ -90,8 +90,7 @@ pub enum SideFileError {
     /// The note is older than the flash: it was copied or restored, with the backing store or alone.
     #[error(
         "this is an old copy of the backing store or of its note: the flash was started {found_epoch} \
-         times, the note knows of {noted_epoch}; use the newest copy, or give up what the flash holds \
-         with --force-init"
+         times, the note knows of {noted_epoch}; use the newest copy, or give up what the flash holds"
     )]
     OldBacking {
         /// What the flash says.
@@ -101,8 +100,8 @@ pub enum SideFileError {
     },
     /// Another cache has newer bytes, so that this flash must not be set up by force.
     #[error(
-        "--force-init: this is not the flash of cache {cache}, which has newer bytes of the backing \
-         store; give them up first with `thermocline cache forget --backing`, or name the right flash"
+        "the flash cannot be set up: it is not that of cache {cache}, which has newer bytes of the \
+         backing store; give these up first, or name the right flash"
     )]
     DirtyElsewhere {
         /// The cache.
@@ -112,8 +111,7 @@ pub enum SideFileError {
     #[error(
         "something else wrote to the backing store after the last stop, and the flash holds \
          {dirty_pages} pages that are newer than what was there then: put the backing store back as it \
-         was, or write these pages over it with `thermocline cache drain --despite-changes`, or give \
-         them up with `thermocline cache forget --yes`"
+         was, write these pages over it, or give them up"
     )]
     ChangedBacking {
         /// Pages that only flash has.
@@ -122,9 +120,8 @@ pub enum SideFileError {
     /// The backing store is shorter than it was, and the flash has dirty pages.
     #[error(
         "the flash belongs to a backing store of {found_bytes} bytes, this one has {given_bytes}, and \
-         pages up to byte {dirty_end_bytes} are newer on flash: if these lie within, write them back \
-         with `thermocline cache drain`; otherwise make the backing store longer, or give them up with \
-         `thermocline cache forget --yes`"
+         pages up to byte {dirty_end_bytes} are newer on flash: write them back if they lie within; \
+         otherwise make the backing store longer, or give them up"
     )]
     ShrunkBacking {
         /// What the flash says.
@@ -136,7 +133,7 @@ pub enum SideFileError {
     },
     /// What is in the place of the flash is no cache that can be read.
     #[error(
-        "what is there is no cache that can be read: check that this is the flash; --force-init sets it up"
+        "what is there is no cache that can be read: check that this is the flash, or set it up as new"
     )]
     ForeignFlash,
 }

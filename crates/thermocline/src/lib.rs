@@ -79,7 +79,10 @@ fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
         Some(error) => error.remedy(&spell),
         None => one.downcast_ref::<TraceError>()?.remedy(&spell),
     };
-    match error.chain().find_map(remedy) {
+    let note = |one: &'_ (dyn Error + 'static)| {
+        one.downcast_ref().and_then(note::remedy).map(str::to_owned)
+    };
+    match error.chain().find_map(|one| remedy(one).or_else(|| note(one))) {
         Some(remedy) => format!("{error:#}; {remedy}"),
         None => format!("{error:#}"),
     }

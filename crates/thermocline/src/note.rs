@@ -285,6 +285,31 @@ fn escape(name: &str) -> String {
     escaped
 }
 
+/// The commands and options that help where a flash and a backing store do not go together.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other errors are no choice to be made")]
+pub(crate) fn remedy(error: &SideFileError) -> Option<&'static str> {
+    Some(match error {
+        SideFileError::Dirty { .. } => "`thermocline cache forget --backing` gives it up",
+        SideFileError::OtherBacking { .. } => "`thermocline cache drain --without-note` does that",
+        SideFileError::OldFlash { .. } | SideFileError::OldBacking { .. } => {
+            "--force-init gives up what the flash holds"
+        }
+        SideFileError::DirtyElsewhere { .. } => {
+            "`thermocline cache forget --backing` gives them up"
+        }
+        SideFileError::ChangedBacking { .. } => {
+            "`thermocline cache drain --despite-changes` writes the pages, `thermocline cache forget \
+             --yes` gives them up"
+        }
+        SideFileError::ShrunkBacking { .. } => {
+            "`thermocline cache drain` writes the pages back, `thermocline cache forget --yes` gives \
+             them up"
+        }
+        SideFileError::ForeignFlash => "--force-init sets the flash up",
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
