@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use thermocline_core::{Admission, Clients, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::write_oracle_general;
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -212,6 +212,7 @@ fn replay_once(trace: &CompiledTrace, peer: &Peer, pages: u32, misses: &mut u64)
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let entry = registry::find(peer.policy)?;
     let given: Vec<(String, String)> =

@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use memchr::memchr_iter;
-use thermocline_core::{Admission, Clients, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -190,6 +190,7 @@ pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let counts = replay(trace, &mut *policy, Replay::default())?;

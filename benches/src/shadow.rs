@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Admission, Clients, Nanos, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{
+    Admission, Clients, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss, registry,
+};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::shadow::{Estimate, ShadowOptions, Shadows};
 use thermocline_engine::{Engine, Event, Options, PolicyOptions, Request, Shard};
@@ -173,6 +175,7 @@ fn replay(trace: &CompiledTrace, policy: &str, ram: u32, flash: u32) -> Result<[
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let counts = thermocline_lab::replay(trace, &mut *policy, thermocline_lab::Replay::default())?;

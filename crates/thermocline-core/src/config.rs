@@ -27,6 +27,44 @@ pub struct Setup {
     pub admission: Admission,
     /// How many clients there are, each with a first tier of its own.
     pub clients: Clients,
+    /// How the policy finds the state of a page.
+    pub indexing: Indexing,
+}
+
+/// How a policy finds the state of a page. It decides alike either way.
+///
+/// Write buffers and oracles always use tables. A few policies keep some state for each page or
+/// extent of the disk by definition, whatever the indexing; see
+/// [`Entry::per_disk_page`](crate::registry::Entry::per_disk_page).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Indexing {
+    /// By tables with an entry for each page of the disk: fastest, as a replay wants it.
+    #[default]
+    Dense,
+    /// By hash tables of the pages that the policy tracks: memory grows with the cache and not with
+    /// the disk, as a server wants it.
+    Sparse,
+}
+
+/// The page ids that a policy may meet, and how it indexes its state by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Number of pages of the disk: ids are below this.
+    pub pages: u32,
+    /// How state is found by an id.
+    pub indexing: Indexing,
+}
+
+impl Ids {
+    /// Ids below `pages`, indexed by tables.
+    pub const fn dense(pages: u32) -> Self {
+        Self { pages, indexing: Indexing::Dense }
+    }
+
+    /// Ids below `pages`, indexed by hash tables.
+    pub const fn sparse(pages: u32) -> Self {
+        Self { pages, indexing: Indexing::Sparse }
+    }
 }
 
 impl Setup {
@@ -39,6 +77,11 @@ impl Setup {
         assert!(tiers < crate::TIERS_MAX, "a hierarchy has few tiers");
         #[expect(clippy::cast_possible_truncation, reason = "asserted just above")]
         Tier(tiers as u8)
+    }
+
+    /// The page ids, and how the policy indexes its state by them.
+    pub fn ids(&self) -> Ids {
+        Ids { pages: self.geometry.pages(), indexing: self.indexing }
     }
 
     /// The capacity of every cache tier that there is, by [`Tier`]: the first one of each client,

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use thermocline_core::{
-//!     Access, Actions, Admission, Clients, Geometry, Ledger, Tier, WriteMiss, registry,
+//!     Access, Actions, Admission, Clients, Geometry, Indexing, Ledger, Tier, WriteMiss, registry,
 //! };
 //!
 //! let setup = registry::Setup {
@@ -18,6 +18,7 @@
 //!     write_miss: WriteMiss::Fetch,
 //!     admission: Admission::ALL,
 //!     clients: Clients::ONE,
+//!     indexing: Indexing::Dense,
 //! };
 //! let mut hat = registry::find("hat")?.build_default(&setup)?;
 //! let mut ledger = Ledger::new(8, &setup.capacity_pages);
@@ -53,7 +54,7 @@ mod tier;
 pub use access::{Access, Nanos, Op, PageId};
 pub use action::{Action, Actions};
 pub use admission::{Admission, Gate};
-pub use config::{ConfigError, PageCost, Setup, WriteMiss};
+pub use config::{ConfigError, Ids, Indexing, PageCost, Setup, WriteMiss};
 pub use counts::Counts;
 pub use foresight::Foresight;
 pub use geometry::Geometry;

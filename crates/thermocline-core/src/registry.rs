@@ -41,6 +41,28 @@ pub struct Entry {
     build: fn(&Setup, &Values) -> BoxedPolicy,
 }
 
+/// What a policy with a [sparse index](crate::Indexing::Sparse) keeps of pages of the disk, whether it
+/// caches them or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerDiskPage {
+    /// The most bytes of heap per page, beyond what cached pages and ghosts take.
+    pub bytes: u32,
+    /// Whether only pages count that were accessed since the policy was built.
+    pub is_of_accessed_pages: bool,
+    /// Why its definition asks for that.
+    pub reason: &'static str,
+}
+
+impl PerDiskPage {
+    const fn all(bytes: u32, reason: &'static str) -> Self {
+        Self { bytes, is_of_accessed_pages: false, reason }
+    }
+
+    const fn accessed(bytes: u32, reason: &'static str) -> Self {
+        Self { bytes, is_of_accessed_pages: true, reason }
+    }
+}
+
 /// The hierarchies that a policy runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -62,6 +84,18 @@ const OF_ONE_CLIENT: &[&str] = &["ulc"];
 
 /// The policies that look at which pages are neighbours on disk.
 const LOOKING_AT_NEIGHBOURS: &[&str] = &["tac", "lc", "cw", "dw", "hca"];
+
+/// The policies whose state grows with the disk, by definition.
+const PER_DISK_PAGE: &[(&str, PerDiskPage)] = &[
+    ("tac", PerDiskPage::all(1, "it keeps a temperature of each extent of the disk")),
+    ("lru-2", PerDiskPage::accessed(48, "it knows a page for ever, unless `retained` ends that")),
+    (
+        "ulc",
+        PerDiskPage::accessed(40, "its stack is as long as it gets, unless `ghosts` bounds it"),
+    ),
+    ("h-hfa", PerDiskPage::accessed(20, "it keeps the last moves of a page for ever")),
+    ("oracle-hfa", PerDiskPage::accessed(20, "it keeps the last moves of a page for ever")),
+];
 
 /// The source of policies that are not registered.
 const BROUGHT: &str = "brought by the caller";
@@ -156,6 +190,12 @@ impl Entry {
     /// Whether it replays the hints of an earlier run, which its [values](Values::with_hints) hold.
     pub fn needs_hints(&self) -> bool {
         NEEDING_HINTS.contains(&self.name)
+    }
+
+    /// What it keeps of each page of the disk, with a sparse index and its default parameters. `None` for
+    /// policies whose memory depends on their caches alone.
+    pub fn per_disk_page(&self) -> Option<PerDiskPage> {
+        PER_DISK_PAGE.iter().find(|row| row.0 == self.name).map(|row| row.1)
     }
 
     /// Whether what it does depends on which pages are neighbours on disk.

@@ -6,8 +6,8 @@ mod extremes;
 use proptest::prelude::*;
 use thermocline_core::registry::{self, BUFFERS, Entry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Ledger, Op,
-    PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Indexing,
+    Ledger, Op, PageId, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 40;
@@ -22,6 +22,7 @@ fn setup(capacity_pages: u32, numbers: &[u64]) -> Setup {
         write_miss: WriteMiss::Allocate,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     }
 }
 

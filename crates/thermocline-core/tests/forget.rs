@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
 use thermocline_core::policy::single::{ALGORITHMS, Outcome, Space};
-use thermocline_core::{Op, PageId};
+use thermocline_core::{Ids, Op, PageId};
 
 const PAGES: u32 = 14;
 
@@ -13,7 +13,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// What an outcome says is what the cache then holds; a page that was taken out is not there,
-    /// and a cache that has room may still give a page up, but never holds too many.
+    /// and a cache that has room may still give a page up, but never holds too many. A sparse index
+    /// changes nothing of that.
     #[test]
     fn outcomes_tell_what_a_cache_holds(
         capacity_pages in 1_u32..9,
@@ -21,17 +22,21 @@ proptest! {
     ) {
         for algorithm in ALGORITHMS {
             let values = Values::resolve(algorithm.name, algorithm.parameters, &[]).unwrap();
-            let mut cache = (algorithm.build)(Space { pages: PAGES, capacity_pages }, &values);
+            let [mut cache, mut sparse] = [Ids::dense(PAGES), Ids::sparse(PAGES)]
+                .map(|ids| (algorithm.build)(Space { ids, capacity_pages }, &values));
             let mut held = BTreeSet::new();
             for &(page, kind) in &steps {
                 let page = PageId(page);
                 if kind == 0 {
                     cache.forget(page);
+                    sparse.forget(page);
                     held.remove(&page);
                 } else {
                     let op = if kind == 1 { Op::Write } else { Op::Read };
                     let was_held = held.contains(&page);
-                    match cache.refer(page, op) {
+                    let outcome = cache.refer(page, op);
+                    prop_assert_eq!(sparse.refer(page, op), outcome, "{}", algorithm.name);
+                    match outcome {
                         Outcome::Hit => prop_assert!(was_held, "{}", algorithm.name),
                         Outcome::Refused => prop_assert!(!was_held, "{}", algorithm.name),
                         Outcome::Admitted { evicted } => {
@@ -44,10 +49,12 @@ proptest! {
                     }
                 }
                 cache.assert_invariants();
+                sparse.assert_invariants();
                 prop_assert!(held.len() <= capacity_pages as usize, "{}", algorithm.name);
                 for page in (0..PAGES).map(PageId) {
                     let (is_held, name) = (held.contains(&page), algorithm.name);
                     prop_assert_eq!(cache.contains(page), is_held, "{}, page {}", name, page.0);
+                    prop_assert_eq!(sparse.contains(page), is_held, "{}, page {}", name, page.0);
                 }
             }
         }

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Ledger, Op, PageId, Reason, Tier, Violation,
+    Access, Action, Actions, Admission, Clients, Indexing, Ledger, Op, PageId, Reason, Tier,
+    Violation,
 };
 
 const RAM: Tier = Tier::RAM;
@@ -296,6 +297,7 @@ mod real_logs {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let accesses = accesses();
         let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();

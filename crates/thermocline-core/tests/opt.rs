@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use thermocline_core::policy::single::opt::Opt;
 use thermocline_core::policy::single::{Outcome, Replacement, Space};
 use thermocline_core::{
-    Access, Actions, Admission, Clients, Foresight, Geometry, Ledger, Op, PageCost, PageId, Setup,
-    Tier, WriteMiss, registry,
+    Access, Actions, Admission, Clients, Foresight, Geometry, Ids, Indexing, Ledger, Op, PageCost,
+    PageId, Setup, Tier, WriteMiss, registry,
 };
 
 const PAGES: u32 = 10;
@@ -20,7 +20,10 @@ fn foresight(pages: &[u32]) -> Arc<Foresight> {
 
 fn opt(capacity_pages: u32, pages: &[u32]) -> Opt {
     let values = registry::find("opt").unwrap().values(&[]).unwrap();
-    Opt::new(Space { pages: PAGES, capacity_pages }, &values.with_foresight(foresight(pages)))
+    Opt::new(
+        Space { ids: Ids::dense(PAGES), capacity_pages },
+        &values.with_foresight(foresight(pages)),
+    )
 }
 
 /// The misses of OPT, by the registry's policy, under the Ledger.
@@ -32,6 +35,7 @@ fn misses(capacity_pages: u32, pages: &[u32]) -> u64 {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let entry = registry::find("opt").unwrap();
     let values = entry.values(&[]).unwrap().with_foresight(foresight(pages));

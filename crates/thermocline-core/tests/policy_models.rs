@@ -11,7 +11,8 @@ use thermocline_core::config::Values;
 use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, SAMPLE_FACTOR, TinyLfu};
 use thermocline_core::registry::{self, Depth};
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, PageCost, PageId, Setup, Tier, WriteMiss,
+    Access, Action, Actions, Admission, Clients, Geometry, Indexing, PageCost, PageId, Setup, Tier,
+    WriteMiss,
 };
 
 const PAGES: u32 = 24;
@@ -383,6 +384,7 @@ fn a_share_of_what_is_offered_enters_flash() {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let entry = registry::find("two-tier").unwrap();
         // Reads of exclusive tiers: each page that leaves memory is offered.

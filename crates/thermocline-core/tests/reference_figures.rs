@@ -9,8 +9,8 @@ mod zipf;
 
 use thermocline_core::hotness::{self, Heat};
 use thermocline_core::{
-    Actions, Admission, Clients, Counts, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier,
-    WriteMiss, registry,
+    Actions, Admission, Clients, Counts, Geometry, Indexing, Ledger, Op, PageCost, PageId, Setup,
+    Tier, WriteMiss, registry,
 };
 
 use crate::zipf::PAGES;
@@ -31,6 +31,7 @@ fn run_with(policy: &str, given: &[(&str, &str)], capacity_pages: &[u32]) -> Cou
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let entry = registry::find(policy).unwrap();
     let given: Vec<(String, String)> =

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use thermocline_core::registry::{self, Depth};
 use thermocline_core::{
-    Access, Actions, Admission, Clients, Foresight, Geometry, Ledger, PageCost, PageId, Setup,
-    Tier, WriteMiss,
+    Access, Actions, Admission, Clients, Foresight, Geometry, Indexing, Ledger, PageCost, PageId,
+    Setup, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -72,6 +72,7 @@ fn check(case: &Case) {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();

@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Admission, Clients, Geometry, Setup};
+use thermocline_core::{Admission, Clients, Geometry, Indexing, Setup};
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Request, Shard};
 
@@ -111,10 +111,9 @@ fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn st
         write_miss: policy.write_miss,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Sparse,
     };
-    let mut policy = policy.entry.build(&setup, &policy.values)?;
-    policy.save_memory();
-    Ok(policy)
+    Ok(policy.entry.build(&setup, &policy.values)?)
 }
 
 /// Accesses to pages anywhere, a third of them writes, until flash is full, and as many again.

@@ -3,7 +3,7 @@
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::Entry;
 use thermocline_core::{
-    Admission, BoxedPolicy, Clients, Geometry, Nanos, PageCost, Setup, WriteMiss,
+    Admission, BoxedPolicy, Clients, Geometry, Indexing, Nanos, PageCost, Setup, WriteMiss,
 };
 use thiserror::Error;
 
@@ -210,12 +210,10 @@ impl Options {
             write_miss: self.policy.write_miss,
             admission: self.policy.admission.clone(),
             clients: Clients::ONE,
+            // Devices take far longer than any policy, and memory is better spent on pages.
+            indexing: Indexing::Sparse,
         };
-        let built = self.policy.entry.build(&setup, &self.policy.values);
-        let mut policy = built.map_err(OptionsError::Policy)?;
-        // Devices take far longer than any policy, and memory is better spent on pages.
-        policy.save_memory();
-        Ok(policy)
+        self.policy.entry.build(&setup, &self.policy.values).map_err(OptionsError::Policy)
     }
 
     /// Refuses what cannot work.

@@ -18,8 +18,8 @@ use std::collections::HashMap;
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::{Depth, Entry};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Counts, Geometry, Nanos, Op, PageCost,
-    PageId, Setup, Tier, WriteMiss,
+    Access, Actions, Admission, BoxedPolicy, Clients, Counts, Geometry, Indexing, Nanos, Op,
+    PageCost, PageId, Setup, Tier, WriteMiss,
 };
 use thiserror::Error;
 
@@ -317,6 +317,7 @@ impl Shadow {
             write_miss: options.write_miss,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
@@ -445,6 +446,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let mut policy = entry.build(&setup, &entry.values(&[]).unwrap()).unwrap();
         let (mut actions, mut counts) = (Actions::new(), Counts::new());

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::Entry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Ledger, Nanos, Op, Setup, Tier,
-    WriteMiss,
+    Access, Action, Actions, Admission, Clients, Geometry, Indexing, Ledger, Nanos, Op, Setup,
+    Tier, WriteMiss,
 };
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Device, Engine, Event, Options, Request, RequestKind, Shard};
@@ -50,6 +50,7 @@ fn expected(options: &Options, accesses: &[Access]) -> Vec<Action> {
         write_miss: policy.write_miss,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let mut alone = policy.entry.build(&setup, &policy.values).unwrap();
     let mut ledger = Ledger::new(options.backing_pages, &setup.capacity_pages);

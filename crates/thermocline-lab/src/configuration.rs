@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{
-    Actions, Admission, BoxedPolicy, Clients, Ledger, PageCost, Setup, WriteMiss, config,
+    Actions, Admission, BoxedPolicy, Clients, Indexing, Ledger, PageCost, Setup, WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
@@ -127,6 +127,7 @@ impl Configuration {
             write_miss: self.write_miss,
             admission: self.admission.clone(),
             clients: self.clients,
+            indexing: Indexing::Dense,
         };
         if self.policy.needs_hints() && self.values.hints().is_none() {
             let hints = self.record_hints(trace, &setup)?;

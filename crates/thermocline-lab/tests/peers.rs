@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_core::{Admission, Clients, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
@@ -39,6 +39,7 @@ fn run(trace: &CompiledTrace, policy: &str, parameters: &str, capacity_pages: u3
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let entry = registry::find(policy).unwrap();
     let given: Vec<(String, String)> = parameters

@@ -11,9 +11,9 @@
 //!   list is still cold.
 
 use super::{Heat, Identifier};
-use crate::PageId;
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
+use crate::{Ids, PageId};
 
 /// State bit: in the hot list.
 const HOT: u8 = 1;
@@ -54,7 +54,7 @@ pub struct TwoLevelLru {
 
 /// Room for both lists and one page more in each.
 fn new_queue(pages: u32, [hot_pages, candidate_pages]: [u32; 2]) -> Recency<2> {
-    Recency::new(pages, hot_pages + candidate_pages + 2, [HOT, CANDIDATE])
+    Recency::new(Ids::dense(pages), hot_pages + candidate_pages + 2, [HOT, CANDIDATE])
 }
 
 impl TwoLevelLru {

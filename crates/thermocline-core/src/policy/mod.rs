@@ -76,12 +76,6 @@ pub trait Policy: Debug {
     /// To be called once, before the first access.
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions);
 
-    /// Makes do with less memory from now on, at the price of slower accesses, if it can. What it
-    /// answers stays the same.
-    ///
-    /// To be called once, before anything else.
-    fn save_memory(&mut self) {}
-
     /// Asks the processor for the state of a page that will be accessed soon. No effect otherwise.
     #[inline]
     fn prefetch(&self, _page: PageId) {}

@@ -1,10 +1,11 @@
-//! Where the pages of a queue are: a table by page, or, if memory is to be saved, by hash.
+//! Where the pages of a queue are: a table by page, or a sparse index.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
 use super::Index;
+use crate::config::{Ids, Indexing};
 use crate::prefetch::prefetch;
 
 /// Places by pages. The queue knows the page of each place, and says so when it is asked by `page_of`.
@@ -22,14 +23,17 @@ impl Directory {
     /// The place of a page that is not there, and of no other.
     pub const ABSENT: u32 = u32::MAX;
 
-    /// No page of so many is anywhere.
-    pub fn new(pages: u32) -> Self {
-        Self::Table(vec![Self::ABSENT; pages as usize])
+    /// A directory without pages, for a queue of at most `capacity` of them.
+    pub fn new(ids: Ids, capacity: usize) -> Self {
+        match ids.indexing {
+            Indexing::Dense => Self::Table(vec![Self::ABSENT; ids.pages as usize]),
+            Indexing::Sparse => Self::Index(Index::with_capacity(capacity.min(ids.pages as usize))),
+        }
     }
 
-    /// The same in less memory, for a queue of so many pages, which makes all else slower.
-    pub fn sparse(capacity: usize) -> Self {
-        Self::Index(Index::with_capacity(capacity))
+    /// Whether this is the sparse index.
+    pub const fn is_sparse(&self) -> bool {
+        matches!(self, Self::Index(_))
     }
 
     /// The place of a page, or [`ABSENT`](Self::ABSENT).

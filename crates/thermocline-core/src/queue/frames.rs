@@ -1,38 +1,39 @@
 //! Pages in the numbered frames of a cache.
 //!
-//! * State: 4 bytes per page that exists, 4 bytes per frame.
+//! * State: 4 bytes per page that exists, or, sparse, 5 per frame; 4 bytes per frame.
 //! * Cost: O(1) per change.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Directory;
 use crate::PageId;
-use crate::prefetch::prefetch;
+use crate::config::Ids;
 
-/// The frame of a page that has none; the page of a frame that is empty.
+/// The page of a frame that is empty.
 const NONE: u32 = u32::MAX;
 
 /// Frames that hold a page each, or none.
 #[derive(Clone, Debug)]
 pub struct Frames {
-    /// Per page: its frame, or [`NONE`].
-    frame_of: Vec<u32>,
+    /// The frame of each page that has one.
+    frame_of: Directory,
     /// Per frame: its page, or [`NONE`].
     pages: Vec<u32>,
 }
 
 impl Frames {
-    /// So many empty frames for page ids below `pages`; no more of them than there are pages, but
-    /// one at least.
-    pub fn new(pages: u32, frames: u32) -> Self {
-        let frames = frames.min(pages).max(1);
-        Self { frame_of: vec![NONE; pages as usize], pages: vec![NONE; frames as usize] }
+    /// Empty frames: `frames` of them, but no more than there are pages, and at least one.
+    pub fn new(ids: Ids, frames: u32) -> Self {
+        let frames = frames.min(ids.pages).max(1) as usize;
+        Self { frame_of: Directory::new(ids, frames), pages: vec![NONE; frames] }
     }
 
     /// The frame of a page, if it has one.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<u32> {
-        Some(self.frame_of[page.index()]).filter(|&frame| frame != NONE)
+        let frame = self.frame_of.find(page.0, page_of(&self.pages));
+        (frame != Directory::ABSENT).then_some(frame)
     }
 
     /// The page of a frame, if it holds one.
@@ -45,20 +46,20 @@ impl Frames {
     /// Puts a page that has no frame into one; returns the page that was there.
     #[inline]
     pub fn put(&mut self, frame: u32, page: PageId) -> Option<PageId> {
-        debug_assert_eq!(self.frame_of[page.index()], NONE, "a page has one frame at most");
-        self.frame_of[page.index()] = frame;
-        let former = core::mem::replace(&mut self.pages[frame as usize], page.0);
-        if former == NONE {
-            return None;
+        debug_assert_eq!(self.find(page), None, "a page has one frame at most");
+        let former = self.page(frame);
+        if let Some(former) = former {
+            self.frame_of.remove(former.0, page_of(&self.pages));
         }
-        self.frame_of[former as usize] = NONE;
-        Some(PageId(former))
+        self.pages[frame as usize] = page.0;
+        self.frame_of.put(page.0, frame, page_of(&self.pages));
+        former
     }
 
     /// Takes a page out of its frame, which is returned.
     pub fn take(&mut self, page: PageId) -> Option<u32> {
         let frame = self.find(page)?;
-        self.frame_of[page.index()] = NONE;
+        self.frame_of.remove(page.0, page_of(&self.pages));
         self.pages[frame as usize] = NONE;
         Some(frame)
     }
@@ -90,18 +91,18 @@ impl Frames {
     /// Asks the processor for the frame of a page.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        prefetch(&self.frame_of, page.index());
+        self.frame_of.prefetch(page.0);
     }
 
     /// Asks the processor for what taking the page of a frame away will write.
     #[inline]
     pub fn prefetch_page_of(&self, frame: u32) {
-        prefetch(&self.frame_of, self.pages[frame as usize] as usize);
+        self.frame_of.prefetch(self.pages[frame as usize]);
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.frame_of) + size_of_val(&*self.pages)
+        self.frame_of.memory_bytes() + size_of_val(&*self.pages)
     }
 
     /// Checks every invariant.
@@ -111,10 +112,15 @@ impl Frames {
     pub fn assert_invariants(&self) {
         let mut held = 0;
         for (frame, &page) in (0_u32..).zip(&self.pages).filter(|&(_, &page)| page != NONE) {
-            assert_eq!(self.frame_of[page as usize], frame, "the index points back");
+            assert_eq!(self.find(PageId(page)), Some(frame), "the index points back");
             held += 1;
         }
-        let indexed = self.frame_of.iter().filter(|&&frame| frame != NONE).count();
-        assert_eq!(held, indexed, "every page of the index has a frame");
+        assert_eq!(held, self.frame_of.count(), "every page of the index has a frame");
     }
+}
+
+/// The page of each frame.
+#[inline]
+fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
+    |frame| pages[frame as usize]
 }

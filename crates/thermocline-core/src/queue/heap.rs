@@ -109,6 +109,15 @@ impl<K: Ord + Copy> Heap<'_, K> {
     }
 }
 
+/// Makes a table as long as there are ids, with room for few more.
+pub(crate) fn grow<T: Clone>(table: &mut Vec<T>, ids: u32, value: T) {
+    let ids = ids as usize;
+    if ids > table.capacity() {
+        table.reserve_exact(ids - table.len() + ids / 8);
+    }
+    table.resize(ids, value);
+}
+
 /// Checks every invariant of a heap of so many members; `turn` says where in the room its places are.
 ///
 /// # Panics
@@ -143,10 +152,18 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         Self { place_of: vec![ABSENT; ids as usize], heap: Vec::new(), steps: 0 }
     }
 
+    /// Lets ids be less than `ids` from now on, which are more than before.
+    pub fn grow(&mut self, ids: u32) {
+        grow(&mut self.place_of, ids, ABSENT);
+    }
+
     /// Inserts `id`, or changes its key.
     pub fn set(&mut self, id: u32, key: K) {
         let place = match self.place_of[id as usize] {
             ABSENT => {
+                if self.heap.len() == self.heap.capacity() {
+                    self.heap.reserve_exact(self.heap.len() / 8 + 4);
+                }
                 self.heap.push((key, id));
                 self.heap.len() - 1
             }
@@ -220,7 +237,8 @@ impl<K: Ord + Copy> IndexedHeap<K> {
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.place_of) + self.heap.capacity() * size_of::<(K, u32)>()
+        let places_bytes = self.place_of.capacity() * size_of::<u32>();
+        places_bytes + self.heap.capacity() * size_of::<(K, u32)>()
     }
 
     /// Checks every invariant of the heap.

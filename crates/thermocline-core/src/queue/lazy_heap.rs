@@ -5,7 +5,8 @@
 //! member is dropped. So a change costs nothing until it matters, and no index of places must follow
 //! the heap's exchanges.
 //!
-//! * State: 4 bytes plus the key for each entry, of which there are at most twice the members.
+//! * State: 4 bytes plus the key for each entry, of which there are at most twice the members, or,
+//!   sparse, 1.25 times.
 //! * Cost: amortised O(log n) per push.
 
 use alloc::collections::BinaryHeap;
@@ -13,27 +14,46 @@ use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Entries beyond twice the members, so that a small heap is not tidied at each step.
+use crate::config::Indexing;
+
+/// Entries beyond the members' share, so that a small heap is not tidied at each step.
 const MARGIN: usize = 64;
+
+/// A time, or bits that order as a number, which aligns to 4 bytes: so an entry with a 32-bit id needs
+/// no padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
+pub struct Stamp(pub u64);
+
+const _: () = assert!(size_of::<((u32, Stamp), u32)>() == 16, "entries have no padding");
 
 /// Ids ordered by keys that may grow unseen, least first.
 #[derive(Clone, Debug)]
 pub struct LazyHeap<K> {
+    indexing: Indexing,
     /// For each member an entry with a key that is not greater than its own; other entries, too.
     heap: BinaryHeap<Reverse<(K, u32)>>,
 }
 
 impl<K: Ord + Copy> LazyHeap<K> {
-    /// An empty heap.
-    pub const fn new() -> Self {
-        Self { heap: BinaryHeap::new() }
+    /// An empty heap; with sparse indexing it is tidied more often and takes no more memory than its
+    /// entries.
+    pub const fn new(indexing: Indexing) -> Self {
+        Self { indexing, heap: BinaryHeap::new() }
     }
 
     /// Adds a member with its key. `members` is how many there are now, and `current` says what the
     /// key of an id is, or that it is no member.
     pub fn push(&mut self, id: u32, key: K, members: usize, current: impl Fn(u32) -> Option<K>) {
+        let entries_max = match self.indexing {
+            Indexing::Dense => 2 * members + MARGIN,
+            Indexing::Sparse => {
+                self.reserve_some();
+                members + members / 4 + MARGIN
+            }
+        };
         self.heap.push(Reverse((key, id)));
-        if self.heap.len() > 2 * members + MARGIN {
+        if self.heap.len() > entries_max {
             self.tidy(current);
         }
     }
@@ -79,6 +99,13 @@ impl<K: Ord + Copy> LazyHeap<K> {
         }
     }
 
+    /// Makes room for another entry, and for few more.
+    fn reserve_some(&mut self) {
+        if self.heap.len() == self.heap.capacity() {
+            self.heap.reserve_exact(self.heap.len() / 32 + 1);
+        }
+    }
+
     /// Leaves one entry, with the true key, for each member.
     #[cold]
     fn tidy(&mut self, current: impl Fn(u32) -> Option<K>) {
@@ -94,12 +121,6 @@ impl<K: Ord + Copy> LazyHeap<K> {
     }
 }
 
-impl<K: Ord + Copy> Default for LazyHeap<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -109,8 +130,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_a_scan(steps in prop::collection::vec((0_u32..6, 0_usize..40, 0_u32..9), 0..900)) {
-            let mut heap = LazyHeap::new();
+        fn matches_a_scan(
+            steps in prop::collection::vec((0_u32..6, 0_usize..40, 0_u32..9), 0..900),
+            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
+        ) {
+            let mut heap = LazyHeap::new(indexing);
             // The true keys, told apart by their ids as users tell them apart by time.
             let mut keys: Vec<Option<(u32, u32)>> = vec![None; 40];
             for (step, id, amount) in steps {

@@ -9,22 +9,21 @@
 //! Each page carries one byte of state, which the policy defines but for its lowest bit: that is
 //! [`PRESENT`].
 //!
-//! * State: 4 bytes per page that exists; 5 bytes per entry, and the entries that [`Use`] says per
-//!   page that a queue can hold.
+//! * State: 4 bytes per page that exists, or, sparse, 5 per page that the queues can hold together; 5
+//!   bytes per entry, and the entries that [`Use`] says per page that a queue can hold.
 //! * Cost: every change amortised O(1); a search passes 8 entries a step.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Directory;
 use super::recency::first_member;
 use crate::PageId;
-use crate::prefetch::prefetch;
+use crate::config::{Ids, Indexing};
 
 /// The state bit that every page of a queue has.
 pub const PRESENT: u8 = 1;
 
-/// The position of a page that is in no queue.
-const ABSENT: u32 = u32::MAX;
 /// Entries of a ring beyond its factor, so that a queue of few pages is not squeezed at each step.
 const MARGIN: usize = 64;
 /// How far ahead of the oldest page the tables of coming victims are asked for, in entries.
@@ -39,17 +38,17 @@ const ALL_PRESENT: u64 = u64::from_le_bytes([PRESENT; WORD as usize]);
 pub enum Use {
     /// Pages leave at the old end: 1.25 entries per page.
     Fifo,
-    /// Many leave from within: 2 entries per page.
+    /// Many leave from within: 2 entries per page, or, sparse, 1.25.
     Leaky,
-    /// Most are renewed within: 4 entries per page.
+    /// Most are renewed within: 4 entries per page, or, sparse, 1.5.
     Lru,
 }
 
 /// So many queues; they are told apart by their index.
 #[derive(Clone, Debug)]
 pub struct Logs<const QUEUES: usize> {
-    /// Per page: its entry, or [`ABSENT`].
-    position_of: Vec<u32>,
+    /// The entry of each page.
+    positions: Directory,
     /// Per entry: the page that it was written for, whether it still is there or not.
     pages: Vec<u32>,
     /// Per entry: the state of its page, or zero if the entry is blank.
@@ -78,19 +77,21 @@ struct Ring {
 }
 
 impl<const QUEUES: usize> Logs<QUEUES> {
-    /// Empty queues for `pages` page ids; each holds at most so many of them, used so.
+    /// Empty queues: each with the pages that it holds at most, and its use. Together they hold at
+    /// most `capacity` pages.
     ///
     /// # Panics
     /// If the entries cannot be counted with 32 bits.
-    pub fn new(pages: u32, capacities: [(u32, Use); QUEUES]) -> Self {
+    pub fn new(ids: Ids, capacity: u32, capacities: [(u32, Use); QUEUES]) -> Self {
         let mut begin = 0_usize;
         let rings = capacities.map(|(capacity, usage)| {
-            let capacity = capacity.min(pages) as usize;
+            let capacity = capacity.min(ids.pages) as usize;
             let entries = MARGIN
-                + match usage {
-                    Use::Fifo => capacity + capacity / 4,
-                    Use::Leaky => 2 * capacity,
-                    Use::Lru => 4 * capacity,
+                + match (ids.indexing, usage) {
+                    (_, Use::Fifo) | (Indexing::Sparse, Use::Leaky) => capacity + capacity / 4,
+                    (Indexing::Dense, Use::Leaky) => 2 * capacity,
+                    (Indexing::Sparse, Use::Lru) => capacity + capacity / 2,
+                    (Indexing::Dense, Use::Lru) => 4 * capacity,
                 };
             let count = |entry| u32::try_from(entry).expect("entries can be counted");
             let first = count(begin);
@@ -99,7 +100,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             Ring { begin: first, end, oldest: first, head: first, used: 0, len: 0 }
         });
         Self {
-            position_of: vec![ABSENT; pages as usize],
+            positions: Directory::new(ids, capacity as usize),
             pages: vec![0; begin],
             states: vec![0; begin],
             rings,
@@ -109,8 +110,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Where `page` is, if it is in a queue.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<Position> {
-        let position = self.position_of[page.index()];
-        (position != ABSENT).then_some(Position(position))
+        let position = self.positions.find(page.0, page_of(&self.pages));
+        (position != Directory::ABSENT).then_some(Position(position))
     }
 
     /// The queue that a position is in.
@@ -147,7 +148,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Makes `page`, which is in no queue, the newest of one.
     #[inline]
     pub fn push(&mut self, queue: usize, page: PageId, state: u8) {
-        debug_assert_eq!(self.position_of[page.index()], ABSENT, "a page is in one queue at most");
+        debug_assert_eq!(self.find(page), None, "a page is in one queue at most");
         self.append(queue, page, state);
     }
 
@@ -175,16 +176,17 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
         let ring = &self.rings[queue];
         if ring.used == ring.end - ring.begin {
-            self.make_room(queue);
+            self.make_room(queue, page);
         }
         let ring = &mut self.rings[queue];
         let entry = ring.head;
         ring.head = ring.following(entry);
         ring.used += 1;
         ring.len += 1;
+        // First the index: it knows the page's former entry, which may be this one, by its page.
+        self.positions.put(page.0, entry, page_of(&self.pages));
         self.pages[entry as usize] = page.0;
         self.states[entry as usize] = state;
-        self.position_of[page.index()] = entry;
     }
 
     /// Takes the page at a position of a queue out of it.
@@ -194,7 +196,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         let entry = position.0 as usize;
         debug_assert_ne!(self.states[entry], 0, "a page is at this position");
         self.states[entry] = 0;
-        self.position_of[self.pages[entry] as usize] = ABSENT;
+        self.positions.remove(self.pages[entry], page_of(&self.pages));
         self.rings[queue].len -= 1;
     }
 
@@ -211,7 +213,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
         let ring = &self.rings[queue];
         let coming = self.pages[(ring.oldest + PREFETCH_ENTRIES).min(ring.end - 1) as usize];
-        prefetch(&self.position_of, coming as usize);
+        self.positions.prefetch(coming);
         Some(Position(ring.oldest))
     }
 
@@ -219,7 +221,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(PageId, u8)> {
         let (page, state) = self.take_oldest(queue)?;
-        self.position_of[page.index()] = ABSENT;
+        self.positions.remove(page.0, page_of(&self.pages));
         Some((page, state))
     }
 
@@ -345,12 +347,12 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     /// Asks the processor for what the next reference to `page` will read first.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        prefetch(&self.position_of, page.index());
+        self.positions.prefetch(page.0);
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.position_of) + size_of_val(&*self.pages) + self.states.len()
+        self.positions.memory_bytes() + size_of_val(&*self.pages) + self.states.len()
     }
 
     /// Checks every invariant of the queues.
@@ -368,7 +370,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             }
             let mut counted = 0;
             for page in self.iter(queue) {
-                let position = Position(self.position_of[page.index()]);
+                let position = self.find(page).expect("every page is found");
                 assert_eq!(self.queue_at(position), queue, "a page knows its queue");
                 assert_eq!(self.page(position), page, "the index points back");
                 assert_ne!(self.state(position) & PRESENT, 0, "a page of a queue is present");
@@ -377,8 +379,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             assert_eq!(counted, ring.len, "every page is counted once");
             members += counted as usize;
         }
-        let present = self.position_of.iter().filter(|&&position| position != ABSENT).count();
-        assert_eq!(present, members, "every page of the index has an entry");
+        assert_eq!(self.positions.count(), members, "every page of the index has an entry");
     }
 
     /// Moves the oldest entry of a queue that has pages to the first one that is not blank.
@@ -402,10 +403,10 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
     }
 
-    /// Frees an entry of a full ring.
+    /// Frees an entry of a full ring, for a page that is about to be appended.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, queue: usize) {
+    fn make_room(&mut self, queue: usize, coming: PageId) {
         if self.rings[queue].len == 0 {
             let ring = &mut self.rings[queue];
             (ring.oldest, ring.used) = (ring.head, 0);
@@ -417,6 +418,9 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             return;
         }
         assert!(ring.len < ring.used, "a queue holds no more pages than its capacity");
+        if self.positions.is_sparse() {
+            self.unindex(queue, coming);
+        }
         // Whether an entry is blank cannot be predicted, so there is no branch on it: a blank entry is
         // moved too, and the next one overwrites it. The ring is full: its oldest entry is its end, too.
         let mut target = ring.oldest;
@@ -431,12 +435,30 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         }
         let mut entry = ring.oldest;
         for _ in 0..ring.len {
-            self.position_of[self.pages[entry as usize] as usize] = entry;
+            self.positions.put(self.pages[entry as usize], entry, page_of(&self.pages));
             entry = ring.following(entry);
         }
         let ring = &mut self.rings[queue];
         (ring.head, ring.used) = (target, ring.len);
     }
+
+    /// Takes all pages of a ring, and a page that leaves it or another one, out of the sparse index,
+    /// which finds them by the entries that are about to be moved.
+    fn unindex(&mut self, queue: usize, coming: PageId) {
+        self.positions.remove(coming.0, page_of(&self.pages));
+        let Ring { begin, end, .. } = self.rings[queue];
+        for entry in begin as usize..end as usize {
+            if self.states[entry] != 0 {
+                self.positions.remove(self.pages[entry], page_of(&self.pages));
+            }
+        }
+    }
+}
+
+/// The page that each entry was written for.
+#[inline]
+fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
+    |entry| pages[entry as usize]
 }
 
 impl Ring {
@@ -504,8 +526,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn queues_are_vectors_of_pages(steps in steps()) {
+        fn queues_are_vectors_of_pages(
+            steps in steps(),
+            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
+        ) {
             let mut logs = Logs::new(
+                Ids { pages: PAGES, indexing },
                 PAGES,
                 [(PAGES, Use::Fifo), (PAGES, Use::Leaky), (PAGES, Use::Lru)],
             );
@@ -597,7 +623,7 @@ mod tests {
     /// Rings go round many times, and searches begin at any offset to their ends.
     #[test]
     fn rings_go_round() {
-        let mut logs = Logs::new(1000, [(50, Use::Fifo), (50, Use::Lru)]);
+        let mut logs = Logs::new(Ids::sparse(1000), 50, [(50, Use::Fifo), (50, Use::Lru)]);
         let mut model = alloc::collections::VecDeque::new();
         for time in 0..20_000_u32 {
             let page = PageId(time % 997);

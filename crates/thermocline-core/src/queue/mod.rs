@@ -1,8 +1,10 @@
 //! The orders that policies keep their pages in.
 //!
-//! Everything here is indexed by dense page ids or by slots of a cache, so that no step hashes and
-//! none allocates after construction, but for heaps that grow to their greatest size once; where
-//! memory is to be saved, an [`Index`] takes the place of tables by page, and steps hash.
+//! With dense [indexing](crate::Indexing) everything here is indexed by page ids or by slots of a
+//! cache, so that no step hashes and none allocates after construction, but for heaps that grow to
+//! their greatest size once. With sparse indexing an [`Index`] takes the place of each table by page,
+//! and steps hash. Queues of pages take the [`Ids`](crate::Ids) that they may meet; lists and heaps
+//! of ids may be as long as a policy's [`Numbers`].
 
 mod directory;
 mod frames;
@@ -12,6 +14,7 @@ mod index;
 mod lazy_heap;
 mod lists;
 mod logs;
+mod numbers;
 mod page_set;
 mod positions;
 mod recency;
@@ -21,11 +24,13 @@ mod slots;
 pub use directory::Directory;
 pub use frames::Frames;
 pub use heap::IndexedHeap;
+pub(crate) use heap::grow;
 pub use heap_pair::{HeapPair, Side};
 pub use index::Index;
-pub use lazy_heap::LazyHeap;
+pub use lazy_heap::{LazyHeap, Stamp};
 pub use lists::Lists;
 pub use logs::{Logs, PRESENT, Use};
+pub use numbers::Numbers;
 pub use page_set::PageSet;
 pub use positions::Positions;
 pub use recency::{Position, Recency};

@@ -15,8 +15,8 @@
 //! the states that were written there. A search passes over chunks whose union lacks the class, and
 //! takes the class out of the union of a chunk in which it found none.
 //!
-//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; none and 13 if it
-//!   [saves memory](Recency::save_memory).
+//! * State: 4 bytes per page that exists, 20 bytes per page that the queue can hold; sparse, none and
+//!   13.
 //! * Cost: touch and removal amortised O(1); a search passes 8 entries a step, or 4096 where the
 //!   class is absent.
 
@@ -27,6 +27,7 @@ use core::ops::Range;
 
 use super::directory::Directory;
 use crate::PageId;
+use crate::config::{Ids, Indexing};
 
 /// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
 const LOG_FACTOR: usize = 4;
@@ -70,44 +71,28 @@ pub struct Recency<const CLASSES: usize> {
 pub struct Position(u32);
 
 impl<const CLASSES: usize> Recency<CLASSES> {
-    /// An empty queue for `pages` page ids that holds at most `capacity` of them at a time.
-    pub fn new(pages: u32, capacity: u32, masks: [u8; CLASSES]) -> Self {
-        let mut queue = Self {
-            positions: Directory::new(pages),
-            pages: vec![],
-            states: vec![],
-            chunks: vec![],
-            chunks_of_chunks: vec![],
+    /// An empty queue of at most `capacity` pages at a time.
+    pub fn new(ids: Ids, capacity: u32, masks: [u8; CLASSES]) -> Self {
+        let capacity = capacity.min(ids.pages) as usize;
+        // A sparse queue has a log as short as may be, which is squeezed more often.
+        let entries = match ids.indexing {
+            Indexing::Dense => capacity * LOG_FACTOR,
+            Indexing::Sparse => capacity + capacity / 2,
+        };
+        let entries = (entries + LOG_MARGIN).min(ENTRIES_LIMIT);
+        let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
+        Self {
+            positions: Directory::new(ids, capacity),
+            pages: vec![0; entries],
+            states: vec![0; entries],
+            chunks: vec![0; chunks],
+            chunks_of_chunks: vec![0; chunks.div_ceil(CHUNK)],
             head: 0,
             len: 0,
             masks,
             cursors: [0; CLASSES],
             boundary: 0,
-        };
-        queue.set_entries(capacity.min(pages) as usize * LOG_FACTOR + LOG_MARGIN);
-        queue
-    }
-
-    /// Makes do with less memory: a log as short as may be, which is squeezed more often, and no table
-    /// of all pages.
-    ///
-    /// # Panics
-    /// If the queue was used.
-    pub fn save_memory(&mut self) {
-        assert_eq!(self.head, 0, "a queue saves memory before it is used");
-        let capacity = (self.states.len() - LOG_MARGIN).div_ceil(LOG_FACTOR);
-        self.set_entries(capacity + capacity / 2 + LOG_MARGIN);
-        self.positions = Directory::sparse(capacity);
-    }
-
-    /// Gives the log, which is empty, a length.
-    fn set_entries(&mut self, entries: usize) {
-        let entries = entries.min(ENTRIES_LIMIT);
-        let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
-        self.pages = vec![0; entries];
-        self.states = vec![0; entries];
-        self.chunks = vec![0; chunks];
-        self.chunks_of_chunks = vec![0; chunks.div_ceil(CHUNK)];
+        }
     }
 
     /// Where `page` is, if it is in the queue.
@@ -420,11 +405,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_a_vector_of_pages(steps in steps(), is_short in any::<bool>()) {
-            let mut queue = Recency::new(12, 12, [0xff, 1]);
-            if is_short {
-                queue.save_memory();
-            }
+        fn matches_a_vector_of_pages(
+            steps in steps(),
+            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
+        ) {
+            let mut queue = Recency::new(Ids { pages: 12, indexing }, 12, [0xff, 1]);
             let mut model: Vec<(u32, u8)> = vec![];
             let mut behind: Vec<u32> = vec![];
             for step in steps {
@@ -471,7 +456,7 @@ mod tests {
     /// A log that ends with a chunk, and a search that finds no member up to its end.
     #[test]
     fn finds_nothing_at_the_end_of_a_full_log() {
-        let mut queue = Recency::new(16, 16, [0xff, 1]);
+        let mut queue = Recency::new(Ids::dense(16), 16, [0xff, 1]);
         for page in (0..128).map(|step| PageId(step % 16)) {
             queue.touch(page, 3);
             if let Some((position, _)) = queue.find(page) {
@@ -488,7 +473,7 @@ mod tests {
     #[test]
     fn finds_members_far_apart() {
         const PAGES: u32 = 6_000;
-        let mut queue = Recency::new(PAGES, PAGES, [0xff, 1]);
+        let mut queue = Recency::new(Ids::dense(PAGES), PAGES, [0xff, 1]);
         let mut model = alloc::collections::BTreeMap::new();
         let mut last_touch = vec![0_u64; PAGES as usize];
         let mut seed = 1_u64;

@@ -2,14 +2,14 @@
 //!
 //! A page that leaves, from wherever, leaves a hole, which is freed when its turn comes.
 //!
-//! * State: 4 bytes per page that exists; or, where memory is saved, 5 per slot. 4 bytes and the value
-//!   per slot.
+//! * State: 4 bytes per page that exists, or, sparse, 5 per slot; 4 bytes and the value per slot.
 //! * Cost: O(1) per change, amortised where holes are squeezed out.
 
 use alloc::collections::VecDeque;
 
 use super::Directory;
 use crate::PageId;
+use crate::config::Ids;
 
 /// What a slot holds whose page left.
 const HOLE: u32 = u32::MAX;
@@ -30,24 +30,15 @@ pub struct Ring<T> {
 }
 
 impl<T: Default> Ring<T> {
-    /// No slots, and room for so many, for page ids below `pages`.
-    pub fn new(pages: u32, slots: u32) -> Self {
+    /// A ring without slots, and with room for `slots` of them.
+    pub fn new(ids: Ids, slots: u32) -> Self {
         Self {
             pages: VecDeque::with_capacity(slots as usize),
             values: VecDeque::with_capacity(slots as usize),
             front: 0,
-            numbers: Directory::new(pages),
+            numbers: Directory::new(ids, slots as usize),
             held: 0,
         }
-    }
-
-    /// Makes do without a table of all pages, which makes all else slower.
-    ///
-    /// # Panics
-    /// If there are slots.
-    pub fn save_memory(&mut self) {
-        assert!(self.pages.is_empty(), "a ring saves memory before it is used");
-        self.numbers = Directory::sparse(self.pages.capacity());
     }
 
     /// Slots, the holes among them.
@@ -199,20 +190,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Indexing;
 
     const PAGES: u32 = 12;
 
     proptest! {
         #[test]
         fn it_is_a_queue_with_holes(
-            is_thrifty in any::<bool>(),
+            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
             front in prop_oneof![Just(0), NUMBERS - 20..NUMBERS],
             steps in prop::collection::vec((0..PAGES, 0_u8..8), 0..300),
         ) {
-            let mut ring = Ring::new(PAGES, PAGES);
-            if is_thrifty {
-                ring.save_memory();
-            }
+            let mut ring = Ring::new(Ids { pages: PAGES, indexing }, PAGES);
             ring.front = front;
             let mut model: VecDeque<Option<(PageId, u8)>> = VecDeque::new();
             for (page, action) in steps {

@@ -1,8 +1,8 @@
 //! Numbers for the pages that are kept, so that what is known of them takes tables as long as these
 //! are many, however many exist.
 //!
-//! * State: 4 bytes per page that exists; or, where memory is saved, 5 per page that can be kept. 4
-//!   bytes per page that can be kept.
+//! * State: 4 bytes per page that exists, or, sparse, 5 per page that can be kept; 4 bytes per page
+//!   that can be kept.
 //! * Cost: O(1) per change.
 
 use alloc::vec;
@@ -11,6 +11,7 @@ use core::mem;
 
 use super::Directory;
 use crate::PageId;
+use crate::config::Ids;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -30,24 +31,15 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots for at most so many of the page ids below `pages` at a time.
-    pub fn new(pages: u32, capacity: u32) -> Self {
+    /// Slots for at most `capacity` of the page ids at a time.
+    pub fn new(ids: Ids, capacity: u32) -> Self {
         Self {
-            numbers: Directory::new(pages),
-            pages: vec![NONE; capacity.min(pages) as usize],
+            numbers: Directory::new(ids, capacity as usize),
+            pages: vec![NONE; capacity.min(ids.pages) as usize],
             free: NONE,
             fresh: 0,
             len: 0,
         }
-    }
-
-    /// Makes do without a table of all pages, which makes all else slower.
-    ///
-    /// # Panics
-    /// If a slot was taken.
-    pub fn save_memory(&mut self) {
-        assert_eq!(self.fresh, 0, "slots save memory before they are used");
-        self.numbers = Directory::sparse(self.pages.len());
     }
 
     /// The slot of a page, if it has one.
@@ -159,20 +151,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Indexing;
 
     const PAGES: u32 = 16;
 
     proptest! {
         #[test]
         fn pages_keep_their_slots(
-            is_thrifty in any::<bool>(),
+            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
             capacity in 1..=PAGES,
             steps in prop::collection::vec(0..PAGES, 0..200),
         ) {
-            let mut slots = Slots::new(PAGES, capacity);
-            if is_thrifty {
-                slots.save_memory();
-            }
+            let mut slots = Slots::new(Ids { pages: PAGES, indexing }, capacity);
             let mut model = BTreeMap::new();
             for page in steps {
                 if let Some(slot) = model.remove(&page) {

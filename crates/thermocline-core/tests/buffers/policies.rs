@@ -7,8 +7,8 @@ use crate::models::{
 };
 use proptest::prelude::*;
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Ledger, Op, PageId, Setup, Tier,
-    WriteMiss, registry,
+    Access, Action, Actions, Admission, Clients, Geometry, Indexing, Ledger, Op, PageId, Setup,
+    Tier, WriteMiss, registry,
 };
 
 const PAGES: u32 = 60;
@@ -31,6 +31,7 @@ fn check(
         write_miss: WriteMiss::Allocate,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let given: Vec<(String, String)> =
         given.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();

@@ -2,8 +2,8 @@
 
 use thermocline_core::random::{Draws, SplitMix64};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, Op, PageCost, PageId,
-    Setup, Tier, WriteMiss, registry,
+    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, Op, PageCost,
+    PageId, Setup, Tier, WriteMiss, registry,
 };
 
 use crate::model::{Hfa, Kind, Settings, repeated};
@@ -17,6 +17,7 @@ pub(crate) fn setup(pages: u32, capacities: &[u32], clients: Clients) -> Setup {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients,
+        indexing: Indexing::Dense,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, Op, PageCost, PageId,
-    Setup, Tier, WriteMiss, registry,
+    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, Op, PageCost,
+    PageId, Setup, Tier, WriteMiss, registry,
 };
 
 use super::{Counts, Model};
@@ -53,6 +53,7 @@ impl Pair {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let entry = registry::find(policy).unwrap();
         Self {

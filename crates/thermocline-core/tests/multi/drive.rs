@@ -4,8 +4,8 @@ use thermocline_core::policy::multi::promote::Promote;
 use thermocline_core::random::Draws;
 use thermocline_core::registry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, Geometry, Ledger, PageId, Setup,
-    Tier, WriteMiss,
+    Access, Action, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, PageId,
+    Setup, Tier, WriteMiss,
 };
 
 use crate::models::Outcome;
@@ -49,6 +49,7 @@ pub(crate) fn setup(pages: u32, sizes: &[u32], clients: Clients) -> Setup {
         write_miss: WriteMiss::Fetch,
         admission: Admission::ALL,
         clients,
+        indexing: Indexing::Dense,
     }
 }
 

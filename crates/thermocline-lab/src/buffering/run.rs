@@ -5,7 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use thermocline_core::config::{Given, Values};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Ledger, Nanos, Op, PageId, Setup, WriteMiss,
+    Access, Actions, Admission, BoxedPolicy, Clients, Indexing, Ledger, Nanos, Op, PageId, Setup,
+    WriteMiss,
 };
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest};
@@ -56,6 +57,7 @@ pub(super) fn run(
         write_miss: WriteMiss::Allocate,
         admission: Admission::ALL,
         clients: Clients::ONE,
+        indexing: Indexing::Dense,
     };
     let mut stage = Stage {
         trace,

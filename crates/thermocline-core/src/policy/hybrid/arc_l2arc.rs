@@ -31,7 +31,7 @@ use crate::policy::single::arc::Arc;
 use crate::policy::single::{Outcome, Replacement, Space};
 use crate::queue::{PageSet, Ring};
 use crate::{
-    Access, Actions, BoxedPolicy, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Ids, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
 
 /// The parameters of ARC with an L2ARC.
@@ -177,11 +177,11 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     };
     let is_warm = !values.switch("warm_up");
     let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
-    let pages = setup.geometry.pages();
+    let ids = setup.ids();
     Box::new(ArcL2arc {
-        arc: Arc::new(Space { pages, capacity_pages: arc_pages }, values),
-        dirty: PageSet::new(pages),
-        l2arc: L2arc::new(pages, flash_pages, values.switch("reuse_holes")),
+        arc: Arc::new(Space { ids, capacity_pages: arc_pages }, values),
+        dirty: PageSet::new(ids, arc_pages),
+        l2arc: L2arc::new(ids, flash_pages, values.switch("reuse_holes")),
         feed,
         header_bytes,
         write_miss: setup.write_miss,
@@ -210,12 +210,12 @@ impl ArcL2arc {
 }
 
 impl L2arc {
-    fn new(pages: u32, slots: u32, reuse_holes: bool) -> Self {
+    fn new(ids: Ids, slots: u32, reuse_holes: bool) -> Self {
         // Without flash it is asked for no page.
-        let pages = if slots == 0 { 0 } else { pages };
-        let slots_of_ring = slots.min(pages);
+        let ids = if slots == 0 { Ids { pages: 0, ..ids } } else { ids };
+        let slots_of_ring = slots.min(ids.pages);
         let holes = if reuse_holes { slots_of_ring / 2 } else { 0 };
-        Self { ring: Ring::new(pages, slots_of_ring.saturating_add(holes)), slots, reuse_holes }
+        Self { ring: Ring::new(ids, slots_of_ring.saturating_add(holes)), slots, reuse_holes }
     }
 
     fn contains(&self, page: PageId) -> bool {
@@ -360,11 +360,6 @@ impl Policy for ArcL2arc {
         }
     }
 
-    fn save_memory(&mut self) {
-        self.arc.save_memory();
-        self.l2arc.ring.save_memory();
-    }
-
     fn assert_invariants(&self) {
         self.arc.assert_invariants();
         self.l2arc.assert_invariants();
@@ -399,7 +394,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Action, Admission, Clients, Geometry, registry};
+    use crate::{Action, Admission, Clients, Geometry, Indexing, registry};
 
     fn policy(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
         let setup = Setup {
@@ -409,6 +404,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let entry = registry::find("arc-l2arc").unwrap();
         let given: Vec<_> =

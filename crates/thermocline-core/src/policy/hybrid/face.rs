@@ -113,20 +113,20 @@ pub fn build_second_chance(setup: &Setup, values: &Values) -> BoxedPolicy {
 
 impl Face {
     fn new(setup: &Setup, group_pages: usize, cache_clean: bool) -> Self {
-        let pages = setup.geometry.pages();
+        let ids = setup.ids();
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
         Self {
-            memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
+            memory: Recency::new(ids, memory_pages.saturating_add(1), [u8::MAX]),
             memory_pages,
             flash_pages,
-            fifo: Ring::new(pages, flash_pages.min(pages)),
+            fifo: Ring::new(ids, flash_pages.min(ids.pages)),
             batch: Vec::with_capacity(group_pages.min(flash_pages as usize)),
             group_pages,
             has_second_chance: false,
             cache_clean,
             pull: false,
             write_miss: setup.write_miss,
-            gate: setup.admission.gate(pages),
+            gate: setup.admission.gate(ids.pages),
         }
     }
 
@@ -271,11 +271,6 @@ impl Policy for Face {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.memory.save_memory();
-        self.fifo.save_memory();
     }
 
     fn assert_invariants(&self) {

@@ -120,9 +120,8 @@ impl Hat {
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
         let queue_pages_max = memory_pages.saturating_add(flash_pages).saturating_mul(2);
         let hot_pages_max = memory_pages - nonhot_pages(values.real("nonhot_ratio"), memory_pages);
-        let pages = setup.geometry.pages();
         Self {
-            queue: Recency::new(pages, queue_pages_max.saturating_add(1), MASKS),
+            queue: Recency::new(setup.ids(), queue_pages_max.saturating_add(1), MASKS),
             memory_pages,
             flash_pages,
             hot_pages_max,
@@ -318,10 +317,6 @@ impl Policy for Hat {
         self.queue.prefetch(page);
     }
 
-    fn save_memory(&mut self) {
-        self.queue.save_memory();
-    }
-
     fn assert_invariants(&self) {
         self.queue.assert_invariants();
         let (mut hot, mut nonhot, mut on_flash) = (0, 0, 0);
@@ -375,7 +370,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, registry};
+    use crate::{Admission, Clients, Geometry, Indexing, registry};
 
     fn hat(memory_pages: u32, flash_pages: u32) -> Hat {
         let setup = Setup {
@@ -385,6 +380,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
     }

@@ -11,10 +11,10 @@
 //! * Source: Aldahlawi, El-Araby, Suboh, El-Ghazawi, *An Empirical and Architectural Study of Using
 //!   an SSD-Aware Hybrid Storage System*, Int. J. Information and Electronics Engineering, 2012,
 //!   section IV.
-//! * State: 12 bytes per page that exists (none where memory is saved and pages are those of a
-//!   device), 20 bytes per page of flash, 56 bytes per page of RAM, 20 bytes per SSD block that exists
-//!   and 24 more while the buffer holds a page of it; 5 bytes more per page of flash and of RAM where
-//!   memory is saved.
+//! * State: 12 bytes per page that exists, 20 bytes per page of flash, 56 bytes per page of RAM, 20
+//!   bytes per SSD block that exists and 24 more while the buffer holds a page of it. Sparse, none per
+//!   page of a device, 5 bytes more per page of flash and of RAM, and per page of the buffer what
+//!   there is per SSD block.
 //! * Cost: O(log n) per access, and per page written to flash.
 //! * Deviations: (1) the paper gives the buffer a size of its own; here it is a part of the RAM tier,
 //!   which is the first level and the buffer together, and a RAM too small for both leaves one page
@@ -34,8 +34,10 @@ use core::cmp::Reverse;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::blocks::Blocks;
-use crate::queue::{IndexedHeap, Lists, Slots};
-use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::queue::{IndexedHeap, Lists, Numbers, Slots};
+use crate::{
+    Access, Actions, BoxedPolicy, Ids, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 
 /// The parameters of HCA.
 pub const PARAMETERS: &[Parameter] = &[
@@ -93,7 +95,9 @@ struct Ram {
     /// used by.
     level: IndexedHeap<(u32, u64)>,
     level_pages: u32,
-    /// Per SSD block: the slots of its pages in the buffer, the oldest at the front.
+    /// Numbers of the SSD blocks with pages in the buffer. What they number are blocks, not pages.
+    numbers: Numbers,
+    /// Per number of an SSD block: the slots of its pages in the buffer, the oldest at the front.
     buffer: Lists,
     /// Per slot of the buffer: the access by which it entered.
     entered: Vec<u64>,
@@ -122,7 +126,7 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         ["buffer_pages", "pages_per_block"].map(|name| values.integer_u32(name));
     Box::new(Hca {
         ram: Ram::new(setup, buffer_pages, Blocks::new(&setup.geometry, pages_per_block)),
-        flash: Flash::new(setup.geometry.pages(), setup.capacity_pages[1]),
+        flash: Flash::new(setup.ids(), setup.capacity_pages[1]),
         accesses: 0,
         write_miss: setup.write_miss,
         disk: setup.disk(),
@@ -136,14 +140,18 @@ impl Ram {
         let pages = setup.capacity_pages[0];
         let buffer_pages = buffer_pages.min(pages - 1);
         // A page more enters before a group leaves.
-        let slots = Slots::new(setup.geometry.pages(), pages.saturating_add(1));
+        let ids = setup.ids();
+        let slots = Slots::new(ids, pages.saturating_add(1));
+        let ids_of_blocks = Ids { pages: blocks.count(), ..ids };
+        let numbers = Numbers::new(ids_of_blocks, buffer_pages.saturating_add(1));
         Self {
             counts: vec![0; slots.count() as usize],
             level: IndexedHeap::new(slots.count()),
             level_pages: pages - buffer_pages,
-            buffer: Lists::new(slots.count(), blocks.count()),
+            buffer: Lists::new(slots.count(), numbers.count()),
             entered: vec![0; slots.count() as usize],
-            groups: IndexedHeap::new(blocks.count()),
+            groups: IndexedHeap::new(numbers.count()),
+            numbers,
             blocks,
             buffer_pages,
             slots,
@@ -154,31 +162,33 @@ impl Ram {
         self.slots.len() as usize - self.level.len()
     }
 
-    fn block(&self, slot: u32) -> u32 {
-        self.blocks.of(self.slots.page(slot))
+    fn block(&self, slot: u32) -> PageId {
+        PageId(self.blocks.of(self.slots.page(slot)))
     }
 
     fn enter_buffer(&mut self, slot: u32, now: u64) {
         self.entered[slot as usize] = now;
-        let block = self.block(slot);
-        self.buffer.push_back(block, slot);
-        self.rank(block);
+        let (block, buffer) = (self.block(slot), &self.buffer);
+        let group = self.numbers.enter(block, |group| !buffer.is_empty(group));
+        self.buffer.push_back(group, slot);
+        self.rank(group);
     }
 
     fn leave_buffer(&mut self, slot: u32) {
+        let group = self.buffer.list_of(slot).expect("a slot of the buffer is in a group");
         self.buffer.remove(slot);
-        self.rank(self.block(slot));
+        self.rank(group);
     }
 
     /// Gives a group its place among the groups: the largest, then the oldest, is next.
-    fn rank(&mut self, block: u32) {
-        match self.buffer.front(block) {
+    fn rank(&mut self, group: u32) {
+        match self.buffer.front(group) {
             Some(oldest) => {
-                let key = (Reverse(self.buffer.len(block)), self.entered[oldest as usize]);
-                self.groups.set(block, key);
+                let key = (Reverse(self.buffer.len(group)), self.entered[oldest as usize]);
+                self.groups.set(group, key);
             }
             None => {
-                self.groups.remove(block);
+                self.groups.remove(group);
             }
         }
     }
@@ -194,8 +204,8 @@ impl Ram {
 }
 
 impl Flash {
-    fn new(pages: u32, flash_pages: u32) -> Self {
-        let slots = Slots::new(pages, flash_pages);
+    fn new(ids: Ids, flash_pages: u32) -> Self {
+        let slots = Slots::new(ids, flash_pages);
         Self { order: Lists::with_values(slots.count(), 1, 0), slots, pages: flash_pages }
     }
 
@@ -222,9 +232,9 @@ impl Hca {
     /// Writes the largest group of the buffer to flash, or forgets it if there is no flash.
     fn flush_group(&mut self, out: &mut Actions) {
         let Self { ram, flash, .. } = self;
-        let (_, block) = ram.groups.least().expect("an over-full buffer has a group");
-        let pages = ram.buffer.len(block);
-        while let Some(slot) = ram.buffer.front(block) {
+        let (_, group) = ram.groups.least().expect("an over-full buffer has a group");
+        let pages = ram.buffer.len(group);
+        while let Some(slot) = ram.buffer.front(group) {
             ram.leave_buffer(slot);
             let page = ram.slots.leave(slot);
             if flash.pages > 0 {
@@ -305,14 +315,10 @@ impl Policy for Hca {
         self.flash.slots.prefetch(page);
     }
 
-    fn save_memory(&mut self) {
-        self.ram.slots.save_memory();
-        self.flash.slots.save_memory();
-    }
-
     fn assert_invariants(&self) {
         let Self { ram, flash, .. } = self;
         ram.slots.assert_invariants();
+        ram.numbers.assert_invariants();
         ram.level.assert_invariants();
         ram.buffer.assert_invariants();
         ram.groups.assert_invariants();
@@ -323,20 +329,20 @@ impl Policy for Hca {
         assert!(flash.slots.len() <= flash.pages, "pages on flash fit it");
         assert_eq!(flash.slots.len(), flash.order.len(ORDER), "each page on flash is in order");
         let mut buffered = 0;
-        for block in 0..ram.blocks.count() {
-            let len = ram.buffer.len(block);
+        for group in 0..ram.numbers.taken() {
+            let len = ram.buffer.len(group);
             buffered += len as usize;
-            assert_eq!(len > 0, ram.groups.contains(block), "a block with pages is a group");
-            for slot in ram.buffer.iter(block) {
-                assert_eq!(ram.block(slot), block, "a group is of one block");
+            assert_eq!(len > 0, ram.groups.contains(group), "a block with pages is a group");
+            for slot in ram.buffer.iter(group) {
+                assert_eq!(ram.block(slot), ram.numbers.page(group), "a group is of one block");
                 assert!(!ram.level.contains(slot), "no page is in two places");
                 assert!(ram.counts[slot as usize] > 0, "cached pages have a count");
             }
         }
         assert_eq!(buffered, ram.buffered_pages(), "each page in RAM is in one of two places");
-        for ((Reverse(len), entered), block) in ram.groups.iter() {
-            let oldest = ram.buffer.front(block).expect("a group has a page");
-            assert_eq!(len, ram.buffer.len(block), "a group is ranked by its length");
+        for ((Reverse(len), entered), group) in ram.groups.iter() {
+            let oldest = ram.buffer.front(group).expect("a group has a page");
+            assert_eq!(len, ram.buffer.len(group), "a group is ranked by its length");
             assert_eq!(entered, ram.entered[oldest as usize], "and by its oldest page");
         }
         for ((count, _), slot) in ram.level.iter() {
@@ -354,6 +360,7 @@ impl Policy for Hca {
         ram.slots.memory_bytes()
             + size_of_val(&*ram.counts)
             + ram.level.memory_bytes()
+            + ram.numbers.memory_bytes()
             + ram.buffer.memory_bytes()
             + size_of_val(&*ram.entered)
             + ram.groups.memory_bytes()
@@ -390,7 +397,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, registry};
+    use crate::{Admission, Clients, Geometry, Indexing, registry};
 
     fn hca(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
         let setup = Setup {
@@ -400,6 +407,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let entry = registry::find("hca").unwrap();
         let given: Vec<_> =

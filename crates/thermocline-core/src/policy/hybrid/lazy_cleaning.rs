@@ -199,12 +199,12 @@ impl Successors {
 
 impl LazyCleaning {
     fn new(setup: &Setup, values: &Values, design: Design) -> Self {
-        let pages = setup.geometry.pages();
+        let ids = setup.ids();
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
-        let frames = Slots::new(pages, flash_pages);
+        let frames = Slots::new(ids, flash_pages);
         Self {
             design,
-            memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
+            memory: Recency::new(ids, memory_pages.saturating_add(1), [u8::MAX]),
             memory_pages,
             flash_pages,
             geometry: setup.geometry.clone(),
@@ -218,7 +218,7 @@ impl LazyCleaning {
             group_pages: 1,
             next_in_sequence: None,
             write_miss: setup.write_miss,
-            gate: setup.admission.gate(pages),
+            gate: setup.admission.gate(ids.pages),
         }
     }
 
@@ -382,11 +382,6 @@ impl Policy for LazyCleaning {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.memory.save_memory();
-        self.frames.save_memory();
     }
 
     fn assert_invariants(&self) {

@@ -72,7 +72,7 @@ impl LruTwoTier {
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
         let capacity_pages = memory_pages.saturating_add(flash_pages).saturating_add(1);
         Self {
-            queue: Recency::new(setup.geometry.pages(), capacity_pages, [MEMORY, FLASH]),
+            queue: Recency::new(setup.ids(), capacity_pages, [MEMORY, FLASH]),
             inclusion,
             memory_pages,
             flash_pages,
@@ -200,10 +200,6 @@ impl Policy for LruTwoTier {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.queue.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.queue.save_memory();
     }
 
     fn assert_invariants(&self) {

@@ -123,17 +123,17 @@ struct Coldness {
 
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let pages = setup.geometry.pages();
+    let ids = setup.ids();
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     let homes = Blocks::new(&setup.geometry, values.integer_u32("extent_pages"));
     let extents = homes.count();
-    let slots = Slots::new(pages, flash_pages);
+    let slots = Slots::new(ids, flash_pages);
     let slot_count = slots.count() as usize;
     let read_ms = |tier: Tier| setup.costs.get(tier.index()).map_or(0.0, |c: &PageCost| c.read_ms);
     let random_saving_ms = read_ms(Tier::DISK) - read_ms(Tier::FLASH);
     let sequential_saving_ms = SEQUENTIAL_READ_MS - read_ms(Tier::FLASH);
     Box::new(Tac {
-        memory: Recency::new(pages, memory_pages.saturating_add(1), [u8::MAX]),
+        memory: Recency::new(ids, memory_pages.saturating_add(1), [u8::MAX]),
         memory_pages,
         flash_pages,
         geometry: setup.geometry.clone(),
@@ -328,11 +328,6 @@ impl Policy for Tac {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.memory.save_memory();
-        self.slots.save_memory();
     }
 
     fn assert_invariants(&self) {

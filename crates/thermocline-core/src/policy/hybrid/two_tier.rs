@@ -21,12 +21,10 @@
 //!   to flash.
 
 use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, SEED, Space};
-use crate::queue::{Logs, PRESENT, Use};
+use crate::queue::{Logs, PRESENT, PageSet, Use};
 use crate::random::{Draws as _, SplitMix64};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
@@ -106,11 +104,6 @@ pub const PROBABILITY: &str = "probability";
 /// The parameter that says which page may be in both tiers.
 pub const INCLUSION: &str = "inclusion";
 
-/// State bit: the newest cached copy is newer than the disk's.
-const DIRTY: u8 = 1;
-/// State bit: the copy on flash is older than the one in memory.
-const STALE: u8 = 1 << 1;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inclusion {
     Lazy,
@@ -131,8 +124,10 @@ pub struct TwoTier {
     memory: Box<dyn Replacement + Send>,
     /// None if flash has no page.
     flash: Option<Box<dyn Replacement + Send>>,
-    /// Per page: [`DIRTY`] and [`STALE`].
-    states: Vec<u8>,
+    /// The pages whose newest cached copy is newer than the disk's.
+    dirty: PageSet,
+    /// The pages whose copy on flash is older than the one in memory.
+    stale: PageSet,
     inclusion: Inclusion,
     writes: Writes,
     write_miss: WriteMiss,
@@ -141,6 +136,8 @@ pub struct TwoTier {
     /// has pages.
     refused: Option<Logs<1>>,
     flash_pages: u32,
+    /// Page ids are below this.
+    pages: u32,
     /// A page enters flash if a draw is below this.
     probability: f64,
     draws: SplitMix64,
@@ -151,19 +148,20 @@ pub struct TwoTier {
 /// # Panics
 /// If the values are not of [`PARAMETERS`].
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let pages = setup.geometry.pages();
+    let ids = setup.ids();
     let tier = |parameter, capacity_pages| {
         let name = values.choice(parameter);
         let known = ALGORITHMS.iter().find(|algorithm| algorithm.name == name);
         let Algorithm { build, parameters, .. } = known.expect("a choice is one of these");
         let values = Values::resolve(name, parameters, &[]).expect("defaults go together");
-        build(Space { pages, capacity_pages }, &values)
+        build(Space { ids, capacity_pages }, &values)
     };
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     Box::new(TwoTier {
         memory: tier(RAM, memory_pages),
         flash: (flash_pages > 0).then(|| tier(FLASH, flash_pages)),
-        states: vec![0; pages as usize],
+        dirty: PageSet::new(ids, memory_pages.saturating_add(flash_pages)),
+        stale: PageSet::new(ids, memory_pages.min(flash_pages)),
         inclusion: match values.choice(INCLUSION) {
             "exclusive" => Inclusion::Exclusive,
             "inclusive" => Inclusion::Inclusive,
@@ -175,10 +173,11 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
             _ => Writes::Back,
         },
         write_miss: setup.write_miss,
-        gate: setup.admission.gate(pages),
+        gate: setup.admission.gate(ids.pages),
         refused: (flash_pages > 0 && values.choice(ADMISSION) == SECOND_ACCESS)
-            .then(|| Logs::new(pages, [(flash_pages, Use::Fifo)])),
+            .then(|| Logs::new(ids, flash_pages, [(flash_pages, Use::Fifo)])),
         flash_pages,
+        pages: ids.pages,
         probability: values.real(PROBABILITY),
         draws: SplitMix64::new(values.integer(SEED.name)),
     })
@@ -189,25 +188,13 @@ impl TwoTier {
         self.flash.as_ref().is_some_and(|flash| flash.contains(page))
     }
 
-    fn has(&self, page: PageId, bit: u8) -> bool {
-        self.states[page.index()] & bit != 0
-    }
-
-    fn set(&mut self, page: PageId, bit: u8) {
-        self.states[page.index()] |= bit;
-    }
-
-    fn clear(&mut self, page: PageId, bit: u8) {
-        self.states[page.index()] &= !bit;
-    }
-
     /// Notes and carries out what a write to the copy at `tier` entails.
     fn written(&mut self, page: PageId, tier: Tier, out: &mut Actions) {
         if tier == Tier::RAM && self.is_on_flash(page) {
-            self.set(page, STALE);
+            self.stale.insert_if(page, true);
         }
         match self.writes {
-            Writes::Back => self.set(page, DIRTY),
+            Writes::Back => self.dirty.insert_if(page, true),
             Writes::Through | Writes::Around => out.copy(page, tier, Tier::DISK),
         }
     }
@@ -250,33 +237,33 @@ impl TwoTier {
         let is_in_memory = self.memory.contains(page);
         if is_in_memory && self.inclusion == Inclusion::Inclusive {
             self.memory.forget(page);
-            if self.has(page, DIRTY) {
+            if self.dirty.contains(page) {
                 out.copy(page, Tier::RAM, Tier::DISK);
             }
             out.drop_copy(page, Tier::RAM);
-            self.clear(page, DIRTY);
-        } else if !is_in_memory && self.has(page, DIRTY) {
+            self.dirty.remove(page);
+        } else if !is_in_memory && self.dirty.contains(page) {
             out.copy(page, Tier::FLASH, Tier::DISK);
-            self.clear(page, DIRTY);
+            self.dirty.remove(page);
         }
         out.drop_copy(page, Tier::FLASH);
-        self.clear(page, STALE);
+        self.stale.remove(page);
     }
 
     /// Carries out that memory gave up a page.
     fn left_memory(&mut self, page: PageId, out: &mut Actions) {
         if self.is_on_flash(page) {
-            if self.has(page, STALE) {
+            if self.stale.contains(page) {
                 out.copy(page, Tier::RAM, Tier::FLASH);
-                self.clear(page, STALE);
+                self.stale.remove(page);
             }
         } else {
-            let op = if self.has(page, DIRTY) { Op::Write } else { Op::Read };
+            let op = if self.dirty.contains(page) { Op::Write } else { Op::Read };
             let is_taken =
                 self.inclusion != Inclusion::Inclusive && self.offer(page, op, Tier::RAM, out);
             if !is_taken && op == Op::Write {
                 out.copy(page, Tier::RAM, Tier::DISK);
-                self.clear(page, DIRTY);
+                self.dirty.remove(page);
             }
         }
         out.drop_copy(page, Tier::RAM);
@@ -300,7 +287,7 @@ impl TwoTier {
             flash.forget(page);
             out.drop_copy(page, Tier::FLASH);
         }
-        self.clear(page, STALE);
+        self.stale.remove(page);
     }
 
     /// Serves a page that memory refused, where it is.
@@ -362,20 +349,18 @@ impl Policy for TwoTier {
     }
 
     fn flush(&mut self, out: &mut Actions) {
-        for (page, state) in (0..).map(PageId).zip(&mut self.states) {
-            if *state & DIRTY != 0 {
-                let is_in_memory = self.memory.contains(page);
-                out.copy(page, if is_in_memory { Tier::RAM } else { Tier::FLASH }, Tier::DISK);
-                *state &= !DIRTY;
-            }
-        }
+        let Self { dirty, memory, .. } = self;
+        dirty.drain(|page| {
+            let is_in_memory = memory.contains(page);
+            out.copy(page, if is_in_memory { Tier::RAM } else { Tier::FLASH }, Tier::DISK);
+        });
     }
 
     fn restore(&mut self, survivors: &[Survivor], out: &mut Actions) {
         for &Survivor { page, is_dirty, .. } in survivors {
             let op = if is_dirty { Op::Write } else { Op::Read };
             if is_dirty && self.writes == Writes::Back {
-                self.set(page, DIRTY);
+                self.dirty.insert_if(page, true);
             } else if is_dirty {
                 out.copy(page, Tier::FLASH, Tier::DISK);
             }
@@ -395,13 +380,6 @@ impl Policy for TwoTier {
         }
     }
 
-    fn save_memory(&mut self) {
-        self.memory.save_memory();
-        if let Some(flash) = &mut self.flash {
-            flash.save_memory();
-        }
-    }
-
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
@@ -411,14 +389,15 @@ impl Policy for TwoTier {
         if let Some(flash) = &self.flash {
             flash.assert_invariants();
         }
-        for (page, state) in (0..).map(PageId).zip(&self.states) {
+        for page in (0..self.pages).map(PageId) {
             let (in_memory, on_flash) = (self.memory.contains(page), self.is_on_flash(page));
             assert!(
-                state & DIRTY == 0 || (in_memory || on_flash) && self.writes == Writes::Back,
+                !self.dirty.contains(page)
+                    || (in_memory || on_flash) && self.writes == Writes::Back,
                 "a cached copy of a page that is written back is dirty, and no other"
             );
             assert!(
-                state & STALE == 0 || in_memory && on_flash,
+                !self.stale.contains(page) || in_memory && on_flash,
                 "a stale copy on flash has a newer one in memory"
             );
             assert!(
@@ -430,7 +409,7 @@ impl Policy for TwoTier {
 
     fn memory_bytes(&self) -> usize {
         let flash_bytes = self.flash.as_ref().map_or(0, |flash| flash.memory_bytes());
-        let states_bytes = size_of_val(&*self.states);
+        let states_bytes = self.dirty.memory_bytes() + self.stale.memory_bytes();
         let refused_bytes = self.refused.as_ref().map_or(0, Logs::memory_bytes);
         let of_tiers = self.memory.memory_bytes() + flash_bytes + states_bytes;
         of_tiers + refused_bytes + self.gate.memory_bytes()

@@ -4,7 +4,7 @@
 //! down; the last tier's is dropped. What is read moves to the fastest tier.
 //!
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
-//! * State: 12 bytes per page that exists and tier.
+//! * State: 12 bytes per page that exists and tier; sparse, 23 per page of each tier.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
 //!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.

@@ -21,7 +21,7 @@ use alloc::vec;
 use super::hierarchy::Hierarchy;
 use super::khv::{self, Histories, Move};
 use crate::config::{Parameter, Values};
-use crate::queue::IndexedHeap;
+use crate::queue::{IndexedHeap, Numbers};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
@@ -35,9 +35,10 @@ type Key = (u64, u64);
 #[derive(Clone, Debug)]
 pub struct HintK {
     hierarchy: Hierarchy,
-    /// Per tier: its pages, the victim first.
+    numbers: Numbers,
+    /// Per tier: its pages' numbers, the victim first.
     tiers: Box<[IndexedHeap<Key>]>,
-    /// Per page: the shared tier that holds it, or the disk; or the first tier that a client brought
+    /// Per number of a page: the shared tier that holds it, or the disk; or the first tier that a client brought
     /// it to, if it is in such tiers.
     tier_of: Box<[Tier]>,
     histories: Histories,
@@ -47,20 +48,36 @@ pub struct HintK {
 
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let (hierarchy, pages) = (Hierarchy::new(setup), setup.geometry.pages());
+    let (hierarchy, ids) = (Hierarchy::new(setup), setup.ids());
+    let cached_pages = hierarchy.total_pages();
+    let ghosts_max = Histories::ghosts_max(ids.pages, cached_pages, values);
+    let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
+    // A page enters before another one leaves.
+    let tracked = cached_pages.saturating_add(ghosts_max).saturating_add(1);
+    let numbers = Numbers::new(ids, tracked);
+    let count = numbers.count();
     Box::new(HintK {
-        tiers: setup.tier_capacities_pages().map(|_| IndexedHeap::new(pages)).collect(),
-        tier_of: vec![hierarchy.disk(); pages as usize].into_boxed_slice(),
-        histories: Histories::new(pages, hierarchy.total_pages(), values),
+        numbers,
+        tiers: setup.tier_capacities_pages().map(|_| IndexedHeap::new(count)).collect(),
+        tier_of: vec![hierarchy.disk(); count as usize].into_boxed_slice(),
+        histories: Histories::new(count, ghosts_max, values),
         hierarchy,
         uses: 0,
     })
 }
 
 impl HintK {
+    /// The number of a page that is accessed.
+    fn enter(&mut self, page: PageId) -> u32 {
+        let Self { tier_of, histories, hierarchy, .. } = self;
+        self.numbers.enter(page, |number| {
+            tier_of[number as usize] != hierarchy.disk() || histories.is_ghost(number)
+        })
+    }
+
     /// Where a client finds a page.
-    fn find(&self, client: u8, page: PageId) -> Tier {
-        let tier = self.tier_of[page.index()];
+    fn find(&self, client: u8, page: u32) -> Tier {
+        let tier = self.tier_of[page as usize];
         if !self.hierarchy.is_top(tier) {
             return tier;
         }
@@ -69,18 +86,18 @@ impl HintK {
     }
 
     /// Whether a cache holds a page.
-    fn holds(&self, cache: Tier, page: PageId) -> bool {
-        self.tiers[cache.index()].contains(page.0)
+    fn holds(&self, cache: Tier, page: u32) -> bool {
+        self.tiers[cache.index()].contains(page)
     }
 
     /// The first tier of another client that holds a page, if the tier is one itself.
-    fn other_holder(&self, tier: Tier, page: PageId) -> Option<Tier> {
+    fn other_holder(&self, tier: Tier, page: u32) -> Option<Tier> {
         let mut others = self.hierarchy.other_tops(tier);
         others.find(|&other| self.hierarchy.is_top(tier) && self.holds(other, page))
     }
 
     /// The tier that a page found there moves to, for a client.
-    fn target(&self, client: u8, page: PageId, found: Tier) -> Tier {
+    fn target(&self, client: u8, page: u32, found: Tier) -> Tier {
         if found == self.hierarchy.disk() {
             return self.hierarchy.top(client);
         }
@@ -96,11 +113,11 @@ impl HintK {
     }
 
     /// Makes the page the most recently used of a tier, with its present value.
-    fn put(&mut self, cache: Tier, page: PageId) {
+    fn put(&mut self, cache: Tier, page: u32) {
         self.uses += 1;
         let key = (self.histories.value(page).to_bits(), self.uses);
-        self.tiers[cache.index()].set(page.0, key);
-        self.tier_of[page.index()] = cache;
+        self.tiers[cache.index()].set(page, key);
+        self.tier_of[page as usize] = cache;
     }
 
     /// Demotes the victim of a full tier.
@@ -109,45 +126,46 @@ impl HintK {
             return;
         }
         let (_, victim) = self.tiers[cache.index()].least().expect("a full tier holds a page");
-        let (victim, below) = (PageId(victim), self.hierarchy.below(cache));
-        self.tiers[cache.index()].remove(victim.0);
+        let (page, below) = (self.numbers.page(victim), self.hierarchy.below(cache));
+        self.tiers[cache.index()].remove(victim);
         if let Some(holder) = self.other_holder(cache, victim) {
-            self.tier_of[victim.index()] = holder;
+            self.tier_of[victim as usize] = holder;
         } else if below == self.hierarchy.disk() {
-            self.tier_of[victim.index()] = below;
+            self.tier_of[victim as usize] = below;
             self.histories.leave(victim);
         } else {
             self.histories.record(victim, Move::Demote);
             self.make_room(below, out);
-            out.copy(victim, cache, below);
+            out.copy(page, cache, below);
             self.put(below, victim);
         }
-        out.drop_copy(victim, cache);
+        out.drop_copy(page, cache);
     }
 }
 
 impl Policy for HintK {
     fn access(&mut self, access: Access, out: &mut Actions) {
         let Access { page, client, .. } = access;
-        let found = self.find(client, page);
-        let target = self.target(client, page, found);
+        let number = self.enter(page);
+        let found = self.find(client, number);
+        let target = self.target(client, number, found);
         for tier in self.hierarchy.outdated_by(access) {
-            if self.holds(tier, page) {
-                self.tiers[tier.index()].remove(page.0);
+            if self.holds(tier, number) {
+                self.tiers[tier.index()].remove(number);
                 out.drop_copy(page, tier);
             }
         }
         self.hierarchy.serve(access, found, target, out);
         if found == self.hierarchy.disk() {
-            self.histories.enter(page);
+            self.histories.enter(number);
         } else if target != found {
-            self.tiers[found.index()].remove(page.0);
-            self.histories.record(page, Move::Promote);
+            self.tiers[found.index()].remove(number);
+            self.histories.record(number, Move::Promote);
         }
         if target != found {
             self.make_room(target, out);
         }
-        self.put(target, page);
+        self.put(target, number);
     }
 
     fn flush(&mut self, _out: &mut Actions) {}
@@ -158,12 +176,13 @@ impl Policy for HintK {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        crate::prefetch::prefetch(&self.tier_of, page.index());
-        self.histories.prefetch(page);
+        self.numbers.prefetch_in(&self.tier_of, page);
+        self.histories.prefetch(&self.numbers, page);
     }
 
     fn assert_invariants(&self) {
-        let is_cached = |page: PageId| self.tier_of[page.index()] != self.hierarchy.disk();
+        self.numbers.assert_invariants();
+        let is_cached = |page: u32| self.tier_of[page as usize] != self.hierarchy.disk();
         self.histories.assert_invariants(is_cached);
         for (tier, heap) in (0..).map(Tier).zip(&self.tiers) {
             heap.assert_invariants();
@@ -173,18 +192,19 @@ impl Policy for HintK {
                 let is_known = known_tier == tier
                     || self.hierarchy.is_top(tier) && self.hierarchy.is_top(known_tier);
                 assert!(is_known, "a page knows its only tier, or that it is in first tiers");
-                let known = self.histories.value(PageId(page)).to_bits();
+                let known = self.histories.value(page).to_bits();
                 assert_eq!(value, known, "a value is constant while its page stays");
             }
         }
-        for (page, &tier) in (0..).map(PageId).zip(&self.tier_of) {
+        for (page, &tier) in (0..).zip(&self.tier_of) {
             assert!(!is_cached(page) || self.holds(tier, page), "every cached page is in its tier");
         }
     }
 
     fn memory_bytes(&self) -> usize {
         let heaps: usize = self.tiers.iter().map(IndexedHeap::memory_bytes).sum();
-        heaps + size_of_val(&*self.tier_of) + self.histories.memory_bytes()
+        let numbers_bytes = self.numbers.memory_bytes() + size_of_val(&*self.tier_of);
+        numbers_bytes + heaps + self.histories.memory_bytes()
     }
 
     fn metadata_bytes(&self) -> usize {

@@ -2,18 +2,18 @@
 //!
 //! * Source: Wu, He, Cao, Xie, *Hint-K: An Efficient Multi-level Cache Using K-step Hints*, ICPP
 //!   2010; with Wan, IEEE TPDS 25(3), 2014.
-//! * State: 16 bytes per page that exists.
+//! * State: 16 bytes per page that exists, or, sparse, per page of the caches and the histories.
 //! * Cost: O(k) per value, O(1) per move.
 //! * Deviations: (1) no text that gives the formula could be read. Here a value is the sum of the
 //!   last k moves' weights, the newest one's in full, each older one's decayed once more; it does
 //!   not age with time. (2) The bound on the histories of pages that left all caches is ours.
 
-use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use crate::PageId;
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::Lists;
+use crate::queue::{Lists, Numbers, grow};
 
 /// The most moves that a history can hold.
 const MOVES_MAX: u64 = 16;
@@ -78,8 +78,8 @@ pub(super) enum Move {
 /// The last moves of all pages, and what they are worth.
 #[derive(Clone, Debug)]
 pub(super) struct Moves {
-    /// Per page: the newest move in the lowest bits.
-    of_page: Box<[u32]>,
+    /// Per number of a page: the newest move in the lowest bits.
+    of_page: Vec<u32>,
     /// The bits of the moves that count.
     mask: u32,
     decay: f64,
@@ -96,27 +96,38 @@ pub(super) struct Histories {
 }
 
 impl Moves {
-    /// For page ids below `pages`; the last `k` moves count, `weights` are those of a demotion and of
-    /// a promotion.
-    pub(super) fn new(pages: u32, k: u32, decay: f64, weights: [f64; 2]) -> Self {
+    /// For page numbers below `count`; the last `k` moves count, `weights` are those of a demotion and
+    /// of a promotion.
+    pub(super) fn new(count: u32, k: u32, decay: f64, weights: [f64; 2]) -> Self {
         let [demotion, promotion] = weights;
         Self {
-            of_page: vec![0; pages as usize].into_boxed_slice(),
+            of_page: vec![0; count as usize],
             mask: u32::MAX >> (u32::BITS - MOVE_BITS * k),
             decay,
             weights: [0.0, demotion, promotion],
         }
     }
 
+    /// Numbers are below this.
+    #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
+    pub(super) fn count(&self) -> u32 {
+        self.of_page.len() as u32
+    }
+
+    /// Lets numbers be less than `count` from now on.
+    pub(super) fn grow(&mut self, count: u32) {
+        grow(&mut self.of_page, count, 0);
+    }
+
     /// Adds a move to those of a page.
-    pub(super) fn record(&mut self, page: PageId, step: Move) {
-        let moves = &mut self.of_page[page.index()];
+    pub(super) fn record(&mut self, number: u32, step: Move) {
+        let moves = &mut self.of_page[number as usize];
         *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
     }
 
     /// The page's value; 0 if nothing is known of it, and never negative.
-    pub(super) fn value(&self, page: PageId) -> f64 {
-        let mut moves = self.of_page[page.index()];
+    pub(super) fn value(&self, number: u32) -> f64 {
+        let mut moves = self.of_page[number as usize];
         let (mut value, mut share) = (0.0, 1.0);
         while moves != 0 {
             value += share * self.weights[(moves & ((1 << MOVE_BITS) - 1)) as usize];
@@ -127,26 +138,36 @@ impl Moves {
     }
 
     /// Whether the page has moved.
-    pub(super) fn are_known(&self, page: PageId) -> bool {
-        self.of_page[page.index()] != 0
+    pub(super) fn are_known(&self, number: u32) -> bool {
+        self.of_page[number as usize] != 0
     }
 
-    fn forget(&mut self, page: PageId) {
-        self.of_page[page.index()] = 0;
+    fn forget(&mut self, number: u32) {
+        self.of_page[number as usize] = 0;
     }
 
-    fn prefetch(&self, page: PageId) {
-        crate::prefetch::prefetch(&self.of_page, page.index());
+    fn prefetch(&self, numbers: &Numbers, page: PageId) {
+        numbers.prefetch_in(&self.of_page, page);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.of_page)
+        self.of_page.capacity() * size_of::<u32>()
     }
 }
 
 impl Histories {
-    /// For page ids below `pages`, over caches of `cached_pages`.
-    pub(super) fn new(pages: u32, cached_pages: u64, values: &Values) -> Self {
+    /// For page numbers below `count`, with at most `ghosts_max` histories of pages in no cache.
+    pub(super) fn new(count: u32, ghosts_max: u32, values: &Values) -> Self {
+        let weights = ["demote_weight", "promote_weight"].map(|name| values.real(name));
+        Self {
+            moves: Moves::new(count, values.integer_u32("k"), values.real("decay"), weights),
+            ghosts: Lists::new(count, 1),
+            ghosts_max,
+        }
+    }
+
+    /// The most histories of pages in no cache, of caches of `cached_pages` over a disk of `pages`.
+    pub(super) fn ghosts_max(pages: u32, cached_pages: u64, values: &Values) -> u32 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -154,42 +175,42 @@ impl Histories {
         )]
         let ghosts_max =
             (values.real("ghost_ratio") * cached_pages as f64).min(f64::from(pages)) as u32;
-        let weights = ["demote_weight", "promote_weight"].map(|name| values.real(name));
-        Self {
-            moves: Moves::new(pages, values.integer_u32("k"), values.real("decay"), weights),
-            ghosts: Lists::new(pages, 1),
-            ghosts_max,
-        }
+        ghosts_max
     }
 
     /// Adds a move to a page's history.
-    pub(super) fn record(&mut self, page: PageId, step: Move) {
-        self.moves.record(page, step);
+    pub(super) fn record(&mut self, number: u32, step: Move) {
+        self.moves.record(number, step);
     }
 
     /// The page's value; 0 if nothing is known of it.
-    pub(super) fn value(&self, page: PageId) -> f64 {
-        self.moves.value(page)
+    pub(super) fn value(&self, number: u32) -> f64 {
+        self.moves.value(number)
     }
 
     /// Notes that the page has left all caches.
-    pub(super) fn leave(&mut self, page: PageId) {
-        if !self.moves.are_known(page) {
+    pub(super) fn leave(&mut self, number: u32) {
+        if !self.moves.are_known(number) {
             return;
         }
-        self.ghosts.push_front(GHOSTS, page.0);
+        self.ghosts.push_front(GHOSTS, number);
         if self.ghosts.len(GHOSTS) > self.ghosts_max {
             let oldest = self.ghosts.back(GHOSTS).expect("one was added just now");
             self.ghosts.remove(oldest);
-            self.moves.forget(PageId(oldest));
+            self.moves.forget(oldest);
         }
     }
 
     /// Notes that the page has entered a cache.
-    pub(super) fn enter(&mut self, page: PageId) {
-        if self.ghosts.contains(page.0) {
-            self.ghosts.remove(page.0);
+    pub(super) fn enter(&mut self, number: u32) {
+        if self.is_ghost(number) {
+            self.ghosts.remove(number);
         }
+    }
+
+    /// Whether the history is that of a page in no cache.
+    pub(super) fn is_ghost(&self, number: u32) -> bool {
+        self.ghosts.contains(number)
     }
 
     /// How many histories are kept of pages in no cache.
@@ -198,18 +219,18 @@ impl Histories {
     }
 
     /// Checks the bound, and that only cached pages and ghosts have a history.
-    pub(super) fn assert_invariants(&self, is_cached: impl Fn(PageId) -> bool) {
+    pub(super) fn assert_invariants(&self, is_cached: impl Fn(u32) -> bool) {
         self.ghosts.assert_invariants();
         assert!(self.ghosts() <= self.ghosts_max, "the ghosts are bounded");
-        for (page, &moves) in (0..).map(PageId).zip(&self.moves.of_page) {
-            let is_ghost = self.ghosts.contains(page.0);
-            assert!(!(is_ghost && is_cached(page)), "a ghost is in no cache");
-            assert!(moves == 0 || is_ghost || is_cached(page), "what is forgotten has no moves");
+        for (number, &moves) in (0..).zip(&self.moves.of_page) {
+            let is_ghost = self.is_ghost(number);
+            assert!(!(is_ghost && is_cached(number)), "a ghost is in no cache");
+            assert!(moves == 0 || is_ghost || is_cached(number), "what is forgotten has no moves");
         }
     }
 
-    pub(super) fn prefetch(&self, page: PageId) {
-        self.moves.prefetch(page);
+    pub(super) fn prefetch(&self, numbers: &Numbers, page: PageId) {
+        self.moves.prefetch(numbers, page);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -233,9 +254,9 @@ mod tests {
         let mut histories = histories();
         let mut check = |moves: &[Move], expected: f64| {
             for &step in moves {
-                histories.record(PageId(0), step);
+                histories.record(0, step);
             }
-            assert_eq!(histories.value(PageId(0)).to_bits(), expected.to_bits());
+            assert_eq!(histories.value(0).to_bits(), expected.to_bits());
         };
         check(&[], 0.0);
         check(&[Move::Promote, Move::Demote, Move::Promote], 3.0);
@@ -246,13 +267,13 @@ mod tests {
     #[test]
     fn the_oldest_ghost_is_forgotten() {
         let mut histories = histories();
-        for page in (0..3).map(PageId) {
-            histories.record(page, Move::Demote);
-            histories.leave(page);
+        for number in 0..3 {
+            histories.record(number, Move::Demote);
+            histories.leave(number);
         }
-        assert_eq!([0, 1, 2].map(|page| histories.moves.of_page[page]), [0, 1, 1]);
-        histories.enter(PageId(1));
+        assert_eq!([0, 1, 2].map(|number| histories.moves.of_page[number]), [0, 1, 1]);
+        histories.enter(1);
         assert_eq!(histories.ghosts(), 1);
-        histories.assert_invariants(|page| page == PageId(1));
+        histories.assert_invariants(|number| number == 1);
     }
 }

@@ -6,7 +6,7 @@
 //! A shared tier includes the first tiers of all clients, and takes its victims from all of them.
 //!
 //! * Source: baseline.
-//! * State: 12 bytes per page that exists and tier.
+//! * State: 12 bytes per page that exists and tier; sparse, 23 per page of each tier.
 //! * Cost: O(tiers) per access; a victim O(tiers).
 //! * Deviations: (1) a tier smaller than one above limits it, as that one may hold no more. (2) A
 //!   write renews the copies of all tiers and the disk's, and counts as a read in their orders.

@@ -16,32 +16,30 @@
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
+use super::stacks::Stack;
 use crate::config::Values;
 use crate::policy::single::mq::Mq;
 use crate::policy::single::{Outcome, Replacement, Space};
-use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
-
-/// The only list of a first tier.
-const TOP: u32 = 0;
 
 /// An LRU over tiers under MQ.
 #[derive(Clone, Debug)]
 pub struct MqN {
     hierarchy: Hierarchy,
     /// Per client: the pages of its first tier, newest first.
-    tops: Box<[Lists]>,
+    tops: Box<[Stack]>,
     /// The tiers that all clients share, in order.
     lower: Box<[Mq]>,
 }
 
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let pages = setup.geometry.pages();
-    let lower = |&capacity_pages: &u32| Mq::new(Space { pages, capacity_pages }, values);
+    let ids = setup.ids();
+    let lower = |&capacity_pages: &u32| Mq::new(Space { ids, capacity_pages }, values);
+    let top = |_| Stack::new(ids, setup.capacity_pages[0]);
     Box::new(MqN {
         hierarchy: Hierarchy::new(setup),
-        tops: (0..setup.clients.get()).map(|_| Lists::new(pages, TOP + 1)).collect(),
+        tops: (0..setup.clients.get()).map(top).collect(),
         lower: setup.capacity_pages[1..].iter().map(lower).collect(),
     })
 }
@@ -49,7 +47,7 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 impl MqN {
     fn holds(&self, tier: Tier, page: PageId) -> bool {
         match tier.index().checked_sub(self.tops.len()) {
-            None => self.tops[tier.index()].contains(page.0),
+            None => self.tops[tier.index()].contains(page),
             Some(lower) => self.lower[lower].contains(page),
         }
     }
@@ -72,17 +70,13 @@ impl MqN {
     /// Uses a page in a first tier; returns the page that it evicts instead.
     fn refer_on_top(&mut self, tier: Tier, page: PageId) -> Option<PageId> {
         let top = &mut self.tops[tier.index()];
-        if top.contains(page.0) {
-            top.move_to_front(page.0);
-            return None;
-        }
-        let is_full = top.len(TOP) == self.hierarchy.capacity(tier);
-        let victim = top.back(TOP).filter(|_| is_full);
+        let is_full = top.len() == self.hierarchy.capacity(tier);
+        let victim = top.oldest().filter(|_| is_full && !top.contains(page));
         if let Some(victim) = victim {
             top.remove(victim);
         }
-        top.push_front(TOP, page.0);
-        victim.map(PageId)
+        top.make_newest(page);
+        victim
     }
 }
 
@@ -93,7 +87,7 @@ impl Policy for MqN {
         let found = found.unwrap_or(self.hierarchy.disk());
         for tier in self.hierarchy.outdated_by(access) {
             if self.holds(tier, page) {
-                self.tops[tier.index()].remove(page.0);
+                self.tops[tier.index()].remove(page);
                 out.drop_copy(page, tier);
             }
         }
@@ -112,7 +106,7 @@ impl Policy for MqN {
     #[inline]
     fn prefetch(&self, page: PageId) {
         for top in &self.tops {
-            top.prefetch(page.0);
+            top.prefetch(page);
         }
         for tier in &self.lower {
             tier.prefetch(page);
@@ -122,13 +116,13 @@ impl Policy for MqN {
     fn assert_invariants(&self) {
         for (tier, top) in self.hierarchy.tops().zip(&self.tops) {
             top.assert_invariants();
-            assert!(top.len(TOP) <= self.hierarchy.capacity(tier), "a first tier has room");
+            assert!(top.len() <= self.hierarchy.capacity(tier), "a first tier has room");
         }
         self.lower.iter().for_each(Mq::assert_invariants);
     }
 
     fn memory_bytes(&self) -> usize {
-        let tops: usize = self.tops.iter().map(Lists::memory_bytes).sum();
+        let tops: usize = self.tops.iter().map(Stack::memory_bytes).sum();
         tops + self.lower.iter().map(Mq::memory_bytes).sum::<usize>()
     }
 

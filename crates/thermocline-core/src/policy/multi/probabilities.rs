@@ -127,7 +127,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, Setup, WriteMiss};
+    use crate::{Admission, Clients, Geometry, Indexing, Setup, WriteMiss};
 
     fn near(actual: f64, expected: f64) -> bool {
         (actual - expected).abs() < 1e-12
@@ -141,6 +141,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::new(clients).unwrap(),
+            indexing: Indexing::Dense,
         };
         Probabilities::new(&Hierarchy::new(&setup), fixed)
     }

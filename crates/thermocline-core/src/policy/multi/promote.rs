@@ -7,8 +7,8 @@
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching: Offline Optimality and Why Promotions Are
 //!   Better Than Demotions*, FAST 2008: PROMOTE over LRU.
-//! * State: 20 bytes per page that exists, with several clients for each of them and once more;
-//!   40 bytes per tier.
+//! * State: 20 bytes per page that exists, with several clients for each of them and once more; sparse,
+//!   31 bytes per cached page; 40 bytes per tier.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) a tier compares the lives when a request reaches it; see the conditions of
 //!   the adaptation. (2) Time is counted in accesses to the whole hierarchy. (3) PROMOTE over ARC
@@ -19,13 +19,16 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use core::iter;
+use core::ops::Range;
 
 use super::hierarchy::Hierarchy;
 use super::probabilities::Probabilities;
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::Lists;
+use crate::queue::{Lists, Numbers};
 use crate::random::{Draws, SplitMix64};
-use crate::{Access, Actions, BoxedPolicy, Clients, Op, PageId, Policy, Setup, Survivor, Tier};
+use crate::{
+    Access, Actions, BoxedPolicy, Clients, Ids, Op, PageId, Policy, Setup, Survivor, Tier,
+};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
@@ -60,10 +63,35 @@ pub struct Promote<D> {
 /// Pages of some tiers, each in one of them at most.
 #[derive(Clone, Debug)]
 struct Order {
-    /// Per tier: newest first.
+    numbers: Numbers,
+    /// Per tier: the numbers of its pages, newest first.
     lists: Lists,
-    /// Per page: when it was last used there.
+    /// Per number of a page: when it was last used there.
     used_at: Box<[u64]>,
+}
+
+impl Order {
+    /// No page of any of these tiers.
+    fn new(ids: Ids, hierarchy: &Hierarchy, tiers: Range<u8>) -> Self {
+        let lists = u32::from(tiers.end - tiers.start);
+        let capacities = tiers.map(|tier| hierarchy.capacity(Tier(tier)));
+        let numbers = Numbers::new(ids, capacities.fold(0, u32::saturating_add));
+        Self {
+            lists: Lists::new(numbers.count(), lists),
+            used_at: vec![0; numbers.count() as usize].into_boxed_slice(),
+            numbers,
+        }
+    }
+
+    /// The list that a page is in.
+    fn list_of(&self, page: PageId) -> Option<u32> {
+        self.numbers.find(page).and_then(|number| self.lists.list_of(number))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let bytes = self.numbers.memory_bytes() + self.lists.memory_bytes();
+        bytes + size_of_val(&*self.used_at)
+    }
 }
 
 /// Builds the policy for the registry.
@@ -75,17 +103,11 @@ impl<D: Draws> Promote<D> {
     /// The policy with a source of random numbers: one per lower tier that decides about a page.
     pub fn new(setup: &Setup, values: &Values, draws: D) -> Self {
         let hierarchy = Hierarchy::new(setup);
-        let pages = setup.geometry.pages();
-        let order = |lists| Order {
-            lists: Lists::new(pages, lists),
-            used_at: vec![0; pages as usize].into_boxed_slice(),
-        };
+        let order = |tiers: Range<u8>| Order::new(setup.ids(), &hierarchy, tiers);
+        let (first, disk) = (hierarchy.first_shared().0, hierarchy.disk().0);
         let orders = match setup.clients {
-            Clients::ONE => iter::once(order(u32::from(hierarchy.disk().0))).collect(),
-            _ => {
-                let shared = hierarchy.disk().0 - hierarchy.first_shared().0;
-                hierarchy.tops().map(|_| order(1)).chain([order(u32::from(shared))]).collect()
-            }
+            Clients::ONE => iter::once(order(0..disk)).collect(),
+            _ => (0..first).map(|top| order(top..top + 1)).chain([order(first..disk)]).collect(),
         };
         Self {
             orders,
@@ -112,7 +134,7 @@ impl<D: Draws> Promote<D> {
     fn find(&self, client: u8, page: PageId) -> Option<Tier> {
         let top = self.hierarchy.top(client);
         let (own, _) = self.place(top);
-        let is_on_top = own + 1 < self.orders.len() && self.orders[own].lists.contains(page.0);
+        let is_on_top = own + 1 < self.orders.len() && self.orders[own].list_of(page).is_some();
         if is_on_top { Some(top) } else { self.find_shared(page) }
     }
 
@@ -120,15 +142,15 @@ impl<D: Draws> Promote<D> {
     fn find_shared(&self, page: PageId) -> Option<Tier> {
         let last = self.orders.len() - 1;
         let first = if last == 0 { 0 } else { self.hierarchy.first_shared().0 };
-        let place = self.orders[last].lists.list_of(page.0)?;
+        let place = self.orders[last].list_of(page)?;
         u8::try_from(place).ok().map(|place| Tier(first + place))
     }
 
     /// The time between the last uses of a tier's newest and oldest page.
     fn life(&self, cache: Tier) -> u64 {
         let (order, list) = self.place(cache);
-        let Order { lists, used_at } = &self.orders[order];
-        let used_at = |page: Option<u32>| page.map_or(0, |page| used_at[page as usize]);
+        let Order { lists, used_at, .. } = &self.orders[order];
+        let used_at = |number: Option<u32>| number.map_or(0, |number| used_at[number as usize]);
         used_at(lists.front(list)) - used_at(lists.back(list))
     }
 
@@ -157,27 +179,29 @@ impl<D: Draws> Promote<D> {
     /// Takes the page out of a tier that holds it.
     fn remove(&mut self, tier: Tier, page: PageId) {
         let (order, _) = self.place(tier);
-        self.orders[order].lists.remove(page.0);
+        let Order { numbers, lists, .. } = &mut self.orders[order];
+        lists.remove(numbers.find(page).expect("a page of a tier has a number"));
     }
 
     /// Makes a page that the tier does not hold its newest, and drops its oldest if it is full.
     fn enter(&mut self, tier: Tier, page: PageId, out: &mut Actions) {
         let (order, list) = self.place(tier);
-        let Order { lists, used_at } = &mut self.orders[order];
+        let Order { numbers, lists, used_at } = &mut self.orders[order];
         if lists.len(list) == self.hierarchy.capacity(tier) {
             let victim = lists.back(list).expect("a full tier holds a page");
             lists.remove(victim);
-            out.drop_copy(PageId(victim), tier);
+            out.drop_copy(numbers.page(victim), tier);
         }
-        lists.push_front(list, page.0);
-        used_at[page.index()] = self.now;
+        let number = numbers.enter(page, |number| lists.contains(number));
+        lists.push_front(list, number);
+        used_at[number as usize] = self.now;
     }
 
     /// Gives up the copies of other first tiers that a write makes old.
     fn drop_outdated(&mut self, access: Access, out: &mut Actions) {
         for tier in self.hierarchy.outdated_by(access) {
             let (order, _) = self.place(tier);
-            if self.orders[order].lists.contains(access.page.0) {
+            if self.orders[order].list_of(access.page).is_some() {
                 self.remove(tier, access.page);
                 out.drop_copy(access.page, tier);
             }
@@ -201,8 +225,10 @@ impl<D: Draws> Policy for Promote<D> {
             return self.enter(keeper, page, out);
         }
         let (order, _) = self.place(found);
-        self.orders[order].lists.move_to_front(page.0);
-        self.orders[order].used_at[page.index()] = self.now;
+        let Order { numbers, lists, used_at } = &mut self.orders[order];
+        let number = numbers.find(page).expect("a page of a tier has a number");
+        lists.move_to_front(number);
+        used_at[number as usize] = self.now;
         if op == Op::Write
             && let Some(shared) = self.find_shared(page).filter(|&shared| shared != found)
         {
@@ -219,25 +245,27 @@ impl<D: Draws> Policy for Promote<D> {
     #[inline]
     fn prefetch(&self, page: PageId) {
         for order in &self.orders {
-            order.lists.prefetch(page.0);
+            order.lists.prefetch_in(&order.numbers, page);
         }
     }
 
     fn assert_invariants(&self) {
         self.probabilities.assert_invariants();
-        self.orders.iter().for_each(|order| order.lists.assert_invariants());
+        for order in &self.orders {
+            order.numbers.assert_invariants();
+            order.lists.assert_invariants();
+        }
         for tier in (0..self.hierarchy.disk().0).map(Tier) {
             let (order, list) = self.place(tier);
-            let Order { lists, used_at } = &self.orders[order];
+            let Order { lists, used_at, .. } = &self.orders[order];
             assert!(lists.len(list) <= self.hierarchy.capacity(tier), "a tier has room");
-            let used_at = lists.iter(list).map(|page| used_at[page as usize]);
+            let used_at = lists.iter(list).map(|number| used_at[number as usize]);
             assert!(used_at.is_sorted_by(|newer, older| newer > older), "the newest comes first");
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        let bytes = |order: &Order| order.lists.memory_bytes() + size_of_val(&*order.used_at);
-        self.orders.iter().map(bytes).sum()
+        self.orders.iter().map(Order::memory_bytes).sum()
     }
 
     fn metadata_bytes(&self) -> usize {

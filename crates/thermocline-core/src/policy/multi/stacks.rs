@@ -1,27 +1,107 @@
 //! One list of pages per tier, newest first; a page may be in several.
 //!
 //! * Source: none; what caches that duplicate pages have in common.
-//! * State: 12 bytes per page that exists and tier.
+//! * State: 12 bytes per page that exists and tier; sparse, 23 per page of each tier.
 //! * Cost: O(1) per change, O(tiers) to find a page.
 //! * Deviations: none.
 
 use alloc::boxed::Box;
 
 use super::hierarchy::{Caches, Hierarchy};
-use crate::queue::Lists;
-use crate::{Actions, PageId, Setup, Tier};
+use crate::queue::{Lists, Numbers};
+use crate::{Actions, Ids, PageId, Setup, Tier};
 
-/// The only list of a tier.
+/// The only list of a stack.
 const ORDER: u32 = 0;
+
+/// Pages, newest first.
+#[derive(Clone, Debug)]
+pub(super) struct Stack {
+    numbers: Numbers,
+    order: Lists,
+}
+
+impl Stack {
+    /// An empty stack of at most `capacity` pages.
+    pub(super) fn new(ids: Ids, capacity: u32) -> Self {
+        let numbers = Numbers::new(ids, capacity);
+        Self { order: Lists::new(numbers.count(), 1), numbers }
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, page: PageId) -> bool {
+        self.held(page).is_some()
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.order.len(ORDER)
+    }
+
+    pub(super) fn oldest(&self) -> Option<PageId> {
+        self.order.back(ORDER).map(|number| self.numbers.page(number))
+    }
+
+    /// The pages, newest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
+        self.order.iter(ORDER).map(|number| self.numbers.page(number))
+    }
+
+    /// Makes the page the newest, whether it was there or not.
+    pub(super) fn make_newest(&mut self, page: PageId) {
+        if let Some(number) = self.held(page) {
+            return self.order.move_to_front(number);
+        }
+        let number = self.enter(page);
+        self.order.push_front(ORDER, number);
+    }
+
+    /// Makes the page the oldest, whether it was there or not.
+    pub(super) fn make_oldest(&mut self, page: PageId) {
+        let number = self.held(page).inspect(|&number| self.order.remove(number));
+        let number = number.unwrap_or_else(|| self.enter(page));
+        self.order.push_back(ORDER, number);
+    }
+
+    /// Takes a page out that is there.
+    pub(super) fn remove(&mut self, page: PageId) {
+        let number = self.held(page).expect("only a page of the stack is taken out");
+        self.order.remove(number);
+    }
+
+    pub(super) fn prefetch(&self, page: PageId) {
+        self.order.prefetch_in(&self.numbers, page);
+    }
+
+    pub(super) fn assert_invariants(&self) {
+        self.numbers.assert_invariants();
+        self.order.assert_invariants();
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.numbers.memory_bytes() + self.order.memory_bytes()
+    }
+
+    /// The number of a page of the stack.
+    #[inline]
+    fn held(&self, page: PageId) -> Option<u32> {
+        self.numbers.find(page).filter(|&number| self.order.contains(number))
+    }
+
+    /// The number of a page that enters the stack.
+    fn enter(&mut self, page: PageId) -> u32 {
+        let order = &self.order;
+        self.numbers.enter(page, |number| order.contains(number))
+    }
+}
 
 /// The order of each tier's pages.
 #[derive(Clone, Debug)]
-pub(super) struct Stacks(Box<[Lists]>);
+pub(super) struct Stacks(Box<[Stack]>);
 
 impl Stacks {
     pub(super) fn new(setup: &Setup) -> Self {
-        let pages = setup.geometry.pages();
-        Self(setup.tier_capacities_pages().map(|_| Lists::new(pages, 1)).collect())
+        let ids = setup.ids();
+        Self(setup.tier_capacities_pages().map(|pages| Stack::new(ids, pages)).collect())
     }
 
     /// The first of some tiers that holds the page.
@@ -30,41 +110,34 @@ impl Stacks {
     }
 
     pub(super) fn holds(&self, tier: Tier, page: PageId) -> bool {
-        self.0[tier.index()].contains(page.0)
+        self.0[tier.index()].contains(page)
     }
 
     pub(super) fn len(&self, tier: Tier) -> u32 {
-        self.0[tier.index()].len(ORDER)
+        self.0[tier.index()].len()
     }
 
     pub(super) fn oldest(&self, tier: Tier) -> Option<PageId> {
-        self.0[tier.index()].back(ORDER).map(PageId)
+        self.0[tier.index()].oldest()
     }
 
     /// The pages of a tier, newest first.
     pub(super) fn iter(&self, tier: Tier) -> impl Iterator<Item = PageId> + '_ {
-        self.0[tier.index()].iter(ORDER).map(PageId)
+        self.0[tier.index()].iter()
     }
 
     /// Makes the page the newest of the tier, whether the tier held it or not.
     pub(super) fn make_newest(&mut self, tier: Tier, page: PageId) {
-        if self.holds(tier, page) {
-            self.0[tier.index()].move_to_front(page.0);
-        } else {
-            self.0[tier.index()].push_front(ORDER, page.0);
-        }
+        self.0[tier.index()].make_newest(page);
     }
 
     /// Makes the page the oldest of the tier, whether the tier held it or not.
     pub(super) fn make_oldest(&mut self, tier: Tier, page: PageId) {
-        if self.holds(tier, page) {
-            self.0[tier.index()].remove(page.0);
-        }
-        self.0[tier.index()].push_back(ORDER, page.0);
+        self.0[tier.index()].make_oldest(page);
     }
 
     pub(super) fn remove(&mut self, tier: Tier, page: PageId) {
-        self.0[tier.index()].remove(page.0);
+        self.0[tier.index()].remove(page);
     }
 
     /// Gives up the copies that some tiers may hold of a page.
@@ -78,19 +151,19 @@ impl Stacks {
     }
 
     pub(super) fn prefetch(&self, page: PageId) {
-        for order in &self.0 {
-            order.prefetch(page.0);
+        for stack in &self.0 {
+            stack.prefetch(page);
         }
     }
 
     pub(super) fn assert_invariants(&self, hierarchy: &Hierarchy) {
-        for (tier, order) in (0..).map(Tier).zip(&self.0) {
-            order.assert_invariants();
-            assert!(self.len(tier) <= hierarchy.capacity(tier), "a tier holds its capacity");
+        for (tier, stack) in (0..).map(Tier).zip(&self.0) {
+            stack.assert_invariants();
+            assert!(stack.len() <= hierarchy.capacity(tier), "a tier holds its capacity");
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.0.iter().map(Lists::memory_bytes).sum()
+        self.0.iter().map(Stack::memory_bytes).sum()
     }
 }

@@ -8,7 +8,9 @@
 //!
 //! * Source: Jiang and Zhang, *ULC: A File Block Placement and Replacement Protocol to Effectively
 //!   Exploit Hierarchical Locality in Multi-level Buffer Caches*, ICDCS 2004, single-client case.
-//! * State: 13 bytes per page that exists, 4 more per tier; 16 bytes per page of the stack.
+//! * State: 13 bytes per page that exists, 4 more per tier and for the disk; 16 bytes per page of the
+//!   stack. Sparse, all of it and 10 bytes more per page of the stack; how many these are is for the
+//!   accesses to say, unless `ghosts` bounds them.
 //! * Cost: O(tiers * log n) per access; pruning the stack amortised O(log n).
 //! * Deviations: (1) written from the protocol's idea, as no text of it could be read. (2) The
 //!   stack is kept as times of last use, each tier as a heap of them. (3) The published client
@@ -19,10 +21,11 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use super::hierarchy::Hierarchy;
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::IndexedHeap;
+use crate::queue::{IndexedHeap, Numbers, grow};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
@@ -38,31 +41,35 @@ pub const PARAMETERS: &[Parameter] = &[Parameter {
 #[derive(Clone, Debug)]
 pub struct Ulc {
     hierarchy: Hierarchy,
-    /// Per tier: its pages by time of last use, the yardstick first; the disk's are those of the
+    numbers: Numbers,
+    /// Per tier: its pages' numbers by time of last use, the yardstick first; the disk's are those of the
     /// stack that no cache holds.
     tiers: Box<[IndexedHeap<u64>]>,
-    /// Per page: the tier that holds it, or the disk.
-    tier_of: Box<[Tier]>,
-    /// Per page of the stack: when it was last used.
-    used_at: Box<[u64]>,
+    /// Per number of a page: the tier that holds it, or the disk.
+    tier_of: Vec<Tier>,
+    /// Per number of a page of the stack: when it was last used.
+    used_at: Vec<u64>,
     ghosts_max: usize,
     now: u64,
 }
 
 /// Builds the policy for the registry.
 pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let (hierarchy, pages) = (Hierarchy::new(setup), setup.geometry.pages());
+    let (hierarchy, ids) = (Hierarchy::new(setup), setup.ids());
     let ghosts = values.real_or_auto("ghosts").map(|ratio| ratio * hierarchy.total_pages() as f64);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "no more pages of the stack than exist, and not less than none"
     )]
-    let ghosts_max = ghosts.unwrap_or(f64::INFINITY).min(f64::from(pages)) as usize;
+    let ghosts_max = ghosts.unwrap_or(f64::INFINITY).min(f64::from(ids.pages)) as usize;
+    let numbers = Numbers::growing(ids);
+    let count = numbers.taken();
     Box::new(Ulc {
-        tiers: (0..=hierarchy.disk().0).map(|_| IndexedHeap::new(pages)).collect(),
-        tier_of: vec![hierarchy.disk(); pages as usize].into_boxed_slice(),
-        used_at: vec![0; pages as usize].into_boxed_slice(),
+        tiers: (0..=hierarchy.disk().0).map(|_| IndexedHeap::new(count)).collect(),
+        tier_of: vec![hierarchy.disk(); count as usize],
+        used_at: vec![0; count as usize],
+        numbers,
         ghosts_max,
         hierarchy,
         now: 0,
@@ -70,11 +77,24 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Ulc {
+    /// The number of a page that is accessed.
+    fn enter(&mut self, page: PageId) -> u32 {
+        let Self { numbers, tiers, tier_of, used_at, .. } = self;
+        let is_stacked = |number| tiers[tier_of[number as usize].index()].contains(number);
+        let number = numbers.enter(page, is_stacked);
+        if number as usize == tier_of.len() {
+            tiers.iter_mut().for_each(|heap| heap.grow(number + 1));
+            grow(tier_of, number + 1, self.hierarchy.disk());
+            grow(used_at, number + 1, 0);
+        }
+        number
+    }
+
     /// The tier that the page is worth.
-    fn target(&self, page: PageId) -> Tier {
-        let tier = self.tier_of[page.index()];
-        let is_stacked = self.tiers[tier.index()].contains(page.0);
-        let used_at = self.used_at[page.index()];
+    fn target(&self, page: u32) -> Tier {
+        let tier = self.tier_of[page as usize];
+        let is_stacked = self.tiers[tier.index()].contains(page);
+        let used_at = self.used_at[page as usize];
         let reaches = |&cache: &Tier| {
             let yardstick = self.tiers[cache.index()].least();
             !self.is_full(cache)
@@ -98,11 +118,11 @@ impl Ulc {
         self.tiers[cache.index()].remove(yardstick);
         if below != self.hierarchy.disk() {
             self.make_room(below, out);
-            out.copy(PageId(yardstick), cache, below);
+            out.copy(self.numbers.page(yardstick), cache, below);
         }
         self.tiers[below.index()].set(yardstick, used_at);
         self.tier_of[yardstick as usize] = below;
-        out.drop_copy(PageId(yardstick), cache);
+        out.drop_copy(self.numbers.page(yardstick), cache);
     }
 
     /// Ends the stack at the oldest yardstick.
@@ -127,17 +147,17 @@ impl Ulc {
 
 impl Policy for Ulc {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let page = access.page;
+        let page = self.enter(access.page);
         self.now += 1;
-        let (found, target) = (self.tier_of[page.index()], self.target(page));
+        let (found, target) = (self.tier_of[page as usize], self.target(page));
         self.hierarchy.serve(access, found, target, out);
-        self.tiers[found.index()].remove(page.0);
+        self.tiers[found.index()].remove(page);
         if target != found {
             self.make_room(target, out);
         }
-        self.used_at[page.index()] = self.now;
-        self.tier_of[page.index()] = target;
-        self.tiers[target.index()].set(page.0, self.now);
+        self.used_at[page as usize] = self.now;
+        self.tier_of[page as usize] = target;
+        self.tiers[target.index()].set(page, self.now);
         self.prune();
     }
 
@@ -149,11 +169,12 @@ impl Policy for Ulc {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        crate::prefetch::prefetch(&self.tier_of, page.index());
-        crate::prefetch::prefetch(&self.used_at, page.index());
+        self.numbers.prefetch_in(&self.tier_of, page);
+        self.numbers.prefetch_in(&self.used_at, page);
     }
 
     fn assert_invariants(&self) {
+        self.numbers.assert_invariants();
         let disk = self.hierarchy.disk();
         let mut held = 0;
         for (tier, heap) in (0..).map(Tier).zip(&self.tiers) {
@@ -178,7 +199,8 @@ impl Policy for Ulc {
 
     fn memory_bytes(&self) -> usize {
         let heaps: usize = self.tiers.iter().map(IndexedHeap::memory_bytes).sum();
-        heaps + size_of_val(&*self.tier_of) + size_of_val(&*self.used_at)
+        let tables = self.tier_of.capacity() + self.used_at.capacity() * size_of::<u64>();
+        self.numbers.memory_bytes() + heaps + tables
     }
 
     /// Number and time per page of the stack that no cache holds.

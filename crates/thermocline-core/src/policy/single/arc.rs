@@ -116,7 +116,7 @@ impl Arc {
 }
 
 impl Replacement for Arc {
-    fn new(Space { pages, capacity_pages }: Space, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
         let ghosts_max = capacity_pages.saturating_mul(2);
         let uses = [
             (capacity_pages, Use::Leaky),
@@ -125,7 +125,7 @@ impl Replacement for Arc {
             (ghosts_max, Use::Leaky),
         ];
         Self {
-            lists: Logs::new(pages, uses),
+            lists: Logs::new(ids, ghosts_max, uses),
             capacity_pages,
             target_pages: 0.0,
             has_forgotten: false,

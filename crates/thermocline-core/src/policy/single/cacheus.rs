@@ -8,7 +8,7 @@
 //! as in LeCaR; how fast weights move is learned by hill climbing on the hit ratio.
 //!
 //! * Source: Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021, section 4.
-//! * State: 20 bytes per page that exists, 64 to 88 bytes per cached page.
+//! * State: 20 bytes per page that exists, 56 to 72 bytes per cached page; sparse, none and 98.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper leaves details open, as the authors' program: (1) SR begins with
 //!   1 % of the cache; the first pages fill R; (2) a miss leaves R one page short of its length; (3)
@@ -140,7 +140,7 @@ pub struct Cacheus {
 
 impl Replacement for Cacheus {
     fn new(space: Space, values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
         let log_pages = history_capacity_pages
             .saturating_mul(2)
@@ -150,12 +150,12 @@ impl Replacement for Cacheus {
         let drawn = random_rate(weights.unit());
         Self {
             log: Recency::new(
-                pages,
+                ids,
                 log_pages,
                 [REUSED, SCANNED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY],
             ),
             len: [0; 4],
-            frequencies: Frequencies::new(pages),
+            frequencies: Frequencies::new(ids, log_pages),
             weights,
             rate: LearningRate {
                 rate: values.real_or_auto("learning_rate").unwrap_or(drawn),

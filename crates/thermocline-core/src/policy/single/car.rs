@@ -47,10 +47,10 @@ pub struct Car {
 
 impl Replacement for Car {
     fn new(space: Space, _values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let log_pages = capacity_pages.saturating_mul(2).saturating_add(1);
         Self {
-            log: Recency::new(pages, log_pages, [RECENT, FREQUENT, RECENT_GHOST, FREQUENT_GHOST]),
+            log: Recency::new(ids, log_pages, [RECENT, FREQUENT, RECENT_GHOST, FREQUENT_GHOST]),
             len: [0; 4],
             capacity_pages,
             target_pages: 0.0,

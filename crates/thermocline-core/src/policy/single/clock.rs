@@ -41,8 +41,8 @@ pub struct Clock {
 }
 
 impl Replacement for Clock {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
-        let frames = Frames::new(pages, capacity_pages);
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+        let frames = Frames::new(ids, capacity_pages);
         Self {
             counters: vec![0; frames.count() as usize],
             counter_max: u8::MAX >> (u8::BITS - values.integer_u32("bits")),

@@ -74,11 +74,11 @@ pub struct ClockPro {
 
 impl Replacement for ClockPro {
     fn new(space: Space, values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let cold_min_pages = share_of(capacity_pages, values.real("cold_share")).max(1);
         let list_pages = capacity_pages.saturating_mul(2).saturating_add(2);
         Self {
-            list: Recency::new(pages, list_pages, [HOT, COLD, GHOST | ON_TEST]),
+            list: Recency::new(ids, list_pages, [HOT, COLD, GHOST | ON_TEST]),
             hot_pages: 0,
             cold_pages: 0,
             ghost_pages: 0,

@@ -4,7 +4,8 @@
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2; Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021,
 //!   section 4.
-//! * State: 16 bytes per page that exists, 24 to 48 bytes per cached page.
+//! * State: 16 bytes per page that exists, 16 to 32 bytes per cached page; sparse, 27 bytes per page of
+//!   the cache and the histories, 20 per cached page.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: those of the two policies.
 
@@ -14,8 +15,8 @@ use core::cmp::Reverse;
 use core::fmt::Debug;
 
 use crate::PageId;
-use crate::prefetch::prefetch;
-use crate::queue::LazyHeap;
+use crate::config::Ids;
+use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::random::{Draws as _, SplitMix64};
 
 /// The greatest weight of an expert; the other has the rest.
@@ -73,7 +74,7 @@ impl Weights {
 /// The references to a page that are remembered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// The time of the last one, or of the eviction, for a page that has left.
+    /// The time of the last one, or of the eviction, for a page that has left; zero if nothing is known.
     pub(super) time: u64,
     /// How many there were.
     pub(super) references: u32,
@@ -102,10 +103,10 @@ pub(super) trait Ties: Debug {
 pub(super) struct OldestFirst;
 
 impl Ties for OldestFirst {
-    type Rank = u64;
+    type Rank = Stamp;
 
-    fn rank(time: u64) -> u64 {
-        time
+    fn rank(time: u64) -> Stamp {
+        Stamp(time)
     }
 }
 
@@ -114,10 +115,10 @@ impl Ties for OldestFirst {
 pub(super) struct NewestFirst;
 
 impl Ties for NewestFirst {
-    type Rank = Reverse<u64>;
+    type Rank = Reverse<Stamp>;
 
-    fn rank(time: u64) -> Reverse<u64> {
-        Reverse(time)
+    fn rank(time: u64) -> Reverse<Stamp> {
+        Reverse(Stamp(time))
     }
 }
 
@@ -127,50 +128,59 @@ impl Ties for NewestFirst {
 /// the page comes up for eviction.
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies<T: Ties> {
+    numbers: Numbers,
+    /// Per number of a page.
     known: Vec<Known>,
     heap: LazyHeap<(u32, T::Rank)>,
     cached_pages: usize,
 }
 
 impl<T: Ties> Frequencies<T> {
-    /// No page is known.
-    pub(super) fn new(pages: u32) -> Self {
-        let known = vec![Known::default(); pages as usize];
-        Self { known, heap: LazyHeap::new(), cached_pages: 0 }
+    /// No page is known; at most `tracked` will be at once.
+    pub(super) fn new(ids: Ids, tracked: u32) -> Self {
+        let numbers = Numbers::new(ids, tracked);
+        Self {
+            known: vec![Known::default(); numbers.count() as usize],
+            numbers,
+            heap: LazyHeap::new(ids.indexing),
+            cached_pages: 0,
+        }
     }
 
     /// What is known of a page; of one without references, nothing.
     pub(super) fn known(&self, page: PageId) -> Known {
-        self.known[page.index()]
+        self.numbers.find(page).map_or_else(Known::default, |number| self.known[number as usize])
     }
 
     /// A reference to a page of the cache.
     #[inline]
     pub(super) fn refer(&mut self, page: PageId, time: u64) {
-        let known = &mut self.known[page.index()];
+        let known = self.known_mut(page);
         known.references = known.references.saturating_add(1);
         known.time = time;
     }
 
     /// A page comes into the cache, with so many references.
     pub(super) fn admit(&mut self, page: PageId, references: u32, time: u64) {
-        self.known[page.index()] = Known { time, references, is_cached: true };
+        let known = &self.known;
+        let number = self.numbers.enter(page, |number| known[number as usize].time > 0);
+        self.known[number as usize] = Known { time, references, is_cached: true };
         self.cached_pages += 1;
         let known = &self.known;
         let key = (references, T::rank(time));
-        self.heap.push(page.0, key, self.cached_pages, |page| known[page as usize].key::<T>());
+        self.heap.push(number, key, self.cached_pages, |number| known[number as usize].key::<T>());
     }
 
     /// The page of the cache that was referenced least often.
     pub(super) fn least(&mut self) -> PageId {
         let known = &self.known;
-        let least = self.heap.least(|page| known[page as usize].key::<T>());
-        PageId(least.expect("a full cache has a page").1)
+        let least = self.heap.least(|number| known[number as usize].key::<T>());
+        self.numbers.page(least.expect("a full cache has a page").1)
     }
 
     /// A page leaves the cache, but its references are remembered.
     pub(super) fn evict(&mut self, page: PageId, time: u64) {
-        let known = &mut self.known[page.index()];
+        let known = self.known_mut(page);
         known.time = time;
         known.is_cached = false;
         self.cached_pages -= 1;
@@ -178,19 +188,21 @@ impl<T: Ties> Frequencies<T> {
 
     /// A page leaves the cache, if it is there, and what is known of it is forgotten.
     pub(super) fn forget(&mut self, page: PageId) {
-        let known = core::mem::take(&mut self.known[page.index()]);
-        self.cached_pages -= usize::from(known.is_cached);
+        if let Some(number) = self.numbers.find(page) {
+            let known = core::mem::take(&mut self.known[number as usize]);
+            self.cached_pages -= usize::from(known.is_cached);
+        }
     }
 
     /// Asks the processor for what the next reference to `page` will read.
     #[inline]
     pub(super) fn prefetch(&self, page: PageId) {
-        prefetch(&self.known, page.index());
+        self.numbers.prefetch_in(&self.known, page);
     }
 
     /// Whether a page is in the cache.
     pub(super) fn contains(&self, page: PageId) -> bool {
-        self.known[page.index()].is_cached
+        self.known(page).is_cached
     }
 
     /// Pages in the cache.
@@ -200,12 +212,20 @@ impl<T: Ties> Frequencies<T> {
 
     pub(super) fn assert_invariants(&self) {
         let members =
-            (0..).zip(&self.known).filter_map(|(page, known)| Some((page, known.key::<T>()?)));
+            (0..).zip(&self.known).filter_map(|(number, known)| Some((number, known.key::<T>()?)));
         assert_eq!(members.clone().count(), self.cached_pages, "pages are counted");
         self.heap.assert_invariants(members);
+        self.numbers.assert_invariants();
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.known) + self.heap.memory_bytes()
+        self.numbers.memory_bytes() + size_of_val(&*self.known) + self.heap.memory_bytes()
+    }
+
+    /// What is known of a page of the cache.
+    #[inline]
+    fn known_mut(&mut self, page: PageId) -> &mut Known {
+        let number = self.numbers.find(page).expect("a page of the cache has a number");
+        &mut self.known[number as usize]
     }
 }

@@ -19,8 +19,8 @@ pub struct Fifo {
 }
 
 impl Replacement for Fifo {
-    fn new(Space { pages, capacity_pages }: Space, _values: &Values) -> Self {
-        Self { frames: Frames::new(pages, capacity_pages), hand: 0 }
+    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+        Self { frames: Frames::new(ids, capacity_pages), hand: 0 }
     }
 
     #[inline]

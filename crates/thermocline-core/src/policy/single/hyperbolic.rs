@@ -78,8 +78,8 @@ impl Hyperbolic {
 }
 
 impl Replacement for Hyperbolic {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
-        let frames = Frames::new(pages, capacity_pages);
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+        let frames = Frames::new(ids, capacity_pages);
         Self {
             records: Vec::with_capacity(frames.count() as usize),
             frames,

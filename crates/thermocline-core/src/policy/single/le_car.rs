@@ -6,7 +6,7 @@
 //!
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2.
-//! * State: 20 bytes per page that exists, 64 to 88 bytes per cached page.
+//! * State: 20 bytes per page that exists, 56 to 72 bytes per cached page; sparse, none and 98.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper is silent, as the authors' program: (1) each history holds half as
 //!   many pages as the cache; (2) a page both experts would evict goes to no history; (3) a page that
@@ -84,15 +84,15 @@ pub struct LeCaR {
 
 impl Replacement for LeCaR {
     fn new(space: Space, values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
         let log_pages = history_capacity_pages
             .saturating_mul(2)
             .saturating_add(capacity_pages)
             .saturating_add(1);
         Self {
-            log: Recency::new(pages, log_pages, [CACHED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY]),
-            frequencies: Frequencies::new(pages),
+            log: Recency::new(ids, log_pages, [CACHED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY]),
+            frequencies: Frequencies::new(ids, log_pages),
             weights: Weights::new(values.integer("seed")),
             capacity_pages,
             history_pages: [0; 2],

@@ -10,7 +10,7 @@
 //!
 //! * Source: the classical algorithm; aging: Arlitt et al., *Evaluating Content Management Techniques
 //!   for Web Proxy Caches*, ACM SIGMETRICS Performance Evaluation Review 27(4), 2000 (LFU-DA).
-//! * State: 20 bytes per page that exists, up to 58 bytes per cached page.
+//! * State: 20 bytes per page that exists, up to 42 bytes per cached page; sparse, none and 58.
 //! * Cost: amortised O(1) per hit and O(log n) per miss; O(1) as long as a page that was referenced
 //!   once is evicted and there is no aging.
 //! * Deviations: (1) Of equal pages the least recently used is evicted, as the authors of LFU-DA do
@@ -22,8 +22,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::one_tier::WRITES_THROUGH;
-use crate::prefetch::prefetch;
-use crate::queue::{LazyHeap, Logs, PRESENT, Use};
+use crate::queue::{LazyHeap, Logs, Numbers, PRESENT, Stamp, Use};
 use crate::{Op, PageId};
 
 const AGING: Parameter = Parameter {
@@ -46,12 +45,13 @@ const ALL: usize = 0;
 /// Least frequently used.
 #[derive(Clone, Debug)]
 pub struct Lfu {
-    /// Per page: how it was used; a page that is not in the cache has no references.
+    numbers: Numbers,
+    /// Per number of a page: how it was used; a page that is not in the cache has no references.
     records: Vec<Record>,
     /// The pages that were referenced once, by that reference, and so by their keys.
     once: Logs<1>,
     /// The other pages by their keys, and their last reference.
-    often: LazyHeap<(u32, u64)>,
+    often: LazyHeap<Rank>,
     held_pages: u32,
     capacity_pages: u32,
     /// References so far.
@@ -60,6 +60,9 @@ pub struct Lfu {
     age: u32,
     is_aging: bool,
 }
+
+/// The key, and the last reference.
+type Rank = (u32, Stamp);
 
 /// How a page was used since it entered the cache.
 #[derive(Clone, Copy, Debug)]
@@ -77,12 +80,12 @@ const _: () = assert!(size_of::<Record>() == 16, "update the `State` line of the
 const UNUSED: Record = Record { used_at: 0, references: 0, key: 0 };
 
 impl Record {
-    const fn rank(self) -> (u32, u64) {
-        (self.key, self.used_at)
+    const fn rank(self) -> Rank {
+        (self.key, Stamp(self.used_at))
     }
 
     /// The rank of a page that was referenced more than once.
-    fn rank_of_often(self) -> Option<(u32, u64)> {
+    fn rank_of_often(self) -> Option<Rank> {
         (self.references > 1).then(|| self.rank())
     }
 }
@@ -99,17 +102,18 @@ impl Lfu {
             }
             _ => {
                 let records = &self.records;
-                let least = self.often.least(|id| records[id as usize].rank_of_often());
+                let least = self.often.least(|number| records[number as usize].rank_of_often());
                 match oldest {
                     Some((position, page)) if self.is_first(page, least.map(|(rank, _)| rank)) => {
                         self.once.remove(ALL, position);
                         page
                     }
-                    _ => PageId(least.expect("a full cache has a page").1),
+                    _ => self.numbers.page(least.expect("a full cache has a page").1),
                 }
             }
         };
-        let record = core::mem::replace(&mut self.records[victim.index()], UNUSED);
+        let number = self.numbers.find(victim).expect("a page of the cache has a number");
+        let record = core::mem::replace(&mut self.records[number as usize], UNUSED);
         self.held_pages -= 1;
         if self.is_aging {
             self.age = record.key;
@@ -119,17 +123,25 @@ impl Lfu {
 
     /// Whether a page that was referenced once comes before what ranks so among the others.
     #[inline]
-    fn is_first(&self, page: PageId, other: Option<(u32, u64)>) -> bool {
-        other.is_none_or(|other| self.records[page.index()].rank() < other)
+    fn is_first(&self, page: PageId, other: Option<Rank>) -> bool {
+        other.is_none_or(|other| self.record(page).rank() < other)
+    }
+
+    /// How a page was used.
+    #[inline]
+    fn record(&self, page: PageId) -> Record {
+        self.numbers.find(page).map_or(UNUSED, |number| self.records[number as usize])
     }
 }
 
 impl Replacement for Lfu {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+        let numbers = Numbers::new(ids, capacity_pages);
         Self {
-            records: vec![UNUSED; pages as usize],
-            once: Logs::new(pages, [(capacity_pages, Use::Leaky)]),
-            often: LazyHeap::new(),
+            records: vec![UNUSED; numbers.count() as usize],
+            numbers,
+            once: Logs::new(ids, capacity_pages, [(capacity_pages, Use::Leaky)]),
+            often: LazyHeap::new(ids.indexing),
             held_pages: 0,
             capacity_pages,
             now: 0,
@@ -141,7 +153,7 @@ impl Replacement for Lfu {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.now += 1;
-        let references = self.records[page.index()].references;
+        let references = self.record(page).references;
         let mut outcome = Outcome::Hit;
         if references == 0 {
             let is_full = self.held_pages == self.capacity_pages;
@@ -149,7 +161,9 @@ impl Replacement for Lfu {
             self.once.push(ALL, page, PRESENT);
             self.held_pages += 1;
         }
-        let record = &mut self.records[page.index()];
+        let records = &self.records;
+        let number = self.numbers.enter(page, |number| records[number as usize].references > 0);
+        let record = &mut self.records[number as usize];
         record.references = references.saturating_add(1);
         record.key = self.age.saturating_add(record.references);
         record.used_at = self.now;
@@ -158,49 +172,54 @@ impl Replacement for Lfu {
             self.once.remove(ALL, position);
             let rank = record.rank();
             let (records, members) = (&self.records, self.held_pages as usize);
-            self.often.push(page.0, rank, members, |id| records[id as usize].rank_of_often());
+            let current = |number| records[number as usize].rank_of_often();
+            self.often.push(number, rank, members, current);
         }
         outcome
     }
 
     fn contains(&self, page: PageId) -> bool {
-        self.records[page.index()].references > 0
+        self.record(page).references > 0
     }
 
     fn forget(&mut self, page: PageId) {
         if let Some(position) = self.once.find(page) {
             self.once.remove(ALL, position);
         }
-        let record = core::mem::replace(&mut self.records[page.index()], UNUSED);
-        self.held_pages -= u32::from(record.references > 0);
+        if let Some(number) = self.numbers.find(page) {
+            let record = core::mem::replace(&mut self.records[number as usize], UNUSED);
+            self.held_pages -= u32::from(record.references > 0);
+        }
     }
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        prefetch(&self.records, page.index());
+        self.numbers.prefetch_in(&self.records, page);
         self.once.prefetch(page);
     }
 
     fn assert_invariants(&self) {
         self.once.assert_invariants();
-        let records = (0..).zip(&self.records);
+        self.numbers.assert_invariants();
+        let records = (0..self.numbers.taken()).zip(&self.records);
         self.often.assert_invariants(
-            records.clone().filter_map(|(page, record)| Some((page, record.rank_of_often()?))),
+            records.clone().filter_map(|(number, record)| Some((number, record.rank_of_often()?))),
         );
         assert!(self.held_pages <= self.capacity_pages, "the cache holds its capacity");
         let mut held = 0;
-        for (page, record) in records {
-            let is_in_log = self.once.find(PageId(page)).is_some();
+        for (number, record) in records {
+            let is_in_log = self.once.find(self.numbers.page(number)).is_some();
             assert_eq!(is_in_log, record.references == 1, "the log has pages of one reference");
             held += u32::from(record.references > 0);
         }
         assert_eq!(held, self.held_pages, "every page is counted once");
-        let ranks = self.once.iter(ALL).map(|page| self.records[page.index()].rank());
+        let ranks = self.once.iter(ALL).map(|page| self.record(page).rank());
         assert!(ranks.is_sorted(), "the log is in the order of its pages' keys");
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.records) + self.once.memory_bytes() + self.often.memory_bytes()
+        let records_bytes = self.numbers.memory_bytes() + size_of_val(&*self.records);
+        records_bytes + self.once.memory_bytes() + self.often.memory_bytes()
     }
 
     /// The counts.

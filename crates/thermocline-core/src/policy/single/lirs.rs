@@ -80,14 +80,14 @@ pub struct Lirs {
 
 impl Replacement for Lirs {
     fn new(space: Space, values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let hir_capacity_pages = share_of(capacity_pages, values.real("hir_share")).max(1);
         let stack_capacity_pages = share_of(capacity_pages, values.real("stack_factor"));
         let log_capacity_pages =
             stack_capacity_pages.saturating_add(hir_capacity_pages).saturating_add(1);
         Self {
             log: Recency::new(
-                pages,
+                ids,
                 log_capacity_pages,
                 [LIR, STACKED_HIR | QUEUED_HIR, GHOST, STACKED_HIR | GHOST],
             ),

@@ -1,7 +1,7 @@
 //! LRU: evict the page whose last reference is longest ago. The baseline without flash.
 //!
 //! * Source: the classical algorithm; as the memory of all buffer-pool papers here.
-//! * State: 4 bytes per page that exists (none where memory is saved), 20 bytes per cached page (13).
+//! * State: 4 bytes per page that exists, 20 bytes per cached page; sparse, none and 13.
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none.
 
@@ -25,9 +25,9 @@ pub struct Lru {
 
 impl Replacement for Lru {
     fn new(space: Space, _values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         Self {
-            queue: Recency::new(pages, capacity_pages.saturating_add(1), [u8::MAX]),
+            queue: Recency::new(ids, capacity_pages.saturating_add(1), [u8::MAX]),
             capacity_pages,
         }
     }
@@ -60,10 +60,6 @@ impl Replacement for Lru {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.queue.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.queue.save_memory();
     }
 
     fn assert_invariants(&self) {

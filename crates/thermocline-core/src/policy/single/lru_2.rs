@@ -6,8 +6,8 @@
 //!
 //! * Source: O'Neil, O'Neil, Weikum, *The LRU-K Page Replacement Algorithm for Database Disk
 //!   Buffering*, SIGMOD 1993, section 2 and figure 2.1, with K = 2.
-//! * State: 32 bytes per page that exists, up to 48 bytes per cached page; with correlated periods 4 and
-//!   20 bytes more.
+//! * State: 32 bytes per page that exists, up to 40 bytes per cached page; with correlated periods 4 and
+//!   20 bytes more. Sparse, 50 bytes per page that is known, 25 per cached page and 13 more.
 //! * Cost: amortised O(1) per hit, O(log n) per miss.
 //! * Deviations: (1) Time is counted in references, the paper's in seconds. (2) The paper leaves the
 //!   order of pages with one known reference to a subsidiary policy, and names LRU: it is LRU. (3)
@@ -20,9 +20,8 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::prefetch::prefetch;
-use crate::queue::{LazyHeap, Recency};
-use crate::{Op, PageId};
+use crate::queue::{LazyHeap, Numbers, Recency, Stamp};
+use crate::{Ids, Op, PageId};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
@@ -54,9 +53,11 @@ const ALL: usize = 1;
 /// Least recently used, by the last reference but one.
 #[derive(Clone, Debug)]
 pub struct Lru2 {
+    numbers: Numbers,
+    /// Per number of a page.
     histories: Vec<History>,
     /// The pages in the cache that do not wait, by [`History::rank`]; noted when they come up.
-    candidates: LazyHeap<(u64, u64)>,
+    candidates: LazyHeap<Rank>,
     /// All pages in the cache by their last reference, if there are correlated periods.
     order: Recency<2>,
     held_pages: u32,
@@ -66,6 +67,9 @@ pub struct Lru2 {
     /// References so far; the first is at 1.
     now: u64,
 }
+
+/// HIST(p, 2), then LAST.
+type Rank = (Stamp, Stamp);
 
 /// When a page was referenced; zero: never, as far as is known.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +93,17 @@ const UNKNOWN: History =
 
 impl History {
     /// Pages with a lower one are evicted first.
-    const fn rank(self) -> (u64, u64) {
-        (self.second, self.last)
+    const fn rank(self) -> Rank {
+        (Stamp(self.second), Stamp(self.last))
+    }
+
+    /// Whether the page is in the cache, or what is known of it still counts.
+    const fn is_known(&self, now: u64, retained: u64) -> bool {
+        self.is_held || (self.last > 0 && now - self.last <= retained)
     }
 
     /// The rank of a page that may leave the cache.
-    fn rank_of_candidate(self) -> Option<(u64, u64)> {
+    fn rank_of_candidate(self) -> Option<Rank> {
         (self.is_held && !self.is_waiting).then(|| self.rank())
     }
 }
@@ -108,15 +117,17 @@ impl Lru2 {
         }
         let victim = loop {
             let histories = &self.histories;
-            let least = self.candidates.least(|page| histories[page as usize].rank_of_candidate());
-            let Some((_, page)) = least.map(|(rank, page)| (rank, PageId(page))) else {
+            let least =
+                self.candidates.least(|number| histories[number as usize].rank_of_candidate());
+            let Some((_, number)) = least else {
                 let (oldest, _) = self.order.oldest(ALL).expect("a full cache has a page");
                 break self.order.page(oldest);
             };
+            let page = self.numbers.page(number);
             if !self.is_correlated(page) {
                 break page;
             }
-            self.histories[page.index()].is_waiting = true;
+            self.histories[number as usize].is_waiting = true;
             let (position, _) = self.order.find(page).expect("a page of the cache is in the order");
             self.order.set_state(position, WAITING);
         };
@@ -127,7 +138,7 @@ impl Lru2 {
     /// Whether the last reference to a page is so recent that another would be correlated to it.
     #[inline]
     fn is_correlated(&self, page: PageId) -> bool {
-        self.now - self.histories[page.index()].last <= self.correlated
+        self.now - self.history(page).last <= self.correlated
     }
 
     /// Makes candidates of pages whose correlated period is over.
@@ -138,18 +149,19 @@ impl Lru2 {
                 break;
             }
             self.order.set_state(position, CANDIDATE);
-            self.histories[page.index()].is_waiting = false;
-            self.note(page);
+            let number = self.number(page);
+            self.histories[number as usize].is_waiting = false;
+            self.note(number);
         }
     }
 
     /// Puts a candidate into the heap.
     #[inline]
-    fn note(&mut self, page: PageId) {
+    fn note(&mut self, number: u32) {
         let (histories, members) = (&self.histories, self.held_pages as usize);
-        let rank = histories[page.index()].rank();
-        let current = |page| histories[page as usize].rank_of_candidate();
-        self.candidates.push(page.0, rank, members, current);
+        let rank = histories[number as usize].rank();
+        let current = |number| histories[number as usize].rank_of_candidate();
+        self.candidates.push(number, rank, members, current);
     }
 
     fn leave(&mut self, page: PageId) {
@@ -158,16 +170,50 @@ impl Lru2 {
         {
             self.order.set_state(position, 0);
         }
-        let history = &mut self.histories[page.index()];
+        let number = self.number(page);
+        let history = &mut self.histories[number as usize];
         (history.is_held, history.is_waiting) = (false, false);
         self.held_pages -= 1;
+    }
+
+    /// What is known of a page.
+    #[inline]
+    fn history(&self, page: PageId) -> History {
+        self.numbers.find(page).map_or(UNKNOWN, |number| self.histories[number as usize])
+    }
+
+    /// The number of a page of the cache.
+    #[inline]
+    fn number(&self, page: PageId) -> u32 {
+        self.numbers.find(page).expect("a page of the cache has a number")
+    }
+
+    /// The number of a page that enters the cache. What is known of the page that had it before is
+    /// forgotten.
+    #[inline]
+    fn number_of_new(&mut self, page: PageId) -> u32 {
+        if let Some(number) = self.numbers.find(page) {
+            return number;
+        }
+        let Self { histories, now, retained, .. } = self;
+        let is_tracked = |number| histories[number as usize].is_known(*now, *retained);
+        let number = self.numbers.enter(page, is_tracked);
+        if number as usize == self.histories.len() {
+            if self.histories.len() == self.histories.capacity() {
+                self.histories.reserve_exact(self.histories.len() / 8 + 1);
+            }
+            self.histories.push(UNKNOWN);
+        }
+        self.histories[number as usize] = UNKNOWN;
+        number
     }
 
     /// A reference to a page in the cache.
     #[inline]
     fn renew(&mut self, page: PageId) {
         let is_correlated = self.is_correlated(page);
-        let history = &mut self.histories[page.index()];
+        let number = self.number(page);
+        let history = &mut self.histories[number as usize];
         if !is_correlated {
             // HIST(p, 1) and the correlated period that began there, which ended at LAST.
             history.second = history.last;
@@ -179,24 +225,27 @@ impl Lru2 {
     /// A reference to a page that enters the cache.
     #[inline]
     fn enter(&mut self, page: PageId) {
-        let history = &mut self.histories[page.index()];
+        let number = self.number_of_new(page);
+        let history = &mut self.histories[number as usize];
         let is_known = history.last > 0 && self.now - history.last <= self.retained;
         let second = if is_known { history.first } else { 0 };
         let now = self.now;
         *history = History { last: now, first: now, second, is_held: true, is_waiting: false };
         self.held_pages += 1;
-        self.note(page);
+        self.note(number);
     }
 }
 
 impl Replacement for Lru2 {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let correlated = values.integer("correlated");
-        let ordered_pages = if correlated > 0 { pages } else { 0 };
+        let ordered = if correlated > 0 { ids } else { Ids { pages: 0, ..ids } };
+        let numbers = Numbers::growing(ids);
         Self {
-            histories: vec![UNKNOWN; pages as usize],
-            candidates: LazyHeap::new(),
-            order: Recency::new(ordered_pages, capacity_pages, [WAITING, u8::MAX]),
+            histories: vec![UNKNOWN; numbers.taken() as usize],
+            numbers,
+            candidates: LazyHeap::new(ids.indexing),
+            order: Recency::new(ordered, capacity_pages, [WAITING, u8::MAX]),
             held_pages: 0,
             capacity_pages,
             correlated,
@@ -225,33 +274,39 @@ impl Replacement for Lru2 {
 
     #[inline]
     fn contains(&self, page: PageId) -> bool {
-        self.histories[page.index()].is_held
+        self.history(page).is_held
     }
 
     fn forget(&mut self, page: PageId) {
         if self.contains(page) {
             self.leave(page);
         }
-        self.histories[page.index()] = UNKNOWN;
+        if let Some(number) = self.numbers.find(page) {
+            self.histories[number as usize] = UNKNOWN;
+        }
     }
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        prefetch(&self.histories, page.index());
+        self.numbers.prefetch_in(&self.histories, page);
     }
 
     fn assert_invariants(&self) {
+        self.numbers.assert_invariants();
         let histories = (0..).zip(&self.histories);
         self.candidates.assert_invariants(
-            histories.clone().filter_map(|(page, known)| Some((page, known.rank_of_candidate()?))),
+            histories
+                .clone()
+                .filter_map(|(number, known)| Some((number, known.rank_of_candidate()?))),
         );
         self.order.assert_invariants();
         assert!(self.held_pages <= self.capacity_pages, "the cache holds its capacity");
         let mut held = 0;
-        for (page, history) in histories {
+        for (number, history) in histories {
             assert!(history.second <= history.first, "references are in order");
             assert!(history.first <= history.last, "a correlated period begins and ends");
-            let is_waiting = self.correlated > 0 && self.order.state(PageId(page)) == WAITING;
+            let page = self.numbers.page(number);
+            let is_waiting = self.correlated > 0 && self.order.state(page) == WAITING;
             assert_eq!(history.is_waiting, is_waiting, "a page that waits is marked in the order");
             assert!(history.is_held || !is_waiting, "a page that waits is in the cache");
             held += u32::from(history.is_held);
@@ -260,14 +315,14 @@ impl Replacement for Lru2 {
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.histories) + self.candidates.memory_bytes() + self.order.memory_bytes()
+        let histories_bytes = self.histories.capacity() * size_of::<History>();
+        let known_bytes = self.numbers.memory_bytes() + histories_bytes;
+        known_bytes + self.candidates.memory_bytes() + self.order.memory_bytes()
     }
 
     /// The history control blocks of pages that are known: two references, and LAST.
     fn metadata_bytes(&self) -> usize {
-        let is_known = |history: &&History| {
-            history.is_held || (history.last > 0 && self.now - history.last <= self.retained)
-        };
+        let is_known = |history: &&History| history.is_known(self.now, self.retained);
         self.histories.iter().filter(is_known).count() * 3 * size_of::<u64>()
     }
 }

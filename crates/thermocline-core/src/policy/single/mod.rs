@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use crate::config::{Kind, Parameter, Setup, Value, Values};
-use crate::{BoxedPolicy, Op, PageId};
+use crate::{BoxedPolicy, Ids, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
@@ -238,8 +238,8 @@ fn share_of(capacity_pages: u32, share: f64) -> u32 {
 /// The cache that an algorithm is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Page ids are below this.
-    pub pages: u32,
+    /// The page ids that may be referenced.
+    pub ids: Ids,
     /// The pages that it may keep, at least one.
     pub capacity_pages: u32,
 }
@@ -276,12 +276,6 @@ pub trait Replacement: Debug {
 
     /// Takes a page out of the cache if it is there, and forgets what is known of it.
     fn forget(&mut self, page: PageId);
-
-    /// Makes do with less memory from now on, at the price of slower references, if it can. What it
-    /// answers stays the same.
-    ///
-    /// To be called once, before anything else.
-    fn save_memory(&mut self) {}
 
     /// Asks the processor for what the next reference to `page` will read first.
     #[inline]

@@ -6,7 +6,7 @@
 //!
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
 //!   Caches*, USENIX 2001.
-//! * State: 32 bytes per page that exists.
+//! * State: 32 bytes per page that exists; sparse, 44 per page of the cache and the histories.
 //! * Cost: O(queues) per reference.
 //! * Deviations: (1) The life time follows the distance between uses that is most frequent so far,
 //!   found in classes by powers of two and taken at its class's end; how the authors take samples
@@ -19,7 +19,7 @@ use alloc::vec;
 
 use super::{Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::Lists;
+use crate::queue::{Lists, Numbers};
 use crate::{Op, PageId};
 
 /// The most queues.
@@ -56,12 +56,13 @@ const CLASSES: usize = u64::BITS as usize;
 /// One cache under MQ.
 #[derive(Clone, Debug)]
 pub struct Mq {
-    /// The queues, then the histories, each newest first.
+    numbers: Numbers,
+    /// The queues, then the histories, each newest first, of the pages' numbers.
     orders: Lists,
     queues: u32,
     capacity_pages: u32,
     ghosts_max: u32,
-    /// Per page: how often it was used, 0 if it is forgotten.
+    /// Per number of a page: how often it was used, 0 if it is forgotten.
     frequency: Box<[u32]>,
     used_at: Box<[u64]>,
     expires_at: Box<[u64]>,
@@ -77,20 +78,26 @@ pub struct Mq {
 
 impl Mq {
     fn with_settings(
-        Space { pages, capacity_pages }: Space,
+        Space { ids, capacity_pages }: Space,
         queues: u32,
         ghosts_max: u32,
         life_time: Option<u64>,
     ) -> Self {
         assert!((1..=QUEUES_MAX).contains(&queues), "there are a few queues");
+        let ghosts_max = ghosts_max.min(ids.pages);
+        // A victim becomes a history before another one is forgotten.
+        let tracked = capacity_pages.saturating_add(ghosts_max).saturating_add(1);
+        let numbers = Numbers::new(ids, tracked);
+        let count = numbers.count() as usize;
         Self {
-            orders: Lists::new(pages, queues + 1),
+            orders: Lists::new(numbers.count(), queues + 1),
+            numbers,
             queues,
             capacity_pages,
-            ghosts_max: ghosts_max.min(pages),
-            frequency: vec![0; pages as usize].into_boxed_slice(),
-            used_at: vec![0; pages as usize].into_boxed_slice(),
-            expires_at: vec![0; pages as usize].into_boxed_slice(),
+            ghosts_max,
+            frequency: vec![0; count].into_boxed_slice(),
+            used_at: vec![0; count].into_boxed_slice(),
+            expires_at: vec![0; count].into_boxed_slice(),
             life_time,
             distances: [0; CLASSES],
             peak: 0,
@@ -131,12 +138,12 @@ impl Mq {
             self.orders.remove(oldest);
             self.frequency[oldest as usize] = 0;
         }
-        Some(PageId(victim))
+        Some(self.numbers.page(victim))
     }
 
-    fn enter(&mut self, queue: u32, page: PageId) {
-        self.orders.push_front(queue, page.0);
-        self.expires_at[page.index()] = self.now.saturating_add(self.life_time());
+    fn enter(&mut self, queue: u32, number: u32) {
+        self.orders.push_front(queue, number);
+        self.expires_at[number as usize] = self.now.saturating_add(self.life_time());
     }
 
     /// The paper's `Adjust`: moves the least recently used page of each queue one down if its time
@@ -147,7 +154,7 @@ impl Mq {
             let Some(oldest) = self.orders.back(queue) else { continue };
             if self.expires_at[oldest as usize] < self.now {
                 self.orders.remove(oldest);
-                self.enter(queue - 1, PageId(oldest));
+                self.enter(queue - 1, oldest);
             }
         }
     }
@@ -175,52 +182,62 @@ impl Replacement for Mq {
         } else {
             Outcome::Admitted { evicted: self.make_room() }
         };
-        let is_known = self.orders.contains(page.0);
+        let orders = &self.orders;
+        let number = self.numbers.enter(page, |number| orders.contains(number));
+        let is_known = self.orders.contains(number);
         if is_known {
-            self.orders.remove(page.0);
-            self.learn(self.now - self.used_at[page.index()]);
+            self.orders.remove(number);
+            self.learn(self.now - self.used_at[number as usize]);
         }
-        let frequency = &mut self.frequency[page.index()];
+        let frequency = &mut self.frequency[number as usize];
         *frequency = if is_known { frequency.saturating_add(1) } else { 1 };
         let queue = frequency.ilog2().min(self.queues - 1);
-        self.used_at[page.index()] = self.now;
-        self.enter(queue, page);
+        self.used_at[number as usize] = self.now;
+        self.enter(queue, number);
         self.sink();
         outcome
     }
 
     fn contains(&self, page: PageId) -> bool {
-        self.orders.list_of(page.0).is_some_and(|list| list < self.queues)
+        let list = self.numbers.find(page).and_then(|number| self.orders.list_of(number));
+        list.is_some_and(|list| list < self.queues)
     }
 
     fn forget(&mut self, page: PageId) {
-        if self.orders.contains(page.0) {
-            self.orders.remove(page.0);
-            self.frequency[page.index()] = 0;
+        let known = self.numbers.find(page).filter(|&number| self.orders.contains(number));
+        if let Some(number) = known {
+            self.orders.remove(number);
+            self.frequency[number as usize] = 0;
         }
     }
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.orders.prefetch(page.0);
+        self.orders.prefetch_in(&self.numbers, page);
     }
 
     fn assert_invariants(&self) {
         self.orders.assert_invariants();
+        self.numbers.assert_invariants();
         assert!(self.len() <= self.capacity_pages, "the cache holds its capacity");
         assert!(self.ghosts() <= self.ghosts_max, "the histories are bounded");
-        for (page, &frequency) in (0..).zip(&self.frequency) {
-            assert_eq!(frequency > 0, self.orders.contains(page), "a known page has been used");
+        for (number, &frequency) in (0..).zip(&self.frequency) {
+            assert_eq!(frequency > 0, self.orders.contains(number), "a known page has been used");
         }
         for queue in 0..self.queues {
-            let highest = |page: u32| self.frequency[page as usize].ilog2().min(self.queues - 1);
-            let mut pages = self.orders.iter(queue);
-            assert!(pages.all(|page| queue <= highest(page)), "a page is no higher than it earned");
+            let highest =
+                |number: u32| self.frequency[number as usize].ilog2().min(self.queues - 1);
+            let mut numbers = self.orders.iter(queue);
+            assert!(
+                numbers.all(|number| queue <= highest(number)),
+                "a page is no higher than it earned"
+            );
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.orders.memory_bytes()
+        self.numbers.memory_bytes()
+            + self.orders.memory_bytes()
             + size_of_val(&*self.frequency)
             + size_of_val(&*self.used_at)
             + size_of_val(&*self.expires_at)
@@ -243,9 +260,10 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::Ids;
 
     fn mq(capacity_pages: u32, ghosts_max: u32, life_time: Option<u64>) -> Mq {
-        Mq::with_settings(Space { pages: 8, capacity_pages }, 4, ghosts_max, life_time)
+        Mq::with_settings(Space { ids: Ids::sparse(8), capacity_pages }, 4, ghosts_max, life_time)
     }
 
     fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {

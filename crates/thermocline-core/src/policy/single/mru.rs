@@ -25,8 +25,9 @@ pub struct Mru {
 }
 
 impl Replacement for Mru {
-    fn new(Space { pages, capacity_pages }: Space, _values: &Values) -> Self {
-        Self { pages: Logs::new(pages, [(capacity_pages, Use::Lru)]), capacity_pages }
+    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+        let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Lru)]);
+        Self { pages, capacity_pages }
     }
 
     #[inline]

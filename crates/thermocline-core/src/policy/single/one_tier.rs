@@ -5,7 +5,7 @@
 //! passes through memory: it is read or written at the disk.
 //!
 //! * Source: none; the algorithm's.
-//! * State: the algorithm's, and one bit per page that exists.
+//! * State: the algorithm's, and one bit per page that exists; sparse, 5 bytes per cached page.
 //! * Cost: the algorithm's.
 //! * Deviations: (1) it may be set up above a flash tier, which it leaves empty: so it stands as
 //!   the "no flash" line in a comparison over flash sizes.
@@ -46,11 +46,11 @@ pub struct OneTier<R> {
 
 /// Builds the policy for the registry.
 pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let pages = setup.geometry.pages();
+    let ids = setup.ids();
     let capacity_pages = setup.capacity_pages[0];
     Box::new(OneTier {
-        algorithm: R::new(Space { pages, capacity_pages }, values),
-        dirty: PageSet::new(pages),
+        algorithm: R::new(Space { ids, capacity_pages }, values),
+        dirty: PageSet::new(ids, capacity_pages.saturating_add(1)),
         capacity_pages,
         write_miss: setup.write_miss,
         writes_through: values.iter().any(|value| value == ("writes", Value::Choice("through"))),
@@ -125,10 +125,6 @@ impl<R: Replacement> Policy for OneTier<R> {
     fn prefetch(&self, page: PageId) {
         self.algorithm.prefetch(page);
         self.dirty.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.algorithm.save_memory();
     }
 
     fn assert_invariants(&self) {

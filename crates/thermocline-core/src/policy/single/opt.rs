@@ -96,7 +96,7 @@ impl Opt {
 impl Replacement for Opt {
     /// # Panics
     /// Without foresight, which the registry sees to.
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let foresight =
             values.foresight().expect("the registry refuses an oracle without foresight");
         Self {
@@ -104,8 +104,8 @@ impl Replacement for Opt {
             foresight: Arc::clone(foresight),
             farthest: 0,
             now: 0,
-            next_of: vec![ABSENT; pages as usize],
-            dead: Vec::with_capacity(capacity_pages.min(pages) as usize),
+            next_of: vec![ABSENT; ids.pages as usize],
+            dead: Vec::with_capacity(capacity_pages.min(ids.pages) as usize),
             held_pages: 0,
             capacity_pages,
         }

@@ -25,9 +25,9 @@ pub struct Random {
 }
 
 impl Replacement for Random {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let draws = SplitMix64::new(values.integer("seed"));
-        Self { frames: Frames::new(pages, capacity_pages), held_pages: 0, draws }
+        Self { frames: Frames::new(ids, capacity_pages), held_pages: 0, draws }
     }
 
     #[inline]

@@ -133,14 +133,14 @@ impl S3Fifo {
 }
 
 impl Replacement for S3Fifo {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let ghosts_max = share_of(capacity_pages, values.real("ghost_share"));
         let uses =
             [(capacity_pages, Use::Fifo), (capacity_pages, Use::Fifo), (ghosts_max, Use::Leaky)];
         #[expect(clippy::cast_possible_truncation, reason = "at most `COUNT_MAX`")]
         let promote_at = values.integer("promote_at") as u8;
         Self {
-            queues: Logs::new(pages, uses),
+            queues: Logs::new(ids, capacity_pages.saturating_add(ghosts_max), uses),
             capacity_pages,
             small_pages: share_of(capacity_pages, values.real("small_share")).max(1),
             ghosts_max,

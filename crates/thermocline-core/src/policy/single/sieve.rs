@@ -49,8 +49,8 @@ impl Sieve {
 }
 
 impl Replacement for Sieve {
-    fn new(Space { pages, capacity_pages }: Space, _values: &Values) -> Self {
-        let pages = Logs::new(pages, [(capacity_pages, Use::Leaky)]);
+    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+        let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Leaky)]);
         Self { pages, hand: None, capacity_pages }
     }
 

@@ -95,7 +95,7 @@ impl Slru {
 }
 
 impl Replacement for Slru {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let highest = values.integer_u32("segments") as usize - 1;
         let protected_share = values.real("protected_share");
         let upper_pages = share_of(capacity_pages, protected_share / highest as f64);
@@ -107,7 +107,7 @@ impl Replacement for Slru {
         uses[highest] = (upper_pages + 1, Use::Lru);
         uses[LOWEST] = (capacity_pages, Use::Leaky);
         Self {
-            segments: Logs::new(pages, uses),
+            segments: Logs::new(ids, capacity_pages, uses),
             highest,
             capacity_pages,
             held_pages: 0,

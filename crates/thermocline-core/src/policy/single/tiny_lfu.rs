@@ -35,7 +35,7 @@ impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
     fn new(space: Space, values: &Values) -> Self {
         Self {
             algorithm: R::new(space, values),
-            histogram: TinyLfu::new(space.capacity_pages.min(space.pages), values),
+            histogram: TinyLfu::new(space.capacity_pages.min(space.ids.pages), values),
         }
     }
 
@@ -64,10 +64,6 @@ impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
     fn prefetch(&self, page: PageId) {
         self.algorithm.prefetch(page);
         self.histogram.prefetch(page);
-    }
-
-    fn save_memory(&mut self) {
-        self.algorithm.save_memory();
     }
 
     fn assert_invariants(&self) {

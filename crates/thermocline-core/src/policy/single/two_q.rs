@@ -78,12 +78,12 @@ impl TwoQ {
 }
 
 impl Replacement for TwoQ {
-    fn new(Space { pages, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
         let ghosts_max = share_of(capacity_pages, values.real("out_share"));
         let uses =
             [(capacity_pages, Use::Fifo), (ghosts_max, Use::Leaky), (capacity_pages, Use::Lru)];
         Self {
-            queues: Logs::new(pages, uses),
+            queues: Logs::new(ids, capacity_pages.saturating_add(ghosts_max), uses),
             capacity_pages,
             new_pages: share_of(capacity_pages, values.real("in_share")),
             ghosts_max,

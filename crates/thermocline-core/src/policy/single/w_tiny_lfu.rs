@@ -62,7 +62,7 @@ pub struct WTinyLfu {
 
 impl Replacement for WTinyLfu {
     fn new(space: Space, values: &Values) -> Self {
-        let Space { pages, capacity_pages } = space;
+        let Space { ids, capacity_pages } = space;
         let window_capacity_pages =
             share_of(capacity_pages, values.real("window_share")).clamp(1, capacity_pages);
         let main_capacity_pages = capacity_pages - window_capacity_pages;
@@ -76,8 +76,8 @@ impl Replacement for WTinyLfu {
             segment(protected_capacity_pages, Use::Lru),
         ];
         Self {
-            segments: Logs::new(pages, segments),
-            histogram: TinyLfu::new(capacity_pages.min(pages), values),
+            segments: Logs::new(ids, capacity_pages.saturating_add(1), segments),
+            histogram: TinyLfu::new(capacity_pages.min(ids.pages), values),
             window_capacity_pages,
             protected_capacity_pages,
             main_capacity_pages,

@@ -162,7 +162,9 @@ fn below(random: &mut SplitMix64, pages: u32) -> PageId {
 
 #[cfg(test)]
 mod tests {
-    use thermocline_core::{Admission, Clients, Geometry, PageCost, Setup, WriteMiss, registry};
+    use thermocline_core::{
+        Admission, Clients, Geometry, Indexing, PageCost, Setup, WriteMiss, registry,
+    };
 
     use super::*;
 
@@ -177,6 +179,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let policy = entry.build(&setup, &entry.values(&[]).unwrap()).unwrap();
         let service = if capacity_pages.len() == 1 {

@@ -2,7 +2,9 @@
 
 use rayon::prelude::*;
 use serde::Serialize;
-use thermocline_core::{Admission, Clients, Geometry, Nanos, PageCost, Setup, WriteMiss, registry};
+use thermocline_core::{
+    Admission, Clients, Geometry, Indexing, Nanos, PageCost, Setup, WriteMiss, registry,
+};
 
 use super::closed_loop::{Load, Machine, Tally};
 use super::{System, SystemWorkload};
@@ -190,6 +192,7 @@ impl System {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let machine = Machine::new(
             policy.build(&setup, &values)?,

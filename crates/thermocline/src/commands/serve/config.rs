@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use thermocline_core::registry::{Depth, Entry};
-use thermocline_core::{Clients, Geometry, Setup, WriteMiss};
+use thermocline_core::{Clients, Geometry, Indexing, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::{TierSize, find_policy};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
@@ -504,6 +504,7 @@ impl Config {
             write_miss,
             admission,
             clients: Clients::ONE,
+            indexing: Indexing::Sparse,
         };
         entry.build(&setup, &values).context("`policy`")?;
         Ok(())

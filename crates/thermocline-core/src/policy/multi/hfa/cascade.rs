@@ -99,7 +99,9 @@ mod tests {
     use super::*;
     use crate::config::Values;
     use crate::random::SplitMix64;
-    use crate::{Access, Admission, Clients, Geometry, PageCost, Policy as _, Setup, WriteMiss};
+    use crate::{
+        Access, Admission, Clients, Geometry, Indexing, PageCost, Policy as _, Setup, WriteMiss,
+    };
 
     type DHfa = Hfa<{ Strategy::Demote as u8 }>;
 
@@ -125,6 +127,7 @@ mod tests {
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,
             clients: Clients::ONE,
+            indexing: Indexing::Dense,
         };
         let values = Values::resolve("d-hfa", D_PARAMETERS, &[]).unwrap();
         let mut hfa = DHfa::new(&setup, &values);

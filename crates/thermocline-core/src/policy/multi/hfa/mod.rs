@@ -206,7 +206,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             recent: VecDeque::new(),
             resorted: 0,
             ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
-            history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(pages, values)),
+            history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(setup.ids(), values)),
             random: SplitMix64::new(match Self::STRATEGY {
                 Strategy::Promote => values.integer("seed"),
                 Strategy::Demote | Strategy::Hint => 0,
