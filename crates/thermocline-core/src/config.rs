@@ -33,9 +33,9 @@ pub struct Setup {
 
 /// How a policy finds the state of a page. It decides alike either way.
 ///
-/// Write buffers and oracles always use tables. A few policies keep some state for each page or
-/// extent of the disk by definition, whatever the indexing; see
-/// [`Entry::per_disk_page`](crate::registry::Entry::per_disk_page).
+/// Write buffers and OPT always use tables. A few policies keep some state for each page or extent of
+/// the disk by definition, whatever the indexing; see
+/// [`Entry::sparse_memory`](crate::registry::Entry::sparse_memory).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Indexing {
     /// By tables with an entry for each page of the disk: fastest, as a replay wants it.

@@ -41,25 +41,39 @@ pub struct Entry {
     build: fn(&Setup, &Values) -> BoxedPolicy,
 }
 
-/// What a policy with a [sparse index](crate::Indexing::Sparse) keeps of pages of the disk, whether it
-/// caches them or not.
+/// The heap that a policy holds at most with a [sparse index](crate::Indexing::Sparse) and its default
+/// parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PerDiskPage {
-    /// The most bytes of heap per page, beyond what cached pages and ghosts take.
-    pub bytes: u32,
-    /// Whether only pages count that were accessed since the policy was built.
+pub struct SparseMemory {
+    /// Bytes per page that it caches, or keeps a ghost of.
+    pub bytes_per_page: u32,
+    /// Bytes beyond these per page of the disk, cached or not.
+    pub bytes_per_disk_page: u32,
+    /// Whether only pages of the disk count that were accessed since the policy was built.
     pub is_of_accessed_pages: bool,
-    /// Why its definition asks for that.
-    pub reason: &'static str,
+    /// Why its definition asks for more than 64 bytes per page, if it does.
+    pub reason: Option<&'static str>,
 }
 
-impl PerDiskPage {
-    const fn all(bytes: u32, reason: &'static str) -> Self {
-        Self { bytes, is_of_accessed_pages: false, reason }
+impl SparseMemory {
+    /// What all others keep to.
+    const SMALL: Self = Self {
+        bytes_per_page: 64,
+        bytes_per_disk_page: 0,
+        is_of_accessed_pages: false,
+        reason: None,
+    };
+
+    const fn of_cached(bytes_per_page: u32, reason: &'static str) -> Self {
+        Self { bytes_per_page, reason: Some(reason), ..Self::SMALL }
     }
 
-    const fn accessed(bytes: u32, reason: &'static str) -> Self {
-        Self { bytes, is_of_accessed_pages: true, reason }
+    const fn of_disk(bytes_per_disk_page: u32, reason: &'static str) -> Self {
+        Self { bytes_per_disk_page, reason: Some(reason), ..Self::SMALL }
+    }
+
+    const fn of_accessed(bytes_per_disk_page: u32, reason: &'static str) -> Self {
+        Self { is_of_accessed_pages: true, ..Self::of_disk(bytes_per_disk_page, reason) }
     }
 }
 
@@ -85,17 +99,26 @@ const OF_ONE_CLIENT: &[&str] = &["ulc"];
 /// The policies that look at which pages are neighbours on disk.
 const LOOKING_AT_NEIGHBOURS: &[&str] = &["tac", "lc", "cw", "dw", "hca"];
 
-/// The policies whose state grows with the disk, by definition.
-const PER_DISK_PAGE: &[(&str, PerDiskPage)] = &[
-    ("tac", PerDiskPage::all(1, "it keeps a temperature of each extent of the disk")),
-    ("lru-2", PerDiskPage::accessed(48, "it knows a page for ever, unless `retained` ends that")),
+/// The policies that a sparse index cannot make small, with the reasons.
+const LARGER: &[(&str, SparseMemory)] = &[
+    ("tac", SparseMemory::of_disk(1, "it keeps a temperature of each extent of the disk")),
+    (
+        "lru-2",
+        SparseMemory::of_accessed(48, "it knows a page for ever, unless `retained` ends that"),
+    ),
     (
         "ulc",
-        PerDiskPage::accessed(40, "its stack is as long as it gets, unless `ghosts` bounds it"),
+        SparseMemory::of_accessed(40, "its stack is as long as it gets, unless `ghosts` bounds it"),
     ),
-    ("h-hfa", PerDiskPage::accessed(20, "it keeps the last moves of a page for ever")),
-    ("oracle-hfa", PerDiskPage::accessed(20, "it keeps the last moves of a page for ever")),
+    ("d-hfa", SparseMemory::of_cached(92, HFA)),
+    ("p-hfa", SparseMemory::of_cached(132, HFA)),
+    ("h-hfa", SparseMemory { bytes_per_page: 136, ..SparseMemory::of_accessed(20, H_HFA) }),
+    ("oracle-hfa", SparseMemory { bytes_per_page: 136, ..SparseMemory::of_accessed(20, H_HFA) }),
 ];
+
+const HFA: &str =
+    "it keeps hits, hint frequency, hotness and two times of a page, and orders by them";
+const H_HFA: &str = "as the other HFA; and it keeps the last moves of a page for ever";
 
 /// The source of policies that are not registered.
 const BROUGHT: &str = "brought by the caller";
@@ -192,10 +215,11 @@ impl Entry {
         NEEDING_HINTS.contains(&self.name)
     }
 
-    /// What it keeps of each page of the disk, with a sparse index and its default parameters. `None` for
-    /// policies whose memory depends on their caches alone.
-    pub fn per_disk_page(&self) -> Option<PerDiskPage> {
-        PER_DISK_PAGE.iter().find(|row| row.0 == self.name).map(|row| row.1)
+    /// The most heap that it holds with a sparse index and its default parameters. Write buffers and
+    /// [oracles](Self::needs_foresight) take no part in this: they always use tables.
+    pub fn sparse_memory(&self) -> SparseMemory {
+        let larger = LARGER.iter().find(|row| row.0 == self.name);
+        larger.map_or(SparseMemory::SMALL, |row| row.1)
     }
 
     /// Whether what it does depends on which pages are neighbours on disk.

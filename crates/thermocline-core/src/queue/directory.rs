@@ -10,13 +10,16 @@ use crate::prefetch::prefetch;
 
 /// Places by pages. The queue knows the page of each place, and says so when it is asked by `page_of`.
 ///
+/// The check that a page lies within the table is also the choice between table and index, so that
+/// the index costs nothing where there is a table.
+///
 /// * State: 4 bytes per page that exists; or 5 per page that the queue can hold.
 #[derive(Clone, Debug)]
-pub enum Directory {
-    /// Per page: its place, or [`ABSENT`](Directory::ABSENT).
-    Table(Vec<u32>),
+pub struct Directory {
+    /// Per page: its place, or [`ABSENT`](Directory::ABSENT). Empty if there is an index.
+    table: Vec<u32>,
     /// Places by a hash of their pages.
-    Index(Index),
+    index: Option<Index>,
 }
 
 impl Directory {
@@ -26,73 +29,103 @@ impl Directory {
     /// A directory without pages, for a queue of at most `capacity` of them.
     pub fn new(ids: Ids, capacity: usize) -> Self {
         match ids.indexing {
-            Indexing::Dense => Self::Table(vec![Self::ABSENT; ids.pages as usize]),
-            Indexing::Sparse => Self::Index(Index::with_capacity(capacity.min(ids.pages as usize))),
+            Indexing::Dense => Self { table: vec![Self::ABSENT; ids.pages as usize], index: None },
+            Indexing::Sparse => {
+                let index = Index::with_capacity(capacity.min(ids.pages as usize));
+                Self { table: vec![], index: Some(index) }
+            }
         }
     }
 
     /// Whether this is the sparse index.
     pub const fn is_sparse(&self) -> bool {
-        matches!(self, Self::Index(_))
+        self.index.is_some()
     }
 
     /// The place of a page, or [`ABSENT`](Self::ABSENT).
     #[inline]
     pub fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> u32 {
-        match self {
-            Self::Table(places) => places[page as usize],
-            Self::Index(index) => index.find(page, page_of).unwrap_or(Self::ABSENT),
+        match self.table.get(page as usize) {
+            Some(&place) => place,
+            None => self.find_sparse(page, page_of),
         }
     }
 
-    /// Puts a page at a place, and tells where it was, or [`ABSENT`](Self::ABSENT).
+    /// Puts a page at a place, and returns where it was, or [`ABSENT`](Self::ABSENT).
     #[inline]
     pub fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> u32 {
-        match self {
-            Self::Table(places) => mem::replace(&mut places[page as usize], place),
-            Self::Index(index) => index.put(page, place, page_of).unwrap_or(Self::ABSENT),
+        match self.table.get_mut(page as usize) {
+            Some(known) => mem::replace(known, place),
+            None => self.put_sparse(page, place, page_of),
         }
     }
 
     /// Forgets where a page is.
     #[inline]
     pub fn remove(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
-        match self {
-            Self::Table(places) => places[page as usize] = Self::ABSENT,
-            Self::Index(index) => index.remove(page, page_of),
+        match self.table.get_mut(page as usize) {
+            Some(known) => *known = Self::ABSENT,
+            None => self.remove_sparse(page, page_of),
         }
     }
 
     /// The pages that are there, all of them, have these places now.
     pub fn refill(&mut self, places: impl Iterator<Item = (u32, u32)>) {
-        match self {
-            Self::Table(table) => places.for_each(|(page, place)| table[page as usize] = place),
-            Self::Index(index) => index.refill(places),
+        match &mut self.index {
+            None => places.for_each(|(page, place)| self.table[page as usize] = place),
+            Some(index) => index.refill(places),
         }
     }
 
-    /// Pages that are there. Takes time in proportion to all pages.
+    /// Pages that are there. Takes time in proportion to all pages of a table.
     pub fn count(&self) -> usize {
-        match self {
-            Self::Table(places) => places.iter().filter(|&&place| place != Self::ABSENT).count(),
-            Self::Index(index) => index.len(),
+        match &self.index {
+            None => self.table.iter().filter(|&&place| place != Self::ABSENT).count(),
+            Some(index) => index.len(),
         }
     }
 
     /// Asks the processor for what a search for the page reads first.
     #[inline]
     pub fn prefetch(&self, page: u32) {
-        match self {
-            Self::Table(places) => prefetch(places, page as usize),
-            Self::Index(index) => index.prefetch(page),
+        if (page as usize) < self.table.len() {
+            prefetch(&self.table, page as usize);
+        } else {
+            self.prefetch_sparse(page);
         }
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Table(places) => size_of_val(&**places),
-            Self::Index(index) => index.memory_bytes(),
+        size_of_val(&*self.table) + self.index.as_ref().map_or(0, Index::memory_bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_sparse(&self, page: u32, page_of: impl Fn(u32) -> u32) -> u32 {
+        let index = self.index.as_ref().expect("a page without an index is in the table");
+        index.find(page, page_of).unwrap_or(Self::ABSENT)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_sparse(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> u32 {
+        let index = self.index.as_mut().expect("a page without an index is in the table");
+        index.put(page, place, page_of).unwrap_or(Self::ABSENT)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_sparse(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
+        let index = self.index.as_mut().expect("a page without an index is in the table");
+        index.remove(page, page_of);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch_sparse(&self, page: u32) {
+        if let Some(index) = &self.index {
+            index.prefetch(page);
         }
     }
 }

@@ -30,7 +30,8 @@ impl Frames {
     }
 
     /// The frame of a page, if it has one.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find(&self, page: PageId) -> Option<u32> {
         let frame = self.frame_of.find(page.0, page_of(&self.pages));
         (frame != Directory::ABSENT).then_some(frame)
@@ -44,7 +45,8 @@ impl Frames {
     }
 
     /// Puts a page that has no frame into one; returns the page that was there.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn put(&mut self, frame: u32, page: PageId) -> Option<PageId> {
         debug_assert_eq!(self.find(page), None, "a page has one frame at most");
         let former = self.page(frame);

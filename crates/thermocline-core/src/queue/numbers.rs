@@ -72,24 +72,26 @@ impl Numbers {
     }
 
     /// The number of a page that has one. The policy may track it or not.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find(&self, page: PageId) -> Option<u32> {
         match &self.0 {
             Kind::Ids(_) => Some(page.0),
-            Kind::Slots(slots) => slots.find(page),
+            Kind::Slots(slots) => slots.find_outlined(page),
         }
     }
 
-    /// The number of a page, which gets one if it has none: one that `is_tracked` does not know as
-    /// that of a page. What the tables hold there must be what they hold for a new page.
+    /// The number of a page, which gets one if it has none: one of which `is_tracked` says
+    /// that the policy does not track its page. What the tables hold there must be what they hold for a new page.
     ///
     /// # Panics
     /// If the policy tracks more pages than it was made for.
-    #[inline]
-    pub fn enter(&mut self, page: PageId, is_tracked: impl Fn(u32) -> bool) -> u32 {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    pub fn enter(&mut self, page: PageId, is_tracked: impl Fn(u32, PageId) -> bool) -> u32 {
         match &mut self.0 {
             Kind::Ids(_) => page.0,
-            Kind::Slots(slots) => slots.find(page).unwrap_or_else(|| slots.take(page, is_tracked)),
+            Kind::Slots(slots) => slots.find_or_take(page, is_tracked),
         }
     }
 
@@ -114,16 +116,22 @@ impl Numbers {
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         if let Kind::Slots(slots) = &self.0 {
-            slots.index.prefetch(page.0);
+            slots.prefetch(page);
         }
     }
 
     /// Asks the processor for the place of a page in a table by numbers, or, sparse, for what finds it.
     #[inline]
     pub fn prefetch_in<T>(&self, table: &[T], page: PageId) {
+        self.prefetch_rows_in(table, 1, page);
+    }
+
+    /// The same for a table that has so many entries per number.
+    #[inline]
+    pub fn prefetch_rows_in<T>(&self, table: &[T], entries: usize, page: PageId) {
         match &self.0 {
-            Kind::Ids(_) => crate::prefetch::prefetch(table, page.index()),
-            Kind::Slots(slots) => slots.index.prefetch(page.0),
+            Kind::Ids(_) => crate::prefetch::prefetch(table, page.index() * entries),
+            Kind::Slots(slots) => slots.prefetch(page),
         }
     }
 
@@ -162,8 +170,21 @@ impl Slots {
         self.index.find(page.0, page_of(&self.pages))
     }
 
+    /// The same, out of the way of replays, whose numbers are ids.
+    #[cold]
+    #[inline(never)]
+    fn find_outlined(&self, page: PageId) -> Option<u32> {
+        self.find(page)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_or_take(&mut self, page: PageId, is_tracked: impl Fn(u32, PageId) -> bool) -> u32 {
+        self.find(page).unwrap_or_else(|| self.take(page, is_tracked))
+    }
+
     /// Gives a page without a number one.
-    fn take(&mut self, page: PageId, is_tracked: impl Fn(u32) -> bool) -> u32 {
+    fn take(&mut self, page: PageId, is_tracked: impl Fn(u32, PageId) -> bool) -> u32 {
         let is_full = self.taken() == self.count;
         let steps = if is_full { self.count } else { STEPS_MAX.min(self.taken()) };
         let steps = if is_full || self.is_growing { steps } else { 0 };
@@ -188,15 +209,21 @@ impl Slots {
 
     /// Moves the hand past the first number whose page is not tracked, and returns that; or so many
     /// steps.
-    fn turn(&mut self, steps: u32, is_tracked: impl Fn(u32) -> bool) -> Option<u32> {
+    fn turn(&mut self, steps: u32, is_tracked: impl Fn(u32, PageId) -> bool) -> Option<u32> {
         for _ in 0..steps {
             let number = self.hand;
             self.hand = if number + 1 == self.taken() { 0 } else { number + 1 };
-            if !is_tracked(number) {
+            if !is_tracked(number, PageId(self.pages[number as usize])) {
                 return Some(number);
             }
         }
         None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch(&self, page: PageId) {
+        self.index.prefetch(page.0);
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
@@ -238,9 +265,9 @@ mod tests {
             let mut model: BTreeMap<u32, u32> = BTreeMap::new();
             for page in steps {
                 if model.remove(&page).is_none() && model.len() < tracked {
-                    let is_tracked = |number| model.values().any(|&known| known == number);
+                    let is_tracked = |number, _| model.values().any(|&known| known == number);
                     let number = numbers.enter(PageId(page), is_tracked);
-                    prop_assert!(number < numbers.taken() && !is_tracked(number));
+                    prop_assert!(number < numbers.taken() && !is_tracked(number, PageId(page)));
                     model.insert(page, number);
                 }
                 numbers.assert_invariants();
@@ -255,7 +282,7 @@ mod tests {
     #[test]
     fn ids_are_numbers_of_a_dense_index() {
         let mut numbers = Numbers::new(Ids::dense(PAGES), 3);
-        assert_eq!(numbers.enter(PageId(50), |_| true), 50);
+        assert_eq!(numbers.enter(PageId(50), |_, _| true), 50);
         assert_eq!((numbers.find(PageId(7)), numbers.page(7)), (Some(7), PageId(7)));
         assert_eq!((numbers.count(), numbers.taken(), numbers.memory_bytes()), (PAGES, PAGES, 0));
     }
@@ -265,7 +292,7 @@ mod tests {
     fn numbers_that_are_all_tracked_run_out() {
         let mut numbers = Numbers::new(Ids::sparse(PAGES), 3);
         for page in (0..PAGES).map(PageId) {
-            numbers.enter(page, |_| true);
+            numbers.enter(page, |_, _| true);
         }
     }
 }

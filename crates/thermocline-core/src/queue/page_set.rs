@@ -10,33 +10,38 @@ use crate::prefetch::prefetch;
 
 /// Pages of a set.
 ///
+/// The check that a page lies within the bits is also the choice between bits and index, so that the
+/// index costs nothing where there are bits.
+///
 /// * State: a bit per page that exists; or, sparse, 5 bytes per page that the set can hold.
 #[derive(Clone, Debug)]
-pub struct PageSet(Kind);
-
-#[derive(Clone, Debug)]
-enum Kind {
-    /// 64 pages a word.
-    Bits(Vec<u64>),
+pub struct PageSet {
+    /// 64 pages a word. Empty if there is an index.
+    words: Vec<u64>,
     /// Each page is its own place.
-    Index(Index),
+    index: Option<Index>,
 }
 
 impl PageSet {
     /// An empty set, with room for `capacity` pages; a sparse one grows if it holds more.
     pub fn new(ids: Ids, capacity: u32) -> Self {
-        Self(match ids.indexing {
-            Indexing::Dense => Kind::Bits(vec![0; ids.pages.div_ceil(u64::BITS) as usize]),
-            Indexing::Sparse => Kind::Index(Index::with_capacity(capacity.min(ids.pages) as usize)),
-        })
+        match ids.indexing {
+            Indexing::Dense => {
+                Self { words: vec![0; ids.pages.div_ceil(u64::BITS) as usize], index: None }
+            }
+            Indexing::Sparse => {
+                let index = Index::with_capacity(capacity.min(ids.pages) as usize);
+                Self { words: vec![], index: Some(index) }
+            }
+        }
     }
 
     /// Whether a page is in the set.
     #[inline]
     pub fn contains(&self, page: PageId) -> bool {
-        match &self.0 {
-            Kind::Bits(words) => words[page.index() / 64] >> (page.index() % 64) & 1 != 0,
-            Kind::Index(index) => index.find(page.0, itself).is_some(),
+        match self.words.get(page.index() / 64) {
+            Some(word) => word >> (page.index() % 64) & 1 != 0,
+            None => self.contains_sparse(page),
         }
     }
 
@@ -44,96 +49,107 @@ impl PageSet {
     /// guess.
     #[inline]
     pub fn insert_if(&mut self, page: PageId, is_inserted: bool) {
-        match &mut self.0 {
-            Kind::Bits(words) => {
-                words[page.index() / 64] |= u64::from(is_inserted) << (page.index() % 64);
-            }
-            Kind::Index(index) => {
-                if is_inserted {
-                    index.put(page.0, page.0, itself);
-                }
-            }
+        match self.words.get_mut(page.index() / 64) {
+            Some(word) => *word |= u64::from(is_inserted) << (page.index() % 64),
+            None => self.insert_sparse(page, is_inserted),
         }
     }
 
     /// Takes a page out, and says whether it was there.
     #[inline]
     pub fn remove(&mut self, page: PageId) -> bool {
-        match &mut self.0 {
-            Kind::Bits(words) => {
-                let word = &mut words[page.index() / 64];
-                let bit = 1 << (page.index() % 64);
-                let was_there = *word & bit != 0;
-                *word &= !bit;
-                was_there
-            }
-            Kind::Index(index) => {
-                let len = index.len();
-                index.remove(page.0, itself);
-                index.len() < len
-            }
-        }
+        let Some(word) = self.words.get_mut(page.index() / 64) else {
+            return self.remove_sparse(page);
+        };
+        let bit = 1 << (page.index() % 64);
+        let was_there = *word & bit != 0;
+        *word &= !bit;
+        was_there
     }
 
     /// Takes all pages out, and gives them to `each` in the order of their ids.
     pub fn drain(&mut self, mut each: impl FnMut(PageId)) {
-        match &mut self.0 {
-            Kind::Bits(words) => {
-                for (index, word) in (0_u32..).zip(words) {
-                    while *word != 0 {
-                        each(PageId(index * 64 + word.trailing_zeros()));
-                        *word &= *word - 1;
-                    }
-                }
+        for (index, word) in (0_u32..).zip(&mut self.words) {
+            while *word != 0 {
+                each(PageId(index * 64 + word.trailing_zeros()));
+                *word &= *word - 1;
             }
-            Kind::Index(index) => {
-                sorted(index).into_iter().for_each(each);
-                index.refill(core::iter::empty());
-            }
+        }
+        self.sorted().into_iter().for_each(each);
+        if let Some(index) = &mut self.index {
+            index.refill(core::iter::empty());
         }
     }
 
     /// The pages of the set, in the order of their ids. A sparse set sorts them first.
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
-        let (words, pages) = match &self.0 {
-            Kind::Bits(words) => (&words[..], vec![]),
-            Kind::Index(index) => (&[][..], sorted(index)),
-        };
-        let words = (0_u32..).zip(words).filter(|&(_, &word)| word != 0);
+        let words = (0_u32..).zip(&self.words).filter(|&(_, &word)| word != 0);
         let bits = words.flat_map(|(index, word)| {
             (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| PageId(index * 64 + bit))
         });
-        bits.chain(pages)
+        bits.chain(self.sorted())
     }
 
     /// Asks the processor for what is known of a page.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        match &self.0 {
-            Kind::Bits(words) => prefetch(words, page.index() / 64),
-            Kind::Index(index) => index.prefetch(page.0),
+        if page.index() / 64 < self.words.len() {
+            prefetch(&self.words, page.index() / 64);
+        } else {
+            self.prefetch_sparse(page);
         }
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        match &self.0 {
-            Kind::Bits(words) => size_of_val(&**words),
-            Kind::Index(index) => index.memory_bytes(),
+        size_of_val(&*self.words) + self.index.as_ref().map_or(0, Index::memory_bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn contains_sparse(&self, page: PageId) -> bool {
+        let index = self.index.as_ref().expect("a page without an index has a bit");
+        index.find(page.0, itself).is_some()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_sparse(&mut self, page: PageId, is_inserted: bool) {
+        let index = self.index.as_mut().expect("a page without an index has a bit");
+        if is_inserted {
+            index.put(page.0, page.0, itself);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_sparse(&mut self, page: PageId) -> bool {
+        let index = self.index.as_mut().expect("a page without an index has a bit");
+        let len = index.len();
+        index.remove(page.0, itself);
+        index.len() < len
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch_sparse(&self, page: PageId) {
+        if let Some(index) = &self.index {
+            index.prefetch(page.0);
+        }
+    }
+
+    /// The pages of a sparse set, in the order of their ids.
+    fn sorted(&self) -> Vec<PageId> {
+        let mut pages: Vec<PageId> =
+            self.index.iter().flat_map(Index::places).map(PageId).collect();
+        pages.sort_unstable();
+        pages
     }
 }
 
 /// The page of a place.
 const fn itself(place: u32) -> u32 {
     place
-}
-
-/// The pages of a sparse set, in the order of their ids.
-fn sorted(index: &Index) -> Vec<PageId> {
-    let mut pages: Vec<PageId> = index.places().map(PageId).collect();
-    pages.sort_unstable();
-    pages
 }
 
 #[cfg(test)]

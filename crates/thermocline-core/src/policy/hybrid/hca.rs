@@ -169,7 +169,7 @@ impl Ram {
     fn enter_buffer(&mut self, slot: u32, now: u64) {
         self.entered[slot as usize] = now;
         let (block, buffer) = (self.block(slot), &self.buffer);
-        let group = self.numbers.enter(block, |group| !buffer.is_empty(group));
+        let group = self.numbers.enter(block, |group, _| !buffer.is_empty(group));
         self.buffer.push_back(group, slot);
         self.rank(group);
     }

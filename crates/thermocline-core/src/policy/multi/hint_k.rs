@@ -70,7 +70,7 @@ impl HintK {
     /// The number of a page that is accessed.
     fn enter(&mut self, page: PageId) -> u32 {
         let Self { tier_of, histories, hierarchy, .. } = self;
-        self.numbers.enter(page, |number| {
+        self.numbers.enter(page, |number, _| {
             tier_of[number as usize] != hierarchy.disk() || histories.is_ghost(number)
         })
     }

@@ -192,7 +192,7 @@ impl<D: Draws> Promote<D> {
             lists.remove(victim);
             out.drop_copy(numbers.page(victim), tier);
         }
-        let number = numbers.enter(page, |number| lists.contains(number));
+        let number = numbers.enter(page, |number, _| lists.contains(number));
         lists.push_front(list, number);
         used_at[number as usize] = self.now;
     }

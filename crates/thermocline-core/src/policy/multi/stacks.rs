@@ -90,7 +90,7 @@ impl Stack {
     /// The number of a page that enters the stack.
     fn enter(&mut self, page: PageId) -> u32 {
         let order = &self.order;
-        self.numbers.enter(page, |number| order.contains(number))
+        self.numbers.enter(page, |number, _| order.contains(number))
     }
 }
 

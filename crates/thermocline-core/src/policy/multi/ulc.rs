@@ -80,7 +80,7 @@ impl Ulc {
     /// The number of a page that is accessed.
     fn enter(&mut self, page: PageId) -> u32 {
         let Self { numbers, tiers, tier_of, used_at, .. } = self;
-        let is_stacked = |number| tiers[tier_of[number as usize].index()].contains(number);
+        let is_stacked = |number, _| tiers[tier_of[number as usize].index()].contains(number);
         let number = numbers.enter(page, is_stacked);
         if number as usize == tier_of.len() {
             tiers.iter_mut().for_each(|heap| heap.grow(number + 1));

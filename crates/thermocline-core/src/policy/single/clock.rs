@@ -51,7 +51,8 @@ impl Replacement for Clock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(frame) = self.frames.find(page) {
             let counter = &mut self.counters[frame as usize];

@@ -163,7 +163,7 @@ impl<T: Ties> Frequencies<T> {
     /// A page comes into the cache, with so many references.
     pub(super) fn admit(&mut self, page: PageId, references: u32, time: u64) {
         let known = &self.known;
-        let number = self.numbers.enter(page, |number| known[number as usize].time > 0);
+        let number = self.numbers.enter(page, |number, _| known[number as usize].time > 0);
         self.known[number as usize] = Known { time, references, is_cached: true };
         self.cached_pages += 1;
         let known = &self.known;

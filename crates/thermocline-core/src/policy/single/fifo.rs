@@ -23,7 +23,8 @@ impl Replacement for Fifo {
         Self { frames: Frames::new(ids, capacity_pages), hand: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if self.frames.find(page).is_some() {
             return Outcome::Hit;

@@ -162,7 +162,7 @@ impl Replacement for Lfu {
             self.held_pages += 1;
         }
         let records = &self.records;
-        let number = self.numbers.enter(page, |number| records[number as usize].references > 0);
+        let number = self.numbers.enter(page, |number, _| records[number as usize].references > 0);
         let record = &mut self.records[number as usize];
         record.references = references.saturating_add(1);
         record.key = self.age.saturating_add(record.references);

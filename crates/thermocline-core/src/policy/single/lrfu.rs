@@ -156,7 +156,7 @@ impl Lrfu {
     fn admit(&mut self, page: PageId, log_crf: f64) {
         let known = Combined { log_crf, last: self.time };
         let pages = &self.pages;
-        let number = self.numbers.enter(page, |number| pages[number as usize].last != 0);
+        let number = self.numbers.enter(page, |number, _| pages[number as usize].last != 0);
         self.pages[number as usize] = known;
         self.held_pages += 1;
         let key = known.key().expect("time is not zero");

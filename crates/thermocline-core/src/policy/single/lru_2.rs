@@ -196,7 +196,7 @@ impl Lru2 {
             return number;
         }
         let Self { histories, now, retained, .. } = self;
-        let is_tracked = |number| histories[number as usize].is_known(*now, *retained);
+        let is_tracked = |number, _| histories[number as usize].is_known(*now, *retained);
         let number = self.numbers.enter(page, is_tracked);
         if number as usize == self.histories.len() {
             if self.histories.len() == self.histories.capacity() {

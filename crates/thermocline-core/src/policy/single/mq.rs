@@ -183,7 +183,7 @@ impl Replacement for Mq {
             Outcome::Admitted { evicted: self.make_room() }
         };
         let orders = &self.orders;
-        let number = self.numbers.enter(page, |number| orders.contains(number));
+        let number = self.numbers.enter(page, |number, _| orders.contains(number));
         let is_known = self.orders.contains(number);
         if is_known {
             self.orders.remove(number);

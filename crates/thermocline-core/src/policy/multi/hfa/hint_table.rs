@@ -203,6 +203,12 @@ impl HintTable {
         self.order.steps + self.passed
     }
 
+    /// How many records there may be.
+    #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
+    pub(super) const fn capacity(&self) -> u32 {
+        self.ring.len() as u32
+    }
+
     /// How many records there are, expired ones included.
     #[inline]
     pub(super) const fn len(&self) -> u32 {
@@ -221,13 +227,13 @@ impl HintTable {
     /// `is_held` says if the table knows.
     pub(super) fn assert_invariants(
         &self,
-        newest: impl Iterator<Item = u32>,
+        newest: impl Iterator<Item = (PageId, u32)>,
         is_held: impl Fn(PageId, u32) -> bool,
     ) {
         self.order.assert_invariants();
         assert!(self.len() as usize <= self.ring.len(), "the table keeps to its capacity");
         let mut counts = [0_usize; 2];
-        for (page, newest) in (0..).map(PageId).zip(newest) {
+        for (page, newest) in newest {
             let (mut id, mut least) = (newest, 0);
             while let Some((record, count)) = self.find(page, id)
                 && self.ago(&record) >= least
@@ -430,7 +436,8 @@ mod tests {
             if *newest != NONE {
                 self.table.hold(*newest, page);
             }
-            self.table.assert_invariants(self.newest.iter().copied(), |page, at| page.0 == at);
+            let newest = (0..).map(PageId).zip(self.newest.iter().copied());
+            self.table.assert_invariants(newest, |page, at| page.0 == at);
             forgotten
         }
 

@@ -34,7 +34,7 @@ impl History {
     }
 
     pub(super) fn add(&mut self, page: PageId, next: Move) {
-        let number = self.numbers.enter(page, |_| true);
+        let number = self.numbers.enter(page, |_, _| true);
         if number >= self.moves.count() {
             self.moves.grow(number + 1);
         }

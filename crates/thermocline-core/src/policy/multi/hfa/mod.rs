@@ -12,7 +12,8 @@
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
 //! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 4 for its
-//!   moves; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
+//!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 20 per page
+//!   that ever moved; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
 //!   second queue, for P-HFA and H-HFA 40 to 70 more; 16 per hit of late, at most two of them per
 //!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints.
 //! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
@@ -39,6 +40,7 @@
 
 mod bubble;
 mod cascade;
+mod cells;
 mod hint_log;
 mod hint_table;
 mod history;
@@ -61,12 +63,12 @@ pub(crate) use settings::WRITES;
 pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 
 use crate::config::Values;
-use crate::prefetch::prefetch;
 use crate::queue::Lists;
 use crate::random::SplitMix64;
 use crate::{
     Access, Actions, BoxedPolicy, Clients, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
+use cells::Cells;
 use hint_table::RECORD_BYTES;
 use history::History;
 use level::Level;
@@ -99,12 +101,8 @@ pub struct Hfa<const STRATEGY: u8> {
     /// When the current period ends, and when pages are counted next.
     period_end: u64,
     next_sample: u64,
-    /// Per page: its frame, or [`ABSENT`], of several clients one in the first tier of each and one
-    /// in the shared tiers; then per level its newest record of hints.
-    cells: Vec<u32>,
-    /// Cells per page, and how many of them are for frames.
-    stride: usize,
-    frame_cells: usize,
+    /// Per page: where it is, and its newest records of hints.
+    cells: Cells,
     /// Frames that held a page and hold none.
     free: Vec<u32>,
     /// Frames from here on never held a page.
@@ -184,8 +182,10 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             if clients == Clients::ONE { 1 } else { u32::from(clients.get()) + 1 };
         // A page is brought in before another one leaves.
         let cached: u64 = tiers.iter().map(|tier| u64::from(tier.1)).sum();
-        let copies = pages * frames_per_page;
+        let copies = pages.saturating_mul(frames_per_page);
         let frames = u32::try_from(cached + 1).map_or(copies, |frames| frames.min(copies));
+        let records = levels.iter().map(|level| level.hints.capacity());
+        let tracked = records.fold(frames, u32::saturating_add);
         let capacities: Vec<u32> = levels.iter().map(|level| level.capacity_pages).collect();
         let level_count = u32::try_from(levels.len()).expect("a hierarchy has few tiers");
         Self {
@@ -197,9 +197,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             next_sample: settings.sample_interval,
             clients,
             client: 0,
-            cells: vec![ABSENT; pages as usize * (levels.len() + frames_per_page as usize)],
-            stride: levels.len() + frames_per_page as usize,
-            frame_cells: frames_per_page as usize,
+            cells: Cells::new(setup.ids(), tracked, frames_per_page as usize, levels.len()),
             free: Vec::new(),
             used_frames: 0,
             queues: Queues::new(frames, &capacities),
@@ -231,33 +229,21 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
     /// any.
     fn frame_at(&self, level: usize, page: PageId) -> u32 {
-        self.cells[self.row_of(page) + level.min(self.frame_cells - 1)]
+        self.cells.frame(level, page)
     }
 
     /// One client: notes the frame of a page that enters the caches, or that it left them.
     fn set_frame_of(&mut self, page: PageId, frame: u32) {
         if self.clients == Clients::ONE {
-            let row = self.row_of(page);
-            self.cells[row] = frame;
+            self.cells.set_frame(0, page, frame);
         }
     }
 
     /// Several clients: notes the frame of a page that enters a level, or that it left it.
     fn set_frame_at(&mut self, level: usize, page: PageId, frame: u32) {
         if self.clients != Clients::ONE {
-            let cell = self.row_of(page) + level.min(self.frame_cells - 1);
-            self.cells[cell] = frame;
+            self.cells.set_frame(level, page, frame);
         }
-    }
-
-    /// Where the cells of a page begin.
-    fn row_of(&self, page: PageId) -> usize {
-        page.index() * self.stride
-    }
-
-    /// Where the newest record of a page at a level is noted.
-    fn hint_cell(&self, level: usize, page: PageId) -> usize {
-        self.row_of(page) + self.frame_cells + level
     }
 
     /// Whether a level is the first of a client.
@@ -334,13 +320,13 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     }
 
     fn flush(&mut self, out: &mut Actions) {
-        for index in (0..self.cells.len()).step_by(self.stride) {
-            let frame = self.cells[index];
-            if frame != ABSENT && self.queues.frame(frame).is_dirty {
-                self.queues.frame_mut(frame).is_dirty = false;
-                let page = self.queues.frame(frame).page;
-                out.copy(page, self.tier_of(frame), self.disk);
-            }
+        let is_dirty =
+            |&(_, frame): &(PageId, u32)| frame != ABSENT && self.queues.frame(frame).is_dirty;
+        let mut dirty: Vec<(PageId, u32)> = self.cells.iter().filter(is_dirty).collect();
+        dirty.sort_unstable();
+        for (page, frame) in dirty {
+            self.queues.frame_mut(frame).is_dirty = false;
+            out.copy(page, self.tier_of(frame), self.disk);
         }
     }
 
@@ -356,16 +342,15 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        prefetch(&self.cells, self.row_of(page));
+        self.cells.prefetch(page);
     }
 
     fn assert_invariants(&self) {
         self.queues.assert_invariants();
+        self.cells.assert_invariants();
         let mut cached = 0;
         for (index, level) in self.levels.iter().enumerate() {
-            let column = self.cells.iter().skip(self.frame_cells + index);
-            let newest = column.step_by(self.stride).copied();
-            level.hints.assert_invariants(newest, |page, frame| {
+            level.hints.assert_invariants(self.cells.newest_hints(index), |page, frame| {
                 let place = self.queues.place_of(frame);
                 self.frame_at(index, page) == frame && place.is_some_and(|place| place.0 == index)
             });
@@ -398,15 +383,12 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
                 assert_eq!(hot, level.hot_pages(queue), "hot pages are counted");
             }
         }
-        let rows = self.cells.chunks_exact(self.stride);
-        let frames = rows.flat_map(|row| &row[..self.frame_cells]);
-        let indexed = frames.filter(|&&frame| frame != ABSENT).count();
-        assert_eq!(indexed, cached, "a cached page is in one queue of one tier");
+        assert_eq!(self.cells.held_frames(), cached, "a cached page is in one queue of one tier");
         assert_eq!(self.used_frames as usize - self.free.len(), cached, "each frame has a page");
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.cells)
+        self.cells.memory_bytes()
             + self.free.capacity() * size_of::<u32>()
             + self.queues.memory_bytes()
             + self.recent.capacity() * size_of::<(u64, u32)>()

@@ -14,7 +14,6 @@ use super::history::Move;
 use super::queues::{Frame, Place, Queue};
 use super::settings::Strategy;
 use super::{ABSENT, Hfa};
-use crate::prefetch::prefetch;
 use crate::random::Draws;
 use crate::{Access, Actions, Clients, Op, PageId, Tier, WriteMiss};
 
@@ -60,6 +59,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.used_frames += 1;
             self.used_frames - 1
         });
+        let levels = &self.levels;
+        self.cells
+            .enter(access.page, |level, page, newest| levels[level].hints.is_live(page, newest));
         *self.queues.frame_mut(frame) = Frame::new(access.page);
         self.set_frame_of(access.page, frame);
         if Self::STRATEGY == Strategy::Promote {
@@ -158,7 +160,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// The newest record of a page in the table of a level.
     pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
-        self.cells[self.hint_cell(level, page)]
+        self.cells.newest_hint(level, page)
     }
 
     /// How many periods ahead a period is that an oracle counts.
@@ -338,7 +340,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     #[inline]
     pub(super) fn foresee(&self, victim: u32) {
         let Some(next) = self.queues.before(victim) else { return };
-        prefetch(&self.cells, self.row_of(self.queues.frame(next).page));
+        self.cells.prefetch(self.queues.frame(next).page);
         if let Some(then) = self.queues.before(next) {
             self.queues.prefetch(then);
         }
@@ -385,15 +387,14 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 return self.look_up(level, page).0;
             }
         }
-        let cell = self.hint_cell(level, page);
         let mut forgotten = ABSENT;
         let (newest, frequency) = self.levels[level].hints.record(
             page,
-            self.cells[cell],
+            self.cells.newest_hint(level, page),
             &self.settings.weights,
             |frame| forgotten = frame,
         );
-        self.cells[cell] = newest;
+        self.cells.set_newest_hint(level, page, newest);
         if forgotten != ABSENT {
             self.review(level, forgotten);
         }

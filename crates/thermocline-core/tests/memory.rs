@@ -1,0 +1,144 @@
+//! How much heap policies with a sparse index hold, counted at the allocator.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod work;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::{Access, Actions, Indexing, Nanos, Setup};
+use work::{Skew, accesses, setup};
+
+/// Counts the bytes that are allocated.
+struct Counting;
+
+static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does all the work; counting touches no memory that it manages.
+#[expect(unsafe_code, reason = "allocators are unsafe to implement")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(new_bytes, Relaxed);
+        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const RAM_PAGES: u32 = 2048;
+const FLASH_PAGES: u32 = 6144;
+
+/// Ghosts per cached page, by the definitions of the policies that need them to keep to the bound.
+const GHOSTS: &[(&str, f64)] = &[
+    // Two histories, each half as long as the cache.
+    ("cacheus", 1.0),
+    ("lecar", 1.0),
+    // As many histories of pages in no cache as there are cached pages.
+    ("hint-k", 1.0),
+    // Records of 16 bytes that take 0.1 % of pages of 4 KiB.
+    ("d-hfa", 0.256),
+    ("p-hfa", 0.256),
+    ("h-hfa", 0.256),
+    // Four histories per page of a cache, in the hierarchy per page of a lower tier.
+    ("mq", 4.0),
+    ("mq-n", 3.0),
+];
+
+/// The caches of a policy.
+fn capacity_pages(entry: &Entry) -> Vec<u32> {
+    match entry.depth {
+        Depth::Ram => vec![RAM_PAGES + FLASH_PAGES],
+        Depth::RamFlash | Depth::Tiers | Depth::Buffer => vec![RAM_PAGES, FLASH_PAGES],
+    }
+}
+
+/// The most heap that a policy holds while it is accessed until its caches and ghosts are full.
+fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
+    let capacity_pages = capacity_pages(entry);
+    let setup = Setup { capacity_pages, ..setup(disk_pages, Indexing::Sparse) };
+    let mut actions = Actions::new();
+    let before = ALLOCATED_BYTES.load(Relaxed);
+    let mut policy = entry.build_default(&setup).unwrap();
+    let mut most = 0;
+    for (step, &access) in (1..).zip(accesses) {
+        actions.clear();
+        if entry.needs_clock {
+            policy.background(Nanos(step * 1_000_000), &mut actions);
+        }
+        policy.access(access, &mut actions);
+        if step % 64 == 0 {
+            most = most.max(ALLOCATED_BYTES.load(Relaxed) - before);
+        }
+    }
+    let held = ALLOCATED_BYTES.load(Relaxed) - before;
+    let reported = policy.memory_bytes();
+    let error = held.abs_diff(reported);
+    assert!(error <= 16 << 10, "{}: {reported} bytes reported, {held} held", entry.name);
+    most.max(held)
+}
+
+/// What a policy may keep of the pages of the disk.
+fn of_disk_bytes(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> f64 {
+    let declared = entry.sparse_memory();
+    let pages = if declared.is_of_accessed_pages {
+        accesses.iter().map(|access| access.page).collect::<HashSet<_>>().len()
+    } else {
+        disk_pages as usize
+    };
+    pages as f64 * f64::from(declared.bytes_per_disk_page)
+}
+
+/// The registry's policies, but for those that know the future, which no engine can serve.
+fn served() -> impl Iterator<Item = &'static Entry> {
+    registry::entries().iter().filter(|entry| !entry.needs_foresight() && !entry.needs_hints())
+}
+
+/// One test, as others would allocate meanwhile.
+#[test]
+fn a_sparse_policy_holds_little_however_large_the_disk() {
+    let cached_pages = RAM_PAGES + FLASH_PAGES;
+    for entry in served() {
+        let ghosts = GHOSTS.iter().find(|row| row.0 == entry.name).map_or(0.0, |row| row.1);
+        let declared = entry.sparse_memory();
+        let mut is_small = true;
+        for disk_pages in [cached_pages * 4, cached_pages * 64] {
+            let tracked = (f64::from(cached_pages) * (1.0 + ghosts)).min(f64::from(disk_pages));
+            for skew in [Skew::None, Skew::Strong] {
+                let accesses = accesses(disk_pages, u64::from(cached_pages) * 12, 1, skew);
+                let bytes = bytes_held(entry, disk_pages, &accesses) as f64;
+                let of_disk = of_disk_bytes(entry, disk_pages, &accesses);
+                assert!(
+                    bytes <= f64::from(declared.bytes_per_page) * tracked + of_disk,
+                    "{}: {:.1} bytes per page over a disk of {disk_pages}, and {of_disk} for the disk",
+                    entry.name,
+                    (bytes - of_disk) / tracked
+                );
+                is_small &= bytes <= 64.0 * tracked;
+            }
+        }
+        assert_eq!(is_small, declared.reason.is_none(), "{}: declared as too large", entry.name);
+    }
+}
