@@ -13,6 +13,7 @@ pub mod queueing;
 pub mod ssd;
 
 mod cost;
+mod presets;
 mod response;
 mod server;
 

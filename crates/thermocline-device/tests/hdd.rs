@@ -535,8 +535,8 @@ fn presets_survive_toml() {
     for config in HddConfig::presets() {
         config.check().unwrap();
         assert!(!config.source.is_empty() && !config.summary.is_empty());
-        let text = toml::to_string(&config).unwrap();
-        assert_eq!(HddConfig::from_toml(&text).unwrap(), config);
+        let text = toml::to_string(config).unwrap();
+        assert_eq!(HddConfig::from_toml(&text).unwrap(), *config);
     }
     let unknown = HddConfig::from_toml("colour = \"red\"").unwrap_err().to_string();
     assert!(unknown.contains("colour"), "{unknown}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use thermocline_core::registry::{self, Entry};
 use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
-use thermocline_device::ssd::{SsdConfig, ssd_presets};
+use thermocline_device::ssd::SsdConfig;
 use thermocline_device::{Catalogue, Device};
 
 use crate::parameters::{Owner, Parameters};
@@ -122,7 +122,8 @@ pub fn find_ssd(drive: &DriveSpec) -> Result<SsdConfig, LabError> {
             Ok(config)
         }
         DriveSpec::Named(name) => SsdConfig::preset(name).map_err(|_| {
-            let known: Vec<String> = ssd_presets().into_iter().map(|preset| preset.name).collect();
+            let known: Vec<&str> =
+                SsdConfig::presets().iter().map(|preset| preset.name.as_str()).collect();
             LabError::UnknownDrive { name: name.clone(), known: known.join(", ") }
         }),
     }
@@ -356,7 +357,7 @@ fn model(device: &Device, model: &ModelSpec) -> Result<DeviceModel, String> {
         return Ok(DeviceModel::Hdd(Box::new(disk)));
     }
     let ssd = find_ssd(drive).map_err(|error| {
-        let disks: Vec<String> = HddConfig::presets().into_iter().map(|disk| disk.name).collect();
+        let disks: Vec<&str> = HddConfig::presets().iter().map(|disk| disk.name.as_str()).collect();
         let disks = disks.join(", ");
         format!("it takes `server`, `server:N`, a disk ({disks}) or an SSD: {error}")
     })?;

@@ -45,9 +45,9 @@ pub struct ListedParameter {
 #[derive(Clone, Debug, Serialize)]
 pub struct Drives {
     /// Solid-state drives.
-    pub ssd: Vec<SsdConfig>,
+    pub ssd: &'static [SsdConfig],
     /// Hard disks.
-    pub hdd: Vec<HddConfig>,
+    pub hdd: &'static [HddConfig],
 }
 
 /// All registered policies.

@@ -1,6 +1,6 @@
 //! What a disk is made of: settings with their units and ranges, presets, and TOML.
 //!
-//! * Source: the data sheets that each preset names.
+//! * Source: the data sheets that each preset names, in `presets.toml`.
 //! * State: 8 bytes per zone.
 //! * Cost: checking is O(cylinders), as it fits the seek curve.
 //! * Deviations: none from the data sheets; what they leave open is said at each preset.
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::error::HddError;
 use super::layout::turn_ns;
 use super::seek::{SeekCurve, SeekFigures};
+use crate::presets::built_in;
 
 /// A hard disk: geometry, mechanics, electronics and cache.
 ///
@@ -117,19 +118,16 @@ impl HddConfig {
     /// # Errors
     /// [`HddError::UnknownPreset`] with the names that exist.
     pub fn preset(name: &str) -> Result<Self, HddError> {
-        let mut presets = Self::presets();
-        match presets.iter().position(|preset| preset.name == name) {
-            Some(index) => Ok(presets.swap_remove(index)),
-            None => {
-                let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-                Err(HddError::UnknownPreset { name: name.into(), known: known.join(", ") })
-            }
-        }
+        let presets = Self::presets();
+        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+            HddError::UnknownPreset { name: name.into(), known: known.join(", ") }
+        })
     }
 
     /// The presets, in the order in which they are listed.
-    pub fn presets() -> Vec<Self> {
-        vec![barracuda_7200_7(), exos_x18()]
+    pub fn presets() -> &'static [Self] {
+        &built_in().hdds
     }
 
     /// A disk from TOML: the fields of [`HddConfig`] by name, the zones as `[[zones]]` at the end.
@@ -281,95 +279,6 @@ impl HddConfig {
         }
         within("read_ahead_bytes", self.read_ahead_bytes, 0, segment_bytes)
     }
-}
-
-/// Seagate Barracuda 7200.7, the disk of the HAT paper.
-///
-/// Published: 80 GB on two heads, 7200 rpm, 8.5 ms average seek, 683 Mbit/s from the heads, 58 MB/s
-/// average sustained, 2 MB cache, ATA-100. The zones are chosen for it: 16 of them, the innermost
-/// track 0.6 of the outermost, so that reading the whole disk takes 58 MB/s with all switches in
-/// it, at most 683 Mbit/s. Not published, and typical for the class: single track 1 ms, full stroke
-/// 1.8 times the average, head switch 0.8 ms, command 0.1 ms, and how the cache is divided. Writes
-/// settle for the 1 ms by which the cost model's figures for this disk differ.
-fn barracuda_7200_7() -> HddConfig {
-    HddConfig {
-        name: "st380011a".into(),
-        summary: "the disk of the HAT paper (Seagate Barracuda 7200.7, 80 GB, 7200 rpm)".into(),
-        source: "data sheet figures as redhill.net.au/d/141 and techreport.com/review/8160 list \
-                 them; zones and what is not published are fitted or typical"
-            .into(),
-        capacity_bytes: 156_301_488 * 512,
-        sector_bytes: 512,
-        rotations_per_minute: 7200,
-        heads: 2,
-        zones: even_zones(16, 4672, 1308, 784),
-        single_track_seek_ms: 1.0,
-        average_seek_ms: 8.5,
-        full_stroke_seek_ms: 15.3,
-        head_switch_ms: 0.8,
-        write_settle_ms: 1.0,
-        command_overhead_ms: 0.1,
-        interface_mb_per_s: 100.0,
-        cache_bytes: 2 << 20,
-        cache_segments: 4,
-        read_ahead_bytes: 256 << 10,
-        write_cache: WriteCache::WriteBack,
-        write_cache_bytes: 512 << 10,
-        scheduling: Scheduling::Fcfs,
-    }
-}
-
-/// Seagate Exos X18, 18 TB, a current nearline disk.
-///
-/// From its data sheet as others quote it: 270 MB/s at most sustained (computerbase.de, November
-/// 2022); 7200 rpm, 4.16 ms average latency and 256 MB cache (tomshardware.com, on the model of two
-/// actuators). The outermost zone gives 270 MB/s with all switches in it; the innermost has half its
-/// sectors, as the radii of 3.5 inch platters allow.
-///
-/// Assumed: nine platters of 2 TB; the seek average of Seagate's Constellation ES.3 (8.5 ms), since
-/// no source gives one for this disk; and what is typical for the class: the other seeks, head
-/// switch, settling, command, and the division of the cache.
-///
-/// Sectors are the 512 bytes that the interface shows; a write of part of a physical sector of 4096
-/// bytes costs the real drive another turn, which is not modelled.
-fn exos_x18() -> HddConfig {
-    HddConfig {
-        name: "exos-x18".into(),
-        summary: "a current nearline disk (Seagate Exos X18, 18 TB, 7200 rpm)".into(),
-        source: "data sheet figures as computerbase.de (2022-11) and tomshardware.com quote them; \
-                 zones fitted to them; seek time of Constellation ES.3, the rest typical"
-            .into(),
-        capacity_bytes: 35_156_656_128 * 512,
-        sector_bytes: 512,
-        rotations_per_minute: 7200,
-        heads: 18,
-        zones: even_zones(24, 23_400, 4656, 2328),
-        single_track_seek_ms: 0.5,
-        average_seek_ms: 8.5,
-        full_stroke_seek_ms: 16.0,
-        head_switch_ms: 0.5,
-        write_settle_ms: 0.5,
-        command_overhead_ms: 0.05,
-        interface_mb_per_s: 600.0,
-        cache_bytes: 256 << 20,
-        cache_segments: 64,
-        read_ahead_bytes: 2 << 20,
-        write_cache: WriteCache::WriteBack,
-        write_cache_bytes: 64 << 20,
-        scheduling: Scheduling::CLook,
-    }
-}
-
-/// Zones of equally many cylinders, whose tracks shrink evenly from `outermost` to `innermost`
-/// sectors; at least 2.
-fn even_zones(zones: u32, cylinders: u32, outermost: u32, innermost: u32) -> Vec<Zone> {
-    let steps = zones - 1;
-    (0..zones)
-        .map(|zone| {
-            let sectors_per_track = outermost - (outermost - innermost) * zone / steps;
-            Zone { cylinders, sectors_per_track }
-        })
-        .collect()
 }
 
 fn within<T: Copy + PartialOrd + std::fmt::Display>(

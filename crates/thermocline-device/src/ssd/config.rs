@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{bad, within};
 use super::error::SsdError;
-
-/// The presets, each with its sources in comments.
-const PRESETS: &str = include_str!("presets.toml");
+use crate::presets::built_in;
 
 /// A solid-state drive: geometry, times, controller and translation layer.
 ///
@@ -224,51 +222,22 @@ pub enum GcBlocks {
     Shared,
 }
 
-/// A preset: its name, what it is, and where its figures come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SsdPreset {
-    /// As [`SsdConfig::preset`] takes it.
-    pub name: String,
-    /// In one line.
-    pub summary: String,
-    /// In one line.
-    pub source: String,
-}
-
-#[derive(Deserialize)]
-struct PresetFile {
-    preset: Vec<SsdConfig>,
-}
-
-/// The presets, in the order in which they are listed.
-pub fn ssd_presets() -> Vec<SsdPreset> {
-    let about = |SsdConfig { name, summary, source, .. }| SsdPreset { name, summary, source };
-    SsdConfig::presets().into_iter().map(about).collect()
-}
-
 impl SsdConfig {
     /// The preset of that name.
     ///
     /// # Errors
     /// [`SsdError::UnknownPreset`] with the names that exist.
     pub fn preset(name: &str) -> Result<Self, SsdError> {
-        let mut presets = Self::presets();
-        match presets.iter().position(|preset| preset.name == name) {
-            Some(index) => Ok(presets.swap_remove(index)),
-            None => {
-                let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-                Err(SsdError::UnknownPreset { name: name.into(), known: known.join(", ") })
-            }
-        }
+        let presets = Self::presets();
+        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+            SsdError::UnknownPreset { name: name.into(), known: known.join(", ") }
+        })
     }
 
     /// The presets, in the order in which they are listed.
-    ///
-    /// # Panics
-    /// Never: the file is part of the program, and tested.
-    pub fn presets() -> Vec<Self> {
-        let file: PresetFile = toml::from_str(PRESETS).expect("the presets' file is well-formed");
-        file.preset
+    pub fn presets() -> &'static [Self] {
+        &built_in().ssds
     }
 
     /// A drive from TOML: the fields of [`SsdConfig`] by name.

@@ -41,8 +41,7 @@ use self::service::Service;
 use crate::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, QueueingError, Ticket};
 
 pub use self::config::{
-    Allocation, GcBlocks, GcUnit, Mapping, Scheduling, SsdConfig, SsdPreset, Victim,
-    WriteCompletes, ssd_presets,
+    Allocation, GcBlocks, GcUnit, Mapping, Scheduling, SsdConfig, Victim, WriteCompletes,
 };
 pub use self::error::SsdError;
 pub use self::metrics::{BlockErases, Lifetime, SsdMetrics};

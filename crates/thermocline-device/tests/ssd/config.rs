@@ -2,24 +2,27 @@
 
 use thermocline_core::Nanos;
 use thermocline_device::queueing::{DeviceOp, QueueingDevice, QueueingError};
-use thermocline_device::ssd::{Mapping, Precondition, Ssd, SsdConfig, SsdError, ssd_presets};
+use thermocline_device::ssd::{Mapping, Precondition, Ssd, SsdConfig, SsdError};
 
 use super::{drive, preset, read, request, tiny, write};
 
 #[test]
-fn presets_are_whole_drives_with_sources() {
-    let presets = ssd_presets();
-    let names: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-    assert_eq!(names, ["ssdsim", "slc-2008", "mlc-sata-2011", "tlc-nvme", "qlc-nvme"]);
-    let gigabytes = [3.87, 29.2, 64.0, 480.8, 959.9];
-    for (about, expected) in presets.iter().zip(gigabytes) {
-        assert!(!about.summary.is_empty() && !about.source.is_empty());
-        let config = preset(&about.name);
-        config.validate().unwrap();
-        let found = config.logical_bytes() as f64 / 1e9;
-        assert!((found / expected - 1.0).abs() < 2e-3, "{}: {found} GB", about.name);
-        let text = toml::to_string(&config).unwrap();
-        assert_eq!(SsdConfig::from_toml(&text).unwrap(), config, "TOML goes both ways");
+fn presets_are_whole_drives() {
+    let gigabytes = [
+        ("ssdsim", 3.87),
+        ("slc-2008", 29.2),
+        ("mlc-sata-2011", 64.0),
+        ("tlc-nvme", 480.8),
+        ("qlc-nvme", 959.9),
+    ];
+    for (name, expected) in gigabytes {
+        let found = preset(name).logical_bytes() as f64 / 1e9;
+        assert!((found / expected - 1.0).abs() < 2e-3, "{name}: {found} GB");
+    }
+    for config in SsdConfig::presets() {
+        assert_eq!(preset(&config.name), *config);
+        let text = toml::to_string(config).unwrap();
+        assert_eq!(SsdConfig::from_toml(&text).unwrap(), *config, "TOML goes both ways");
     }
     let error = SsdConfig::preset("floppy").unwrap_err().to_string();
     assert!(error.contains("ssdsim") && error.contains("qlc-nvme"), "{error}");
@@ -27,12 +30,11 @@ fn presets_are_whole_drives_with_sources() {
 
 #[test]
 fn a_size_is_reached_and_hardly_exceeded() {
-    for about in ssd_presets() {
-        let config = preset(&about.name);
+    for config in SsdConfig::presets() {
         for pages in [1, 1000, 123_456, 5_000_000] {
             let sized = config.sized_for(pages).unwrap();
             sized.validate().unwrap();
-            assert!(sized.logical_pages() >= pages, "{}", about.name);
+            assert!(sized.logical_pages() >= pages, "{}", config.name);
             let fewer = SsdConfig { blocks_per_plane: sized.blocks_per_plane - 1, ..sized };
             assert!(fewer.validate().is_err() || fewer.logical_pages() < pages);
         }
