@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, iter};
 
+use crate::indexing::{Ids, Indexing};
 use crate::policy::Maker;
 use crate::policy::multi::hfa::HintLog;
 use crate::{Admission, Clients, Foresight, Geometry, Tier};
@@ -29,42 +30,6 @@ pub struct Setup {
     pub clients: Clients,
     /// How the policy finds the state of a page.
     pub indexing: Indexing,
-}
-
-/// How a policy finds the state of a page. It decides alike either way.
-///
-/// Write buffers and OPT always use tables. A few policies keep some state for each page or extent of
-/// the disk by definition, whatever the indexing; see
-/// [`Entry::sparse_memory`](crate::registry::Entry::sparse_memory).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Indexing {
-    /// By tables with an entry for each page of the disk: fastest, as a replay wants it.
-    #[default]
-    Dense,
-    /// By hash tables of the pages that the policy tracks: memory grows with the cache and not with
-    /// the disk, as a server wants it.
-    Sparse,
-}
-
-/// The page ids that a policy may meet, and how it indexes its state by them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ids {
-    /// Number of pages of the disk: ids are below this.
-    pub pages: u32,
-    /// How state is found by an id.
-    pub indexing: Indexing,
-}
-
-impl Ids {
-    /// Ids below `pages`, indexed by tables.
-    pub const fn dense(pages: u32) -> Self {
-        Self { pages, indexing: Indexing::Dense }
-    }
-
-    /// Ids below `pages`, indexed by hash tables.
-    pub const fn sparse(pages: u32) -> Self {
-        Self { pages, indexing: Indexing::Sparse }
-    }
 }
 
 impl Setup {

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::Index;
-use crate::config::{Ids, Indexing};
 use crate::prefetch::prefetch;
+use crate::{Ids, Indexing};
 
 /// Places by pages. The queue knows the page of each place, and says so when it is asked by `page_of`.
 ///

@@ -7,8 +7,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Directory;
+use crate::Ids;
 use crate::PageId;
-use crate::config::Ids;
 
 /// The page of a frame that is empty.
 const NONE: u32 = u32::MAX;

@@ -14,7 +14,7 @@ use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::config::Indexing;
+use crate::Indexing;
 
 /// Entries beyond the members' share, so that a small heap is not tidied at each step.
 const MARGIN: usize = 64;

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use super::Directory;
 use super::recency::first_member;
 use crate::PageId;
-use crate::config::{Ids, Indexing};
+use crate::{Ids, Indexing};
 
 /// The state bit that every page of a queue has.
 pub const PRESENT: u8 = 1;
@@ -506,6 +506,10 @@ mod tests {
         (0_u8..16).prop_map(|bits| bits | PRESENT)
     }
 
+    fn ids() -> impl Strategy<Value = Ids> {
+        prop_oneof![Just(Ids::dense(PAGES)), Just(Ids::sparse(PAGES))]
+    }
+
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             9 => (0..QUEUES, 0..PAGES, state())
@@ -526,12 +530,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn queues_are_vectors_of_pages(
-            steps in steps(),
-            indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
-        ) {
+        fn queues_are_vectors_of_pages(steps in steps(), ids in ids()) {
             let mut logs = Logs::new(
-                Ids { pages: PAGES, indexing },
+                ids,
                 PAGES,
                 [(PAGES, Use::Fifo), (PAGES, Use::Leaky), (PAGES, Use::Lru)],
             );

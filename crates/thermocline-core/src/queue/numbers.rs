@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::Index;
 use crate::PageId;
-use crate::config::{Ids, Indexing};
+use crate::{Ids, Indexing};
 
 /// One number in so many is there for pages that are tracked no more: they limit the hand's steps.
 const SLACK: u32 = 16;

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::Index;
 use crate::PageId;
-use crate::config::{Ids, Indexing};
 use crate::prefetch::prefetch;
+use crate::{Ids, Indexing};
 
 /// Pages of a set.
 ///

@@ -27,7 +27,7 @@ use core::ops::Range;
 
 use super::directory::Directory;
 use crate::PageId;
-use crate::config::{Ids, Indexing};
+use crate::{Ids, Indexing};
 
 /// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
 const LOG_FACTOR: usize = 4;

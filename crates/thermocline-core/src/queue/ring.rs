@@ -8,8 +8,8 @@
 use alloc::collections::VecDeque;
 
 use super::Directory;
+use crate::Ids;
 use crate::PageId;
-use crate::config::Ids;
 
 /// What a slot holds whose page left.
 const HOLE: u32 = u32::MAX;
@@ -190,7 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::Indexing;
+    use crate::Indexing;
 
     const PAGES: u32 = 12;
 

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::Directory;
+use crate::Ids;
 use crate::PageId;
-use crate::config::Ids;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::Indexing;
+    use crate::Indexing;
 
     const PAGES: u32 = 16;
 

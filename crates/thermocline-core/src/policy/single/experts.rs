@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt::Debug;
 
+use crate::Ids;
 use crate::PageId;
-use crate::config::Ids;
 use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::random::{Draws as _, SplitMix64};
 
