@@ -1,92 +1,15 @@
-//! What a policy is built from: the hierarchy, and typed parameters.
+//! The typed parameters that a policy or an identifier is built from.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::{fmt, iter};
+use core::fmt;
 
-use crate::indexing::{Ids, Indexing};
 use crate::policy::Maker;
 use crate::policy::multi::hfa::HintLog;
-use crate::{Admission, Clients, Foresight, Geometry, Tier};
-
-/// The hierarchy that a policy is built for.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// Capacity of each cache tier in pages, fastest first; the disk is not among them. That of the
-    /// first one is what each client has.
-    pub capacity_pages: Vec<u32>,
-    /// The pages of the disk.
-    pub geometry: Geometry,
-    /// The cost of each tier, the disk last; policies that weigh devices against each other use it.
-    pub costs: Vec<PageCost>,
-    /// What a write miss does.
-    pub write_miss: WriteMiss,
-    /// Which pages may enter flash.
-    pub admission: Admission,
-    /// How many clients there are, each with a first tier of its own.
-    pub clients: Clients,
-    /// How the policy finds the state of a page.
-    pub indexing: Indexing,
-}
-
-impl Setup {
-    /// The tier below all caches.
-    ///
-    /// # Panics
-    /// If there are more tiers than [`TIERS_MAX`](crate::TIERS_MAX).
-    pub fn disk(&self) -> Tier {
-        let tiers = self.tier_capacities_pages().count();
-        assert!(tiers < crate::TIERS_MAX, "a hierarchy has few tiers");
-        #[expect(clippy::cast_possible_truncation, reason = "asserted just above")]
-        Tier(tiers as u8)
-    }
-
-    /// The page ids, and how the policy indexes its state by them.
-    pub fn ids(&self) -> Ids {
-        Ids { pages: self.geometry.pages(), indexing: self.indexing }
-    }
-
-    /// The capacity of every cache tier that there is, by [`Tier`]: the first one of each client,
-    /// then the shared ones.
-    pub fn tier_capacities_pages(&self) -> impl Iterator<Item = u32> + '_ {
-        tier_capacities_pages(&self.capacity_pages, self.clients)
-    }
-}
-
-/// Capacities as in a [`Setup`], with the first one repeated for every client.
-pub(crate) fn tier_capacities_pages(
-    capacity_pages: &[u32],
-    clients: Clients,
-) -> impl Iterator<Item = u32> + '_ {
-    let further = usize::from(clients.get()) - 1;
-    let firsts =
-        capacity_pages.iter().take(1).flat_map(move |&pages| iter::repeat_n(pages, further));
-    firsts.chain(capacity_pages.iter().copied())
-}
-
-/// What one page transfer costs on a device, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PageCost {
-    /// Reading a page.
-    pub read_ms: f64,
-    /// Writing a page.
-    pub write_ms: f64,
-}
-
-/// What a write of a page that no cache tier holds does first.
-///
-/// All published policies here fetch: a page must be in memory before it is accessed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WriteMiss {
-    /// The page is read from disk, as a page-granular buffer pool does.
-    #[default]
-    Fetch,
-    /// The page is allocated without a read: the write covers it whole.
-    Allocate,
-}
+use crate::{Foresight, Tier};
 
 /// One parameter of a policy or an identifier, as the registries list it.
 #[derive(Clone, Copy, Debug)]

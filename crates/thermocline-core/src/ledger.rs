@@ -13,8 +13,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::config::tier_capacities_pages;
 use crate::policy::Survivor;
+use crate::setup::tier_capacities_pages;
 use crate::{Access, Action, Actions, Clients, Counts, Op, PageId, Tier};
 
 /// The version of a copy that does not exist; the disk's first version of every page is 1.

@@ -16,7 +16,7 @@ use crate::{BoxedPolicy, CACHE_TIERS_MAX, Clients, Tier};
 
 pub use self::buffers::BUFFERS;
 pub use self::entries::ENTRIES;
-pub use crate::config::Setup;
+pub use crate::setup::Setup;
 
 /// The greatest capacity of a tier in pages: page ids have 32 bits, and queues mark absence in them.
 pub const CAPACITY_PAGES_MAX: u32 = 1 << 31;

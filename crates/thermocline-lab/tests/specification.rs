@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use thermocline_core::config::Given;
-use thermocline_core::{Clients, PageCost};
+use thermocline_core::{Clients, PageCost, WriteMiss};
 use thermocline_lab::spec::{
     BufferSpec, DriveSpec, HierarchySpec, HotSpec, ModelSpec, MrcSpec, ParameterSpec, Selection,
     Setting, SsdSize, TierSetting, TierSpec, TimingMode, TimingSpec,
@@ -23,10 +23,9 @@ fn of(spec: &HierarchySpec, policy: &str) -> Result<Vec<Configuration>, LabError
 
 /// The path and the reason of an error.
 fn path<T>(found: Result<T, LabError>) -> (String, String) {
-    match found.map(|_| ()).unwrap_err() {
-        LabError::Spec { path, reason } => (path.to_string(), reason),
-        other => panic!("no path: {other}"),
-    }
+    let error = found.map(|_| ()).unwrap_err();
+    let LabError::Spec { path, reason } = error else { panic!("no path: {error}") };
+    (path.to_string(), reason)
 }
 
 #[test]
@@ -151,7 +150,7 @@ fn studies_name_paths_too() {
         seed: 1,
         is_checked: false,
         parameters: vec![],
-        write_miss: Default::default(),
+        write_miss: WriteMiss::default(),
         admit: None,
     };
     let rate = MrcSpec { rate: Some(2.0), ..mrc.clone() };

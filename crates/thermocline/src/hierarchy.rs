@@ -65,9 +65,10 @@ fn described(flag: &str, setting: &TierSetting) -> String {
 
 /// An error that names the option which a part of a specification comes from.
 pub(crate) fn in_options(error: LabError, option: impl FnOnce(&SpecPath) -> String) -> Error {
-    match error {
-        LabError::Spec { path, reason } => anyhow!("{}: {reason}", option(&path)),
-        other => other.into(),
+    if let LabError::Spec { path, reason } = error {
+        anyhow!("{}: {reason}", option(&path))
+    } else {
+        error.into()
     }
 }
 
@@ -104,7 +105,7 @@ fn setting(options: &HierarchyOptions, tier: &str, field: &str) -> String {
         _ => "--model",
     };
     let all = settings(options).into_iter().filter(|(known, _)| *known == flag);
-    let of_tier = all.flat_map(|(_, settings)| settings).filter(|one| one.tier == tier).last();
+    let of_tier = all.flat_map(|(_, settings)| settings).rfind(|one| one.tier == tier);
     of_tier.map_or_else(|| flag.to_owned(), |setting| described(flag, setting))
 }
 

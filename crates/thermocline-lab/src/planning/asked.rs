@@ -57,7 +57,8 @@ impl PlanOptions {
     /// # Errors
     /// A lifetime below 0, an unknown policy, or one that no engine can run.
     pub fn check(&self) -> Result<Vec<&'static Entry>, LabError> {
-        if let Some(years) = self.min_lifetime_years.filter(|years| !(*years >= 0.0)) {
+        if let Some(years) = self.min_lifetime_years.filter(|years| years.is_nan() || *years < 0.0)
+        {
             let reason = format!("{years} cannot be: it takes a number of at least 0");
             return Err(LabError::at(&[Key("min_lifetime_years")], reason));
         }

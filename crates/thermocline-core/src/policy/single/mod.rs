@@ -7,7 +7,8 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use crate::config::{Kind, Parameter, Setup, Value, Values};
+use crate::Setup;
+use crate::config::{Kind, Parameter, Value, Values};
 use crate::{BoxedPolicy, Ids, Op, PageId};
 
 pub mod arc;

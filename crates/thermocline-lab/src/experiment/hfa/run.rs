@@ -28,10 +28,7 @@ impl Experiment {
         trace: &CompiledTrace,
         done: impl Fn() + Sync,
     ) -> Result<WorkloadResult, LabError> {
-        let counted = |work: Result<_, LabError>| {
-            done();
-            work
-        };
+        let watch = Watch::default();
         let study = |policy: &str, given: &[(String, String)]| {
             hierarchy(trace, policy, given, &self.study_ratios, self.study_percent)
         };
@@ -46,7 +43,7 @@ impl Experiment {
             .into_par_iter()
             .map(|(aggregate_percent, policy)| {
                 let configuration = hierarchy(trace, policy, &[], ratios, aggregate_percent)?;
-                let summary = run(trace, &configuration, options, &Watch::default());
+                let summary = run(trace, &configuration, options, &watch);
                 done();
                 Ok(Point { policy: policy.into(), aggregate_percent, summary: summary? })
             })
@@ -56,7 +53,7 @@ impl Experiment {
             .par_iter()
             .map(|&policy| {
                 let options = RunOptions { intervals: self.points, ..RunOptions::default() };
-                let summary = run(trace, &study(policy, &[])?, options, &Watch::default());
+                let summary = run(trace, &study(policy, &[])?, options, &watch);
                 done();
                 let over_time = summary?.over_time.unwrap_or_default();
                 Ok(Stability { policy: policy.into(), over_time })
@@ -69,8 +66,7 @@ impl Experiment {
             let points: Result<Vec<StudyPoint>, LabError> = runs
                 .into_par_iter()
                 .map(|(at, policy)| {
-                    let summary =
-                        run(trace, &study(policy, &given(at))?, options, &Watch::default());
+                    let summary = run(trace, &study(policy, &given(at))?, options, &watch);
                     done();
                     let hit_ratio = summary?.aggregate_hit_ratio();
                     Ok(StudyPoint { policy: policy.into(), at, hit_ratio })
@@ -87,13 +83,15 @@ impl Experiment {
         })?;
         let history = swept(&self.k, &|k| vec![("k".to_owned(), k.to_string())])?;
         let first = self.pairs.first().map_or("demote", |pair| pair.original.as_str());
+        let hint_groups = hint_groups(trace, &study(first, &[])?)?;
+        done();
         Ok(WorkloadResult {
             workload: name.into(),
             trace: TraceSummary::of(trace).path,
             requests: trace.request_count() as u64,
             paper_requests,
             ratios: ratios.to_vec(),
-            hint_groups: counted(hint_groups(trace, &study(first, &[])?))?,
+            hint_groups,
             points: points?,
             over_time: over_time?,
             fixed_shares,

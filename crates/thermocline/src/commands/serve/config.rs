@@ -494,11 +494,10 @@ impl Config {
     pub(crate) fn try_policy(&self) -> Result<()> {
         let PolicyOptions { entry, values, write_miss, admission, costs } =
             self.policy_options()?;
-        let flash = self.flash.as_ref();
-        let flash_pages = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
         let ram_pages = self.pages("ram.size", self.ram.size)?;
+        let flash = self.flash.as_ref().map_or(Ok(0), |flash| self.pages("flash.size", flash.size));
         let setup = Setup {
-            capacity_pages: vec![ram_pages, flash_pages.unwrap_or(0)],
+            capacity_pages: vec![ram_pages, flash?],
             geometry: Geometry::linear(ram_pages),
             costs,
             write_miss,
@@ -506,8 +505,7 @@ impl Config {
             clients: Clients::ONE,
             indexing: Indexing::Sparse,
         };
-        entry.build(&setup, &values).context("`policy`")?;
-        Ok(())
+        entry.build(&setup, &values).map(drop).context("`policy`")
     }
 
     /// What the engine cleans on its own.
