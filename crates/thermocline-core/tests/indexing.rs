@@ -15,7 +15,7 @@ use work::{Skew, accesses, setup};
 
 const STEPS: u64 = 6_000;
 
-/// Tiers of a policy that takes so many pages of RAM, of flash and, if it takes three, below that.
+/// The capacities of the tiers of a policy, for each number of tiers that it is tested with.
 fn capacities(entry: &Entry, ram_pages: u32, flash_pages: u32) -> Vec<Vec<u32>> {
     match entry.depth {
         Depth::Ram => vec![vec![ram_pages]],

@@ -3,50 +3,15 @@
 
 mod work;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use peak_alloc::PeakAlloc;
 use thermocline_core::registry::{self, Depth, Entry};
 use thermocline_core::{Access, Actions, Indexing, Nanos, Setup};
 use work::{Skew, accesses, setup};
 
-/// Counts the bytes that are allocated.
-struct Counting;
-
-static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: the system's allocator does all the work; counting touches no memory that it manages.
-#[expect(unsafe_code, reason = "allocators are unsafe to implement")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(new_bytes, Relaxed);
-        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, new_bytes) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: PeakAlloc = PeakAlloc;
 
 const RAM_PAGES: u32 = 2048;
 const FLASH_PAGES: u32 = 6144;
@@ -80,7 +45,7 @@ fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
     let capacity_pages = capacity_pages(entry);
     let setup = Setup { capacity_pages, ..setup(disk_pages, Indexing::Sparse) };
     let mut actions = Actions::new();
-    let before = ALLOCATED_BYTES.load(Relaxed);
+    let before = HEAP.current_usage();
     let mut policy = entry.build_default(&setup).unwrap();
     let mut most = 0;
     for (step, &access) in (1..).zip(accesses) {
@@ -90,10 +55,10 @@ fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
         }
         policy.access(access, &mut actions);
         if step % 64 == 0 {
-            most = most.max(ALLOCATED_BYTES.load(Relaxed) - before);
+            most = most.max(HEAP.current_usage() - before);
         }
     }
-    let held = ALLOCATED_BYTES.load(Relaxed) - before;
+    let held = HEAP.current_usage() - before;
     let reported = policy.memory_bytes();
     let error = held.abs_diff(reported);
     assert!(error <= 16 << 10, "{}: {reported} bytes reported, {held} held", entry.name);

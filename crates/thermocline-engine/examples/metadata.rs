@@ -6,50 +6,14 @@
 //! are read and written until flash is full, and as many again.
 #![expect(clippy::print_stdout, reason = "an example talks")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
+use peak_alloc::PeakAlloc;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Admission, Clients, Geometry, Indexing, Setup};
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Request, Shard};
 
-/// Counts the bytes that are allocated.
-struct Counting;
-
-static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: the system's allocator does it all; the count has no part in it.
-#[expect(unsafe_code, reason = "allocators are unsafe to implement")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(new_bytes, Relaxed);
-        ALLOCATED_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, new_bytes) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: PeakAlloc = PeakAlloc;
 
 /// Completes everything at once.
 #[derive(Debug, Default)]
@@ -83,15 +47,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for name in policies {
         let options = Options::new(disk_pages, ram_pages, flash_pages, PolicyOptions::named(name)?);
         let per_page = |bytes: usize| bytes as f64 / f64::from(flash_pages);
-        let before = ALLOCATED_BYTES.load(Relaxed);
+        let before = HEAP.current_usage();
         let policy = policy(&options)?;
-        let of_policy = ALLOCATED_BYTES.load(Relaxed) - before;
+        let of_policy = HEAP.current_usage() - before;
         drop(policy);
         let mut engine = Engine::new(Shard::new(options)?, Nothing::default());
         work(&mut engine, flash_pages, disk_pages)?;
         let frames = engine.shard().frames();
         let frames_bytes = frames.len() as usize * frames.frame_bytes();
-        let all = ALLOCATED_BYTES.load(Relaxed) - before - frames_bytes;
+        let all = HEAP.current_usage() - before - frames_bytes;
         println!(
             "{name}: {:.1}, of which the policy {:.1}, when it is empty; as reported {:.1}",
             per_page(all),

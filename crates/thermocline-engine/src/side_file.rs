@@ -131,9 +131,9 @@ pub enum SideFileError {
         /// Where the last dirty page ends.
         dirty_end_bytes: u64,
     },
-    /// What is in the place of the flash is no cache that can be read.
+    /// The device that should be the flash holds something else, or cannot be read.
     #[error(
-        "what is there is no cache that can be read: check that this is the flash, or set it up as new"
+        "this is not a flash of thermocline, or it cannot be read: check the path, or set it up as new"
     )]
     ForeignFlash,
 }

@@ -14,7 +14,7 @@ use super::Index;
 use crate::PageId;
 use crate::{Ids, Indexing};
 
-/// One number in so many is there for pages that are tracked no more: they limit the hand's steps.
+/// One number of this many is left for pages that are no longer tracked, which limits the hand's steps.
 const SLACK: u32 = 16;
 /// Steps of the hand before a growing set of numbers grows.
 const STEPS_MAX: u32 = 16;
@@ -126,7 +126,7 @@ impl Numbers {
         self.prefetch_rows_in(table, 1, page);
     }
 
-    /// The same for a table that has so many entries per number.
+    /// The same for a table that has `entries` entries per number.
     #[inline]
     pub fn prefetch_rows_in<T>(&self, table: &[T], entries: usize, page: PageId) {
         match &self.0 {
@@ -207,8 +207,8 @@ impl Slots {
         number
     }
 
-    /// Moves the hand past the first number whose page is not tracked, and returns that; or so many
-    /// steps.
+    /// Moves the hand past the first number whose page is not tracked, and returns that number. Without
+    /// such a number among the next `steps`, the hand moves past these.
     fn turn(&mut self, steps: u32, is_tracked: impl Fn(u32, PageId) -> bool) -> Option<u32> {
         for _ in 0..steps {
             let number = self.hand;
