@@ -1,6 +1,7 @@
 //! A flash at rest: starting from it after a kill, and draining it, beside plain reads and writes of the
 //! same devices.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +36,9 @@ pub(crate) struct Arguments {
     /// MiB of dirty pages of the drain
     #[arg(long, default_value_t = 2048)]
     drain_mib: u32,
+    /// Threads of the drain
+    #[arg(long, default_value = "2")]
+    drain_workers: NonZeroUsize,
     /// Where the files are; default: a temporary folder below the working directory
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -173,9 +177,10 @@ fn drain(
     let mut flash = Flash::read(&mut file)?;
     let [of_flash, of_disk] = [file.try_clone()?, disk.try_clone()?];
     let open = |frames: &Arc<Frames>| -> Result<_, FlashError> {
-        Ok(UringDriver::new(frames, Some(of_flash), of_disk)?)
+        Ok(UringDriver::new(frames, Some(of_flash.try_clone()?), of_disk.try_clone()?)?)
     };
-    let (drained, draining) = timed(|| Ok(flash.drain(&mut file, bytes, open, |_| {})?))?;
+    let (drained, draining) =
+        timed(|| Ok(flash.drain(&mut file, bytes, arguments.drain_workers, open, |_| {})?))?;
     anyhow::ensure!(drained.written_pages == u64::from(count), "pages are missing");
     let [slower, both] = [reading.max(writing), reading + writing].map(|plain| plain / draining);
     println!("| {name} | {draining:.2} | {reading:.2} | {writing:.2} | {slower:.2} | {both:.2} |");

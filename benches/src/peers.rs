@@ -13,7 +13,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::registry::{self, Future};
+use thermocline_core::{PageCost, Setup, Tier};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::write_oracle_general;
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -205,24 +206,16 @@ fn compare(
 
 /// The CPU seconds of one replay; notes its misses.
 fn replay_once(trace: &CompiledTrace, peer: &Peer, pages: u32, misses: &mut u64) -> Result<f64> {
-    let setup = Setup {
-        capacity_pages: vec![pages],
-        geometry: trace.geometry(),
-        costs: vec![PageCost::default(); 2],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
-    };
+    let mut setup =
+        Setup { costs: vec![PageCost::default(); 2], ..Setup::new(trace.geometry(), vec![pages]) };
     let entry = registry::find(peer.policy)?;
     let given: Vec<(String, String)> =
         peer.given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
-    let mut values = entry.values(&given)?;
-    if entry.needs_foresight() {
+    if entry.capabilities.future == Future::Accesses {
         // The peer's trace says what comes next, too.
-        values = values.with_foresight(trace.foresight()?);
+        setup.inputs = trace.foresight()?.into();
     }
-    let mut policy = entry.build(&setup, &values)?;
+    let mut policy = entry.build(&setup, &entry.values(&given)?)?;
     cpu_seconds(|| {
         let counts = replay(trace, &mut *policy, Replay::default())?;
         *misses = black_box(counts.iter().map(|counts| counts.hits(Tier(1))).sum());

@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use memchr::memchr_iter;
-use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{PageCost, Setup, Tier, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -184,13 +184,8 @@ fn compare_replay(
 /// Replays a trace through a policy and returns its misses.
 pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u64> {
     let setup = Setup {
-        capacity_pages: capacity_pages.to_vec(),
-        geometry: trace.geometry(),
         costs: vec![PageCost::default(); capacity_pages.len() + 1],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(trace.geometry(), capacity_pages.to_vec())
     };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let counts = replay(trace, &mut *policy, Replay::default())?;

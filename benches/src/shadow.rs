@@ -10,9 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{
-    Admission, Clients, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss, registry,
-};
+use thermocline_core::{Nanos, PageCost, Setup, Tier, WriteMiss, registry};
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::shadow::{Estimate, ShadowOptions, Shadows};
 use thermocline_engine::{Engine, Event, Options, PolicyOptions, Request, Shard};
@@ -150,7 +148,7 @@ fn shadow(policy: &str, ram_pages: u32, flash_pages: u32) -> Result<ShadowOption
     let entry = registry::find(policy)?;
     Ok(ShadowOptions {
         label: policy.into(),
-        entry,
+        entry: entry.clone(),
         values: entry.values(&[])?,
         write_miss: WriteMiss::Fetch,
         ram_pages,
@@ -168,15 +166,7 @@ fn costs() -> [PageCost; 3] {
 
 /// Hit ratios of RAM and flash in a full replay.
 fn replay(trace: &CompiledTrace, policy: &str, ram: u32, flash: u32) -> Result<[f64; 2]> {
-    let setup = Setup {
-        capacity_pages: vec![ram, flash],
-        geometry: trace.geometry(),
-        costs: costs().to_vec(),
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
-    };
+    let setup = Setup { costs: costs().to_vec(), ..Setup::new(trace.geometry(), vec![ram, flash]) };
     let mut policy = registry::find(policy)?.build_default(&setup)?;
     let counts = thermocline_lab::replay(trace, &mut *policy, thermocline_lab::Replay::default())?;
     let ratio = |tier| {

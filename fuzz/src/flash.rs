@@ -2,6 +2,7 @@
 //! which no fuzzer finds.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use thermocline_engine::driver::memory::MemoryDriver;
@@ -243,7 +244,7 @@ fn examine(memory: Memory) {
             driver.bytes(Device::Flash).copy_from_slice(&flash);
             Ok::<_, FlashError>(driver)
         };
-        let drained = recovered.drain(&mut memory, backing_bytes, open, |_| {});
+        let drained = recovered.drain(&mut memory, backing_bytes, NonZeroUsize::MIN, open, |_| {});
         let drained = drained.expect("memory does not fail");
         assert_eq!(drained.lost_pages, checked.lost_pages);
         assert_eq!(drained.written_pages + drained.lost_pages.len() as u64, contents.dirty_pages);

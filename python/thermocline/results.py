@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
+
+from thermocline import _thermocline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,6 +149,23 @@ class Result:
         return html
 
 
+@cache
+def _declared() -> list[dict[str, str]]:
+    """All figures of runs, as the lab declares them."""
+    declared: list[dict[str, str]] = json.loads(_thermocline.catalogue("figures", None))
+    return declared
+
+
+def _at(figures: Any, path: str, place: int) -> Any:
+    """Give what is at a path of the JSON; `place` is that of the tier. None if nothing is there."""
+    for name in path.split("."):
+        found = figures.get(name.removesuffix("[]"))
+        if found is None:
+            return None
+        figures = found[place] if name.endswith("[]") else found
+    return figures
+
+
 def _run_row(figures: Figures) -> dict[str, Any]:
     """Flatten the figures of one run: a column per figure and tier."""
     policy = figures["policy"]
@@ -154,24 +173,16 @@ def _run_row(figures: Figures) -> dict[str, Any]:
         "policy": policy["name"],
         "parameters": json.dumps(policy["parameters"], sort_keys=True),
     }
-    for tier in figures["tiers"]:
-        name = tier["name"]
+    for place, tier in enumerate(figures["tiers"]):
         if tier["capacity_pages"] is not None:
-            row[f"{name}_pages"] = tier["capacity_pages"]
-        for figure in ("hits", "hit_ratio", "page_reads", "page_writes"):
-            row[f"{name}_{figure}"] = tier[figure]
-    row["miss_ratio"] = figures["tiers"][-1]["hit_ratio"]
-    for figure in ("io_time_ms", "average_response_ms", "metadata_bytes", "warm_up_accesses"):
-        row[figure] = figures[figure]
-    if "cost" in figures:
-        row["cost_total"] = figures["cost"]["total"]
-        row["cost_per_io"] = figures["cost"]["per_io"]
-    if "response_us" in figures:
-        for op in ("read", "write"):
-            for figure in ("mean", "p50", "p95", "p99"):
-                row[f"{op}_{figure}_us"] = figures["response_us"][op][figure]
-        row["duration_s"] = figures["duration_s"]
-    return row
+            row[f"{tier['name']}_pages"] = tier["capacity_pages"]
+        for figure in _declared():
+            if figure["scope"] == "tier":
+                row[f"{tier['name']}_{figure['key']}"] = _at(figures, figure["path"], place)
+    for figure in _declared():
+        if figure["scope"] == "run":
+            row[figure["key"]] = _at(figures, figure["path"], 0)
+    return {name: value for name, value in row.items() if value is not None}
 
 
 class Run(Result):
@@ -285,11 +296,10 @@ class Run(Result):
 class Comparison(Result):
     """What many runs on one trace found; its table has a row per run, policies last.
 
-    Columns: ``policy``, ``parameters`` (JSON); per tier ``TIER_pages``, ``TIER_hits``,
-    ``TIER_hit_ratio``, ``TIER_page_reads``, ``TIER_page_writes`` (the disk has no pages);
-    ``miss_ratio``, ``io_time_ms``, ``average_response_ms``, ``metadata_bytes``,
-    ``warm_up_accesses``; with prices ``cost_total``, ``cost_per_io``; with ``timing="events"``
-    ``read_mean_us`` to ``write_p99_us`` and ``duration_s``. A plot shows one of them,
+    Columns: ``policy``, ``parameters`` (JSON); per tier ``TIER_pages`` (the disk has none); and
+    every figure that a run has, by the names of ``docs/json.md``, such as ``TIER_hits``,
+    ``TIER_page_writes``, ``miss_ratio``, ``io_time_ms`` and ``average_response_ms``; with prices
+    ``cost_per_io``; with ``timing="events"`` ``read_p99_us``. A plot shows one of them,
     ``miss_ratio`` if nothing else is asked for, over the pages of all caches together.
 
     Attributes

@@ -4,6 +4,7 @@
 
 mod book;
 mod console;
+mod dependencies;
 mod mutants;
 mod python;
 mod readme;
@@ -34,7 +35,7 @@ enum Task {
     Python,
     /// Check the rules that no lint knows: sizes, headers, titles, dependency directions
     Tidy,
-    /// Write the golden results anew; review the difference
+    /// Write the golden results and the table of the engine's figures; review the difference
     Golden,
     /// Run the README's commands in a clean copy of the project
     Readme,
@@ -96,11 +97,7 @@ fn main() -> Result<()> {
         Task::Test => test(&root),
         Task::Python => python::check(&root),
         Task::Tidy => tidy::check(&root),
-        Task::Golden => cargo(
-            &root,
-            &["test", "--package", "thermocline-lab", "--test", "golden"],
-            &[("THERMOCLINE_WRITE_GOLDEN", "1")],
-        ),
+        Task::Golden => write_golden(&root),
         Task::Readme => readme::check(&root).map(drop),
         Task::Book { render, program } => book::make(&root, program.as_deref(), render),
         Task::Bench { arguments } => {
@@ -120,12 +117,22 @@ fn main() -> Result<()> {
     }
 }
 
+/// Writes what tests compare with: the golden results, and the table of the engine's figures.
+fn write_golden(root: &Path) -> Result<()> {
+    let lab = ["--package", "thermocline-lab", "--test", "golden"];
+    let figures = ["--package", "thermocline", "--lib", "the_documentation_has_the_table"];
+    [&lab[..], &figures].into_iter().try_for_each(|test| {
+        cargo(root, &[&["test"], test].concat(), &[("THERMOCLINE_WRITE_GOLDEN", "1")])
+    })
+}
+
 /// All checks, the quick ones first.
 fn test(root: &Path) -> Result<()> {
     cargo(root, &["fmt", "--all", "--check"], &[])?;
     check_trace_formats(root)?;
     tidy::check(root)?;
     unit::check(root)?;
+    dependencies::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(root, &["test", "--workspace"], &[])?;
     cargo(

@@ -41,10 +41,31 @@ struct Mutant {
     seeds: Option<u64>,
 }
 
+/// The mutants whose find is not in its file just once.
+pub(crate) fn misplaced(root: &Path) -> Result<Vec<String>> {
+    let mut misplaced = vec![];
+    for mutant in read(root)?.mutant {
+        let text = std::fs::read_to_string(root.join(CRATE).join(&mutant.file));
+        let places = text.map_or(0, |text| text.matches(&mutant.find).count());
+        if places != 1 {
+            let Mutant { file, rule, .. } = mutant;
+            misplaced
+                .push(format!("{CRATE}/{LIST}: `{file}` has {places} places to break: {rule}"));
+        }
+    }
+    Ok(misplaced)
+}
+
+fn read(root: &Path) -> Result<List> {
+    let text = std::fs::read_to_string(root.join(CRATE).join(LIST))?;
+    toml::from_str(&text).with_context(|| format!("in `{CRATE}/{LIST}`"))
+}
+
 /// Runs every mutant whose rule contains `filter` in a copy of the project; fails if one survives.
 pub(crate) fn check(root: &Path, filter: &str) -> Result<()> {
-    let text = std::fs::read_to_string(root.join(CRATE).join(LIST))?;
-    let list: List = toml::from_str(&text).with_context(|| format!("in `{CRATE}/{LIST}`"))?;
+    let list = read(root)?;
+    let misplaced = misplaced(root)?;
+    ensure!(misplaced.is_empty(), "{}", misplaced.join("\n"));
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join("project");
     clone(root, &copy)?;
@@ -75,8 +96,6 @@ impl Mutant {
     fn run(&self, root: &Path, copy: &Path) -> Result<bool> {
         let path = copy.join(CRATE).join(&self.file);
         let text = std::fs::read_to_string(&path)?;
-        let places = text.matches(&self.find).count();
-        ensure!(places == 1, "`{}` has {places} places to break: {}", self.file, self.rule);
         std::fs::write(&path, text.replace(&self.find, &self.replace))?;
         if !passes(root, copy, self.test(), &["--no-run"], None)? {
             bail!("the change does not compile: {}", self.rule);

@@ -11,7 +11,7 @@ const SOURCE_LINES_MAX: usize = 600;
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
 /// Which crates each crate may depend on, among those of the project.
-const DEPENDENCIES: [(&str, &[&str]); 9] = [
+const DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("trace", &["core"]),
     ("capture", &["core", "trace"]),
@@ -19,7 +19,8 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),
-    ("python", &["core", "trace", "device", "lab"]),
+    ("papers", &["core", "trace", "device", "lab"]),
+    ("python", &["core", "trace", "device", "lab", "papers"]),
     ("bench", &["core", "device", "trace", "capture", "lab", "engine", "nbd"]),
 ];
 
@@ -45,10 +46,14 @@ pub(crate) fn check(root: &Path) -> Result<()> {
                 check_built_in(&name, &text, &package, &mut fault);
             }
             Some("md") => check_titles(&text, &mut fault),
-            Some("toml") => check_dependencies(&name, &text, &mut fault),
+            Some("toml") => {
+                check_dependencies(&name, &text, &mut fault);
+                check_versions(&name, &text, &mut fault);
+            }
             _ => {}
         }
     }
+    faults.extend(crate::mutants::misplaced(root)?);
     if !faults.is_empty() {
         bail!("not tidy:\n{}", faults.join("\n"));
     }
@@ -141,6 +146,30 @@ fn check_dependencies(name: &str, text: &str, fault: &mut impl FnMut(String)) {
                 .collect();
             if !allowed.contains(&used.trim_start_matches('-')) {
                 fault(format!("thermocline-{package} must not depend on thermocline{used}"));
+            }
+        }
+    }
+}
+
+/// A member takes every dependency from the workspace's table. `fuzz` is a workspace of its own.
+fn check_versions(name: &str, text: &str, fault: &mut impl FnMut(String)) {
+    if !name.ends_with("/Cargo.toml") || name.starts_with("fuzz/") {
+        return;
+    }
+    let manifest: toml::Table = match text.parse() {
+        Ok(manifest) => manifest,
+        Err(error) => return fault(error.to_string()),
+    };
+    let of_targets = manifest.get("target").and_then(toml::Value::as_table);
+    let of_targets = of_targets.into_iter().flat_map(toml::Table::values);
+    let tables = std::iter::once(&manifest).chain(of_targets.filter_map(toml::Value::as_table));
+    for table in tables {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let section = table.get(section).and_then(toml::Value::as_table);
+            for (dependency, from) in section.into_iter().flatten() {
+                if from.get("workspace").is_none() {
+                    fault(format!("{dependency}: give its version in the workspace's table"));
+                }
             }
         }
     }

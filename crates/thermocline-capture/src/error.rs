@@ -13,7 +13,7 @@ pub enum CaptureError {
     Trace(#[from] TraceError),
     /// More lines or records than allowed do not follow the recorder's format.
     #[error(
-        "{}: {lines} lines were not understood, {limit} are allowed (--max-unknown):{shown}",
+        "{}: {lines} lines were not understood, {limit} are allowed (max_unknown):{shown}",
         path.display()
     )]
     NotUnderstood {

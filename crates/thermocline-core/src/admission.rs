@@ -5,12 +5,12 @@
 //! what flash would serve. A page that is refused goes where it would go without a flash.
 
 use crate::config::{ConfigError, Values};
-use crate::hotness::registry::Entry;
+use crate::hotness::registry::IdentifierEntry;
 use crate::{BoxedIdentifier, Heat, PageId};
 
 /// The rule by which pages enter flash.
 #[derive(Clone, Debug, Default)]
-pub struct Admission(Option<(&'static Entry, Values)>);
+pub struct Admission(Option<(&'static IdentifierEntry, Values)>);
 
 /// The rule at work in a policy.
 #[derive(Debug)]
@@ -24,19 +24,19 @@ impl Admission {
     ///
     /// # Errors
     /// Parameters of the identifier that do not go together.
-    pub fn hot(identifier: &'static Entry, values: Values) -> Result<Self, ConfigError> {
+    pub fn hot(identifier: &'static IdentifierEntry, values: Values) -> Result<Self, ConfigError> {
         identifier.build(1, &values)?;
         Ok(Self(Some((identifier, values))))
     }
 
     /// The identifier and its parameters; none if every page is admitted.
-    pub const fn identifier(&self) -> Option<&(&'static Entry, Values)> {
+    pub const fn identifier(&self) -> Option<&(&'static IdentifierEntry, Values)> {
         self.0.as_ref()
     }
 
     /// A gate for page ids below `pages`.
     pub(crate) fn gate(&self, pages: u32) -> Gate {
-        let build = |(entry, values): &(&'static Entry, Values)| {
+        let build = |(entry, values): &(&'static IdentifierEntry, Values)| {
             entry.build(pages, values).expect("the parameters have been tried")
         };
         Gate(self.0.as_ref().map(build))

@@ -3,13 +3,10 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString as _};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::policy::Maker;
-use crate::policy::multi::hfa::HintLog;
-use crate::{Foresight, Tier};
+use crate::Tier;
 
 /// One parameter of a policy or an identifier, as the registries list it.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +78,6 @@ pub enum Given {
 #[derive(Clone, Debug)]
 pub struct Values {
     entries: Vec<(Parameter, Value)>,
-    hints: Option<Arc<HintLog>>,
-    foresight: Option<Arc<Foresight>>,
-    maker: Option<Arc<dyn Maker>>,
 }
 
 /// Why a policy could not be built.
@@ -141,11 +135,6 @@ pub enum ConfigError {
     },
     /// The policy knows the accesses to come, and was not told them.
     NoForesight {
-        /// The policy.
-        policy: String,
-    },
-    /// The policy is brought by a caller, who did not say what makes it.
-    NoMaker {
         /// The policy.
         policy: String,
     },
@@ -279,7 +268,7 @@ impl Values {
     /// The defaults of all parameters.
     pub fn defaults(parameters: &[Parameter]) -> Self {
         let entries = parameters.iter().map(|parameter| (*parameter, parameter.default)).collect();
-        Self { entries, hints: None, foresight: None, maker: None }
+        Self { entries }
     }
 
     /// Replace the value of a parameter; `owner` is the policy or identifier, for the error.
@@ -300,37 +289,14 @@ impl Values {
         Ok(())
     }
 
-    /// With the hints of an earlier run, for a policy that replays them.
+    /// With the value of every parameter that others have too.
     #[must_use]
-    pub fn with_hints(self, hints: Arc<HintLog>) -> Self {
-        Self { hints: Some(hints), ..self }
-    }
-
-    /// The hints of an earlier run, if there are any.
-    pub fn hints(&self) -> Option<&Arc<HintLog>> {
-        self.hints.as_ref()
-    }
-
-    /// With what is to come, for an oracle.
-    #[must_use]
-    pub fn with_foresight(self, foresight: Arc<Foresight>) -> Self {
-        Self { foresight: Some(foresight), ..self }
-    }
-
-    /// What is to come, if it is known.
-    pub fn foresight(&self) -> Option<&Arc<Foresight>> {
-        self.foresight.as_ref()
-    }
-
-    /// With what makes the policy, for one that is brought.
-    #[must_use]
-    pub fn with_maker(self, maker: Arc<dyn Maker>) -> Self {
-        Self { maker: Some(maker), ..self }
-    }
-
-    /// What makes the policy, if it is brought.
-    pub fn maker(&self) -> Option<&Arc<dyn Maker>> {
-        self.maker.as_ref()
+    pub fn with_those_of(mut self, others: &Self) -> Self {
+        for (parameter, value) in &mut self.entries {
+            let other = others.iter().find(|(name, _)| *name == parameter.name);
+            *value = other.map_or(*value, |(_, value)| value);
+        }
+        self
     }
 
     /// All parameters with their values, in the registry's order.
@@ -495,15 +461,12 @@ impl fmt::Display for ConfigError {
             ),
             Self::NoHints { policy } => write!(
                 f,
-                "`{policy}` replays the hints of an earlier run, and was given none: run `h-hfa` with `record_hints` on the same trace first"
+                "`{policy}` replays the hints of an earlier run, which only the replay of a trace can record"
             ),
             Self::NoForesight { policy } => write!(
                 f,
                 "`{policy}` is an oracle: it needs to know the accesses to come, which only the replay of a trace can tell it"
             ),
-            Self::NoMaker { policy } => {
-                write!(f, "`{policy}` is not registered: whoever brings it must say what makes it")
-            }
             Self::TooManyAccesses { accesses, accesses_max } => write!(
                 f,
                 "an oracle foresees {accesses_max} accesses at most, and the trace has {accesses}: cut the trace"

@@ -4,7 +4,7 @@
 ///
 /// Write buffers and OPT always use tables. A few policies keep some state for each page or extent of
 /// the disk by definition, whatever the indexing; see
-/// [`Entry::sparse_memory`](crate::registry::Entry::sparse_memory).
+/// [`SparseMemory`](crate::registry::SparseMemory).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Indexing {
     /// By tables with an entry for each page of the disk: fastest, as a replay wants it.

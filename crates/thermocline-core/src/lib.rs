@@ -7,28 +7,14 @@
 //! placement.
 //!
 //! ```
-//! use thermocline_core::{
-//!     Access, Actions, Admission, Clients, Geometry, Indexing, Ledger, Tier, WriteMiss, registry,
-//! };
+//! use thermocline_core::{Access, Actions, Counts, Setup, Tier, registry};
 //!
-//! let setup = registry::Setup {
-//!     capacity_pages: vec![1, 2],
-//!     geometry: Geometry::linear(8),
-//!     costs: vec![],
-//!     write_miss: WriteMiss::Fetch,
-//!     admission: Admission::ALL,
-//!     clients: Clients::ONE,
-//!     indexing: Indexing::Dense,
-//! };
-//! let mut hat = registry::find("hat")?.build_default(&setup)?;
-//! let mut ledger = Ledger::new(8, &setup.capacity_pages);
-//! let mut actions = Actions::new();
+//! let mut hat = registry::find("hat")?.build_default(&Setup::hybrid(8, 1, 2))?;
+//! let (mut actions, mut counts) = (Actions::new(), Counts::new());
 //! for access in [Access::write(3), Access::read(5), Access::read(3)] {
-//!     actions.clear();
-//!     hat.access(access, &mut actions);
-//!     ledger.access(access, &actions)?;
+//!     counts.add(hat.step(access, &mut actions));
 //! }
-//! assert_eq!(ledger.counts().hits(Tier::DISK), 3);
+//! assert_eq!(counts.hits(Tier::DISK), 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![no_std]
@@ -38,12 +24,16 @@ extern crate alloc;
 mod access;
 mod action;
 mod admission;
+mod capabilities;
 pub mod config;
 mod counts;
+mod entry;
 pub mod foresight;
 mod geometry;
+mod hint_log;
 pub mod hotness;
 mod indexing;
+mod inputs;
 mod ledger;
 pub mod policy;
 mod prefetch;
@@ -60,8 +50,10 @@ pub use config::ConfigError;
 pub use counts::Counts;
 pub use foresight::Foresight;
 pub use geometry::Geometry;
+pub use hint_log::HintLog;
 pub use hotness::{BoxedIdentifier, Heat, Identifier};
 pub use indexing::{Ids, Indexing};
+pub use inputs::Inputs;
 pub use ledger::{Ledger, Reason, Violation};
 pub use policy::{BoxedPolicy, Policy, Survivor};
 pub use prefetch::prefetch;

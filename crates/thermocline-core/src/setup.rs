@@ -1,10 +1,11 @@
 //! The hierarchy that a policy is built for.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::iter;
 
 use crate::indexing::{Ids, Indexing};
-use crate::{Admission, Clients, Geometry, Tier};
+use crate::{Admission, Clients, Geometry, Inputs, Tier};
 
 /// The hierarchy that a policy is built for.
 #[derive(Clone, Debug)]
@@ -24,9 +25,31 @@ pub struct Setup {
     pub clients: Clients,
     /// How the policy finds the state of a page.
     pub indexing: Indexing,
+    /// What the policy is told of accesses to come.
+    pub inputs: Inputs,
 }
 
 impl Setup {
+    /// Cache tiers over a disk, for one client, with dense tables: all that a policy offers enters
+    /// flash, a write miss fetches, transfers cost nothing, and nothing is known of accesses to come.
+    pub const fn new(geometry: Geometry, capacity_pages: Vec<u32>) -> Self {
+        Self {
+            capacity_pages,
+            geometry,
+            costs: Vec::new(),
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+            clients: Clients::ONE,
+            indexing: Indexing::Dense,
+            inputs: Inputs::NONE,
+        }
+    }
+
+    /// RAM and flash over a disk of so many pages, as by [`new`](Self::new).
+    pub fn hybrid(pages: u32, ram_pages: u32, flash_pages: u32) -> Self {
+        Self::new(Geometry::linear(pages), vec![ram_pages, flash_pages])
+    }
+
     /// The tier below all caches.
     ///
     /// # Panics

@@ -4,10 +4,10 @@
 mod extremes;
 
 use proptest::prelude::*;
-use thermocline_core::registry::{self, BUFFERS, Entry};
+use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Geometry, Indexing,
-    Ledger, Op, PageId, Setup, Survivor, Tier, WriteMiss,
+    Access, Action, Actions, BoxedPolicy, ConfigError, Geometry, Ledger, Op, PageId, Setup,
+    Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 40;
@@ -16,13 +16,8 @@ const NAND: Tier = Tier(1);
 
 fn setup(capacity_pages: u32, numbers: &[u64]) -> Setup {
     Setup {
-        capacity_pages: vec![capacity_pages],
-        geometry: Geometry::table(numbers.into()),
-        costs: vec![],
         write_miss: WriteMiss::Allocate,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(Geometry::table(numbers.into()), vec![capacity_pages])
     }
 }
 
@@ -31,7 +26,7 @@ fn linear() -> Vec<u64> {
 }
 
 /// The policy with a block that the buffer has room for.
-fn build(entry: &Entry, setup: &Setup, given: &[(&str, &str)]) -> (BoxedPolicy, Ledger) {
+fn build(entry: &PolicyEntry, setup: &Setup, given: &[(&str, &str)]) -> (BoxedPolicy, Ledger) {
     let mut all = vec![];
     if entry.parameters.iter().any(|parameter| parameter.name == "pages_per_block") {
         all.push(("pages_per_block".to_owned(), setup.capacity_pages[0].min(4).to_string()));
@@ -44,7 +39,7 @@ fn build(entry: &Entry, setup: &Setup, given: &[(&str, &str)]) -> (BoxedPolicy, 
 /// Drives a buffer and the Ledger, and checks both after every access.
 #[track_caller]
 fn drive(
-    entry: &Entry,
+    entry: &PolicyEntry,
     policy: &mut BoxedPolicy,
     ledger: &mut Ledger,
     accesses: &[Access],
@@ -64,7 +59,7 @@ fn drive(
 }
 
 #[track_caller]
-fn flush(entry: &Entry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
+fn flush(entry: &PolicyEntry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
     let mut actions = Actions::new();
     policy.flush(&mut actions);
     if let Err(violation) = ledger.flush(&actions) {

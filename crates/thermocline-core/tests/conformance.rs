@@ -7,43 +7,38 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use thermocline_core::hotness;
-use thermocline_core::policy::multi::hfa::HintLog;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
 use thermocline_core::{
     Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Counts, Foresight,
-    Geometry, Heat, Indexing, Ledger, Nanos, PageCost, PageId, Setup, Survivor, Tier, WriteMiss,
+    Geometry, Heat, HintLog, Indexing, Inputs, Ledger, Nanos, PageCost, PageId, Setup, Survivor,
+    Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
 
-fn setup(entry: &Entry, memory_pages: u32, flash_pages: u32) -> Setup {
+fn setup(entry: &PolicyEntry, memory_pages: u32, flash_pages: u32) -> Setup {
     let capacities = [memory_pages, flash_pages];
-    let tiers = if entry.depth.allows(2) { 2 } else { 1 };
+    let tiers = if entry.capabilities.depth.allows(2) { 2 } else { 1 };
     Setup {
-        capacity_pages: capacities[..tiers].to_vec(),
-        geometry: Geometry::linear(PAGES),
         costs: vec![
             PageCost::default(),
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(Geometry::linear(PAGES), capacities[..tiers].to_vec())
     }
 }
 
 /// Builds a policy for these accesses.
-fn build(entry: &Entry, setup: &Setup, to_come: &[Access]) -> (BoxedPolicy, Ledger) {
+fn build(entry: &PolicyEntry, setup: &Setup, to_come: &[Access]) -> (BoxedPolicy, Ledger) {
     let ledger = Ledger::of_clients(PAGES, &setup.capacity_pages, setup.clients);
     (build_with(entry, setup, &[], to_come).unwrap(), ledger)
 }
 
 /// Builds a policy, with a few hints for those that need some, and what is to come for oracles.
 fn build_with(
-    entry: &Entry,
+    entry: &PolicyEntry,
     setup: &Setup,
     given: &[(String, String)],
     to_come: &[Access],
@@ -51,8 +46,8 @@ fn build_with(
     let pages = setup.geometry.pages();
     let hints: HintLog = (0..pages).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
     let foresight = Foresight::new(pages, to_come.iter().map(|access| access.page))?;
-    let values = entry.values(given)?.with_hints(Arc::new(hints));
-    entry.build(setup, &values.with_foresight(Arc::new(foresight)))
+    let inputs = Inputs { hints: Some(Arc::new(hints)), foresight: Some(Arc::new(foresight)) };
+    entry.build(&Setup { inputs, ..setup.clone() }, &entry.values(given)?)
 }
 
 /// Pages with runs of neighbours, so that adjacency matters.
@@ -67,7 +62,7 @@ fn accesses() -> impl Strategy<Value = Vec<Access>> {
 /// Drives a policy and the Ledger, and checks both after every access.
 #[track_caller]
 fn drive(
-    entry: &Entry,
+    entry: &PolicyEntry,
     policy: &mut BoxedPolicy,
     ledger: &mut Ledger,
     accesses: &[Access],
@@ -77,7 +72,7 @@ fn drive(
     // The clock leaps, so that policies which keep time find work to do at any setting.
     for (now, &access) in (1..).map(|step| Nanos(step << 50)).zip(accesses) {
         actions.clear();
-        if entry.needs_clock {
+        if entry.capabilities.needs_clock {
             policy.background(now, &mut actions);
             if let Err(violation) = ledger.between_accesses(&actions) {
                 panic!("{}: background: {violation}\nactions: {actions:?}", entry.name);
@@ -97,7 +92,7 @@ fn drive(
 }
 
 #[track_caller]
-fn flush(entry: &Entry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
+fn flush(entry: &PolicyEntry, policy: &mut BoxedPolicy, ledger: &mut Ledger) {
     let mut actions = Actions::new();
     policy.flush(&mut actions);
     if let Err(violation) = ledger.flush(&actions) {
@@ -125,7 +120,7 @@ proptest! {
         let to_come = [&accesses[..], &more].concat();
         for entry in registry::entries() {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
-            let admission = if is_gated && entry.takes_admission {
+            let admission = if is_gated && entry.capabilities.takes_admission {
                 second_offer()
             } else {
                 Admission::ALL
@@ -173,7 +168,7 @@ proptest! {
     /// Without a flash tier the disk has the number that flash has otherwise.
     #[test]
     fn policies_of_memory_need_no_flash(memory_pages in 1_u32..6, accesses in accesses()) {
-        for entry in registry::entries().iter().filter(|entry| entry.depth.allows(1)) {
+        for entry in registry::entries().filter(|entry| entry.capabilities.depth.allows(1)) {
             let capacity_pages = vec![memory_pages];
             let setup = Setup { capacity_pages, ..setup(entry, memory_pages, 0) };
             let (mut policy, mut ledger) = build(entry, &setup, &accesses);
@@ -209,7 +204,7 @@ proptest! {
                 distinct.push(Survivor { page: PageId(page), is_dirty });
             }
         }
-        for entry in registry::entries().iter().filter(|entry| entry.depth.allows(2)) {
+        for entry in registry::entries().filter(|entry| entry.capabilities.depth.allows(2)) {
             let setup = setup(entry, memory_pages, flash_pages);
             let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             let mut actions = Actions::new();
@@ -225,8 +220,8 @@ proptest! {
 }
 
 /// The policies that run on two to eight cache tiers.
-fn deep_entries() -> impl Iterator<Item = &'static Entry> {
-    registry::entries().iter().filter(|entry| entry.depth == Depth::Tiers)
+fn deep_entries() -> impl Iterator<Item = &'static PolicyEntry> {
+    registry::entries().filter(|entry| entry.capabilities.depth == Depth::Tiers)
 }
 
 /// Two, three, five or eight cache tiers; the fastest holds a page at least, the others may not.
@@ -289,7 +284,7 @@ proptest! {
             .zip(survivors)
             .map(|(page, is_dirty)| Survivor { page: PageId(page), is_dirty })
             .collect();
-        for entry in registry::entries().iter().filter(|entry| entry.takes_clients()) {
+        for entry in registry::entries().filter(|entry| entry.capabilities.takes_clients) {
             let write_miss = if is_fetched { WriteMiss::Fetch } else { WriteMiss::Allocate };
             let capacity_pages = sizes.clone();
             let setup = Setup { write_miss, capacity_pages, clients, ..setup(entry, 1, 1) };
@@ -315,15 +310,17 @@ fn policies_of_one_client_name_those_that_take_several() {
     for entry in registry::entries() {
         let setup = Setup { clients, ..setup(entry, 3, 6) };
         match build_with(entry, &setup, &[], &[]) {
-            Ok(_) => assert!(entry.takes_clients() && entry.depth == Depth::Tiers),
+            Ok(_) => assert!(
+                entry.capabilities.takes_clients && entry.capabilities.depth == Depth::Tiers
+            ),
             Err(error) => {
-                assert!(!entry.takes_clients(), "{}: {error}", entry.name);
+                assert!(!entry.capabilities.takes_clients, "{}: {error}", entry.name);
                 let error = error.to_string();
                 assert!(error.contains("2 were given") && error.contains("demote, promote"));
             }
         }
     }
-    assert!(!registry::find("ulc").unwrap().takes_clients());
+    assert!(!registry::find("ulc").unwrap().capabilities.takes_clients);
     let demote = registry::find("demote").unwrap();
     let pages = Setup { geometry: Geometry::linear(1 << 30), clients, ..setup(demote, 3, 6) };
     assert!(demote.build_default(&pages).unwrap_err().to_string().contains("fewer clients"));
@@ -333,8 +330,8 @@ fn policies_of_one_client_name_those_that_take_several() {
 #[test]
 fn several_clients_write_through() {
     let clients = Clients::new(2).unwrap();
-    let writing_back = registry::entries().iter().filter(|entry| {
-        entry.takes_clients() && entry.parameters.iter().any(|known| known.name == "writes")
+    let writing_back = registry::entries().filter(|entry| {
+        entry.capabilities.takes_clients && entry.capabilities.write_back.is_some()
     });
     for entry in writing_back {
         let given = [("writes".to_owned(), "back".to_owned())];
@@ -353,7 +350,7 @@ fn extremes_of_every_parameter_are_harmless() {
             if step % 3 == 0 { Access::write(page % PAGES) } else { Access::read(page % PAGES) }
         })
         .collect();
-    let check = |entry: &Entry, setup: &Setup| {
+    let check = |entry: &PolicyEntry, setup: &Setup| {
         for parameter in entry.parameters {
             for text in extremes::of(parameter) {
                 let given = [(parameter.name.to_owned(), text)];
@@ -392,13 +389,13 @@ fn memory_of_no_page_and_unknown_names_are_refused() {
 fn oracles_are_told_what_is_to_come_or_refused() {
     let mut oracles = vec![];
     for entry in registry::entries() {
-        let hints = entry.values(&[]).unwrap().with_hints(Arc::default());
-        match entry.build(&setup(entry, 3, 6), &hints) {
-            Ok(_) => assert!(!entry.needs_foresight(), "{}", entry.name),
+        let inputs = Inputs::from(HintLog::new());
+        match entry.build_default(&Setup { inputs, ..setup(entry, 3, 6) }) {
+            Ok(_) => assert!(entry.capabilities.future != Future::Accesses, "{}", entry.name),
             Err(error) => {
                 let error = error.to_string();
                 assert!(error.contains("oracle") && error.contains("replay of a trace"), "{error}");
-                oracles.push(entry.name);
+                oracles.push(&*entry.name);
             }
         }
     }
@@ -469,9 +466,9 @@ fn policies_with_an_admission_of_their_own_take_no_other() {
     for entry in registry::entries() {
         let setup = Setup { admission: second_offer(), ..setup(entry, 3, 6) };
         match build_with(entry, &setup, &[], &[]) {
-            Ok(_) => assert!(entry.takes_admission, "{}", entry.name),
+            Ok(_) => assert!(entry.capabilities.takes_admission, "{}", entry.name),
             Err(error) => {
-                assert!(!entry.takes_admission, "{}: {error}", entry.name);
+                assert!(!entry.capabilities.takes_admission, "{}: {error}", entry.name);
                 assert!(error.to_string().contains("lru-inclusive"), "{error}");
             }
         }
@@ -479,7 +476,7 @@ fn policies_with_an_admission_of_their_own_take_no_other() {
 }
 
 /// What a policy does with runs of pages whose numbers on disk are these.
-fn actions_on(entry: &Entry, geometry: Geometry) -> Vec<Action> {
+fn actions_on(entry: &PolicyEntry, geometry: Geometry) -> Vec<Action> {
     let setup = Setup { geometry, ..setup(entry, 24, 96) };
     let mut random = SplitMix64::new(5);
     let mut below = |bound: u64| u32::try_from(random.bits() % bound).unwrap();
@@ -505,6 +502,6 @@ fn policies_that_look_at_neighbours_say_so_and_the_others_do_not_look() {
     for entry in registry::entries() {
         let near = actions_on(entry, Geometry::linear(256));
         let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)));
-        assert_eq!(near != far, entry.looks_at_neighbours(), "{}", entry.name);
+        assert_eq!(near != far, entry.capabilities.looks_at_neighbours, "{}", entry.name);
     }
 }

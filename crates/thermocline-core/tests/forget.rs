@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
 use thermocline_core::policy::single::{ALGORITHMS, Outcome, Space};
-use thermocline_core::{Ids, Op, PageId};
+use thermocline_core::{Ids, Inputs, Op, PageId};
 
 const PAGES: u32 = 14;
 
@@ -21,9 +21,9 @@ proptest! {
         steps in prop::collection::vec((0..PAGES, 0..5_u8), 0..300),
     ) {
         for algorithm in ALGORITHMS {
-            let values = Values::resolve(algorithm.name, algorithm.parameters, &[]).unwrap();
+            let values = Values::resolve(algorithm.name(), algorithm.parameters, &[]).unwrap();
             let [mut cache, mut sparse] = [Ids::dense(PAGES), Ids::sparse(PAGES)]
-                .map(|ids| (algorithm.build)(Space { ids, capacity_pages }, &values));
+                .map(|ids| (algorithm.build)(Space { ids, capacity_pages, inputs: &Inputs::NONE }, &values));
             let mut held = BTreeSet::new();
             for &(page, kind) in &steps {
                 let page = PageId(page);
@@ -35,12 +35,12 @@ proptest! {
                     let op = if kind == 1 { Op::Write } else { Op::Read };
                     let was_held = held.contains(&page);
                     let outcome = cache.refer(page, op);
-                    prop_assert_eq!(sparse.refer(page, op), outcome, "{}", algorithm.name);
+                    prop_assert_eq!(sparse.refer(page, op), outcome, "{}", algorithm.name());
                     match outcome {
-                        Outcome::Hit => prop_assert!(was_held, "{}", algorithm.name),
-                        Outcome::Refused => prop_assert!(!was_held, "{}", algorithm.name),
+                        Outcome::Hit => prop_assert!(was_held, "{}", algorithm.name()),
+                        Outcome::Refused => prop_assert!(!was_held, "{}", algorithm.name()),
                         Outcome::Admitted { evicted } => {
-                            prop_assert!(!was_held, "{}", algorithm.name);
+                            prop_assert!(!was_held, "{}", algorithm.name());
                             held.insert(page);
                             if let Some(evicted) = evicted {
                                 prop_assert!(evicted != page && held.remove(&evicted));
@@ -50,9 +50,9 @@ proptest! {
                 }
                 cache.assert_invariants();
                 sparse.assert_invariants();
-                prop_assert!(held.len() <= capacity_pages as usize, "{}", algorithm.name);
+                prop_assert!(held.len() <= capacity_pages as usize, "{}", algorithm.name());
                 for page in (0..PAGES).map(PageId) {
-                    let (is_held, name) = (held.contains(&page), algorithm.name);
+                    let (is_held, name) = (held.contains(&page), algorithm.name());
                     prop_assert_eq!(cache.contains(page), is_held, "{}, page {}", name, page.0);
                     prop_assert_eq!(sparse.contains(page), is_held, "{}, page {}", name, page.0);
                 }

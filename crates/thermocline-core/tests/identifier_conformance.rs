@@ -5,7 +5,7 @@ mod extremes;
 
 use proptest::prelude::*;
 use thermocline_core::config::ConfigError;
-use thermocline_core::hotness::registry::{self, Entry};
+use thermocline_core::hotness::registry::{self, IdentifierEntry};
 use thermocline_core::{BoxedIdentifier, Heat, PageId};
 
 const PAGES: u32 = 24;
@@ -21,14 +21,14 @@ const SMALL: [(&str, &[(&str, &str)]); 7] = [
     ("count-min", &[("columns", "32"), ("window_writes", "60")]),
 ];
 
-fn build(entry: &Entry, parameters: &[(&str, &str)]) -> BoxedIdentifier {
+fn build(entry: &IdentifierEntry, parameters: &[(&str, &str)]) -> BoxedIdentifier {
     let given: Vec<(String, String)> =
         parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
     entry.build(PAGES, &entry.values(&given).unwrap()).unwrap()
 }
 
 /// Every identifier with small and with default parameters.
-fn all() -> impl Iterator<Item = (&'static Entry, BoxedIdentifier)> {
+fn all() -> impl Iterator<Item = (&'static IdentifierEntry, BoxedIdentifier)> {
     let small = SMALL.iter().map(|(name, parameters)| {
         let entry = registry::find(name).unwrap();
         (entry, build(entry, parameters))

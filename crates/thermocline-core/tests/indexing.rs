@@ -6,18 +6,18 @@ mod work;
 
 use std::sync::Arc;
 
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
 use thermocline_core::{
-    Access, Actions, BoxedPolicy, Clients, Foresight, Geometry, Indexing, Nanos, Op, PageId, Setup,
-    Survivor,
+    Access, Actions, BoxedPolicy, Clients, Foresight, Geometry, Indexing, Inputs, Nanos, Op,
+    PageId, Setup, Survivor, policy::multi::hfa::record_hints,
 };
 use work::{Skew, accesses, setup};
 
 const STEPS: u64 = 6_000;
 
 /// The capacities of the tiers of a policy, for each number of tiers that it is tested with.
-fn capacities(entry: &Entry, ram_pages: u32, flash_pages: u32) -> Vec<Vec<u32>> {
-    match entry.depth {
+fn capacities(entry: &PolicyEntry, ram_pages: u32, flash_pages: u32) -> Vec<Vec<u32>> {
+    match entry.capabilities.depth {
         Depth::Ram => vec![vec![ram_pages]],
         Depth::RamFlash => vec![vec![ram_pages, flash_pages], vec![ram_pages, 0]],
         Depth::Tiers => {
@@ -27,30 +27,28 @@ fn capacities(entry: &Entry, ram_pages: u32, flash_pages: u32) -> Vec<Vec<u32>> 
     }
 }
 
-fn build(entry: &Entry, setup: &Setup, given: &[(&str, &str)], to_come: &[Access]) -> BoxedPolicy {
+fn build(
+    entry: &PolicyEntry,
+    setup: &Setup,
+    given: &[(&str, &str)],
+    to_come: &[Access],
+) -> BoxedPolicy {
     let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
     let given: Vec<_> = given.iter().map(owned).collect();
-    let mut values = entry.values(&given).unwrap();
-    if entry.needs_foresight() {
-        let pages = to_come.iter().map(|access| access.page);
-        let foresight = Foresight::new(setup.geometry.pages(), pages).unwrap();
-        values = values.with_foresight(Arc::new(foresight));
-    }
-    if entry.needs_hints() {
-        let hints = [("record_hints".to_owned(), "true".to_owned())];
-        let source = registry::find("h-hfa").unwrap();
-        let mut source = source.build(setup, &source.values(&hints).unwrap()).unwrap();
-        let mut actions = Actions::new();
-        for &access in to_come {
-            source.access(access, &mut actions);
+    let values = entry.values(&given).unwrap();
+    let inputs = match entry.capabilities.future {
+        Future::Unknown => Inputs::NONE,
+        Future::Hints => record_hints(setup, &values, to_come.iter().copied()).into(),
+        Future::Accesses => {
+            let pages = to_come.iter().map(|access| access.page);
+            Arc::new(Foresight::new(setup.geometry.pages(), pages).unwrap()).into()
         }
-        values = values.with_hints(Arc::new(source.take_hints().unwrap()));
-    }
-    entry.build(setup, &values).unwrap()
+    };
+    entry.build(&Setup { inputs, ..setup.clone() }, &values).unwrap()
 }
 
 /// Drives both and compares every action; flushes, and goes on.
-fn compare(entry: &Entry, setup: &Setup, given: &[(&str, &str)], accesses: &[Access]) {
+fn compare(entry: &PolicyEntry, setup: &Setup, given: &[(&str, &str)], accesses: &[Access]) {
     let [mut dense, mut sparse] = [Indexing::Dense, Indexing::Sparse]
         .map(|indexing| build(entry, &Setup { indexing, ..setup.clone() }, given, accesses));
     let [mut expected, mut found] = [Actions::new(), Actions::new()];
@@ -64,7 +62,7 @@ fn compare(entry: &Entry, setup: &Setup, given: &[(&str, &str)], accesses: &[Acc
     for (step, &access) in accesses.iter().enumerate() {
         for (policy, actions) in [(&mut dense, &mut expected), (&mut sparse, &mut found)] {
             actions.clear();
-            if entry.needs_clock {
+            if entry.capabilities.needs_clock {
                 policy.background(Nanos(step as u64 * 400_000_000), actions);
             }
             policy.prefetch(access.page);
@@ -137,7 +135,7 @@ fn parameters_do_not_change_that() {
 #[test]
 fn tables_of_page_numbers_do_not_change_that() {
     let numbers: Vec<u64> = (0..900_u64).map(|id| id * 7 % 900).collect();
-    for entry in registry::entries().iter().filter(|entry| entry.looks_at_neighbours()) {
+    for entry in registry::entries().filter(|entry| entry.capabilities.looks_at_neighbours) {
         let geometry = Geometry::table(numbers.clone().into());
         let setup = Setup { capacity_pages: vec![12, 40], geometry, ..setup(900, Indexing::Dense) };
         compare(entry, &setup, &[], &accesses(900, STEPS, 5, Skew::Strong));
@@ -147,7 +145,7 @@ fn tables_of_page_numbers_do_not_change_that() {
 #[test]
 fn several_clients_do_not_change_that() {
     let clients = Clients::new(3).unwrap();
-    for entry in registry::entries().iter().filter(|entry| entry.takes_clients()) {
+    for entry in registry::entries().filter(|entry| entry.capabilities.takes_clients) {
         let capacity_pages = vec![8, 30];
         let setup = Setup { capacity_pages, clients, ..setup(800, Indexing::Dense) };
         let of_client = |(client, access): (u8, Access)| Access { client, ..access };

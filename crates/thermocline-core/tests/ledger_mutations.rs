@@ -2,8 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Indexing, Ledger, Op, PageId, Reason, Tier,
-    Violation,
+    Access, Action, Actions, Clients, Inputs, Ledger, Op, PageId, Reason, Tier, Violation,
 };
 
 const RAM: Tier = Tier::RAM;
@@ -270,7 +269,7 @@ mod real_logs {
 
     use std::sync::Arc;
 
-    use thermocline_core::{Foresight, Geometry, PageCost, Setup, WriteMiss, registry};
+    use thermocline_core::{Foresight, Geometry, PageCost, Setup, registry};
 
     use super::*;
 
@@ -289,21 +288,16 @@ mod real_logs {
     }
 
     /// The log of a policy, one vector of actions per access.
-    fn log(entry: &registry::Entry) -> Vec<(Access, Vec<Action>)> {
-        let setup = Setup {
-            capacity_pages: SIZES.to_vec(),
-            geometry: Geometry::linear(PAGES),
-            costs: vec![PageCost::default(); 3],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
-        };
+    fn log(entry: &registry::PolicyEntry) -> Vec<(Access, Vec<Action>)> {
         let accesses = accesses();
         let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
-        let values = entry.values(&[]).unwrap().with_hints(Arc::default());
-        let values = values.with_foresight(Arc::new(to_come));
-        let mut policy = entry.build(&setup, &values).unwrap();
+        let inputs = Inputs { hints: Some(Arc::default()), foresight: Some(Arc::new(to_come)) };
+        let setup = Setup {
+            costs: vec![PageCost::default(); 3],
+            inputs,
+            ..Setup::new(Geometry::linear(PAGES), SIZES.to_vec())
+        };
+        let mut policy = entry.build_default(&setup).unwrap();
         let mut buffer = Actions::new();
         let mut log = vec![];
         for access in accesses {
@@ -319,7 +313,7 @@ mod real_logs {
         for entry in registry::entries() {
             let mut ledger = Ledger::new(PAGES, &SIZES);
             for (number, (access, steps)) in (1..).zip(log(entry)) {
-                visit(entry.name, number, access, &steps, &ledger);
+                visit(&entry.name, number, access, &steps, &ledger);
                 ledger.access(access, &actions(&steps)).unwrap();
             }
         }

@@ -6,7 +6,7 @@ mod work;
 use std::collections::HashSet;
 
 use peak_alloc::PeakAlloc;
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
 use thermocline_core::{Access, Actions, Indexing, Nanos, Setup};
 use work::{Skew, accesses, setup};
 
@@ -33,15 +33,15 @@ const GHOSTS: &[(&str, f64)] = &[
 ];
 
 /// The caches of a policy.
-fn capacity_pages(entry: &Entry) -> Vec<u32> {
-    match entry.depth {
+fn capacity_pages(entry: &PolicyEntry) -> Vec<u32> {
+    match entry.capabilities.depth {
         Depth::Ram => vec![RAM_PAGES + FLASH_PAGES],
         Depth::RamFlash | Depth::Tiers | Depth::Buffer => vec![RAM_PAGES, FLASH_PAGES],
     }
 }
 
 /// The most heap that a policy holds while it is accessed until its caches and ghosts are full.
-fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
+fn bytes_held(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> usize {
     let capacity_pages = capacity_pages(entry);
     let setup = Setup { capacity_pages, ..setup(disk_pages, Indexing::Sparse) };
     let mut actions = Actions::new();
@@ -50,7 +50,7 @@ fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
     let mut most = 0;
     for (step, &access) in (1..).zip(accesses) {
         actions.clear();
-        if entry.needs_clock {
+        if entry.capabilities.needs_clock {
             policy.background(Nanos(step * 1_000_000), &mut actions);
         }
         policy.access(access, &mut actions);
@@ -66,8 +66,8 @@ fn bytes_held(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> usize {
 }
 
 /// What a policy may keep of the pages of the disk.
-fn of_disk_bytes(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> f64 {
-    let declared = entry.sparse_memory();
+fn of_disk_bytes(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> f64 {
+    let declared = entry.capabilities.sparse_memory;
     let pages = if declared.is_of_accessed_pages {
         accesses.iter().map(|access| access.page).collect::<HashSet<_>>().len()
     } else {
@@ -77,8 +77,10 @@ fn of_disk_bytes(entry: &Entry, disk_pages: u32, accesses: &[Access]) -> f64 {
 }
 
 /// The registry's policies, but for those that know the future, which no engine can serve.
-fn served() -> impl Iterator<Item = &'static Entry> {
-    registry::entries().iter().filter(|entry| !entry.needs_foresight() && !entry.needs_hints())
+fn served() -> impl Iterator<Item = &'static PolicyEntry> {
+    registry::entries().filter(|entry| {
+        entry.capabilities.future != Future::Accesses && entry.capabilities.future != Future::Hints
+    })
 }
 
 /// One test, as others would allocate meanwhile.
@@ -87,7 +89,7 @@ fn a_sparse_policy_holds_little_however_large_the_disk() {
     let cached_pages = RAM_PAGES + FLASH_PAGES;
     for entry in served() {
         let ghosts = GHOSTS.iter().find(|row| row.0 == entry.name).map_or(0.0, |row| row.1);
-        let declared = entry.sparse_memory();
+        let declared = entry.capabilities.sparse_memory;
         let mut is_small = true;
         for disk_pages in [cached_pages * 4, cached_pages * 64] {
             let tracked = (f64::from(cached_pages) * (1.0 + ghosts)).min(f64::from(disk_pages));

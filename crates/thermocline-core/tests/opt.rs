@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use thermocline_core::policy::single::opt::Opt;
 use thermocline_core::policy::single::{Outcome, Replacement, Space};
 use thermocline_core::{
-    Access, Actions, Admission, Clients, Foresight, Geometry, Ids, Indexing, Ledger, Op, PageCost,
-    PageId, Setup, Tier, WriteMiss, registry,
+    Access, Actions, Foresight, Geometry, Ids, Inputs, Ledger, Op, PageCost, PageId, Setup, Tier,
+    registry,
 };
 
 const PAGES: u32 = 10;
@@ -20,26 +20,18 @@ fn foresight(pages: &[u32]) -> Arc<Foresight> {
 
 fn opt(capacity_pages: u32, pages: &[u32]) -> Opt {
     let values = registry::find("opt").unwrap().values(&[]).unwrap();
-    Opt::new(
-        Space { ids: Ids::dense(PAGES), capacity_pages },
-        &values.with_foresight(foresight(pages)),
-    )
+    let inputs = &Inputs::from(foresight(pages));
+    Opt::new(Space { ids: Ids::dense(PAGES), capacity_pages, inputs }, &values)
 }
 
 /// The misses of OPT, by the registry's policy, under the Ledger.
 fn misses(capacity_pages: u32, pages: &[u32]) -> u64 {
     let setup = Setup {
-        capacity_pages: vec![capacity_pages],
-        geometry: Geometry::linear(PAGES),
         costs: vec![PageCost::default(); 2],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        inputs: foresight(pages).into(),
+        ..Setup::new(Geometry::linear(PAGES), vec![capacity_pages])
     };
-    let entry = registry::find("opt").unwrap();
-    let values = entry.values(&[]).unwrap().with_foresight(foresight(pages));
-    let mut policy = entry.build(&setup, &values).unwrap();
+    let mut policy = registry::find("opt").unwrap().build_default(&setup).unwrap();
     let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
     let mut actions = Actions::new();
     for &page in pages {

@@ -9,11 +9,8 @@ use models::single::histogram::Histogram;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
 use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, SAMPLE_FACTOR, TinyLfu};
-use thermocline_core::registry::{self, Depth};
-use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Indexing, PageCost, PageId, Setup, Tier,
-    WriteMiss,
-};
+use thermocline_core::registry::{self, Depth, Future};
+use thermocline_core::{Access, Action, Actions, Geometry, PageCost, PageId, Setup, Tier};
 
 const PAGES: u32 = 24;
 
@@ -378,13 +375,8 @@ fn a_share_of_what_is_offered_enters_flash() {
     let accesses = skewed_accesses_and_scans();
     let writes_with = |probability: &str| {
         let setup = Setup {
-            capacity_pages: vec![100, LONG_RUN_PAGES],
-            geometry: Geometry::linear(LONG_RUN_PAGES),
             costs: vec![PageCost::default(); 3],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
+            ..Setup::new(Geometry::linear(LONG_RUN_PAGES), vec![100, LONG_RUN_PAGES])
         };
         let entry = registry::find("two-tier").unwrap();
         // Reads of exclusive tiers: each page that leaves memory is offered.
@@ -421,11 +413,13 @@ fn defaults_hold_over_long_runs() {
         }
     }
     let linear: Vec<u64> = (0..u64::from(LONG_RUN_PAGES)).collect();
-    let entries = registry::entries().iter();
-    for entry in entries.filter(|entry| entry.depth != Depth::Tiers && !entry.needs_foresight()) {
+    let entries = registry::entries();
+    for entry in entries.filter(|entry| {
+        entry.capabilities.depth != Depth::Tiers && entry.capabilities.future != Future::Accesses
+    }) {
         // What hashes ids finds them in its model too; no algorithm of one tier looks at numbers.
-        let numbers = if entry.depth == Depth::Ram { &linear } else { &numbers };
-        let mut pair = Pair::new(entry.name, &[], [100, 400], numbers);
+        let numbers = if entry.capabilities.depth == Depth::Ram { &linear } else { &numbers };
+        let mut pair = Pair::new(&entry.name, &[], [100, 400], numbers);
         for (number, &access) in accesses.iter().enumerate() {
             pair.access(access);
             // The whole of both tiers after every access would take most of the suite's time.

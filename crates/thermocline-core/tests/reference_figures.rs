@@ -9,8 +9,7 @@ mod zipf;
 
 use thermocline_core::hotness::{self, Heat};
 use thermocline_core::{
-    Actions, Admission, Clients, Counts, Geometry, Indexing, Ledger, Op, PageCost, PageId, Setup,
-    Tier, WriteMiss, registry,
+    Actions, Counts, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, registry,
 };
 
 use crate::zipf::PAGES;
@@ -21,17 +20,12 @@ fn run(policy: &str, capacity_pages: &[u32]) -> Counts {
 
 fn run_with(policy: &str, given: &[(&str, &str)], capacity_pages: &[u32]) -> Counts {
     let setup = Setup {
-        capacity_pages: capacity_pages.to_vec(),
-        geometry: Geometry::linear(PAGES),
         costs: vec![
             PageCost::default(),
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(Geometry::linear(PAGES), capacity_pages.to_vec())
     };
     let entry = registry::find(policy).unwrap();
     let given: Vec<(String, String)> =

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use thermocline_core::registry::{self, Depth};
 use thermocline_core::{
-    Access, Actions, Admission, Clients, Foresight, Geometry, Indexing, Ledger, PageCost, PageId,
-    Setup, Tier, WriteMiss,
+    Access, Actions, Foresight, Geometry, Ledger, PageCost, PageId, Setup, Tier,
 };
 
 const PAGES: u32 = 16;
@@ -54,33 +53,28 @@ fn worked_examples_hold() {
     for case in &cases {
         check(case);
     }
-    for entry in registry::entries().iter().filter(|entry| entry.depth != Depth::Tiers) {
+    for entry in registry::entries().filter(|entry| entry.capabilities.depth != Depth::Tiers) {
         let is_shown = cases.iter().any(|case| case.policy == entry.name);
         assert!(is_shown || entry.name == "face-gr", "{} has a worked example", entry.name);
     }
 }
 
 fn check(case: &Case) {
+    let accesses: Vec<Access> =
+        case.steps.iter().map(|step| parse(step.split(':').next().unwrap().trim())).collect();
+    let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
     let setup = Setup {
-        capacity_pages: vec![case.memory, case.flash],
-        geometry: Geometry::linear(PAGES),
         costs: vec![
             PageCost::default(),
             PageCost { read_ms: 0.16, write_ms: 0.30 },
             PageCost { read_ms: 12.7, write_ms: 13.7 },
         ],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        inputs: Arc::new(to_come).into(),
+        ..Setup::new(Geometry::linear(PAGES), vec![case.memory, case.flash])
     };
     let entry = registry::find(&case.policy).unwrap();
     let given: Vec<(String, String)> = case.parameters.clone().into_iter().collect();
-    let accesses: Vec<Access> =
-        case.steps.iter().map(|step| parse(step.split(':').next().unwrap().trim())).collect();
-    let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
-    let values = entry.values(&given).unwrap().with_foresight(Arc::new(to_come));
-    let mut policy = entry.build(&setup, &values).unwrap();
+    let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
     let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
     let mut actions = Actions::new();
     for (number, (step, &access)) in (1..).zip(case.steps.iter().zip(&accesses)) {

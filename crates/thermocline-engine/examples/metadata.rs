@@ -8,7 +8,7 @@
 
 use peak_alloc::PeakAlloc;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Admission, Clients, Geometry, Indexing, Setup};
+use thermocline_core::{Geometry, Indexing, Setup};
 use thermocline_engine::driver::{Completion, Driver};
 use thermocline_engine::{Engine, Operation, Options, PolicyOptions, Request, Shard};
 
@@ -69,13 +69,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn policy(options: &Options) -> Result<thermocline_core::BoxedPolicy, Box<dyn std::error::Error>> {
     let policy = &options.policy;
     let setup = Setup {
-        capacity_pages: vec![options.ram_pages, options.flash_pages],
-        geometry: Geometry::linear(options.backing_pages),
         costs: policy.costs.clone(),
         write_miss: policy.write_miss,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
         indexing: Indexing::Sparse,
+        ..Setup::new(
+            Geometry::linear(options.backing_pages),
+            vec![options.ram_pages, options.flash_pages],
+        )
     };
     Ok(policy.entry.build(&setup, &policy.values)?)
 }

@@ -2,6 +2,7 @@
 
 use thermocline_core::{Counts, Op, Tier};
 
+use crate::figures::Figure;
 use crate::operation::OperationKind;
 
 /// Why pages or blocks move between RAM and a device.
@@ -29,63 +30,96 @@ pub const PURPOSES: usize = 6;
 pub const PURPOSE_NAMES: [&str; PURPOSES] =
     ["policy", "durability", "cleaning", "journal", "table", "bypass"];
 
-/// Transfers of one device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transfers {
-    /// Bytes read, by [`Purpose`].
-    pub read_bytes: [u64; PURPOSES],
-    /// Bytes written, by [`Purpose`].
-    pub written_bytes: [u64; PURPOSES],
-    /// Read operations.
-    pub reads: u64,
-    /// Write operations.
-    pub writes: u64,
-    /// Bytes that became zero without being written.
-    pub zeroed_bytes: u64,
-    /// Bytes that were said to be no longer needed.
-    pub discarded_bytes: u64,
-    /// Syncs.
-    pub syncs: u64,
-    /// Operations that failed.
-    pub errors: u64,
+/// Declares a struct of counters together with the table of its figures.
+macro_rules! counters {
+    (
+        $(#[$attribute:meta])*
+        pub struct $name:ident { $($(#[$described:meta])* $plain:ident: $type:ty,)* }
+        $(#[$table_attribute:meta])*
+        pub const $table:ident, labels $labels:expr, metrics $prefix:literal {
+            $($field:ident $(as $metric:literal)?: $help:literal $(+ $details:literal)?,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$described])* pub $plain: $type,)*
+            $(#[doc = concat!($help, ".")] pub $field: u64,)*
+        }
+
+        $(#[$table_attribute])*
+        pub const $table: &[Figure<$name>] = &[$(
+            Figure::counter(stringify!($field), $help, |counted: &$name| counted.$field.into())
+                .metric(counters!(@metric $prefix $field $($metric)?))
+                $(.details($details))?
+                .labels($labels),
+        )*];
+    };
+    (@metric $prefix:literal $field:ident) => { concat!($prefix, stringify!($field)) };
+    (@metric $prefix:literal $field:ident $metric:literal) => { concat!($prefix, $metric) };
 }
 
-/// What the engine counted since it was started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// The policy's view: hits per tier, and copies. Hits in RAM, hits on flash, misses and
-    /// bypasses add up to the page accesses of all requests.
-    pub policy: Counts,
-    /// Page accesses of all requests, by operation (`Op as usize`).
-    pub accesses: [u64; 2],
-    /// Page accesses that no policy was asked about, by operation (`Op as usize`).
-    pub bypasses: [u64; 2],
-    /// What the flash transferred.
-    pub flash: Transfers,
-    /// What the backing store transferred.
-    pub backing: Transfers,
-    /// Copies to disk that the policy asked for, of pages that the disk already had.
-    pub copies_saved_disk: u64,
-    /// Copies to flash that the policy asked for, of pages that a slot already had.
-    pub copies_saved_flash: u64,
-    /// Reads that whole-page writes made needless.
-    pub fetches_saved: u64,
-    /// Pages that the policy believed on flash, and that came from disk.
-    pub flash_absent: u64,
-    /// Copies to flash that the write budget did not allow.
-    pub budget_refusals: u64,
-    /// Pages read only because a write replaced a part of them.
-    pub partial_fetches: u64,
-    /// Pages whose checksum did not match.
-    pub checksum_errors: u64,
-    /// Flushes and durable writes answered.
-    pub flushes: u64,
-    /// Commits of the journal.
-    pub commits: u64,
-    /// Checkpoints of the slot table.
-    pub checkpoints: u64,
-    /// Pages that came to be lost.
-    pub lost_pages: u64,
+counters! {
+    /// Transfers of one device.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Transfers {
+        /// Bytes read, by [`Purpose`].
+        read_bytes: [u64; PURPOSES],
+        /// Bytes written, by [`Purpose`].
+        written_bytes: [u64; PURPOSES],
+    }
+
+    /// The figures of a device. A counter of a device is one row.
+    pub const TRANSFER_FIGURES, labels &["device"], metrics "device_" {
+        reads: "Read operations that a device was given",
+        writes: "Write operations that a device was given",
+        zeroed_bytes: "Bytes that became zero without being written"
+            + "Trimmed or zeroed ranges that no cache holds go to the backing store like that.",
+        discarded_bytes: "Bytes that a device was told are no longer needed",
+        syncs: "Syncs that a device was given"
+            + "Flushes share them.",
+        errors: "Operations of a device that failed",
+    }
+}
+
+counters! {
+    /// What the engine counted since it was started.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Counters {
+        /// The policy's view: hits per tier, and copies. Hits in RAM, hits on flash, misses and
+        /// bypasses add up to the page accesses of all requests.
+        policy: Counts,
+        /// Page accesses of all requests, by operation (`Op as usize`).
+        accesses: [u64; 2],
+        /// Page accesses that no policy was asked about, by operation (`Op as usize`).
+        bypasses: [u64; 2],
+        /// What the flash transferred.
+        flash: Transfers,
+        /// What the backing store transferred.
+        backing: Transfers,
+    }
+
+    /// The figures of the engine that are counters. A counter is one row.
+    pub const COUNTER_FIGURES, labels &[], metrics "" {
+        checksum_errors: "Pages whose checksum did not match"
+            + "They came from flash, and were not served.",
+        page_losses: "Pages that came to be lost"
+            + "Pages that a later write healed count, too: see [faults](#faults).",
+        flushes: "Flushes and durable writes answered"
+            + "Writes with FUA are durable writes.",
+        commits as "journal_commits": "Commits of the journal"
+            + "Each is one sync of flash and journal; flushes over commits say how many flushes share \
+               one.",
+        checkpoints: "Checkpoints of the slot table",
+        budget_refusals: "Copies to flash that the write budget did not allow",
+        flash_absent: "Pages that the policy believed on flash, and that came from disk"
+            + "The write budget refused them, or the flash could not give them.",
+        copies_saved_flash: "Copies to flash that the policy asked for, of pages that a slot already had",
+        copies_saved_disk: "Copies to disk that the policy asked for, of pages that the disk already had",
+        fetches_saved: "Reads that whole-page writes made needless",
+        partial_fetches: "Pages read only because a write replaced a part of them"
+            + "Many of them say that clients write less than `page_size` at a time.",
+    }
 }
 
 impl Counters {

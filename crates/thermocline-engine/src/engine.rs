@@ -1,6 +1,8 @@
 //! A shard with its driver.
 
+use crate::driver::memory::MemoryDriver;
 use crate::driver::{Completion, Driver};
+use crate::options::{Options, OptionsError};
 use crate::request::{Reply, Request, SubmitError};
 use crate::shard::Shard;
 
@@ -14,6 +16,22 @@ pub struct Engine<D> {
     shard: Shard,
     driver: D,
     done: Vec<Completion>,
+}
+
+impl Engine<MemoryDriver> {
+    /// An empty cache whose flash and backing store are in memory, to try policies and to test with.
+    ///
+    /// # Errors
+    /// As [`Shard::new`].
+    ///
+    /// # Panics
+    /// If the backing store is larger than the address space.
+    pub fn in_memory(options: Options) -> Result<Self, OptionsError> {
+        let size_bytes = usize::try_from(options.size_bytes()).expect("it fits memory");
+        let shard = Shard::new(options)?;
+        let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), size_bytes);
+        Ok(Self::new(shard, driver))
+    }
 }
 
 impl<D: Driver> Engine<D> {

@@ -9,26 +9,19 @@
 //! A driver performs operations: see [`driver`]. An [`Engine`] is a shard with its driver.
 //!
 //! ```
-//! use thermocline_engine::driver::memory::MemoryDriver;
-//! use thermocline_engine::{Engine, Options, PolicyOptions, Request, Shard};
+//! use thermocline_engine::{Engine, Options, PolicyOptions, Request};
 //!
-//! // 1000 pages of 4 KiB on disk, 16 in RAM, 64 on flash.
+//! // 1000 pages of 4 KiB on disk, 16 in RAM, 64 on flash; both devices are in memory.
 //! let options = Options::new(1000, 16, 64, PolicyOptions::named("hat")?);
-//! let shard = Shard::new(options)?;
-//! let driver = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 1000 * 4096);
-//! let mut engine = Engine::new(shard, driver);
+//! let mut engine = Engine::in_memory(options)?;
 //! engine.submit(Request::write(1, 8192, 5), b"hello")?;
 //! engine.submit(Request::flush(2), &[])?;
 //! engine.submit(Request::read(3, 8190, 7), &[])?;
-//! let mut read = vec![];
-//! while engine.shard().requests_in_flight() > 0 || read.is_empty() {
-//!     engine.wait();
-//!     while let Some(reply) = engine.next_reply() {
-//!         for piece in engine.pieces(&reply) {
-//!             read.extend_from_slice(piece);
-//!         }
-//!         engine.release(reply);
-//!     }
+//! engine.wait_until_idle();
+//! let mut read: Vec<u8> = vec![];
+//! while let Some(reply) = engine.next_reply() {
+//!     read.extend(engine.pieces(&reply).flatten());
+//!     engine.release(reply);
 //! }
 //! assert_eq!(read, b"\0\0hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,6 +33,7 @@ mod drain;
 pub mod driver;
 mod engine;
 mod entry;
+pub mod figures;
 mod fingerprint;
 pub mod format;
 mod memory;

@@ -1,10 +1,8 @@
 //! How an engine is set up.
 
 use thermocline_core::config::{ConfigError, Values};
-use thermocline_core::registry::Entry;
-use thermocline_core::{
-    Admission, BoxedPolicy, Clients, Geometry, Indexing, Nanos, PageCost, Setup, WriteMiss,
-};
+use thermocline_core::registry::PolicyEntry;
+use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, WriteMiss};
 use thiserror::Error;
 
 /// How an engine is set up.
@@ -53,7 +51,7 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct PolicyOptions {
     /// The policy.
-    pub entry: &'static Entry,
+    pub entry: PolicyEntry,
     /// Its parameters.
     pub values: Values,
     /// What a write miss does, as far as the policy is concerned. The engine reads nothing that a
@@ -204,14 +202,12 @@ impl Options {
     /// Builds the policy.
     pub(crate) fn build_policy(&self) -> Result<BoxedPolicy, OptionsError> {
         let setup = Setup {
-            capacity_pages: vec![self.ram_pages, self.flash_pages],
-            geometry: Geometry::linear(self.backing_pages),
             costs: self.policy.costs.clone(),
             write_miss: self.policy.write_miss,
             admission: self.policy.admission.clone(),
-            clients: Clients::ONE,
             // Devices take far longer than any policy, and memory is better spent on pages.
             indexing: Indexing::Sparse,
+            ..Setup::hybrid(self.backing_pages, self.ram_pages, self.flash_pages)
         };
         self.policy.entry.build(&setup, &self.policy.values).map_err(OptionsError::Policy)
     }
@@ -276,7 +272,7 @@ impl PolicyOptions {
     pub fn named(name: &str) -> Result<Self, ConfigError> {
         let entry = thermocline_core::registry::find(name)?;
         Ok(Self {
-            entry,
+            entry: entry.clone(),
             values: entry.values(&[])?,
             write_miss: WriteMiss::Fetch,
             admission: Admission::ALL,

@@ -16,10 +16,10 @@
 use std::collections::HashMap;
 
 use thermocline_core::config::{ConfigError, Values};
-use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Counts, Geometry, Indexing, Nanos, Op,
-    PageCost, PageId, Setup, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Geometry, Nanos, Op, PageCost, PageId, Setup, Tier,
+    WriteMiss,
 };
 use thiserror::Error;
 
@@ -43,7 +43,7 @@ pub struct ShadowOptions {
     /// What it is called in reports.
     pub label: String,
     /// The policy.
-    pub entry: &'static Entry,
+    pub entry: PolicyEntry,
     /// Its parameters.
     pub values: Values,
     /// What a write miss does.
@@ -150,7 +150,7 @@ impl Shadows {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(ShadowError::Rate { rate });
         }
-        let looks = |(_, one): &(usize, ShadowOptions)| one.entry.looks_at_neighbours();
+        let looks = |(_, one): &(usize, ShadowOptions)| one.entry.capabilities.looks_at_neighbours;
         let (of_extents, of_pages): (Vec<_>, Vec<_>) =
             options.into_iter().enumerate().partition(looks);
         let samples = [(PAGE, of_pages), (EXTENT, of_extents)].into_iter();
@@ -292,7 +292,7 @@ impl Shadow {
         [ram, flash, disk]: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
         let label = || options.label.clone();
-        let depth = options.entry.depth;
+        let depth = options.entry.capabilities.depth;
         let has_flash = options.flash_pages > 0 && depth != Depth::Ram;
         if depth == Depth::Buffer || !depth.allows(1 + usize::from(has_flash)) {
             return Err(ShadowError::Depth { label: label() });
@@ -311,13 +311,9 @@ impl Shadow {
         }
         costs.push(*disk);
         let setup = Setup {
-            capacity_pages,
-            geometry: Geometry::linear(pages_max),
             costs: costs.clone(),
             write_miss: options.write_miss,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
+            ..Setup::new(Geometry::linear(pages_max), capacity_pages)
         };
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
@@ -326,7 +322,7 @@ impl Shadow {
 
     fn access(&mut self, access: Access, now: Nanos, actions: &mut Actions) {
         actions.clear();
-        if self.options.entry.needs_clock {
+        if self.options.entry.capabilities.needs_clock {
             self.policy.background(now, actions);
         }
         self.policy.access(access, actions);
@@ -396,7 +392,7 @@ mod tests {
         let entry = registry::find(policy).unwrap();
         ShadowOptions {
             label: policy.into(),
-            entry,
+            entry: entry.clone(),
             values: entry.values(&[]).unwrap(),
             write_miss: WriteMiss::Fetch,
             ram_pages,
@@ -440,13 +436,8 @@ mod tests {
         let all = estimates("hat", 1.0);
         let entry = registry::find("hat").unwrap();
         let setup = Setup {
-            capacity_pages: vec![2_000, 16_000],
-            geometry: Geometry::linear(100_003),
             costs: COSTS.to_vec(),
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
+            ..Setup::new(Geometry::linear(100_003), vec![2_000, 16_000])
         };
         let mut policy = entry.build(&setup, &entry.values(&[]).unwrap()).unwrap();
         let (mut actions, mut counts) = (Actions::new(), Counts::new());

@@ -1,6 +1,6 @@
 //! The slots of the flash, as the engine knows them: 16 bytes each.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::format::table::Row;
 
@@ -123,6 +123,10 @@ pub(crate) struct Slots {
     dirty_slots: u32,
     /// Slots whose reads or writes failed. They are not used again, in use or not.
     condemned: BTreeSet<SlotId>,
+    /// Slots that are being read, and by how many reads: they are not used again before.
+    pinned: BTreeMap<SlotId, u32>,
+    /// Slots that would be free if they were not being read.
+    freed_while_pinned: BTreeSet<SlotId>,
 }
 
 impl Slots {
@@ -144,6 +148,8 @@ impl Slots {
             live_slots: 0,
             dirty_slots: 0,
             condemned: BTreeSet::new(),
+            pinned: BTreeMap::new(),
+            freed_while_pinned: BTreeSet::new(),
         }
     }
 
@@ -282,9 +288,35 @@ impl Slots {
         self.obsolete.pop_front().map(|obsolete| obsolete.slot)
     }
 
-    /// Nobody needs the slot any more, and no durable record names it. A condemned slot is not used
-    /// again.
+    /// A read of the slot begins.
+    pub(crate) fn pin(&mut self, slot: SlotId) {
+        *self.pinned.entry(slot).or_default() += 1;
+    }
+
+    /// A read of the slot is over.
+    pub(crate) fn unpin(&mut self, slot: SlotId) {
+        let users = self.pinned.get_mut(&slot).expect("a slot that was read is pinned");
+        *users -= 1;
+        if *users == 0 {
+            self.pinned.remove(&slot);
+            if self.freed_while_pinned.remove(&slot) {
+                self.free(slot);
+            }
+        }
+    }
+
+    /// Whether a slot is being read.
+    pub(crate) fn has_pinned(&self) -> bool {
+        !self.pinned.is_empty()
+    }
+
+    /// Nobody needs the slot any more, and no durable record names it. It can be used again when it is
+    /// not being read; a condemned slot never is.
     pub(crate) fn free(&mut self, slot: SlotId) {
+        if self.pinned.contains_key(&slot) {
+            self.freed_while_pinned.insert(slot);
+            return;
+        }
         let state = &mut self.table[slot.0 as usize];
         let former = state.state();
         assert!(matches!(former, SlotState::Writing | SlotState::Obsolete), "it is given up first");
@@ -307,6 +339,7 @@ impl Slots {
         self.free.fill(0);
         self.free_slots = 0;
         self.obsolete.clear();
+        self.freed_while_pinned.clear();
         let live = kept.iter().map(|&slot| self.slot(slot));
         let dirty = live.filter(|slot| slot.is_dirty()).count();
         let count = |slots: usize| u32::try_from(slots).expect("slots have 32-bit numbers");
@@ -320,6 +353,19 @@ impl Slots {
         self.live_slots -= 1;
         self.dirty_slots -= u32::from(state.is_dirty());
         state.set_state(SlotState::Free);
+    }
+
+    /// Checks what always holds.
+    pub(crate) fn assert_invariants(&self) {
+        let count = |wanted: fn(&Slot) -> bool| self.table.iter().filter(|it| wanted(it)).count();
+        let live = count(|slot| slot.state() == SlotState::Live);
+        let dirty = count(|slot| slot.state() == SlotState::Live && slot.is_dirty());
+        assert_eq!([self.live_slots as usize, self.dirty_slots as usize], [live, dirty]);
+        let free: u32 = self.free.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(self.free_slots, free, "free slots are counted");
+        for slot in &self.freed_while_pinned {
+            assert!(self.pinned.contains_key(slot), "a slot waits for those who read it");
+        }
     }
 
     /// Heap memory in bytes.

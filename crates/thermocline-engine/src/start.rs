@@ -12,6 +12,8 @@
 //!   before an older stop, differs from the note.
 //! * An end has the [`Fingerprint`] of the backing store. If something else wrote to that since, the
 //!   flash's clean pages are dropped, and dirty ones are refused.
+//!
+//! It enforces rule 10 of durability (`ARCHITECTURE.md`): both devices are synced before the first answer.
 
 use uuid::Uuid;
 

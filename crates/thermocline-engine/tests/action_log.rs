@@ -8,10 +8,9 @@ mod policies;
 use std::sync::{Arc, Mutex};
 
 use thermocline_core::random::SplitMix64;
-use thermocline_core::registry::Entry;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Indexing, Ledger, Nanos, Op, Setup,
-    Tier, WriteMiss,
+    Access, Action, Actions, Geometry, Ledger, Nanos, Op, Setup, Tier, WriteMiss,
 };
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Device, Engine, Event, Options, Request, RequestKind, Shard};
@@ -44,20 +43,19 @@ fn accesses(pages: u32, count: u32, seed: u64) -> Vec<Access> {
 fn expected(options: &Options, accesses: &[Access]) -> Vec<Action> {
     let policy = &options.policy;
     let setup = Setup {
-        capacity_pages: vec![options.ram_pages, options.flash_pages],
-        geometry: Geometry::linear(options.backing_pages),
         costs: policy.costs.clone(),
         write_miss: policy.write_miss,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(
+            Geometry::linear(options.backing_pages),
+            vec![options.ram_pages, options.flash_pages],
+        )
     };
     let mut alone = policy.entry.build(&setup, &policy.values).unwrap();
     let mut ledger = Ledger::new(options.backing_pages, &setup.capacity_pages);
     let mut log = vec![];
     let mut actions = Actions::new();
     for (now, &access) in (1..).map(|step| Nanos(step << 30)).zip(accesses) {
-        if policy.entry.needs_clock {
+        if policy.entry.capabilities.needs_clock {
             actions.clear();
             alone.background(now, &mut actions);
             ledger.between_accesses(&actions).unwrap();
@@ -77,9 +75,9 @@ fn expected(options: &Options, accesses: &[Access]) -> Vec<Action> {
     log
 }
 
-fn check(entry: &'static Entry, ram_pages: u32, flash_pages: u32, write_miss: WriteMiss) {
+fn check(entry: &'static PolicyEntry, ram_pages: u32, flash_pages: u32, write_miss: WriteMiss) {
     let pages = 256;
-    let policy = policy(entry, pages, write_miss);
+    let policy = policy(entry, write_miss);
     let mut options = Options::new(pages, ram_pages, flash_pages, policy);
     options.request_bytes_max = 1 << 16;
     let accesses = accesses(pages, 1500, u64::from(ram_pages) << 8 | u64::from(flash_pages));

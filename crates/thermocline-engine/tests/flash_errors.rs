@@ -229,7 +229,7 @@ fn no_policy_loses_anything_to_writes_that_fail() {
     for entry in policies::entries() {
         for kind in [Kind::SlotWrite, Kind::Metadata, Kind::Sync] {
             for times in [1, 3, u64::MAX] {
-                let policy = policies::policy(entry, 256, WriteMiss::Fetch);
+                let policy = policies::policy(entry, WriteMiss::Fetch);
                 let mut world = World::new(Options::new(256, 16, 64, policy));
                 world.work(150);
                 world.fail(kind, times);
@@ -255,7 +255,7 @@ fn no_policy_loses_anything_to_writes_that_fail() {
 fn reads_that_fail_for_a_time_lose_nothing() {
     for entry in policies::entries() {
         for times in [1, 3, u64::MAX] {
-            let policy = policies::policy(entry, 256, WriteMiss::Fetch);
+            let policy = policies::policy(entry, WriteMiss::Fetch);
             let mut world = World::new(Options::new(256, 16, 64, policy));
             world.work(200);
             world.fail(Kind::SlotRead, times);
@@ -493,7 +493,7 @@ impl World {
 #[test]
 fn another_flash_takes_over_while_requests_are_served() {
     for entry in policies::entries() {
-        let policy = policies::policy(entry, 256, WriteMiss::Fetch);
+        let policy = policies::policy(entry, WriteMiss::Fetch);
         let before = Options::new(256, 16, 64, policy.clone());
         let after = Options::new(256, 16, 40, policy);
         let mut world = World::durable(before.clone());

@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 
 use std::fs::{self, File};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,11 +78,11 @@ fn a_stopped_cache_is_inspected_checked_drained_and_forgotten() {
     // What is no whole page at the end of the backing store is not cached, and does not matter.
     disk.file().set_len(u64::from(PAGES) * PAGE as u64 + 512).unwrap();
     let size_bytes = disk.size_bytes().unwrap();
-    let [of_flash, of_disk] = [&flash, &disk].map(|file| file.try_clone().unwrap());
+    let of_flash = flash.try_clone().unwrap();
     let open = |frames: &Arc<Frames>| -> Result<_, FlashError> {
-        Ok(ThreadDriver::new(frames, Some(of_flash), of_disk, 4)?)
+        Ok(ThreadDriver::new(frames, Some(of_flash.try_clone()?), disk.try_clone()?, 4)?)
     };
-    let drained = recovered.drain(&mut flash, size_bytes, open, |_| {}).unwrap();
+    let drained = recovered.drain(&mut flash, size_bytes, NonZeroUsize::MIN, open, |_| {}).unwrap();
     disk.file().set_len(u64::from(PAGES) * PAGE as u64).unwrap();
     assert_eq!((drained.written_pages, drained.lost_pages), (19, vec![7]));
     let bytes = fs::read(folder.path().join("disk")).unwrap();

@@ -1,22 +1,20 @@
 //! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
 
-use std::sync::Arc;
-
-use thermocline_core::policy::multi::hfa::HintLog;
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::policy::multi::hfa::record_hints;
+use thermocline_core::registry::{Future, PolicyEntry};
 use thermocline_core::{
-    Actions, Admission, BoxedPolicy, Clients, Indexing, Ledger, PageCost, Setup, WriteMiss, config,
+    Admission, BoxedPolicy, Clients, Inputs, Ledger, PageCost, Setup, WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, Prices, TierSize, Timing};
+use crate::{LabError, Prices, TierSize, Timing, default_latencies_ms};
 
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// The policy.
-    pub policy: &'static Entry,
+    pub policy: PolicyEntry,
     /// Its parameters, all of them.
     pub values: config::Values,
     /// The cache tiers, fastest first.
@@ -49,6 +47,28 @@ pub struct TierConfiguration {
 }
 
 impl Configuration {
+    /// A policy on tiers over a disk, for one client: a write miss fetches the page, every page may
+    /// enter flash, access times are the default ones, and neither costs nor time are simulated.
+    pub fn new(
+        policy: PolicyEntry,
+        values: config::Values,
+        tiers: Vec<TierConfiguration>,
+        disk: Device,
+    ) -> Self {
+        Self {
+            policy,
+            values,
+            latencies_ms: default_latencies_ms(tiers.len()),
+            tiers,
+            disk,
+            write_miss: WriteMiss::Fetch,
+            admission: Admission::ALL,
+            clients: Clients::ONE,
+            prices: None,
+            timing: None,
+        }
+    }
+
     /// The capacity of each cache tier in pages, for a trace.
     ///
     /// # Errors
@@ -120,41 +140,18 @@ impl Configuration {
             let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
             return Err(LabError::WrongClients { configured, found });
         }
-        let setup = Setup {
-            capacity_pages: self.capacity_pages(trace)?,
-            geometry: trace.geometry(),
+        let mut setup = Setup {
             costs: self.costs(),
             write_miss: self.write_miss,
             admission: self.admission.clone(),
             clients: self.clients,
-            indexing: Indexing::Dense,
+            ..Setup::new(trace.geometry(), self.capacity_pages(trace)?)
         };
-        if self.policy.needs_hints() && self.values.hints().is_none() {
-            let hints = self.record_hints(trace, &setup)?;
-            let values = self.values.clone().with_hints(Arc::new(hints));
-            return Ok(self.policy.build(&setup, &values)?);
-        }
-        if self.policy.needs_foresight() && self.values.foresight().is_none() {
-            let values = self.values.clone().with_foresight(trace.foresight()?);
-            return Ok(self.policy.build(&setup, &values)?);
-        }
+        setup.inputs = match self.policy.capabilities.future {
+            Future::Unknown => Inputs::NONE,
+            Future::Hints => record_hints(&setup, &self.values, trace.accesses()).into(),
+            Future::Accesses => trace.foresight()?.into(),
+        };
         Ok(self.policy.build(&setup, &self.values)?)
-    }
-
-    /// The hints that H-HFA gives on the trace, with the parameters that it shares with the policy.
-    fn record_hints(&self, trace: &CompiledTrace, setup: &Setup) -> Result<HintLog, LabError> {
-        let recorder = registry::find("h-hfa")?;
-        let is_shared = |name: &str| recorder.parameters.iter().any(|known| known.name == name);
-        let shared = self.values.iter().filter(|(name, _)| is_shared(name));
-        let mut given: Vec<(String, String)> =
-            shared.map(|(name, value)| (name.to_owned(), value.to_string())).collect();
-        given.push(("record_hints".into(), "true".into()));
-        let mut policy = recorder.build(setup, &recorder.values(&given)?)?;
-        let mut actions = Actions::new();
-        for access in trace.accesses() {
-            actions.clear();
-            policy.access(access, &mut actions);
-        }
-        Ok(policy.take_hints().unwrap_or_default())
     }
 }

@@ -294,12 +294,6 @@ pub enum LabError {
         /// What the plotting library says.
         reason: String,
     },
-    /// An experiment file is not as expected.
-    #[error("the experiment file is not as expected: {reason}")]
-    BadExperiment {
-        /// What is wrong, with line and column.
-        reason: String,
-    },
 }
 
 impl LabError {

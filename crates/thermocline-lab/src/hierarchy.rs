@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::{self, PolicyEntry};
 use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::SsdConfig;
@@ -14,8 +14,8 @@ use crate::spec::{
     DISK, DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, Selection, TierSpec, TimingMode, text,
 };
 use crate::{
-    Arrivals, Brought, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize,
-    Timing, default_latencies_ms,
+    Arrivals, Configuration, DeviceModel, LabError, Prices, TierConfiguration, TierSize, Timing,
+    default_latencies_ms,
 };
 
 /// The cache tiers of a hybrid cache, fastest first, with the device that each has by default.
@@ -46,13 +46,13 @@ struct Tiers {
 /// a policy that does not run on these tiers, with these clients or with these parameters together.
 pub fn configurations(
     spec: &HierarchySpec,
-    policies: &[&'static Entry],
+    policies: &[PolicyEntry],
     clients: Clients,
 ) -> Result<Vec<Configuration>, LabError> {
     let Tiers { names, devices, latencies_ms, prices, timing } = Tiers::new(spec)?;
     let identifier = spec.identifier()?;
-    let owners = policies.iter().map(|&policy| policy.into());
-    let owners: Vec<Owner> = owners.chain(identifier.map(Owner::from)).collect();
+    let owners = policies.iter().map(Owner::from);
+    let owners: Vec<Owner<'_>> = owners.chain(identifier.map(Owner::from)).collect();
     let parameters = Parameters::new(&spec.parameters, &owners)?;
     let admission = match identifier {
         Some(entry) => Admission::hot(entry, parameters.values(entry.into())?)?,
@@ -60,14 +60,14 @@ pub fn configurations(
     };
     let mut configurations = vec![];
     for sizes in sizes(&spec.tiers) {
-        for &policy in policies {
+        for policy in policies {
             check_depth(policy, &names)?;
             policy.check_clients(clients)?;
             let tiers = names.iter().zip(&sizes).zip(&devices).map(|((name, size), device)| {
                 TierConfiguration { name: (*name).into(), size: *size, device: device.clone() }
             });
             configurations.push(Configuration {
-                policy,
+                policy: policy.clone(),
                 values: parameters.values(policy.into())?,
                 tiers: tiers.collect(),
                 disk: devices[names.len()].clone(),
@@ -87,11 +87,31 @@ pub fn configurations(
 ///
 /// # Errors
 /// [`LabError::UnknownPolicy`], which names those that there are.
-pub fn find_policy(name: &str) -> Result<&'static Entry, LabError> {
+pub fn find_policy(name: &str) -> Result<&'static PolicyEntry, LabError> {
     registry::find(name).map_err(|_| {
-        let known: Vec<&str> = registry::entries().iter().map(|entry| entry.name).collect();
+        let known: Vec<&str> = registry::entries().map(|entry| &*entry.name).collect();
         LabError::UnknownPolicy { name: name.into(), known: known.join(", ") }
     })
+}
+
+/// The policies of a selection, by name among the registered ones and those of the caller; all are the
+/// registered ones that suit.
+///
+/// # Errors
+/// A name that no policy has, or one of the caller's with the name of a registered one.
+pub(crate) fn choose(
+    selection: &Selection,
+    suits: impl Fn(&PolicyEntry) -> bool,
+    own: &[PolicyEntry],
+) -> Result<Vec<PolicyEntry>, LabError> {
+    if let Some(taken) = own.iter().find(|entry| registry::find(&entry.name).is_ok()) {
+        return Err(LabError::NameTaken { name: taken.name.to_string() });
+    }
+    let find = |name: &str| match own.iter().find(|entry| entry.name == name) {
+        Some(entry) => Ok(entry.clone()),
+        None => find_policy(name).cloned(),
+    };
+    selection.resolve(|| registry::entries().filter(|entry| suits(entry)).cloned().collect(), find)
 }
 
 /// The presets and the devices of a file.
@@ -140,25 +160,25 @@ impl HierarchySpec {
         Ok(())
     }
 
-    /// The policies of a selection, some of which may be brought; all are those that run on these
-    /// tiers with so many clients.
+    /// The policies of a selection, among them `own` ones of the caller. All are the registered ones
+    /// that run on these tiers with so many clients.
     ///
     /// # Errors
-    /// A name that no policy has.
+    /// A name that no policy has, or an own policy with the name of a registered one.
     pub fn policies(
         &self,
         selection: &Selection,
         clients: Clients,
-        brought: &[Brought],
-    ) -> Result<Vec<&'static Entry>, LabError> {
-        let suits = |entry: &&Entry| {
-            entry.depth.allows(self.tiers.len()) && entry.check_clients(clients).is_ok()
+        own: &[PolicyEntry],
+    ) -> Result<Vec<PolicyEntry>, LabError> {
+        let suits = |entry: &PolicyEntry| {
+            entry.capabilities.depth.allows(self.tiers.len())
+                && entry.check_clients(clients).is_ok()
         };
-        let all = || registry::entries().iter().filter(suits).collect();
-        selection.resolve(all, |name| Brought::find(name, brought))
+        choose(selection, suits, own)
     }
 
-    fn identifier(&self) -> Result<Option<&'static hotness::registry::Entry>, LabError> {
+    fn identifier(&self) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
         let found = self.admit.as_deref().map(hotness::registry::find).transpose();
         found.map_err(|error| LabError::at(&[Key("admit")], error))
     }
@@ -369,15 +389,15 @@ fn server(device: &Device, servers: Option<u32>) -> DeviceModel {
 }
 
 /// Says which policies run on the tiers given, if this one does not.
-fn check_depth(policy: &Entry, names: &[&str]) -> Result<(), LabError> {
-    if policy.depth.allows(names.len()) {
+fn check_depth(policy: &PolicyEntry, names: &[&str]) -> Result<(), LabError> {
+    if policy.capabilities.depth.allows(names.len()) {
         return Ok(());
     }
-    let suited = registry::entries().iter().filter(|entry| entry.depth.allows(names.len()));
-    let suited: Vec<&str> = suited.map(|entry| entry.name).collect();
+    let suited = registry::entries().filter(|entry| entry.capabilities.depth.allows(names.len()));
+    let suited: Vec<&str> = suited.map(|entry| &*entry.name).collect();
     Err(LabError::WrongTiers {
-        policy: policy.name.into(),
-        wanted: policy.depth.describe(),
+        policy: policy.name.to_string(),
+        wanted: policy.capabilities.depth.describe(),
         given: names.join(", "),
         suited: suited.join(", "),
     })

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use thermocline_core::config::Values;
-use thermocline_core::hotness::registry::Entry;
+use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::{Heat, Identifier, Op, PageId};
 use thermocline_trace::CompiledTrace;
 
@@ -40,7 +40,7 @@ pub struct Candidate {
     /// What it is called in results: several may be one identifier with different parameters.
     pub label: String,
     /// The identifier.
-    pub entry: &'static Entry,
+    pub entry: &'static IdentifierEntry,
     /// Its parameters, all of them.
     pub values: Values,
 }
@@ -128,13 +128,17 @@ pub struct Interval {
     pub false_cold: u64,
 }
 
-/// What one identifier said of every access, and how long it took.
-pub(crate) struct Recording {
+/// What one identifier said about every access of a [`Stream`], and how long it took.
+#[derive(Debug)]
+pub struct Recording {
     heats: Vec<Heat>,
-    pub(crate) check_ns: f64,
-    pub(crate) decay_ns: Option<f64>,
-    pub(crate) decay_writes: Option<u64>,
     memory_bits: u64,
+    /// Nanoseconds per access, without those of the decays.
+    pub check_ns: f64,
+    /// Nanoseconds per decay; none if the identifier forgets with every access.
+    pub decay_ns: Option<f64>,
+    /// Accesses from one decay to the next.
+    pub decay_writes: Option<u64>,
 }
 
 impl Candidate {
@@ -144,7 +148,7 @@ impl Candidate {
     /// Parameters that are not the identifier's, or do not go together.
     pub fn new(
         label: &str,
-        entry: &'static Entry,
+        entry: &'static IdentifierEntry,
         given: &[(String, String)],
     ) -> Result<Self, LabError> {
         Self::with_values(label, entry, entry.values(given)?)
@@ -156,7 +160,7 @@ impl Candidate {
     /// Values that do not go together.
     pub fn with_values(
         label: &str,
-        entry: &'static Entry,
+        entry: &'static IdentifierEntry,
         values: Values,
     ) -> Result<Self, LabError> {
         // What cannot be built is refused before a trace is read.
@@ -246,12 +250,11 @@ impl Stream {
         self.pages.chunks(chunk(interval_writes))
     }
 
-    /// Has an identifier record all accesses.
-    pub(crate) fn record(
-        &self,
-        candidate: &Candidate,
-        watch: &Watch,
-    ) -> Result<Recording, LabError> {
+    /// Have an identifier record all accesses.
+    ///
+    /// # Errors
+    /// Parameters that do not go together, or [`LabError::Stopped`].
+    pub fn record(&self, candidate: &Candidate, watch: &Watch) -> Result<Recording, LabError> {
         let mut identifier = candidate.entry.build(self.footprint_pages, &candidate.values)?;
         let mut heats = Vec::with_capacity(self.pages.len());
         let start = Instant::now();
@@ -266,7 +269,7 @@ impl Stream {
         let decays = decay_writes.map_or(0.0, |writes| (self.count() / writes) as f64);
         let check_ns = (total_ns - decays * decay_ns.unwrap_or(0.0)) / self.count() as f64;
         let memory_bits = identifier.memory_bits();
-        Ok(Recording { heats, check_ns, decay_ns, decay_writes, memory_bits })
+        Ok(Recording { heats, memory_bits, check_ns, decay_ns, decay_writes })
     }
 }
 
@@ -323,8 +326,9 @@ pub fn identify(
     })
 }
 
-/// What an identifier said, beside the truth.
-pub(crate) fn summarise(
+/// Compare what an identifier said with what the baseline said, `truth`, in intervals of
+/// `interval_writes`. Both recordings are of the same stream.
+pub fn summarise(
     candidate: &Candidate,
     recording: &Recording,
     truth: &Recording,

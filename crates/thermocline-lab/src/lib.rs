@@ -1,5 +1,21 @@
 //! Replay a trace against any hierarchy and policy, and report what it cost.
 //!
+//! ```
+//! use thermocline_lab::{Comparison, TierSize};
+//! let results = Comparison::open("../../testdata/pgbench/pgbench.csv.zst")?
+//!     .policy("hat")?
+//!     .policy("lru-inclusive")?
+//!     .tier("ram", [1.0, 2.0, 4.0].map(TierSize::FootprintPercent))
+//!     .tier("flash", [TierSize::TimesAbove(4.0)])
+//!     .run()?;
+//! println!("{results}");
+//! # assert_eq!(results.summaries().len(), 6);
+//! # assert_eq!(results.to_string().lines().count(), 8);
+//! # Ok::<(), thermocline_lab::LabError>(())
+//! ```
+//!
+//! [`Comparison`] is the short way; what follows has every option.
+//!
 //! A caller describes a hierarchy by a [`HierarchySpec`](spec::HierarchySpec), of which
 //! [`configurations`] makes a [`Configuration`] for each policy and size.
 //! A [`Configuration`] is a policy with its parameters, the sizes of the cache tiers and the device
@@ -7,11 +23,11 @@
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
 //! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
-mod brought;
 mod buffering;
+mod comparison;
 mod configuration;
 mod error;
-pub mod experiment;
+pub mod figure;
 mod files;
 mod hierarchy;
 mod identification;
@@ -31,29 +47,30 @@ mod tiers;
 mod timing;
 mod watch;
 
-pub use brought::{Brought, bring};
 pub use buffering::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
     run_buffer, run_buffers,
 };
+pub use comparison::{Comparison, Results};
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
 pub use files::write_file;
 pub use hierarchy::{catalogue, configurations, find_policy, find_ssd};
 pub use identification::{
-    Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Stream,
-    identify, round_interval,
+    Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Recording,
+    Stream, identify, round_interval, summarise,
 };
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
 pub use size::TierSize;
 pub use summary::{
-    AdmissionSummary, ClientSummary, Gauge, HcaSummary, PolicySummary, RunOptions, Summary,
-    TierSummary, TraceSummary, compare, run,
+    AdmissionSummary, ClientSummary, Gauge, PolicySummary, RunOptions, Summary, TierSummary,
+    TraceSummary, compare, run,
 };
 pub use tiers::{Cost, Prices, default_latencies_ms};
 pub use timing::{
-    Arrivals, DeviceModel, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary,
+    Arrivals, DeviceModel, DeviceSummary, ResponseSummary, SECONDS_PER_DAY, TierSsdSummary, Timing,
+    TimingSummary,
 };
 pub use watch::Watch;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use thermocline_core::config::Parameter;
 use thermocline_core::hotness;
-use thermocline_core::registry::{self, BUFFERS};
+use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::SsdConfig;
 
@@ -52,14 +52,14 @@ pub struct Drives {
 
 /// All registered policies.
 pub fn policies() -> Vec<Listed> {
-    registry::entries().iter().map(policy).collect()
+    registry::entries().map(policy).collect()
 }
 
 /// A policy with the hierarchies and clients that it takes.
-pub fn policy(entry: &registry::Entry) -> Listed {
+pub fn policy(entry: &'static PolicyEntry) -> Listed {
     Listed {
-        tiers: Some(entry.depth.describe()),
-        clients: Some(if entry.takes_clients() { "several" } else { "one" }),
+        tiers: Some(entry.capabilities.depth.describe()),
+        clients: Some(if entry.capabilities.takes_clients { "several" } else { "one" }),
         ..buffer(entry)
     }
 }
@@ -70,7 +70,7 @@ pub fn identifiers() -> Vec<Listed> {
 }
 
 /// An identifier.
-pub fn identifier(entry: &hotness::registry::Entry) -> Listed {
+pub fn identifier(entry: &hotness::registry::IdentifierEntry) -> Listed {
     Listed::new(entry.name, entry.summary, entry.source, entry.parameters)
 }
 
@@ -80,8 +80,8 @@ pub fn buffers() -> Vec<Listed> {
 }
 
 /// A write buffer.
-pub fn buffer(entry: &registry::Entry) -> Listed {
-    Listed::new(entry.name, entry.summary, entry.source, entry.parameters)
+pub fn buffer(entry: &'static PolicyEntry) -> Listed {
+    Listed::new(&entry.name, entry.summary, entry.source, entry.parameters)
 }
 
 /// All drives that are built in.

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
+use crate::figure::{Figure, On, RUNS, Shown, run_figure};
 use crate::{BufferSummary, Summary, TierSsdSummary, TierSummary, default_latencies_ms};
 
 /// The names of a hybrid cache's tiers.
 const RAM: &str = "ram";
 const FLASH: &str = "flash";
 
-/// A figure of a run, whose results are an `S`.
+/// A figure of a run as a column or a chart shows it. The results of the run are an `S`.
 #[derive(Clone, Debug)]
-pub struct Metric<S = Summary> {
+pub struct Metric<S: 'static = Summary> {
     /// What it is.
     pub title: Cow<'static, str>,
     /// Its unit.
@@ -24,11 +25,11 @@ pub struct Metric<S = Summary> {
 
 /// Where a figure is found in a run's results.
 #[derive(Clone, Debug)]
-enum Value<S> {
-    /// In all of them.
+enum Value<S: 'static> {
+    /// By a function.
     Run(fn(&S) -> Option<f64>),
-    /// In those of the tier at this place, fastest first.
-    Tier(fn(&S, usize) -> Option<f64>, usize),
+    /// By a row of the table of figures, of the tier at this place, in another unit.
+    Figure(&'static Figure<S>, usize, fn(f64) -> f64),
 }
 
 impl<S> Metric<S> {
@@ -58,8 +59,13 @@ impl<S> Metric<S> {
     pub fn value(&self, run: &S) -> Option<f64> {
         match self.value {
             Value::Run(value) => value(run),
-            Value::Tier(value, tier) => value(run, tier),
+            Value::Figure(figure, tier, scale) => figure.value(run, tier).map(scale),
         }
+    }
+
+    /// Whether it shows the figure of this name.
+    pub fn shows(&self, key: &str) -> bool {
+        matches!(self.value, Value::Figure(figure, ..) if figure.key == key)
     }
 
     /// Whether no rival, of at least two runs, has a better figure.
@@ -71,64 +77,28 @@ impl<S> Metric<S> {
     }
 }
 
-/// The weighted sum of all page transfers.
-pub const IO_TIME: Metric =
-    Metric::less("Total I/O time", "s", one_decimal, |summary| Some(summary.io_time_ms / 1000.0));
+impl Metric {
+    /// A figure as tables show it, of the tier at this place; none if they do not show it.
+    fn of(figure: &'static Figure, tiers: &[TierSummary], place: usize) -> Option<Self> {
+        let Shown { title, unit, scale, show, is_more_better, .. } = figure.shown?;
+        let title = title_of(title, tiers, place);
+        Some(Self { title, unit, value: Value::Figure(figure, place, scale), show, is_more_better })
+    }
+}
 
-/// The mean access time of the tiers that accesses are found in.
-pub const AVERAGE_RESPONSE: Metric =
-    Metric::less("Average response", "ms", three_decimals, |summary| {
-        Some(summary.average_response_ms)
-    });
-
-/// What an I/O per second costs, if prices were given.
-pub const COST: Metric = Metric::less("Cost per I/O", "price per I/O/s", four_digits, |summary| {
-    Some(summary.cost?.per_io)
-});
-
-/// The page transfers of flash and disk.
-pub const TRAFFIC: [Metric; 4] = [
-    Metric::less("Flash reads", "pages", whole, |summary| Some(flash(summary)?.page_reads as f64)),
-    Metric::less("Flash writes", "pages", whole, |summary| {
-        Some(flash(summary)?.page_writes as f64)
-    }),
-    Metric::less("Disk reads", "pages", whole, |summary| {
-        Some(summary.tiers.last()?.page_reads as f64)
-    }),
-    Metric::less("Disk writes", "pages", whole, |summary| {
-        Some(summary.tiers.last()?.page_writes as f64)
-    }),
-];
-
-/// What moves between the cache tiers, and what the policy keeps besides the pages.
-pub const MOVES: [Metric; 4] = [
-    Metric::less("Demotions", "pages", whole, |summary| {
-        Some(summary.demotions.iter().sum::<u64>() as f64)
-    }),
-    Metric::less("Promotions", "pages", whole, |summary| {
-        Some(summary.promotions.iter().sum::<u64>() as f64)
-    }),
-    Metric::less("Metadata", "bytes", whole, |summary| Some(summary.metadata_bytes as f64)),
-    Metric::less("Metadata share", "% of the caches", three_decimals, |summary| {
-        Some(summary.metadata_share * 100.0)
-    }),
-];
-
-/// How long requests took, if time was simulated.
-pub const RESPONSES: [Metric; 4] = [
-    Metric::less("Mean read response", "us", one_decimal, |summary| {
-        Some(summary.timing.as_ref()?.response_us.read.mean)
-    }),
-    Metric::less("99 % of reads within", "us", one_decimal, |summary| {
-        Some(summary.timing.as_ref()?.response_us.read.p99)
-    }),
-    Metric::less("Mean write response", "us", one_decimal, |summary| {
-        Some(summary.timing.as_ref()?.response_us.write.mean)
-    }),
-    Metric::less("99 % of writes within", "us", one_decimal, |summary| {
-        Some(summary.timing.as_ref()?.response_us.write.p99)
-    }),
-];
+/// A title with the names of tiers.
+fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'static, str> {
+    if !title.contains('{') {
+        return Cow::Borrowed(title);
+    }
+    let name = tiers.get(place).map_or("", |tier| tier.name.as_str());
+    let mut capital = name.to_owned();
+    if let Some(initial) = capital.get_mut(..1) {
+        initial.make_ascii_uppercase();
+    }
+    let title = title.replace("{in}", &within(name)).replace("{Tier}", &capital);
+    Cow::Owned(title.replace("{any}", &within_any(&cache_names(tiers))))
+}
 
 /// What a write buffer does for the NAND.
 pub const BUFFERS: [Metric<BufferSummary>; 5] = [
@@ -179,91 +149,77 @@ pub fn buffer_columns(summaries: &[BufferSummary]) -> Vec<Metric<BufferSummary>>
 /// of the same names.
 pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
-    let has_cost = summaries.iter().any(|summary| summary.cost.is_some());
-    let mut columns = vec![leading(tiers)];
-    if is_hybrid(tiers) && (has_cost || has_own_latencies(tiers)) {
-        columns.push(AVERAGE_RESPONSE);
-    }
-    columns.extend(hit_ratios(tiers));
-    columns.extend(if is_hybrid(tiers) { TRAFFIC } else { MOVES });
-    if has_cost {
-        columns.push(COST);
-    }
-    if summaries.iter().any(|summary| summary.timing.is_some()) {
-        columns.extend(RESPONSES);
-    }
-    for (index, tier) in tiers.iter().enumerate() {
-        if summaries.iter().any(|summary| drive(summary, index).is_some()) {
-            columns.extend(wear(&tier.name, index));
+    let places = |figure: &Figure| match figure.shown {
+        Some(shown) if figure.is_of_tier() => {
+            (0..tiers.len()).filter(|&place| is_shown_of_tier(shown.on, tiers, place)).collect()
         }
+        Some(shown) if is_shown_of_run(shown.on, summaries) => vec![0],
+        Some(_) | None => vec![],
+    };
+    let on = |figure: &Figure| figure.shown.map(|shown| shown.on);
+    let are_together =
+        |one: &Figure, next: &Figure| one.is_of_tier() && next.is_of_tier() && on(one) == on(next);
+    let blocks = RUNS.chunk_by(are_together);
+    let metrics = blocks.flat_map(|block| {
+        let places = places(&block[0]).into_iter();
+        places.flat_map(|place| {
+            block.iter().filter_map(move |figure| Metric::of(figure, tiers, place))
+        })
+    });
+    let has_value =
+        |metric: &Metric| summaries.iter().any(|summary| metric.value(summary).is_some());
+    metrics.filter(has_value).collect()
+}
+
+/// Whether a table of these runs shows what is shown on such runs.
+fn is_shown_of_run(on: On, summaries: &[Summary]) -> bool {
+    let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
+    match on {
+        On::Everything => true,
+        On::Hybrids | On::BelowRam => is_hybrid(tiers),
+        On::Levels => !is_hybrid(tiers),
+        On::Latencies => {
+            let has_cost = summaries.iter().any(|summary| summary.cost.is_some());
+            !is_hybrid(tiers) || has_cost || has_own_latencies(tiers)
+        }
+        On::Caches | On::SeveralCaches => cache_names(tiers).len() > 1,
     }
-    columns.retain(|metric| summaries.iter().any(|summary| metric.value(summary).is_some()));
-    columns
+}
+
+/// Whether a table of runs on these tiers shows what is shown on such tiers of the one at this place.
+fn is_shown_of_tier(on: On, tiers: &[TierSummary], place: usize) -> bool {
+    match on {
+        On::Everything | On::Latencies | On::SeveralCaches => true,
+        On::Hybrids => is_hybrid(tiers),
+        On::Levels => !is_hybrid(tiers),
+        On::Caches => tiers[place].capacity_pages.is_some(),
+        On::BelowRam => is_hybrid(tiers) && place > 0,
+    }
 }
 
 /// The figure that ranks runs: hybrids by their I/O time, hierarchies of any depth by their average
 /// response.
+///
+/// # Panics
+/// If the table of figures hides one of them, which every comparison would notice.
 pub fn leading(tiers: &[TierSummary]) -> Metric {
-    if is_hybrid(tiers) { IO_TIME } else { AVERAGE_RESPONSE }
+    let key = if is_hybrid(tiers) { "io_time_ms" } else { "average_response_ms" };
+    Metric::of(run_figure(key), tiers, 0).expect("tables show what ranks runs")
 }
 
 /// The shares of accesses that each cache tier served, and all of them.
 pub fn hit_ratios(tiers: &[TierSummary]) -> Vec<Metric> {
-    let percent = |title: String, value, tier| Metric {
-        title: Cow::Owned(title),
-        unit: "%",
-        value: Value::Tier(value, tier),
-        show: two_decimals,
-        is_more_better: true,
+    let caches = cache_names(tiers).len();
+    let shares = RUNS.iter().filter(|figure| figure.key == "hit_ratio");
+    let places = |figure: &Figure| match (figure.is_of_tier(), caches) {
+        (true, _) => 0..caches,
+        (false, 2..) => 0..1,
+        (false, _) => 0..0,
     };
-    let hits = |summary: &Summary, tier: usize| Some(summary.tiers.get(tier)?.hit_ratio * 100.0);
-    let caches = cache_names(tiers);
-    let places = caches.iter().enumerate();
-    let mut metrics: Vec<Metric> =
-        places.map(|(tier, name)| percent(format!("Hits {}", within(name)), hits, tier)).collect();
-    if caches.len() > 1 {
-        let all = |summary: &Summary, _| Some(summary.aggregate_hit_ratio() * 100.0);
-        metrics.push(percent(format!("Hits {}", within_any(&caches)), all, 0));
-    }
-    metrics
-}
-
-/// What becomes of a tier's drive.
-fn wear(tier: &str, place: usize) -> [Metric; 3] {
-    let mut name = tier.to_owned();
-    if let Some(initial) = name.get_mut(..1) {
-        initial.make_ascii_uppercase();
-    }
-    let metric = |title, unit, value, show, is_more_better| Metric {
-        title: Cow::Owned(format!("{name} {title}")),
-        unit,
-        value: Value::Tier(value, place),
-        show,
-        is_more_better,
-    };
-    [
-        metric(
-            "erases",
-            "blocks per day",
-            |summary: &Summary, tier| Some(drive(summary, tier)?.erases_per_day),
-            whole,
-            false,
-        ),
-        metric(
-            "write amplification",
-            "programs per page",
-            |summary, tier| Some(drive(summary, tier)?.metrics.write_amplification),
-            two_decimals,
-            false,
-        ),
-        metric(
-            "lifetime",
-            "years",
-            |summary, tier| drive(summary, tier)?.lifetime_years,
-            one_decimal,
-            true,
-        ),
-    ]
+    let metrics = shares.flat_map(|figure| {
+        places(figure).filter_map(move |place| Metric::of(figure, tiers, place))
+    });
+    metrics.collect()
 }
 
 /// Whether these are the tiers of a hybrid cache: RAM, maybe flash, and the disk.
@@ -336,7 +292,7 @@ pub fn flash_drive(summary: &Summary) -> Option<&TierSsdSummary> {
 }
 
 /// What became of the drive of the tier at this place, if it is one of flash.
-fn drive(summary: &Summary, tier: usize) -> Option<&TierSsdSummary> {
+pub(crate) fn drive(summary: &Summary, tier: usize) -> Option<&TierSsdSummary> {
     summary.timing.as_ref()?.devices.get(tier)?.ssd.as_ref()
 }
 
@@ -367,7 +323,7 @@ pub fn byte_size(number: u64) -> String {
 }
 
 /// At least four digits that tell something: prices may be of any size.
-fn four_digits(value: f64) -> String {
+pub(crate) fn four_digits(value: f64) -> String {
     if value <= 0.0 {
         return "0".into();
     }
@@ -375,15 +331,15 @@ fn four_digits(value: f64) -> String {
     format!("{value:.0$}", usize::from(decimals.unwrap_or(12)))
 }
 
-fn three_decimals(value: f64) -> String {
+pub(crate) fn three_decimals(value: f64) -> String {
     format!("{value:.3}")
 }
 
-fn two_decimals(value: f64) -> String {
+pub(crate) fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn one_decimal(value: f64) -> String {
+pub(crate) fn one_decimal(value: f64) -> String {
     format!("{value:.1}")
 }
 
@@ -392,7 +348,7 @@ fn one_decimal(value: f64) -> String {
     clippy::cast_sign_loss,
     reason = "the figure was a count before it became a number"
 )]
-fn whole(value: f64) -> String {
+pub(crate) fn whole(value: f64) -> String {
     grouped(value as u64)
 }
 

@@ -54,14 +54,6 @@ impl IntervalSummary {
         let mut gauges = self.gauges.iter();
         Some(gauges.find(|gauge| gauge.name == name && gauge.tier == tier)?.value)
     }
-
-    /// The share that Q1 takes of what HFA's queues hold in the tier of that name, from 0 to 1; none
-    /// if the policy has no such queues, or if they are empty.
-    pub fn q1_share(&self, tier: &str) -> Option<f64> {
-        let [q1, q2] = ["q1_pages", "q2_pages"].map(|queue| self.gauge(queue, tier));
-        let (q1, both) = (q1?, q1? + q2?);
-        (both > 0.0).then(|| q1 / both)
-    }
 }
 
 /// Cuts a trace into intervals while it is replayed, and keeps what each of them found.

@@ -9,8 +9,8 @@ use crate::spec::Step::{At, Key};
 
 /// A policy or an identifier that takes part in a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner {
-    name: &'static str,
+pub struct Owner<'a> {
+    name: &'a str,
     parameters: &'static [Parameter],
 }
 
@@ -19,7 +19,7 @@ pub struct Owner {
 #[derive(Clone, Debug)]
 pub struct Parameters<'a>(&'a [ParameterSpec]);
 
-impl Owner {
+impl Owner<'_> {
     fn find(&self, name: &str) -> Option<&'static Parameter> {
         self.parameters.iter().find(|known| known.name == name)
     }
@@ -33,14 +33,14 @@ impl Owner {
     }
 }
 
-impl From<&registry::Entry> for Owner {
-    fn from(entry: &registry::Entry) -> Self {
-        Self { name: entry.name, parameters: entry.parameters }
+impl<'a> From<&'a registry::PolicyEntry> for Owner<'a> {
+    fn from(entry: &'a registry::PolicyEntry) -> Self {
+        Self { name: &entry.name, parameters: entry.parameters }
     }
 }
 
-impl From<&hotness::registry::Entry> for Owner {
-    fn from(entry: &hotness::registry::Entry) -> Self {
+impl<'a> From<&'a hotness::registry::IdentifierEntry> for Owner<'a> {
+    fn from(entry: &'a hotness::registry::IdentifierEntry) -> Self {
         Self { name: entry.name, parameters: entry.parameters }
     }
 }
@@ -50,7 +50,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// [`LabError::Spec`] with the place of the first parameter that does not, or is not.
-    pub fn new(given: &'a [ParameterSpec], owners: &[Owner]) -> Result<Self, LabError> {
+    pub fn new(given: &'a [ParameterSpec], owners: &[Owner<'_>]) -> Result<Self, LabError> {
         for (place, one) in given.iter().enumerate() {
             check(one, owners)
                 .map_err(|reason| LabError::at(&[Key("parameters"), At(place)], reason))?;
@@ -62,7 +62,7 @@ impl<'a> Parameters<'a> {
     ///
     /// # Errors
     /// None for an owner that the parameters were checked for.
-    pub fn values(&self, owner: Owner) -> Result<Values, LabError> {
+    pub fn values(&self, owner: Owner<'_>) -> Result<Values, LabError> {
         let mut values = Values::defaults(owner.parameters);
         for one in self.0.iter().filter(|one| owner.takes(one)) {
             values.set(owner.name, &one.name, &one.value)?;
@@ -71,15 +71,15 @@ impl<'a> Parameters<'a> {
     }
 
     /// The parameters that are for any of some owners.
-    pub fn of(&self, owners: &[Owner]) -> Vec<ParameterSpec> {
+    pub fn of(&self, owners: &[Owner<'_>]) -> Vec<ParameterSpec> {
         let is_theirs = |one: &&ParameterSpec| owners.iter().any(|owner| owner.takes(one));
         self.0.iter().filter(is_theirs).cloned().collect()
     }
 }
 
 /// Whether a parameter is for one of the owners, with a value that all of these take.
-pub(crate) fn check(given: &ParameterSpec, owners: &[Owner]) -> Result<(), String> {
-    let takers: Vec<&Owner> = owners.iter().filter(|owner| owner.takes(given)).collect();
+pub(crate) fn check(given: &ParameterSpec, owners: &[Owner<'_>]) -> Result<(), String> {
+    let takers: Vec<&Owner<'_>> = owners.iter().filter(|owner| owner.takes(given)).collect();
     if takers.is_empty() {
         if let Some(owner) = &given.owner {
             return Err(format!("`{owner}` does not take part in this run"));

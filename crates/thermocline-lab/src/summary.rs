@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Map;
 use thermocline_core::config::{Value, Values};
-use thermocline_core::{Clients, Counts, PageCost, Policy, Tier, WriteMiss, registry};
+use thermocline_core::{Clients, Counts, PageCost, Policy, Tier, WriteMiss};
 use thermocline_trace::CompiledTrace;
 
 use crate::over_time::Tally;
@@ -13,11 +14,12 @@ use crate::replay::sum;
 use crate::timing::{Engine, Timed};
 use crate::{
     Configuration, Cost, Intervals, LabError, OverTime, Replay, Timing, TimingSummary, WarmUp,
-    Watch, replay, tiers,
+    Watch, figure, replay, tiers,
 };
 
-/// The figures of one run. The JSON form of its fields is a contract.
-#[derive(Clone, Debug, Serialize)]
+/// What one run found. Its JSON form is a contract: the figures of [`RUNS`](crate::figure::RUNS),
+/// and what is no single number.
+#[derive(Clone, Debug)]
 pub struct Summary {
     /// The trace.
     pub trace: TraceSummary,
@@ -45,28 +47,88 @@ pub struct Summary {
     /// `metadata_bytes` divided by the bytes of all caches.
     pub metadata_share: f64,
     /// What the policy adapts, as it stands at the end.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gauges: Vec<Gauge>,
-    /// The figures of the HCA paper, for its policy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hca: Option<HcaSummary>,
     /// What each client found, if there are several; `tiers` then has the first tiers of all of them
     /// in one row, with the capacity that each has.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientSummary>,
     /// What it costs, if prices were given.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// The figures over time, if asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
     /// Wall-clock time of the replay.
     pub replay_seconds: f64,
     /// Speed of the replay.
     pub accesses_per_second: f64,
     /// Response times and devices, if time was simulated.
-    #[serde(flatten)]
     pub timing: Option<TimingSummary>,
+    /// Everything that was counted, for figures that are computed of it; the first tiers of several
+    /// clients are one. Not part of the JSON.
+    pub counts: Box<Counts>,
+}
+
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Tier<'a> {
+            name: &'a str,
+            capacity_pages: Option<u64>,
+            #[serde(flatten)]
+            figures: Map<String, serde_json::Value>,
+            device: &'a str,
+            read_ms: f64,
+            write_ms: f64,
+        }
+        #[derive(Serialize)]
+        struct Run<'a> {
+            trace: &'a TraceSummary,
+            policy: &'a PolicySummary,
+            tiers: Vec<Tier<'a>>,
+            #[serde(flatten)]
+            figures: Map<String, serde_json::Value>,
+            demotions: &'a [u64],
+            promotions: &'a [u64],
+            demoted_bytes: &'a [u64],
+            promoted_bytes: &'a [u64],
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            gauges: &'a [Gauge],
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            clients: &'a [ClientSummary],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            cost: Option<Cost>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            over_time: Option<&'a OverTime>,
+            replay_seconds: f64,
+            accesses_per_second: f64,
+            #[serde(flatten)]
+            timing: Option<&'a TimingSummary>,
+        }
+        let tiers = self.tiers.iter().enumerate().map(|(place, tier)| Tier {
+            name: &tier.name,
+            capacity_pages: tier.capacity_pages,
+            figures: figure::of_tier(self, place),
+            device: &tier.device,
+            read_ms: tier.read_ms,
+            write_ms: tier.write_ms,
+        });
+        let run = Run {
+            trace: &self.trace,
+            policy: &self.policy,
+            tiers: tiers.collect(),
+            figures: figure::of_run(self),
+            demotions: &self.demotions,
+            promotions: &self.promotions,
+            demoted_bytes: &self.demoted_bytes,
+            promoted_bytes: &self.promoted_bytes,
+            gauges: &self.gauges,
+            clients: &self.clients,
+            cost: self.cost,
+            over_time: self.over_time.as_ref(),
+            replay_seconds: self.replay_seconds,
+            accesses_per_second: self.accesses_per_second,
+            timing: self.timing.as_ref(),
+        };
+        run.serialize(serializer)
+    }
 }
 
 /// What one client found.
@@ -93,29 +155,6 @@ pub struct Gauge {
     pub tier: String,
     /// Its value.
     pub value: f64,
-}
-
-/// The figures of the HCA paper (Eq. 1 to 5), in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct HcaSummary {
-    /// Hits in RAM, divided by all I/Os.
-    pub rhr: f64,
-    /// Hits on the SSD, divided by all I/Os.
-    pub shr: f64,
-    /// Hits on disk, divided by all I/Os.
-    pub dhr: f64,
-    /// The SSD's part of the response time (Eq. 1).
-    pub xcrta_ms: f64,
-    /// The caches' part of the response time: Eq. 2 without its second multiplication by `shr`.
-    pub hcrta_ms: f64,
-    /// The same as Eq. 2 is printed.
-    pub hcrta_printed_ms: f64,
-    /// I/Os per second that the SSD contributes (Eq. 3).
-    pub xciops: f64,
-    /// The disk's part of the response time without an SSD (Eq. 4).
-    pub bdrta_ms: f64,
-    /// The disk's part of the response time with one (Eq. 5).
-    pub hcdrta_ms: f64,
 }
 
 /// How a run is made.
@@ -163,7 +202,7 @@ pub struct PolicySummary {
     /// Its name.
     pub name: String,
     /// All its parameters.
-    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub parameters: Map<String, serde_json::Value>,
     /// What a write miss does first: `fetch` or `allocate`.
     pub write_miss: &'static str,
     /// The identifier that decides which pages enter flash, if there is one.
@@ -177,11 +216,11 @@ pub struct AdmissionSummary {
     /// Its name.
     pub identifier: String,
     /// All its parameters.
-    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub parameters: Map<String, serde_json::Value>,
 }
 
 /// One tier of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct TierSummary {
     /// Its name.
     pub name: String,
@@ -206,7 +245,6 @@ pub struct TierSummary {
     /// What one page write costs there, in milliseconds.
     pub write_ms: f64,
     /// Its access time in the average response, in milliseconds; not part of the JSON.
-    #[serde(skip)]
     pub latency_ms: f64,
 }
 
@@ -227,8 +265,7 @@ pub fn run(
     mut options: RunOptions,
     watch: &Watch,
 ) -> Result<Summary, LabError> {
-    // Nobody has tested a policy that is brought.
-    options.is_checked |= configuration.policy.is_brought();
+    options.is_checked |= !configuration.policy.capabilities.is_tested;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
         return run_timed(trace, configuration, timing, options, watch);
@@ -239,13 +276,13 @@ pub fn run(
     let start = Instant::now();
     let replay_options = Replay {
         warm_up_accesses,
-        needs_clock: configuration.policy.needs_clock,
+        needs_clock: configuration.policy.capabilities.needs_clock,
         ledger: ledger.as_mut(),
         intervals: intervals.as_mut(),
         watch: Some(watch),
     };
     let counts = replay(trace, &mut *policy, replay_options).map_err(|violation| {
-        LabError::Violation { policy: configuration.policy.name.into(), violation }
+        LabError::Violation { policy: configuration.policy.name.to_string(), violation }
     })?;
     watch.check()?;
     let replay_seconds = start.elapsed().as_secs_f64();
@@ -335,7 +372,6 @@ fn summarise(
         metadata_share: state.metadata_bytes as f64 / (caches_bytes as f64).max(1.0),
         gauges: state.gauges,
         clients,
-        hca: hca(trace, configuration, &counts, found.warm_up_accesses)?,
         cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
         over_time: found.intervals.map(|intervals| intervals.summarise(trace, configuration)),
         trace: TraceSummary::of(trace),
@@ -346,56 +382,8 @@ fn summarise(
         replay_seconds: found.replay_seconds,
         accesses_per_second: trace.len() as f64 / found.replay_seconds,
         timing: found.timing,
+        counts: Box::new(counts),
     })
-}
-
-/// The figures of the HCA paper, if this is its policy; the baseline is the same memory alone.
-fn hca(
-    trace: &CompiledTrace,
-    configuration: &Configuration,
-    counts: &Counts,
-    warm_up_accesses: u64,
-) -> Result<Option<HcaSummary>, LabError> {
-    if configuration.policy.name != "hca" {
-        return Ok(None);
-    }
-    let policy = registry::find("lfu")?;
-    let alone = Configuration {
-        policy,
-        values: policy.values(&[])?,
-        tiers: configuration.tiers[..1].to_vec(),
-        ..configuration.clone()
-    };
-    let mut policy = alone.build(trace)?;
-    let replay_options = Replay { warm_up_accesses, ..Replay::default() };
-    let baseline = replay(trace, &mut *policy, replay_options)
-        .map_err(|violation| LabError::Violation { policy: alone.policy.name.into(), violation })?;
-    let baseline = sum(&baseline);
-    let share = |counts: &Counts, tier| counts.hits(tier) as f64 / counts.accesses() as f64;
-    let [ram_ms, ssd_ms, disk_ms] = [0, 1, 2].map(|tier| configuration.costs()[tier].read_ms);
-    let shares = [0, 1, 2].map(|tier| share(counts, Tier(tier)));
-    Ok(Some(HcaSummary::of(shares, share(&baseline, Tier(1)), [ram_ms, ssd_ms, disk_ms])))
-}
-
-impl HcaSummary {
-    /// From the shares of hits in RAM, on the SSD and on disk, the disk's share without an SSD, and
-    /// the time of an I/O at each, in milliseconds.
-    pub fn of(shares: [f64; 3], baseline_dhr: f64, times_ms: [f64; 3]) -> Self {
-        let [rhr, shr, dhr] = shares;
-        let [ram_ms, ssd_ms, disk_ms] = times_ms;
-        let xcrta_ms = ssd_ms * shr;
-        Self {
-            rhr,
-            shr,
-            dhr,
-            xcrta_ms,
-            hcrta_ms: rhr * ram_ms + xcrta_ms,
-            hcrta_printed_ms: rhr * ram_ms + shr * xcrta_ms,
-            xciops: if ssd_ms > 0.0 { shr * 1000.0 / ssd_ms } else { 0.0 },
-            bdrta_ms: baseline_dhr * disk_ms,
-            hcdrta_ms: dhr * disk_ms,
-        }
-    }
 }
 
 /// Replays a trace through many configurations, in parallel; the results keep their order.
@@ -511,12 +499,12 @@ impl PolicySummary {
         let admission = configuration.admission.identifier().map(|(entry, values)| {
             AdmissionSummary { identifier: entry.name.into(), parameters: self::parameters(values) }
         });
-        Self { name: configuration.policy.name.into(), parameters, write_miss, admission }
+        Self { name: configuration.policy.name.to_string(), parameters, write_miss, admission }
     }
 }
 
 /// All parameters as JSON.
-pub(crate) fn parameters(values: &Values) -> serde_json::Map<String, serde_json::Value> {
+pub(crate) fn parameters(values: &Values) -> Map<String, serde_json::Value> {
     values.iter().map(|(name, value)| (name.to_owned(), json(value))).collect()
 }
 
@@ -527,26 +515,5 @@ fn json(value: Value) -> serde_json::Value {
         Value::Switch(value) => value.into(),
         Value::Choice(word) => word.into(),
         Value::Auto => "auto".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_hca_papers_figures_follow_its_equations() {
-        let found = HcaSummary::of([0.5, 0.3, 0.2], 0.5, [0.0001, 0.1, 10.0]);
-        let figures = [
-            (found.xcrta_ms, 0.03),
-            (found.hcrta_printed_ms, 0.009_05),
-            (found.hcrta_ms, 0.030_05),
-            (found.xciops, 3000.0),
-            (found.bdrta_ms, 5.0),
-            (found.hcdrta_ms, 2.0),
-        ];
-        for (ours, expected) in figures {
-            assert!((ours - expected).abs() < 1e-9, "{ours} is not {expected}");
-        }
     }
 }

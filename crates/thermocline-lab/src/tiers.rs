@@ -39,7 +39,7 @@ impl Prices {
     }
 
     /// What tiers of these sizes cost, and an I/O that takes so long.
-    pub(crate) fn cost(&self, bytes: &[u64], average_response_ms: f64) -> Cost {
+    pub fn cost(&self, bytes: &[u64], average_response_ms: f64) -> Cost {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let total = self.0.iter().zip(bytes).map(|(price, &bytes)| price * gib(bytes)).sum();
         let iops = 1000.0 / average_response_ms;

@@ -126,11 +126,11 @@ fn everything_adds_up() {
     let ssd = BufferedSsd::new(ssdsim()).fitted(&trace, 0.8).unwrap();
     for entry in BUFFERS {
         let alone =
-            run_buffer(&trace, &configuration(entry.name, "512p", None), true, &Watch::default())
+            run_buffer(&trace, &configuration(&entry.name, "512p", None), true, &Watch::default())
                 .unwrap();
-        let timed = configuration(entry.name, "512p", Some(ssd.clone()));
+        let timed = configuration(&entry.name, "512p", Some(ssd.clone()));
         let summary = run_buffer(&trace, &timed, true, &Watch::default()).unwrap();
-        let name = entry.name;
+        let name = &entry.name;
         assert_eq!(summary.page_reads + summary.page_writes, 30_000, "{name}");
         let misses = summary.page_writes - summary.write_hits;
         assert_eq!(
@@ -194,14 +194,14 @@ fn results_keep_their_order_and_are_always_the_same() {
     let sizes = ["128p", "512p"];
     let configurations: Vec<BufferConfiguration> = sizes
         .iter()
-        .flat_map(|size| BUFFERS.iter().map(move |entry| (entry.name, *size)))
+        .flat_map(|size| BUFFERS.iter().map(move |entry| (&*entry.name, *size)))
         .map(|(policy, size)| configuration(policy, size, Some(ssd.clone())))
         .collect();
     let text = |summaries: &[BufferSummary]| serde_json::to_string(summaries).unwrap();
     let many = run_buffers(&trace, &configurations, false, &Watch::default(), || ()).unwrap();
     let names = many.iter().map(|summary| (summary.policy.name.as_str(), summary.buffer_pages));
     let expected =
-        [128, 512].into_iter().flat_map(|size| BUFFERS.iter().map(move |e| (e.name, size)));
+        [128, 512].into_iter().flat_map(|size| BUFFERS.iter().map(move |e| (&*e.name, size)));
     assert!(names.eq(expected));
     let one_by_one: Vec<BufferSummary> = configurations
         .iter()

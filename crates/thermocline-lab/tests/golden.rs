@@ -12,6 +12,7 @@ use thermocline_core::{
 };
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
+use thermocline_lab::figure::{Figure, RUNS};
 use thermocline_lab::{
     Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, Watch,
     default_latencies_ms, run_buffers,
@@ -27,7 +28,7 @@ fn golden_results_hold() {
     let trace = bundled_trace();
     let mut text = HEADER.to_owned();
     for entry in registry::entries() {
-        text += &result(&trace, entry.name);
+        text += &result(&trace, &entry.name);
     }
     hold("hybrid.tsv", &text);
 }
@@ -92,15 +93,37 @@ fn golden_buffers_hold() {
     hold("buffers.tsv", &text);
 }
 
+/// The table of figures of `docs/json.md` is that of the program.
+#[test]
+fn the_figures_are_documented() {
+    let row = |figure: &Figure| {
+        let of = if figure.is_of_tier() { "tier" } else { "run" };
+        let (column, unit) = (figure.column("TIER"), figure.unit);
+        format!("| `{}` | `{column}` | {of} | {unit} | {} |\n", figure.path(), figure.definition)
+    };
+    let rows: String = RUNS.iter().map(row).collect();
+    let begin =
+        "| in the JSON | column | of each | unit | what it is |\n| --- | --- | --- | --- | --- |\n";
+    let path = root().join("docs/json.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(begin).expect("the head of the table");
+    let (_, after) = rest.split_once("\n\n").expect("an empty line behind the table");
+    hold_file(&path, &format!("{before}{begin}{}\n\n{after}", rows.trim_end()));
+}
+
 /// Compares with the golden file, or writes it.
 #[track_caller]
 fn hold(name: &str, text: &str) {
-    let path = root().join("testdata/golden").join(name);
+    hold_file(&root().join("testdata/golden").join(name), text);
+}
+
+#[track_caller]
+fn hold_file(path: &Path, text: &str) {
     if std::env::var_os("THERMOCLINE_WRITE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(path, text).unwrap();
         return;
     }
-    let golden = std::fs::read_to_string(&path).unwrap();
+    let golden = std::fs::read_to_string(path).unwrap();
     assert_eq!(text, golden, "run `cargo xtask golden` if the change is meant");
 }
 
@@ -124,7 +147,7 @@ fn result(trace: &CompiledTrace, policy: &str) -> String {
     };
     let entry = registry::find(policy).unwrap();
     let configuration = Configuration {
-        policy: entry,
+        policy: entry.clone(),
         values: entry.values(&[]).unwrap(),
         tiers: vec![tier("ram", "2%", "memory"), tier("flash", "4x", "samsung-470")],
         disk: catalogue.find("st380011a").unwrap().clone(),

@@ -23,9 +23,9 @@ fn configuration(policy: &str, pages: &[u32]) -> Configuration {
         size: TierSize::Pages(f64::from(pages)),
         device: device.clone(),
     };
-    let given = policy.needs_clock.then(|| ("feed_ms".to_owned(), "1500".to_owned()));
+    let given = policy.capabilities.needs_clock.then(|| ("feed_ms".to_owned(), "1500".to_owned()));
     Configuration {
-        policy,
+        policy: policy.clone(),
         values: policy.values(given.as_slice()).unwrap(),
         tiers: pages.iter().enumerate().map(tier).collect(),
         disk: device.clone(),
@@ -94,7 +94,7 @@ fn steps(trace: &CompiledTrace, configuration: &Configuration) -> Vec<Step> {
     let mut steps = vec![];
     for request in trace.requests() {
         let mut actions = Actions::new();
-        if configuration.policy.needs_clock {
+        if configuration.policy.capabilities.needs_clock {
             policy.background(request.at, &mut actions);
         }
         for index in request.accesses {
@@ -158,10 +158,10 @@ fn every_policy_over_time_is_what_it_does_step_by_step() {
     let length = trace.len();
     for entry in registry::entries() {
         for sizes in [&[8, 16][..], &[4, 8, 16]] {
-            if !entry.depth.allows(sizes.len()) {
+            if !entry.capabilities.depth.allows(sizes.len()) {
                 continue;
             }
-            let configuration = configuration(entry.name, sizes);
+            let configuration = configuration(&entry.name, sizes);
             let (steps, tiers) = (steps(&trace, &configuration), sizes.len() + 1);
             for (count, warm_up) in [(1, 0), (2, 1), (7, length / 3), (length, 100)] {
                 let context = format!("{} on {sizes:?}, {count} intervals", entry.name);
@@ -181,7 +181,7 @@ fn every_policy_over_time_is_what_it_does_step_by_step() {
                     start = end;
                 }
                 let counted = &steps[warm_up..];
-                let works = !entry.needs_clock || crossings(counted, 0)[0] > 0;
+                let works = !entry.capabilities.needs_clock || crossings(counted, 0)[0] > 0;
                 assert!(works, "{context}: what it does by the clock is counted");
                 let totals: Vec<u64> = summary.tiers.iter().map(|tier| tier.hits).collect();
                 assert_eq!(totals, hits(counted, tiers), "{context}");
@@ -215,7 +215,7 @@ fn a_run_over_time_finds_what_one_without_does() {
 fn time_changes_neither_the_intervals_nor_the_totals() {
     let trace = trace(260);
     for entry in registry::entries() {
-        let untimed = configuration(entry.name, &[8, 16]);
+        let untimed = configuration(&entry.name, &[8, 16]);
         // The warm-up ends within a request.
         let inside = trace.requests().find(|request| request.accesses.len() == 4).unwrap();
         let warm_up = WarmUp::Accesses(inside.accesses.start as u64 + 2);
@@ -271,17 +271,13 @@ fn an_interval_ends_when_its_last_request_comes() {
 }
 
 #[test]
-fn the_share_of_q1_is_that_of_both_queues() {
+fn gauges_are_found_by_name_and_tier() {
     let trace = trace(300);
-    let configuration = configuration("d-hfa", &[8, 16]);
-    let intervals = over_time(&trace, &configuration, 5);
-    for interval in &intervals {
-        let [q1, q2] = ["q1_pages", "q2_pages"].map(|name| interval.gauge(name, "l1").unwrap());
-        assert_eq!(interval.q1_share("l1"), Some(q1 / (q1 + q2)));
-    }
+    let intervals = over_time(&trace, &configuration("d-hfa", &[8, 16]), 5);
+    assert!(intervals.iter().all(|interval| interval.gauge("q1_pages", "l1").is_some()));
     assert_eq!(intervals[0].gauge("q1_pages", "l3"), None);
-    let lru = over_time(&trace, &self::configuration("lru", &[8]), 5);
-    assert_eq!(lru[0].q1_share("l1"), None);
+    let lru = over_time(&trace, &configuration("lru", &[8]), 5);
+    assert_eq!(lru[0].gauge("q1_pages", "l1"), None);
 }
 
 #[test]

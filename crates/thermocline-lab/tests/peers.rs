@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use thermocline_core::{Admission, Clients, Indexing, PageCost, Setup, Tier, WriteMiss, registry};
+use thermocline_core::{PageCost, Setup, Tier, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::{CompiledTrace, PageSize, ReadOptions, Reader};
 
@@ -33,13 +33,9 @@ fn misses_are_those_of_libcachesim() {
 /// The misses of a policy with these parameters, which commas part.
 fn run(trace: &CompiledTrace, policy: &str, parameters: &str, capacity_pages: u32) -> u64 {
     let setup = Setup {
-        capacity_pages: vec![capacity_pages],
-        geometry: trace.geometry(),
         costs: vec![PageCost::default(); 2],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        inputs: trace.foresight().unwrap().into(),
+        ..Setup::new(trace.geometry(), vec![capacity_pages])
     };
     let entry = registry::find(policy).unwrap();
     let given: Vec<(String, String)> = parameters
@@ -47,8 +43,7 @@ fn run(trace: &CompiledTrace, policy: &str, parameters: &str, capacity_pages: u3
         .map(|parameter| parameter.split_once('=').unwrap())
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let values = entry.values(&given).unwrap().with_foresight(trace.foresight().unwrap());
-    let mut policy = entry.build(&setup, &values).unwrap();
+    let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
     let counts = replay(trace, &mut *policy, Replay::default()).unwrap();
     counts.iter().map(|counts| counts.hits(Tier(1))).sum()
 }

@@ -18,7 +18,7 @@ fn spec() -> HierarchySpec {
 }
 
 fn of(spec: &HierarchySpec, policy: &str) -> Result<Vec<Configuration>, LabError> {
-    configurations(spec, &[find_policy(policy).unwrap()], Clients::ONE)
+    configurations(spec, &[find_policy(policy).unwrap().clone()], Clients::ONE)
 }
 
 /// The path and the reason of an error.

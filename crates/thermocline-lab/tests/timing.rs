@@ -30,7 +30,7 @@ fn configuration(policy: &str, ram: &str, flash: &str, arrivals: Arrivals) -> Co
     };
     let server = |device: &Device, servers| DeviceModel::Server { device: device.clone(), servers };
     Configuration {
-        policy,
+        policy: policy.clone(),
         values: policy.values(&[]).unwrap(),
         tiers: vec![tier("ram", ram, &devices[0]), tier("flash", flash, &devices[1])],
         disk: devices[2].clone(),
@@ -170,7 +170,7 @@ fn every_policy_moves_the_same_pages_with_time_and_without() {
     let trace = zipf();
     for entry in registry::entries() {
         for arrivals in [Arrivals::Trace, Arrivals::Closed { requests: 4 }] {
-            let timed = configuration(entry.name, "40p", "160p", arrivals);
+            let timed = configuration(&entry.name, "40p", "160p", arrivals);
             let untimed = Configuration { timing: None, ..timed.clone() };
             let checked = RunOptions { is_checked: true, ..RunOptions::default() };
             let timed = run(&trace, &timed, checked, &Watch::default()).unwrap();

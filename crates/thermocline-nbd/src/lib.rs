@@ -7,6 +7,23 @@
 //! * [`uri`]: where exports are found.
 //! * [`backing`]: another server as the backing store of an engine.
 //! * [`server`]: sockets, and the loop that drives a service in the same thread.
+//!
+//! ```
+//! use thermocline_engine::{Engine, Options, PolicyOptions};
+//! use thermocline_nbd::cached::Cached;
+//! use thermocline_nbd::server::{Export, Listen, Server, Settings};
+//!
+//! // 1000 pages of 4 KiB on disk, 16 in RAM, 64 on flash; both devices are in memory.
+//! let options = Options::new(1000, 16, 64, PolicyOptions::named("hat")?);
+//! let service = Cached::new(Engine::in_memory(options)?);
+//! let export = Export { info: service.info("disk", "a cached disk"), service };
+//! let mut server = Server::new(Settings::default(), vec![export])?;
+//! let address = server.listen(Listen::Tcp("127.0.0.1:0".parse()?))?;
+//! println!("nbd://{}/disk", address.expect("a TCP address was asked for"));
+//! # server.handle().stop();
+//! server.run(|_| ())?; // until `stop` of a `server.handle()`
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(target_os = "linux")]
 pub mod backing;

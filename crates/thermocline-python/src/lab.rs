@@ -7,15 +7,17 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Serialize;
 use thermocline_core::Clients;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::mrc::miss_ratios;
 use thermocline_lab::planning::{Plan, PlanOptions, PlanProgress, check_engine_pages};
 use thermocline_lab::spec::{
     BufferSpec, Candidates, HierarchySpec, HotSpec, MrcSpec, ParameterSpec, Selection, TierSpec,
 };
 use thermocline_lab::{
-    Brought, Configuration, LabError, RunOptions, Stream, compare, configurations, identify,
-    listing, run, run_buffers, write_file,
+    Configuration, LabError, RunOptions, Stream, compare, configurations, identify, listing, run,
+    run_buffers, write_file,
 };
+use thermocline_papers::Annotated;
 use thermocline_trace::{CompiledTrace, Stats};
 
 use crate::arguments::{Arguments, argument};
@@ -56,17 +58,17 @@ pub(crate) fn find(
     let study = Study::new(function, &Arguments::new(arguments))?;
     let work = Work::default();
     let failure = Arc::new(Failure::new(work.watch.clone()));
-    let brought = policies.into_iter().map(|one| one.bring(&failure));
-    let brought = brought.collect::<Result<Vec<_>, _>>().map_err(python)?;
+    let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&failure)).collect();
     let trace = &trace.0;
-    let found = watched(py, &work, progress.as_ref(), || study.find(&work, trace, &brought))?;
+    let found = watched(py, &work, progress.as_ref(), || study.find(&work, trace, &own))?;
     match failure.take() {
         Some(error) => Err(error),
         None => found.map_err(|error| study.raised(error)),
     }
 }
 
-/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices` or `drives`.
+/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives` or the
+/// `figures` of a run.
 #[pyfunction]
 pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<String> {
     match kind {
@@ -78,6 +80,7 @@ pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<St
             json(&catalogue.map_err(python)?.devices())
         }
         "drives" => json(&listing::drives()),
+        "figures" => json(&thermocline_lab::figure::listed()),
         _ => Err(configuration(format!("there is no catalogue of {kind}"))),
     }
 }
@@ -141,26 +144,27 @@ impl Study {
         &self,
         work: &Work,
         trace: &CompiledTrace,
-        brought: &[Brought],
+        own: &[PolicyEntry],
     ) -> Result<String, Raised> {
         let (watch, done) = (&work.watch, || work.advance(1));
         Ok(match self {
             Self::Simulate(runs) => {
-                let all = runs.configurations(trace.clients(), brought)?;
+                let all = runs.configurations(trace.clients(), own)?;
                 let [configuration] = all.as_slice() else { return Err(Raised::Several) };
                 work.expect(1);
                 let summary = run(trace, configuration, runs.options, watch)?;
                 work.advance(1);
-                serde_json::to_string(&summary)?
+                serde_json::to_string(&Annotated::new(trace, configuration, &summary)?)?
             }
             Self::Compare(runs) => {
-                let all = runs.configurations(trace.clients(), brought)?;
+                let all = runs.configurations(trace.clients(), own)?;
                 work.expect(all.len());
-                serde_json::to_string(&compare(trace, &all, runs.options, watch, done)?)?
+                let summaries = compare(trace, &all, runs.options, watch, done)?;
+                serde_json::to_string(&Annotated::all(trace, &all, &summaries)?)?
             }
             Self::Mrc(spec) => {
-                let (policies, options) = (spec.policies(brought)?, spec.options()?);
-                let curves = spec.curves(&policies, trace, brought)?;
+                let (policies, options) = (spec.policies(own)?, spec.options()?);
+                let curves = spec.curves(&policies, trace)?;
                 work.expect(spec.simulated_sizes(&curves));
                 serde_json::to_string(&miss_ratios(trace, &curves, options, watch, done)?)?
             }
@@ -207,14 +211,10 @@ impl Runs {
     fn configurations(
         &self,
         clients: Clients,
-        brought: &[Brought],
+        own: &[PolicyEntry],
     ) -> Result<Vec<Configuration>, LabError> {
-        let policies = self.hierarchy.policies(&self.policies, clients, brought)?;
-        let mut all = configurations(&self.hierarchy, &policies, clients)?;
-        for configuration in &mut all {
-            Brought::equip(configuration, brought);
-        }
-        Ok(all)
+        let policies = self.hierarchy.policies(&self.policies, clients, own)?;
+        configurations(&self.hierarchy, &policies, clients)
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
-use thermocline_core::policy::{Maker, Survivor};
-use thermocline_core::registry::Depth;
-use thermocline_core::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Tier, WriteMiss};
-use thermocline_lab::{Brought, LabError, Watch, bring};
+use thermocline_core::policy::Survivor;
+use thermocline_core::registry::{Capabilities, Depth, PolicyEntry};
+use thermocline_core::{Access, Actions, Op, PageId, Policy, Setup, Tier, WriteMiss};
+use thermocline_lab::Watch;
 
 /// A policy as Python hands it over.
 #[derive(FromPyObject)]
@@ -26,12 +26,6 @@ pub(crate) struct Given {
 pub(crate) struct Failure {
     raised: Mutex<Option<PyErr>>,
     watch: Watch,
-}
-
-#[derive(Debug)]
-struct PythonMaker {
-    factory: Py<PyAny>,
-    failure: Arc<Failure>,
 }
 
 /// An object with a method `access(page, write)`.
@@ -51,11 +45,13 @@ struct Kinds {
 }
 
 impl Given {
-    /// The policy as commands take it.
-    pub(crate) fn bring(self, failure: &Arc<Failure>) -> Result<Brought, LabError> {
+    /// The policy, for those that choose by name.
+    pub(crate) fn entry(self, failure: &Arc<Failure>) -> PolicyEntry {
         let depth = if self.tiers == 1 { Depth::Ram } else { Depth::Tiers };
-        let maker = PythonMaker { factory: self.factory, failure: Arc::clone(failure) };
-        Ok(Brought { entry: bring(&self.name, depth)?, maker: Arc::new(maker) })
+        let (factory, failure) = (self.factory, Arc::clone(failure));
+        PolicyEntry::new(self.name, Capabilities::untested(depth), move |setup, _values| {
+            Box::new(PythonPolicy::new(&factory, setup, &failure))
+        })
     }
 }
 
@@ -75,26 +71,6 @@ impl Failure {
     }
 }
 
-impl Maker for PythonMaker {
-    fn make(&self, setup: &Setup) -> BoxedPolicy {
-        let fetches = setup.write_miss == WriteMiss::Fetch;
-        let made = Python::attach(|py| -> PyResult<(Py<PyAny>, Kinds)> {
-            let capacities = PyTuple::new(py, &setup.capacity_pages)?;
-            let pages = setup.geometry.pages();
-            let policy = self.factory.call1(py, (capacities, pages, fetches))?;
-            Ok((policy.getattr(py, "access")?, Kinds::of(py)?))
-        });
-        let (access, kinds) = match made {
-            Ok((access, kinds)) => (Some(access), Some(kinds)),
-            Err(error) => {
-                self.failure.raise(error);
-                (None, None)
-            }
-        };
-        Box::new(PythonPolicy { access, kinds, failure: Arc::clone(&self.failure) })
-    }
-}
-
 impl fmt::Debug for PythonPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PythonPolicy").field("access", &self.access).finish_non_exhaustive()
@@ -102,6 +78,25 @@ impl fmt::Debug for PythonPolicy {
 }
 
 impl PythonPolicy {
+    /// What the factory returns. If it raises, the failure stops the run.
+    fn new(factory: &Py<PyAny>, setup: &Setup, failure: &Arc<Failure>) -> Self {
+        let fetches = setup.write_miss == WriteMiss::Fetch;
+        let made = Python::attach(|py| -> PyResult<(Py<PyAny>, Kinds)> {
+            let capacities = PyTuple::new(py, &setup.capacity_pages)?;
+            let pages = setup.geometry.pages();
+            let policy = factory.call1(py, (capacities, pages, fetches))?;
+            Ok((policy.getattr(py, "access")?, Kinds::of(py)?))
+        });
+        let (access, kinds) = match made {
+            Ok((access, kinds)) => (Some(access), Some(kinds)),
+            Err(error) => {
+                failure.raise(error);
+                (None, None)
+            }
+        };
+        Self { access, kinds, failure: Arc::clone(failure) }
+    }
+
     fn ask(&self, access: Access, out: &mut Actions) -> PyResult<()> {
         let (Some(method), Some(kinds)) = (&self.access, &self.kinds) else { return Ok(()) };
         Python::attach(|py| {

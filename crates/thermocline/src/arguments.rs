@@ -8,12 +8,13 @@ mod two_tier;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use thermocline_core::Clients;
 use thermocline_lab::spec::{ParameterSpec, TierSetting, TierSpec};
 use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
+use thermocline_papers::{PAPERS, Paper};
 
 use crate::backing::Place;
 use crate::commands::serve::config::Bytes;
@@ -378,8 +379,8 @@ pub(crate) struct BuffersOptions {
 #[derive(Args, Debug)]
 pub(crate) struct ReproduceOptions {
     /// The paper
-    #[arg(value_enum)]
-    pub(crate) paper: Paper,
+    #[arg(value_parser = papers())]
+    pub(crate) paper: &'static Paper,
     /// The folder that holds the traces, itself or in its parts `captured` and `public`
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
@@ -391,18 +392,11 @@ pub(crate) struct ReproduceOptions {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Paper {
-    /// Hotness-Aware Hit: Figure 2 and the non-hot ratio
-    Hat,
-    /// Hybrid caching architecture: Tables I to VIII, Figures 5 to 28
-    Hca,
-    /// Hint frequencies: Figures 1 and 4 to 10, Table 4
-    Hfa,
-    /// Hotness-aware write buffer: Figures 1, 2 and 5 to 7, and an ablation
-    Hwb,
-    /// Multiple bloom filters: Figures 6 and 8 to 15
-    Mbf,
+/// Takes the name of a paper.
+fn papers() -> impl TypedValueParser<Value = &'static Paper> {
+    let papers = PAPERS.iter().map(|paper| PossibleValue::new(paper.name).help(paper.summary));
+    PossibleValuesParser::new(papers)
+        .try_map(|name| thermocline_papers::find(&name).ok_or_else(|| format!("no paper `{name}`")))
 }
 
 #[derive(Args, Debug)]

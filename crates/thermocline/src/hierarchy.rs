@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result, anyhow};
 use thermocline_core::Clients;
-use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_lab::spec::{
     self, HierarchySpec, ParameterSpec, SpecPath, Step, TierSetting, TierSpec, TimingSpec,
 };
@@ -15,7 +15,7 @@ use crate::output;
 /// Every combination of policies and tier sizes, policies last, for so many clients.
 pub(crate) fn configurations(
     options: &HierarchyOptions,
-    policies: &[&'static Entry],
+    policies: &[PolicyEntry],
     clients: Clients,
 ) -> Result<Vec<Configuration>> {
     let (spec, two_tier) = (spec(options)?, options.two_tier.spec()?);
@@ -127,9 +127,9 @@ pub(crate) fn note_unused_flash(configurations: &[Configuration]) {
     let mut unused: Vec<&str> = configurations
         .iter()
         .filter(|configuration| {
-            configuration.policy.depth == Depth::Ram && configuration.tiers.len() > 1
+            configuration.policy.capabilities.depth == Depth::Ram && configuration.tiers.len() > 1
         })
-        .map(|configuration| configuration.policy.name)
+        .map(|configuration| &*configuration.policy.name)
         .collect();
     unused.dedup();
     for policy in unused {
@@ -142,7 +142,7 @@ pub(crate) fn note_shrinking_tiers(
     configurations: &[Configuration],
     trace: &CompiledTrace,
 ) -> Result<()> {
-    let deep = configurations.iter().filter(|one| one.policy.depth == Depth::Tiers);
+    let deep = configurations.iter().filter(|one| one.policy.capabilities.depth == Depth::Tiers);
     let mut noted: Vec<Vec<u32>> = vec![];
     for configuration in deep {
         let pages = configuration.capacity_pages(trace)?;

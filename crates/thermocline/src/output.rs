@@ -26,7 +26,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String> {
 }
 
 /// A table; the columns from `numbers_from` on hold numbers and are aligned to the right.
-pub(crate) fn table(header: &[&str], rows: &[Vec<String>], numbers_from: usize) -> String {
+pub(crate) fn table(
+    header: &[impl AsRef<str>],
+    rows: &[Vec<String>],
+    numbers_from: usize,
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -35,7 +39,8 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], numbers_from: usize) 
             if column < numbers_from { CellAlignment::Left } else { CellAlignment::Right };
         Cell::new(text).set_alignment(alignment)
     };
-    table.set_header(header.iter().enumerate().map(|(column, text)| align(column, text)));
+    let header = header.iter().map(AsRef::as_ref).enumerate();
+    table.set_header(header.map(|(column, text)| align(column, text)));
     for row in rows {
         table.add_row(row.iter().enumerate().map(|(column, text)| align(column, text)));
     }

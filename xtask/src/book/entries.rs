@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use thermocline_core::hotness;
+use thermocline_core::registry::{self, BUFFERS};
 
 use super::figures::Figures;
 use super::links::relative;
 use super::markdown::{capital, table};
-use super::modules::{self, Header, Registry};
+use super::modules::{self, Header};
 use super::program::{Listed, Parameter, Program};
 
 /// What is registered, by registry.
@@ -20,10 +22,7 @@ pub(crate) const SECTIONS: [Section; 3] = [
         introduction: "Which page is where: every policy that `--policy` takes. \
                        `--policy all` compares them.",
         better: "miss less often",
-        registry: Registry {
-            tables: &["registry/entries.rs", "policy/single/mod.rs"],
-            folders: &["policy/hybrid", "policy/single", "policy/multi"],
-        },
+        modules: || registry::entries().map(|entry| (&*entry.name, entry.module)).collect(),
         figures: Figures::of_policies,
         shown: Some(&["lru", "lru-exclusive", "opt"]),
     },
@@ -33,7 +32,10 @@ pub(crate) const SECTIONS: [Section; 3] = [
         introduction: "Which pages are hot: every identifier that `thermocline hot --identifier` and \
                        `--admit` take.",
         better: "are false less often",
-        registry: Registry { tables: &["hotness/registry.rs"], folders: &["hotness"] },
+        modules: || {
+            let entries = hotness::registry::entries().iter();
+            entries.map(|entry| (entry.name, entry.module)).collect()
+        },
         figures: Figures::of_identifiers,
         shown: None,
     },
@@ -43,7 +45,7 @@ pub(crate) const SECTIONS: [Section; 3] = [
         introduction: "What an SSD keeps in its RAM: every policy that `thermocline buffer --policy` \
                        takes.",
         better: "cause fewer erases",
-        registry: Registry { tables: &["registry/buffers.rs"], folders: &["policy/buffer"] },
+        modules: || BUFFERS.iter().map(|entry| (&*entry.name, entry.module)).collect(),
         figures: Figures::of_buffers,
         shown: None,
     },
@@ -57,7 +59,8 @@ pub(crate) struct Section {
     introduction: &'static str,
     /// What those do that come before another one.
     better: &'static str,
-    registry: Registry,
+    /// The name of each, and the module that it is written in.
+    modules: fn() -> Vec<(&'static str, &'static str)>,
     figures: fn(&Program) -> Result<Figures>,
     /// Those whose figures are beside each one's; all, if there are none.
     shown: Option<&'static [&'static str]>,
@@ -76,7 +79,10 @@ impl Section {
     /// A page for each, behind one that lists them.
     pub(crate) fn pages(&self, root: &Path, program: &Program) -> Result<Vec<(String, String)>> {
         let all: Vec<Listed> = program.json(self.name)?;
-        let files = self.registry.files(root)?;
+        let file =
+            |(name, module): (&str, &str)| Ok((name.to_owned(), modules::file(root, module)?));
+        let files: BTreeMap<String, String> =
+            (self.modules)().into_iter().map(file).collect::<Result<_>>()?;
         let headers = modules::headers(root, &files)?;
         let figures = (self.figures)(program)?;
         let material = Material { section: self, all, files, headers, figures };
@@ -126,9 +132,7 @@ impl Material<'_> {
     fn page(&self, one: &Listed) -> Result<String> {
         let name = &one.name;
         let path = self.section.path(name);
-        let file = self.files.get(name).with_context(|| {
-            format!("no row in `{}` names `{name}`", self.section.registry.tables.join("`, `"))
-        })?;
+        let file = self.files.get(name).with_context(|| format!("`{name}` is not registered"))?;
         let header = &self.headers[file];
         let plain = |text: &str| modules::without_item_links(text, |file| self.link(&path, file));
         let mut text = format!("# {name}\n\n{}.\n\n", capital(&one.summary));

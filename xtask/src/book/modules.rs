@@ -10,14 +10,6 @@ use super::markdown::capital;
 /// Where the core's sources are.
 pub(crate) const SOURCES: &str = "crates/thermocline-core/src";
 
-/// A registry: the files that hold its rows, and the folders of what they name.
-pub(crate) struct Registry {
-    /// Below [`SOURCES`].
-    pub(crate) tables: &'static [&'static str],
-    /// Below [`SOURCES`].
-    pub(crate) folders: &'static [&'static str],
-}
-
 /// What a module says of itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -29,61 +21,12 @@ pub(crate) struct Header {
     pub(crate) fields: Vec<(String, String)>,
 }
 
-impl Registry {
-    /// The source file of everything that it lists, by name.
-    pub(crate) fn files(&self, root: &Path) -> Result<BTreeMap<String, String>> {
-        let mut files = BTreeMap::new();
-        for table in self.tables {
-            let path = format!("{SOURCES}/{table}");
-            let text = std::fs::read_to_string(root.join(&path))
-                .with_context(|| format!("cannot read `{path}`"))?;
-            for (name, module) in rows(&text) {
-                let places = self.folders.iter().flat_map(|folder| {
-                    let place = format!("{SOURCES}/{folder}/{module}");
-                    [format!("{place}.rs"), format!("{place}/mod.rs")]
-                });
-                let file = places.into_iter().find(|file| root.join(file).is_file());
-                let file = file.with_context(|| {
-                    let folders = self.folders.join("`, `");
-                    format!("{path}: `{name}` is built by `{module}`, which is not in `{folders}`")
-                })?;
-                files.insert(name, file);
-            }
-        }
-        ensure!(!files.is_empty(), "`{}` list nothing", self.tables.join("`, `"));
-        Ok(files)
-    }
-}
-
-/// The name and the module of each row of a table in Rust.
-pub(crate) fn rows(text: &str) -> Vec<(String, String)> {
-    let entries = text.split("Entry {").skip(1).filter_map(|row| {
-        let (before, build) = row.split_once("build:")?;
-        Some((literal(before.split_once("name:")?.1)?, module(build)?))
-    });
-    let algorithms = text.split("Algorithm::new::<").skip(1).filter_map(|row| {
-        let (types, arguments) = row.split_once(">(")?;
-        Some((literal(arguments)?, module(types)?))
-    });
-    entries.chain(algorithms).collect()
-}
-
-/// The string that the text begins with.
-fn literal(text: &str) -> Option<String> {
-    let (literal, _) = text.trim_start().strip_prefix('"')?.split_once('"')?;
-    Some(literal.to_owned())
-}
-
-/// The first module that a path in the text begins with.
-fn module(text: &str) -> Option<String> {
-    let is_part = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    text.match_indices("::").find_map(|(place, _)| {
-        let before = &text[..place];
-        let start = before.rfind(|character| !is_part(character)).map_or(0, |start| start + 1);
-        let name = &before[start..];
-        name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-            .then(|| name.to_owned())
-    })
+/// The source file of a module of the core, as `module_path!()` names it.
+pub(crate) fn file(root: &Path, module: &str) -> Result<String> {
+    let inner = module.split_once("::").map_or("", |(_, inner)| inner).replace("::", "/");
+    let places = [format!("{SOURCES}/{inner}.rs"), format!("{SOURCES}/{inner}/mod.rs")];
+    let file = places.into_iter().find(|file| root.join(file).is_file());
+    file.with_context(|| format!("`{module}` has no file in `{SOURCES}`"))
 }
 
 /// The header of every file, by path.

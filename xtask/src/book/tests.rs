@@ -174,23 +174,20 @@ fn contents_are_expanded_at_any_depth() {
 }
 
 #[test]
-fn the_rows_of_registries_are_read() {
-    let text = r#"
-        pub struct Entry { name: &'static str, build: fn() }
-        const A: &[Entry] = &[
-            Entry { name: "a-b", parameters: a_b::P, build: a_b::build },
-            Entry { name: "c", build: |_pages, values| Ok(Box::new(see::C::new(values)?)) },
-        ];
-        const B: &[Algorithm] = &[
-            Algorithm::new::<one::One<two::Two>>(
-                "2q",
-                "words",
-            ),
-        ];
-    "#;
-    let rows = modules::rows(text);
-    let rows: Vec<(&str, &str)> = rows.iter().map(|(name, module)| (&**name, &**module)).collect();
-    assert_eq!(rows, [("a-b", "a_b"), ("c", "see"), ("2q", "one")]);
+fn modules_lead_to_their_files() {
+    let file = |module| modules::file(&crate::root().unwrap(), module);
+    let policy = "crates/thermocline-core/src/policy";
+    assert_eq!(
+        file("thermocline_core::policy::hybrid::hat").unwrap(),
+        format!("{policy}/hybrid/hat.rs")
+    );
+    assert_eq!(
+        file("thermocline_core::policy::multi::hfa").unwrap(),
+        format!("{policy}/multi/hfa/mod.rs")
+    );
+    assert!(
+        file("thermocline_core::policy::none").unwrap_err().to_string().contains("policy::none")
+    );
 }
 
 #[test]

@@ -13,11 +13,13 @@
 //! * Cost: O(rows * generations) per write. No allocation after construction.
 //! * Deviations: none; the combination is ours, for comparison.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
 use super::hash::PageHash;
 use super::lanes::{Lanes, WIDTH_BITS_MAX};
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Kind, Parameter, Value, Values};
@@ -100,6 +102,16 @@ struct Generation {
 fn contradiction(reason: alloc::string::String) -> ConfigError {
     ConfigError::contradiction("count-min", reason)
 }
+
+/// Its row in the registry.
+pub const COUNT_MIN: IdentifierEntry = IdentifierEntry {
+    name: "count-min",
+    summary: "a count-min sketch per generation of a window, the younger weighing more",
+    source: "Cormode, Muthukrishnan, J. Algorithms 55(1), 2005; Estan, Varghese, SIGCOMM 2002",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |_pages, values| Ok(Box::new(CountMin::new(values)?)),
+};
 
 impl CountMin {
     /// With parameters of [`PARAMETERS`].

@@ -12,6 +12,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::{PageId, prefetch};
@@ -51,6 +52,16 @@ struct Counter {
     count: u32,
     decays: u32,
 }
+
+/// Its row in the registry.
+pub const DAM: IdentifierEntry = IdentifierEntry {
+    name: "dam",
+    summary: "one counter per page, all halved after every period: the exact baseline of MHF",
+    source: "Hsieh, Kuo, Chang: Efficient Identification of Hot Data, TOS 2(1), 2006",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |pages, values| Ok(Box::new(Dam::new(pages, values))),
+};
 
 impl Counter {
     /// What is left of the count: halving `n` times is dividing by 2^n, rounded down.

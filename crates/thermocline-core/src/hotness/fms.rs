@@ -11,6 +11,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::{PageId, prefetch};
@@ -32,6 +33,16 @@ pub struct Fms {
     writes: u64,
     hot_writes: u32,
 }
+
+/// Its row in the registry.
+pub const FMS: IdentifierEntry = IdentifierEntry {
+    name: "fms",
+    summary: "the time of every page's last write; hot if it is not long ago",
+    source: "Chiang, Lee, Chang: Managing Flash Memory in Personal Communication Devices, ISCE 1997",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |pages, values| Ok(Box::new(Fms::new(pages, values))),
+};
 
 impl Fms {
     /// For page ids below `pages`, with parameters of [`PARAMETERS`].

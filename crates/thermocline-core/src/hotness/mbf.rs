@@ -17,11 +17,13 @@
 //!   than" and "greater than or equal to" the threshold; it is the latter. (5) `M` is rounded up to
 //!   fill whole words.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
 use super::hash::PageHash;
 use super::lanes::{Lanes, Place};
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Kind, Parameter, Value, Values};
@@ -106,6 +108,16 @@ pub struct Mbf {
     /// Writes until it is.
     writes_left: u32,
 }
+
+/// Its row in the registry.
+pub const MBF: IdentifierEntry = IdentifierEntry {
+    name: "mbf",
+    summary: "several bloom filters, filled in turn and erased in turn, the younger weighing more",
+    source: "Park, Du: Hot Data Identification Using Multiple Bloom Filters, MSST 2011",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |_pages, values| Ok(Box::new(Mbf::new(values)?)),
+};
 
 impl Mbf {
     /// With parameters of [`PARAMETERS`].

@@ -12,10 +12,12 @@
 //!   conservative update, not in the paper. (4) The period does not begin anew when an overflow
 //!   halves the counters.
 
+use alloc::boxed::Box;
 use alloc::format;
 
 use super::hash::PageHash;
 use super::lanes::{Lanes, Place};
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
 use crate::config::{ConfigError, Kind, Parameter, Value, Values};
@@ -92,6 +94,16 @@ pub struct Mhf {
     /// Whether only the smallest of a page's counters is raised.
     raises_smallest: bool,
 }
+
+/// Its row in the registry.
+pub const MHF: IdentifierEntry = IdentifierEntry {
+    name: "mhf",
+    summary: "one counting bloom filter, all counters halved after every period",
+    source: "Hsieh, Kuo, Chang: Efficient Identification of Hot Data, TOS 2(1), 2006",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |_pages, values| Ok(Box::new(Mhf::new(values)?)),
+};
 
 impl Mhf {
     /// With parameters of [`PARAMETERS`].

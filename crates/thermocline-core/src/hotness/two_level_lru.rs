@@ -10,10 +10,12 @@
 //! * Deviations: (1) the sizes of the lists are not given. (2) The write that moves a page to the hot
 //!   list is still cold.
 
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
 use crate::{Ids, PageId};
+use alloc::boxed::Box;
 
 /// State bit: in the hot list.
 const HOT: u8 = 1;
@@ -56,6 +58,16 @@ pub struct TwoLevelLru {
 fn new_queue(pages: u32, [hot_pages, candidate_pages]: [u32; 2]) -> Recency<2> {
     Recency::new(Ids::dense(pages), hot_pages + candidate_pages + 2, [HOT, CANDIDATE])
 }
+
+/// Its row in the registry.
+pub const TWO_LEVEL_LRU: IdentifierEntry = IdentifierEntry {
+    name: "two-level-lru",
+    summary: "two LRU lists; a page written again as a candidate becomes hot",
+    source: "Chang, Kuo: An Adaptive Striping Architecture for Flash Memory, RTAS 2002",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |pages, values| Ok(Box::new(TwoLevelLru::new(pages, values))),
+};
 
 impl TwoLevelLru {
     /// For page ids below `pages`, with parameters of [`PARAMETERS`].

@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
 
+use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::config::{ConfigError, Kind, Parameter, Value, Values};
 use crate::{PageId, prefetch};
@@ -56,6 +57,16 @@ pub struct Wdac {
     /// The threshold, times `W / 2`.
     threshold_units: u64,
 }
+
+/// Its row in the registry.
+pub const WDAC: IdentifierEntry = IdentifierEntry {
+    name: "wdac",
+    summary: "every write of a window weighed by its age: the exact baseline of MBF",
+    source: "Park, Du: Hot Data Identification Using Multiple Bloom Filters, MSST 2011",
+    module: module_path!(),
+    parameters: PARAMETERS,
+    build: |pages, values| Ok(Box::new(Wdac::new(pages, values)?)),
+};
 
 impl Wdac {
     /// For page ids below `pages`, with parameters of [`PARAMETERS`].

@@ -3,8 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use self::multi::hfa::HintLog;
-use crate::{Access, Actions, Counts, Nanos, PageId, Setup, Tier};
+use crate::{Access, Action, Actions, Counts, Nanos, PageId, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -15,13 +14,6 @@ mod blocks;
 
 /// A policy that owns its state, ready to be driven.
 pub type BoxedPolicy = Box<dyn Policy + Send>;
-
-/// Makes a policy that no registry lists, for a caller that brings it; see
-/// [`Entry::brought`](crate::registry::Entry::brought).
-pub trait Maker: Debug + Send + Sync {
-    /// The policy, empty, for a hierarchy.
-    fn make(&self, setup: &Setup) -> BoxedPolicy;
-}
 
 /// A page that a tier below RAM still held after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +34,13 @@ pub trait Policy: Debug {
     /// One page reference. The actions contain exactly one [`Serve`](crate::Action::Serve).
     fn access(&mut self, access: Access, out: &mut Actions);
 
+    /// One page reference, after which `actions` holds its actions and no others.
+    fn step<'a>(&mut self, access: Access, actions: &'a mut Actions) -> &'a [Action] {
+        actions.clear();
+        self.access(access, actions);
+        actions.as_slice()
+    }
+
     /// Accesses, one after the other. Their actions are counted, and not kept. Before the n-th access,
     /// the page of the n-th of `coming`, if there are as many, is [asked for](Self::prefetch).
     ///
@@ -55,16 +54,14 @@ pub trait Policy: Debug {
         counts: &mut Counts,
     ) {
         for_each(self, accesses, coming, |policy, access| {
-            actions.clear();
-            policy.access(access, actions);
-            counts.add(actions.as_slice());
+            counts.add(policy.step(access, actions));
         });
     }
 
     /// Work that the policy does on its own, with `now` as the clock.
     ///
     /// Drivers call it before the first access of each request with the time of that request, if
-    /// the registry says that the policy [needs the clock](crate::registry::Entry::needs_clock).
+    /// the policy [needs the clock](crate::registry::Capabilities::needs_clock).
     fn background(&mut self, _now: Nanos, _out: &mut Actions) {}
 
     /// Writes every page that is newer than the disk's copy to disk, and keeps all copies.
@@ -93,11 +90,6 @@ pub trait Policy: Debug {
     /// histories, ghosts, tables of hints; as it stands.
     fn metadata_bytes(&self) -> usize {
         0
-    }
-
-    /// Takes out the hints that the policy recorded so far, if it was asked to record them.
-    fn take_hints(&mut self) -> Option<HintLog> {
-        None
     }
 
     /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.

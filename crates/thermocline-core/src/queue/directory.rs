@@ -85,14 +85,11 @@ impl Directory {
         }
     }
 
-    /// Asks the processor for what a search for the page reads first.
+    /// Asks the processor for the place of a page in the table. No index is looked up for that: only
+    /// replays look ahead, and theirs are dense.
     #[inline]
     pub fn prefetch(&self, page: u32) {
-        if (page as usize) < self.table.len() {
-            prefetch(&self.table, page as usize);
-        } else {
-            self.prefetch_sparse(page);
-        }
+        prefetch(&self.table, page as usize);
     }
 
     /// Heap memory in bytes.
@@ -119,13 +116,5 @@ impl Directory {
     fn remove_sparse(&mut self, page: u32, page_of: impl Fn(u32) -> u32) {
         let index = self.index.as_mut().expect("a page without an index is in the table");
         index.remove(page, page_of);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn prefetch_sparse(&self, page: u32) {
-        if let Some(index) = &self.index {
-            index.prefetch(page);
-        }
     }
 }

@@ -10,8 +10,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
-use crate::prefetch::prefetch;
-
 /// No place.
 const EMPTY: u32 = u32::MAX;
 
@@ -124,12 +122,6 @@ impl Index {
             assert!(self.len < self.buckets.len(), "a table is refilled with what it has room for");
             self.insert(page, place);
         }
-    }
-
-    /// Asks the processor for the bucket at which the search for a page begins.
-    #[inline]
-    pub fn prefetch(&self, page: u32) {
-        prefetch(&self.buckets, self.home(page));
     }
 
     /// Heap memory in bytes.

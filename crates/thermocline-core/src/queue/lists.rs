@@ -12,8 +12,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Numbers;
-use crate::PageId;
 use crate::prefetch::prefetch;
 
 /// The link of an id that is a member of no list.
@@ -171,13 +169,6 @@ impl<T> Lists<T> {
     /// The members of a list, front to back.
     pub fn iter(&self, list: u32) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(self.front(list), |&id| self.after(id))
-    }
-
-    /// Asks the processor for the links of a page whose number is its id, or, sparse, for what finds
-    /// the number.
-    #[inline]
-    pub fn prefetch_in(&self, numbers: &Numbers, page: PageId) {
-        numbers.prefetch_in(&self.nodes, page);
     }
 
     /// Asks the processor for the links of an id.

@@ -112,29 +112,6 @@ impl Numbers {
         }
     }
 
-    /// Asks the processor for what [`find`](Self::find) reads first.
-    #[inline]
-    pub fn prefetch(&self, page: PageId) {
-        if let Kind::Slots(slots) = &self.0 {
-            slots.prefetch(page);
-        }
-    }
-
-    /// Asks the processor for the place of a page in a table by numbers, or, sparse, for what finds it.
-    #[inline]
-    pub fn prefetch_in<T>(&self, table: &[T], page: PageId) {
-        self.prefetch_rows_in(table, 1, page);
-    }
-
-    /// The same for a table that has `entries` entries per number.
-    #[inline]
-    pub fn prefetch_rows_in<T>(&self, table: &[T], entries: usize, page: PageId) {
-        match &self.0 {
-            Kind::Ids(_) => crate::prefetch::prefetch(table, page.index() * entries),
-            Kind::Slots(slots) => slots.prefetch(page),
-        }
-    }
-
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -218,12 +195,6 @@ impl Slots {
             }
         }
         None
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn prefetch(&self, page: PageId) {
-        self.index.prefetch(page.0);
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]

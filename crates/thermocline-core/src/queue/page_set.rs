@@ -93,11 +93,7 @@ impl PageSet {
     /// Asks the processor for what is known of a page.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        if page.index() / 64 < self.words.len() {
-            prefetch(&self.words, page.index() / 64);
-        } else {
-            self.prefetch_sparse(page);
-        }
+        prefetch(&self.words, page.index() / 64);
     }
 
     /// Heap memory in bytes.
@@ -128,14 +124,6 @@ impl PageSet {
         let len = index.len();
         index.remove(page.0, itself);
         index.len() < len
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn prefetch_sparse(&self, page: PageId) {
-        if let Some(index) = &self.index {
-            index.prefetch(page.0);
-        }
     }
 
     /// The pages of a sparse set, in the order of their ids.

@@ -7,8 +7,7 @@ use crate::models::{
 };
 use proptest::prelude::*;
 use thermocline_core::{
-    Access, Action, Actions, Admission, Clients, Geometry, Indexing, Ledger, Op, PageId, Setup,
-    Tier, WriteMiss, registry,
+    Access, Action, Actions, Geometry, Ledger, Op, PageId, Setup, Tier, WriteMiss, registry,
 };
 
 const PAGES: u32 = 60;
@@ -25,13 +24,8 @@ fn check(
     accesses: &[Access],
 ) {
     let setup = Setup {
-        capacity_pages: vec![capacity],
-        geometry: Geometry::table(numbers.into()),
-        costs: vec![],
         write_miss: WriteMiss::Allocate,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(Geometry::table(numbers.into()), vec![capacity])
     };
     let given: Vec<(String, String)> =
         given.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();

@@ -3,10 +3,8 @@
 //! D-HFA and H-HFA have them to the last unit. P-HFA draws random numbers, whose seed the sheets do
 //! not give, and Oracle HFA is sensitive: one hint more or less shifts all that follow.
 
-use std::sync::Arc;
-
-use thermocline_core::policy::multi::hfa::HintLog;
-use thermocline_core::{Actions, Clients, Counts, Ledger, Tier, registry};
+use thermocline_core::policy::multi::hfa::record_hints;
+use thermocline_core::{Actions, Clients, Counts, HintLog, Inputs, Ledger, Setup, Tier, registry};
 
 use crate::pair::setup;
 use crate::zipf;
@@ -16,20 +14,15 @@ const ACCESSES: f64 = 20_000.0;
 
 struct Run {
     counts: Counts,
-    hints: Option<HintLog>,
 }
 
 impl Run {
-    fn of(policy: &str, given: &[(&str, &str)], hints: Option<HintLog>) -> Self {
+    fn of(policy: &str, given: &[(&str, &str)], inputs: Inputs) -> Self {
         let entry = registry::find(policy).unwrap();
         let given: Vec<(String, String)> =
             given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
-        let mut values = entry.values(&given).unwrap();
-        if let Some(hints) = hints {
-            values = values.with_hints(Arc::new(hints));
-        }
-        let mut policy =
-            entry.build(&setup(zipf::PAGES, &CAPACITIES, Clients::ONE), &values).unwrap();
+        let setup = Setup { inputs, ..setup(zipf::PAGES, &CAPACITIES, Clients::ONE) };
+        let mut policy = entry.build(&setup, &entry.values(&given).unwrap()).unwrap();
         let mut ledger = Ledger::new(zipf::PAGES, &CAPACITIES);
         let mut actions = Actions::new();
         for access in zipf::accesses() {
@@ -38,7 +31,7 @@ impl Run {
             ledger.access(access, &actions).unwrap();
         }
         policy.assert_invariants();
-        Self { counts: ledger.counts().clone(), hints: policy.take_hints() }
+        Self { counts: ledger.counts().clone() }
     }
 
     fn hits(&self) -> [u64; 2] {
@@ -56,6 +49,12 @@ impl Run {
     }
 }
 
+/// Those of H-HFA with its defaults.
+fn hints() -> HintLog {
+    let values = registry::find("h-hfa").unwrap().values(&[]).unwrap();
+    record_hints(&setup(zipf::PAGES, &CAPACITIES, Clients::ONE), &values, zipf::accesses())
+}
+
 #[track_caller]
 fn assert_near(measured: f64, expected: f64, tolerance: f64) {
     assert!((measured - expected).abs() <= tolerance, "{measured}, not {expected}");
@@ -63,7 +62,7 @@ fn assert_near(measured: f64, expected: f64, tolerance: f64) {
 
 #[test]
 fn d_hfa() {
-    let run = Run::of("d-hfa", &[], None);
+    let run = Run::of("d-hfa", &[], Inputs::NONE);
     assert_eq!(run.hits(), [9180, 2720]);
     assert_near(run.hit_ratio(), 0.5950, 0.00005);
     assert_near(run.mean_ms(), 4.414, 0.0005);
@@ -75,17 +74,17 @@ fn d_hfa() {
 
 #[test]
 fn h_hfa() {
-    let run = Run::of("h-hfa", &[("record_hints", "true")], None);
+    let run = Run::of("h-hfa", &[], Inputs::NONE);
     assert_eq!(run.hits(), [8412, 3831]);
     assert_near(run.hit_ratio(), 0.6121, 0.0001);
     assert_near(run.mean_ms(), 4.346, 0.0005);
-    assert_eq!(run.hints.unwrap().hints(), 7795);
+    assert_eq!(hints().hints(), 7795);
 }
 
 #[test]
 fn p_hfa() {
     let seeds = ["0", "1", "2", "3", "42"];
-    let ratios = seeds.map(|seed| Run::of("p-hfa", &[("seed", seed)], None).hit_ratio());
+    let ratios = seeds.map(|seed| Run::of("p-hfa", &[("seed", seed)], Inputs::NONE).hit_ratio());
     for ratio in ratios {
         assert_near(ratio, 0.5818, 0.017);
     }
@@ -95,8 +94,7 @@ fn p_hfa() {
 
 #[test]
 fn oracle_hfa() {
-    let hints = Run::of("h-hfa", &[("record_hints", "true")], None).hints;
-    let run = Run::of("oracle-hfa", &[], hints);
+    let run = Run::of("oracle-hfa", &[], hints().into());
     assert_near(run.hit_ratio(), 0.6227, 0.0005);
     assert_near(run.mean_ms(), 4.252, 0.003);
 }
@@ -105,11 +103,11 @@ fn oracle_hfa() {
 #[test]
 fn options_shift_the_hit_ratio_as_the_sheets_say() {
     let base = [("k", "0"), ("d_overflow", "demote")];
-    let borrowing = Run::of("d-hfa", &base, None).hit_ratio();
+    let borrowing = Run::of("d-hfa", &base, Inputs::NONE).hit_ratio();
     assert_near(borrowing, 0.567, 0.0015);
     let strict = [base[0], base[1], ("queues", "strict")];
-    let strict = Run::of("d-hfa", &strict, None).hit_ratio();
+    let strict = Run::of("d-hfa", &strict, Inputs::NONE).hit_ratio();
     assert_near(strict, 0.494, 0.0015);
-    let lost = 0.5950 - Run::of("d-hfa", &[base[1]], None).hit_ratio();
+    let lost = 0.5950 - Run::of("d-hfa", &[base[1]], Inputs::NONE).hit_ratio();
     assert!((0.013..0.020).contains(&lost), "{lost}");
 }

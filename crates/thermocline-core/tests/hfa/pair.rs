@@ -2,8 +2,8 @@
 
 use thermocline_core::random::{Draws, SplitMix64};
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, Op, PageCost,
-    PageId, Setup, Tier, WriteMiss, registry,
+    Access, Actions, BoxedPolicy, Clients, Geometry, HintLog, Inputs, Ledger, Op, PageCost, PageId,
+    Setup, Tier, config::Values, registry,
 };
 
 use crate::model::{Hfa, Kind, Settings, repeated};
@@ -11,13 +11,9 @@ use crate::model::{Hfa, Kind, Settings, repeated};
 /// A hierarchy of these capacities.
 pub(crate) fn setup(pages: u32, capacities: &[u32], clients: Clients) -> Setup {
     Setup {
-        capacity_pages: capacities.to_vec(),
-        geometry: Geometry::linear(pages),
         costs: vec![PageCost::default(); capacities.len() + 1],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
         clients,
-        indexing: Indexing::Dense,
+        ..Setup::new(Geometry::linear(pages), capacities.to_vec())
     }
 }
 
@@ -58,9 +54,6 @@ fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
             texts.push(("khv_demotion", settings.khv[1].to_string()));
             texts.push(("khv_decay", settings.khv[2].to_string()));
             texts.push(("khv_steps", settings.khv_steps.to_string()));
-            if settings.oracle.is_none() {
-                texts.push(("record_hints", "true".to_owned()));
-            }
         }
     }
     texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
@@ -70,6 +63,7 @@ fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
 pub(crate) struct Pair {
     place: String,
     pub(crate) policy: BoxedPolicy,
+    pub(crate) values: Values,
     pub(crate) model: Hfa,
     pub(crate) ledger: Ledger,
     pages: u32,
@@ -101,20 +95,17 @@ impl Pair {
             Kind::H => "h-hfa",
         };
         let entry = registry::find(name).unwrap();
-        let mut values = entry.values(&texts(settings, seed)).unwrap();
-        if let Some(log) = &settings.oracle {
-            let tier = |level: usize| Tier(u8::try_from(level).unwrap());
-            let hints = log
-                .iter()
-                .map(|(&(level, page, slot), &times)| (tier(level), PageId(page), slot, times));
-            values = values.with_hints(
-                hints.collect::<thermocline_core::policy::multi::hfa::HintLog>().into(),
-            );
-        }
+        let values = entry.values(&texts(settings, seed)).unwrap();
+        let hints = settings.oracle.iter().flatten().map(|(&(level, page, slot), &times)| {
+            (Tier(u8::try_from(level).unwrap()), PageId(page), slot, times)
+        });
+        let inputs = Inputs::from(hints.collect::<HintLog>());
+        let setup = Setup { inputs, ..setup(pages, capacities, clients) };
         let mut random = SplitMix64::new(seed);
         Self {
             place: format!("{clients:?}, {capacities:?}, seed {seed}, {settings:?}"),
-            policy: entry.build(&setup(pages, capacities, clients), &values).unwrap(),
+            policy: entry.build(&setup, &values).unwrap(),
+            values,
             model: Hfa::new(settings.clone(), capacities, clients.get().into(), move || {
                 random.unit()
             }),

@@ -1,11 +1,10 @@
 //! Every HFA policy does what its specification does, after every access, and loses nothing.
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
-use thermocline_core::policy::multi::hfa::HintLog;
+use thermocline_core::policy::multi::hfa::record_hints;
 use thermocline_core::{
-    Access, Action, Actions, Clients, Ledger, PageId, Setup, Survivor, Tier, WriteMiss, registry,
+    Access, Action, Actions, Clients, HintLog, Ledger, PageId, Setup, Survivor, Tier, WriteMiss,
+    registry, registry::Future,
 };
 
 use crate::model::{Kind, Settings};
@@ -96,7 +95,8 @@ proptest! {
             pair.assert_same_contents();
         }
         if settings.kind == Kind::H {
-            let recorded = pair.policy.take_hints().unwrap();
+            let setup = setup(PAGES, &capacities, clients);
+            let recorded = record_hints(&setup, &pair.values, accesses.iter().copied());
             let expected: HintLog = pair
                 .model
                 .hints
@@ -159,7 +159,8 @@ fn build(name: &str, given: &[(&str, &str)], setup: &Setup) -> thermocline_core:
         given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect();
     let some_hints = [(Tier(0), PageId(1), 0, 2), (Tier(1), PageId(2), 1, 1)];
     let hints: HintLog = some_hints.into_iter().collect();
-    entry.build(setup, &entry.values(&given).unwrap().with_hints(Arc::new(hints))).unwrap()
+    let setup = Setup { inputs: hints.into(), ..setup.clone() };
+    entry.build(&setup, &entry.values(&given).unwrap()).unwrap()
 }
 
 /// Drives a policy with a flush after each part; no page is in two tiers.
@@ -213,25 +214,25 @@ fn defaults_hold_over_long_runs() {
 #[test]
 fn an_oracle_without_hints_is_refused() {
     let entry = registry::find("oracle-hfa").unwrap();
-    assert!(entry.needs_hints() && !registry::find("h-hfa").unwrap().needs_hints());
+    assert_eq!(entry.capabilities.future, Future::Hints);
+    assert_eq!(registry::find("h-hfa").unwrap().capabilities.future, Future::Unknown);
     let error = entry.build_default(&setup(PAGES, &[2, 2], Clients::ONE)).unwrap_err().to_string();
-    assert!(error.contains("`record_hints`"), "{error}");
+    assert!(error.contains("replay of a trace"), "{error}");
 }
 
-/// Only who asks for a log has one, and it is taken once.
+/// A page that leaves a tier is one hint; the parameters that both policies have count.
 #[test]
-fn hints_are_recorded_if_asked_for() {
-    let mut silent = build("h-hfa", &[], &setup(PAGES, &[1, 1], Clients::ONE));
-    assert!(silent.take_hints().is_none());
-    let mut policy =
-        build("h-hfa", &[("record_hints", "true")], &setup(PAGES, &[1, 1], Clients::ONE));
-    for page in 0..3 {
-        policy.access(Access::read(page), &mut Actions::new());
-    }
-    let log = policy.take_hints().unwrap();
-    let hints: Vec<_> = log.iter().collect();
-    assert_eq!(hints, [(Tier(0), PageId(0), 0, 1), (Tier(0), PageId(1), 0, 1)]);
-    assert!(policy.take_hints().unwrap().is_empty());
+fn hints_are_those_of_h_hfa() {
+    let setup = setup(PAGES, &[1, 1], Clients::ONE);
+    let hints = |given: &[(&str, &str)]| -> Vec<(Tier, PageId, u64, u32)> {
+        let given: Vec<_> = given.iter().map(|&(a, b)| (a.to_owned(), b.to_owned())).collect();
+        let values = registry::find("oracle-hfa").unwrap().values(&given).unwrap();
+        record_hints(&setup, &values, (0..3).map(Access::read)).iter().collect()
+    };
+    assert_eq!(hints(&[]), [(Tier(0), PageId(0), 0, 1), (Tier(0), PageId(1), 0, 1)]);
+    let short_periods = hints(&[("t", "1")]);
+    assert_ne!(short_periods, hints(&[]));
+    assert!(short_periods.iter().any(|hint| hint.2 > 0), "{short_periods:?}");
 }
 
 /// The published scheme's own memory: records of the tables, histories of the first queues.

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, Op, PageCost,
-    PageId, Setup, Tier, WriteMiss, registry,
+    Access, Actions, BoxedPolicy, Geometry, Ledger, Op, PageCost, PageId, Setup, Tier, registry,
 };
 
 use super::{Counts, Model};
@@ -39,21 +38,19 @@ impl Pair {
             u32::try_from(id).expect("page ids have 32 bits")
         });
         let setup = Setup {
-            capacity_pages: sizes.to_vec(),
-            geometry: if numbers.is_sorted() {
-                Geometry::linear(pages)
-            } else {
-                Geometry::table(numbers.into())
-            },
             costs: vec![
                 PageCost::default(),
                 PageCost { read_ms: 0.16, write_ms: 0.30 },
                 PageCost { read_ms: 12.7, write_ms: 13.7 },
             ],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
+            ..Setup::new(
+                if numbers.is_sorted() {
+                    Geometry::linear(pages)
+                } else {
+                    Geometry::table(numbers.into())
+                },
+                sizes.to_vec(),
+            )
         };
         let entry = registry::find(policy).unwrap();
         Self {

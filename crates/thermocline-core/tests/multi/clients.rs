@@ -22,7 +22,7 @@ fn two() -> Clients {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    registry::entries().iter().filter(|entry| entry.takes_clients()).map(|entry| entry.name)
+    registry::entries().filter(|entry| entry.capabilities.takes_clients).map(|entry| &*entry.name)
 }
 
 fn sizes() -> impl Strategy<Value = Vec<u32>> {

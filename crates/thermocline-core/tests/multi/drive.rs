@@ -4,8 +4,7 @@ use thermocline_core::policy::multi::promote::Promote;
 use thermocline_core::random::Draws;
 use thermocline_core::registry;
 use thermocline_core::{
-    Access, Action, Actions, Admission, BoxedPolicy, Clients, Geometry, Indexing, Ledger, PageId,
-    Setup, Tier, WriteMiss,
+    Access, Action, Actions, BoxedPolicy, Clients, Geometry, Ledger, PageId, Setup, Tier,
 };
 
 use crate::models::Outcome;
@@ -42,15 +41,7 @@ impl Draws for Script {
 
 /// A hierarchy of these cache tiers over a disk of `pages` pages; each client has a first tier.
 pub(crate) fn setup(pages: u32, sizes: &[u32], clients: Clients) -> Setup {
-    Setup {
-        capacity_pages: sizes.to_vec(),
-        geometry: Geometry::linear(pages),
-        costs: vec![],
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients,
-        indexing: Indexing::Dense,
-    }
+    Setup { clients, ..Setup::new(Geometry::linear(pages), sizes.to_vec()) }
 }
 
 fn owned(given: Given<'_>) -> Vec<(String, String)> {

@@ -1,9 +1,7 @@
 //! What the tests of indexing drive policies with.
 
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{
-    Access, Admission, Clients, Geometry, Indexing, PageCost, Setup, WriteMiss,
-};
+use thermocline_core::{Access, Geometry, Indexing, PageCost, Setup};
 
 /// How unevenly pages are accessed.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +34,8 @@ pub(crate) fn accesses(pages: u32, count: u64, seed: u64, skew: Skew) -> Vec<Acc
 pub(crate) fn setup(pages: u32, indexing: Indexing) -> Setup {
     let costs = [(0.0, 0.0), (0.16, 0.30), (12.7, 13.7), (12.7, 13.7)];
     Setup {
-        capacity_pages: vec![],
-        geometry: Geometry::linear(pages),
         costs: costs.map(|(read_ms, write_ms)| PageCost { read_ms, write_ms }).to_vec(),
-        write_miss: WriteMiss::Fetch,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
         indexing,
+        ..Setup::new(Geometry::linear(pages), vec![])
     }
 }

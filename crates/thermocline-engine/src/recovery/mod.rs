@@ -5,6 +5,9 @@
 //! changed it, and begins a new epoch, so that what follows does not depend on the old journal. A crash
 //! on the way leaves the old epoch, and recovery does the same again.
 //!
+//! It enforces rule 8 of durability (`ARCHITECTURE.md`): each start begins an epoch, and writes the worse copy
+//! of a block first.
+//!
 //! A large table is decoded by several threads; what is found does not depend on how many there are.
 
 mod error;
@@ -360,6 +363,15 @@ mod tests {
         memory
     }
 
+    /// The same with both copies of that block.
+    fn flash_with_copies(sequence: u64, records: &[Record]) -> Memory {
+        let mut memory = flash(sequence, records);
+        let [first, second] = Layout::new(32, 4096).journal_offsets_bytes(sequence);
+        let block = memory.part(first, BLOCK_BYTES).to_vec();
+        memory.part(second, BLOCK_BYTES).copy_from_slice(&block);
+        memory
+    }
+
     fn clean(slot: u32, version: u64) -> Record {
         let checksum = checksum(3, version, &[0; 4096]);
         Record { kind: RecordKind::Clean, page: 3, slot, version, checksum }
@@ -375,16 +387,17 @@ mod tests {
         }
     }
 
-    /// A device of which one block cannot be read.
-    struct OneBadBlock<'a>(&'a mut Memory, u64);
+    /// A device of which some blocks cannot be read.
+    struct BadBlocks<'a>(&'a mut Memory, &'a [u64]);
 
-    impl Storage for OneBadBlock<'_> {
+    impl Storage for BadBlocks<'_> {
         fn size_bytes(&mut self) -> std::io::Result<u64> {
             self.0.size_bytes()
         }
 
         fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> std::io::Result<()> {
-            if (offset_bytes..offset_bytes + bytes.len() as u64).contains(&self.1) {
+            let range = offset_bytes..offset_bytes + bytes.len() as u64;
+            if self.1.iter().any(|bad| range.contains(bad)) {
                 return Err(std::io::Error::other("a bad sector"));
             }
             self.0.read_at(offset_bytes, bytes)
@@ -405,17 +418,13 @@ mod tests {
         let bad_blocks = || (0..layout.metadata_bytes()).step_by(BLOCK_BYTES);
         for has_second_copy in [false, true] {
             // The engine may have been killed while it wrote the second copy.
-            let mut memory = flash(1, &[clean(7, 1)]);
-            if has_second_copy {
-                let [first, second] = layout.journal_offsets_bytes(1);
-                let block = memory.part(first, BLOCK_BYTES).to_vec();
-                memory.part(second, BLOCK_BYTES).copy_from_slice(&block);
-            }
+            let make = if has_second_copy { flash_with_copies } else { flash };
+            let mut memory = make(1, &[clean(7, 1)]);
             let whole = Flash::read(&mut memory).unwrap();
             assert_eq!(whole.is_settled(), has_second_copy);
             let mut settled = 0;
             for offset_bytes in bad_blocks() {
-                let Ok(read) = Flash::read(&mut OneBadBlock(&mut memory, offset_bytes)) else {
+                let Ok(read) = Flash::read(&mut BadBlocks(&mut memory, &[offset_bytes])) else {
                     continue;
                 };
                 let is_alike = read.rows == whole.rows;
@@ -425,6 +434,78 @@ mod tests {
             }
             let outside_journal = bad_blocks().count() - layout.journal_blocks as usize;
             assert_eq!(settled, if has_second_copy { outside_journal } else { 0 });
+        }
+    }
+
+    #[test]
+    fn with_two_bad_blocks_a_flash_is_refused_or_read_alike() {
+        let layout = Layout::new(32, 4096);
+        let mut memory = flash_with_copies(1, &[clean(7, 1)]);
+        let rows = Flash::read(&mut memory).unwrap().rows;
+        assert_eq!(rows.iter().flatten().count(), 1);
+        let blocks = || (0..layout.metadata_bytes()).step_by(BLOCK_BYTES);
+        let mut refused = 0;
+        for pair in blocks().flat_map(|one| blocks().map(move |other| [one, other])) {
+            match Flash::read(&mut BadBlocks(&mut memory, &pair)) {
+                Ok(read) => assert_eq!(read.rows, rows, "blocks at {pair:?}"),
+                Err(_) => refused += 1,
+            }
+        }
+        // In either order: both copies of the superblock, of the table's block, of the journal's last block,
+        // and of the one that would be next.
+        assert_eq!(refused, 2 * 4);
+    }
+
+    /// A device that loses power during a write, which leaves rubbish.
+    struct PowerLoss<'a> {
+        memory: &'a mut Memory,
+        writes_left: usize,
+    }
+
+    impl Storage for PowerLoss<'_> {
+        fn size_bytes(&mut self) -> std::io::Result<u64> {
+            self.memory.size_bytes()
+        }
+
+        fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+            self.memory.read_at(offset_bytes, bytes)
+        }
+
+        fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> std::io::Result<()> {
+            if self.writes_left > 0 {
+                self.writes_left -= 1;
+                return self.memory.write_at(offset_bytes, bytes);
+            }
+            self.memory.part(offset_bytes, bytes.len()).fill(0xee);
+            Err(std::io::Error::other("no power"))
+        }
+
+        fn sync(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_damaged_copy_and_a_torn_write_of_recovery_lose_nothing() {
+        let layout = Layout::new(32, 4096);
+        let original = flash_with_copies(1, &[clean(7, 1)]);
+        let rows = Flash::read(&mut Memory(original.0.clone())).unwrap().rows;
+        assert_eq!(rows.iter().flatten().count(), 1);
+        for damaged in (0..layout.metadata_bytes()).step_by(BLOCK_BYTES) {
+            for writes_left in 0.. {
+                let mut memory = Memory(original.0.clone());
+                memory.part(damaged, BLOCK_BYTES).fill(0xee);
+                let is_done =
+                    Flash::recover(&mut PowerLoss { memory: &mut memory, writes_left }).is_ok();
+                let again = Flash::recover(&mut memory).map(|flash| flash.rows);
+                assert!(
+                    again.as_ref().is_ok_and(|again| *again == rows),
+                    "block at {damaged}, cut off after {writes_left} writes: {again:?}"
+                );
+                if is_done {
+                    break;
+                }
+            }
         }
     }
 

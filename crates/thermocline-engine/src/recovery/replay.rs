@@ -1,4 +1,6 @@
 //! Replaying the journal: the table as it was written, and what happened since.
+//!
+//! It enforces rule 3 of durability (`ARCHITECTURE.md`): a record without its slot does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

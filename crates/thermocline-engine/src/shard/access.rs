@@ -60,7 +60,7 @@ impl Shard {
 
     /// Lets a policy that keeps time work on its own.
     pub(super) fn policy_background(&mut self) {
-        if !self.options.policy.entry.needs_clock || self.awaits_epoch {
+        if !self.options.policy.entry.capabilities.needs_clock || self.awaits_epoch {
             return;
         }
         self.actions.clear();

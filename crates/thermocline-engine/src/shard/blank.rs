@@ -19,9 +19,9 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use thermocline_core::{Access, Nanos, Op, PageId, Tier};
 
-use super::cleaning::REST;
 use super::request::Building;
-use super::{Event, InFlight, Shard};
+use super::write_backs::REST;
+use super::{Event, InFlight, Place, Shard};
 use crate::entry::{Capture, Entry, EntryId};
 use crate::operation::{Device, Operation, OperationKind, OperationParts};
 use crate::request::RequestError;
@@ -337,7 +337,7 @@ impl Shard {
 
     /// The pages of a range that some tier holds, or that are on their way to or from one.
     pub(super) fn held_pages(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
-        self.held.candidates(pages).filter(|&page| self.place(page).is_some())
+        self.places.candidates(pages).filter(|&page| self.place(page).is_some())
     }
 
     /// Whether a request has to wait for ranges. With failing devices it fails in place of that.
@@ -433,7 +433,7 @@ impl Shard {
             entry.frame = Some(self.pool.retain(self.zero_frame));
         }
         let id = self.entries.insert(entry);
-        self.put(page, id.0 | super::ENTRY_BIT);
+        self.put(page, Place::Entry(id));
         match state {
             State::Wanted | State::InFlight => {
                 self.entries[id].disk_write = Some(Capture { version, next: 0 });
@@ -444,8 +444,8 @@ impl Shard {
             }
             State::Written(sync) => {
                 self.blanks.cut(&(page..page + 1));
-                if sync <= self.log.syncs_started {
-                    self.log.syncing.push((page, version));
+                if self.disk_syncs.has_started(sync) {
+                    self.disk_syncs.note_syncing(page, version);
                 } else {
                     self.note_unsynced(page, version);
                 }

@@ -1,5 +1,6 @@
 //! What the devices report.
 
+use super::metadata::OwnOperation;
 use super::settle::checksum;
 use super::{Fetch, InFlight, Shard, Waiter};
 use crate::counters::Purpose;
@@ -22,10 +23,9 @@ impl Shard {
         match self.in_flight.remove(operation.id.0 as usize) {
             InFlight::Run(run) => self.run_done(run, result),
             InFlight::Blanks(run) => self.blanks_done(run, result),
-            InFlight::Journal(block) => self.journal_done(block, result),
-            InFlight::Table(block) => self.table_done(block, result),
-            InFlight::FlashSync => self.flash_synced(result),
-            InFlight::BackingSync => self.backing_synced(result),
+            InFlight::Own(OwnOperation::Block(block)) => self.block_done(block, result),
+            InFlight::Own(OwnOperation::Sync(Device::Flash)) => self.flash_synced(result),
+            InFlight::Own(OwnOperation::Sync(Device::Backing)) => self.disk_synced(result),
         }
     }
 
@@ -65,7 +65,7 @@ impl Shard {
     fn fetch_done(&mut self, key: usize, result: Result<(), DeviceError>) {
         let Fetch { page, slot, is_current, .. } = self.fetches[key];
         match slot {
-            Some(slot) => self.unpin(slot),
+            Some(slot) => self.slots.unpin(slot),
             None => {
                 if let Some(id) = self.entry(page) {
                     self.entries[id].disk_reads -= 1;
@@ -140,7 +140,7 @@ impl Shard {
                 self.give_up_slot(id);
                 // What the policy believes on flash goes to another slot.
                 let entry = &mut self.entries[id];
-                entry.wants.flash |= entry.on_flash && self.has_flash;
+                entry.wants.flash |= entry.on_flash && self.flash.works();
             }
             self.fetches[key].slot = None;
             self.push_fetch(key, Purpose::Policy, true);
@@ -154,7 +154,9 @@ impl Shard {
     /// Nobody gets the bytes.
     fn fetch_failed(&mut self, key: usize, error: RequestError) {
         let fetch = self.fetches.remove(key);
-        self.write_backs.in_flight -= u32::from(fetch.is_write_back);
+        if fetch.is_write_back {
+            self.write_backs.fetch_ended();
+        }
         self.pool.release(fetch.frame);
         for waiter in fetch.waiters {
             match waiter {
@@ -189,7 +191,9 @@ impl Shard {
     /// The bytes are there: whoever waits gets them, in order.
     fn fetched(&mut self, key: usize) {
         let fetch = self.fetches.remove(key);
-        self.write_backs.in_flight -= u32::from(fetch.is_write_back);
+        if fetch.is_write_back {
+            self.write_backs.fetch_ended();
+        }
         let mut current = fetch.frame;
         let id = self.entry(fetch.page).filter(|_| fetch.is_current);
         if let Some(id) = id {
@@ -243,17 +247,6 @@ impl Shard {
             self.wait_for_disk(page, version, request);
         } else {
             self.page_done(request, Ok(()));
-        }
-    }
-
-    fn unpin(&mut self, slot: SlotId) {
-        let users = self.pinned.get_mut(&slot).expect("a slot that was read is pinned");
-        *users -= 1;
-        if *users == 0 {
-            self.pinned.remove(&slot);
-            if self.freed_while_pinned.remove(&slot) {
-                self.slots.free(slot);
-            }
         }
     }
 
@@ -328,25 +321,13 @@ impl Shard {
 
     /// A request waits for a version to be on disk.
     pub(super) fn wait_for_disk(&mut self, page: u32, version: u64, request: usize) {
-        self.disk_waiters.entry(page).or_default().push((version, request));
+        self.waiters.push_for_disk(request, page, version);
         self.write_backs.await_page(page);
     }
 
     /// Answers the requests that waited for a version to be on disk.
     fn disk_waiters_done(&mut self, page: u32, version: u64, result: Result<(), RequestError>) {
-        let Some(waiters) = self.disk_waiters.get_mut(&page) else { return };
-        let mut done = smallvec::SmallVec::<[usize; 4]>::new();
-        waiters.retain(|&mut (wanted, request)| {
-            let is_done = wanted <= version;
-            if is_done {
-                done.push(request);
-            }
-            !is_done
-        });
-        if waiters.is_empty() {
-            self.disk_waiters.remove(&page);
-        }
-        for request in done {
+        for request in self.waiters.disk_done(page, version) {
             self.page_done(request, result);
         }
     }
@@ -357,7 +338,7 @@ impl Shard {
         self.rest_backing(page);
         self.entries[id].is_discarded = false;
         self.entries[id].wants.disk = true;
-        if self.current_slot(id).is_none() && self.has_flash {
+        if self.current_slot(id).is_none() && self.flash.works() {
             self.entries[id].wants.log = true;
         }
         self.settle(id);

@@ -9,6 +9,8 @@
 //! Writes, flushes, trims and zeroes are refused as [`Full`](crate::SubmitError::Full) meanwhile. What the
 //! policy wants copied or cleaned waits in the outbox, with its frames; when no frame is left, reads are
 //! refused as well. A read that was taken never waits for the epoch.
+//!
+//! This is rule 11 of durability (`ARCHITECTURE.md`).
 
 use super::{OpenError, Shard};
 use crate::options::Options;
@@ -41,9 +43,7 @@ impl Shard {
     /// If the shard does not [wait](Self::awaits_epoch) for that, or the flash is another one.
     pub fn epoch_has_begun(&mut self, flash: &Flash) {
         assert!(self.awaits_epoch, "an epoch begins once");
-        let (own, given) = (self.log.superblock.cache, flash.superblock.cache);
-        assert_eq!(own, given, "the shard was opened on this flash");
-        self.log.begin(flash.superblock, flash.generations.clone());
+        self.journal.begin(flash.superblock, flash.generations.clone());
         self.awaits_epoch = false;
         self.outbox.release_writes();
         self.is_stirred = true;

@@ -25,6 +25,25 @@ use crate::slots::{SlotId, SlotState, Slots};
 /// How often the flash is searched for dirty pages that are not on their way to disk.
 const LOOK_INTERVAL: Nanos = Nanos(50_000_000);
 
+/// Whether pages are on flash, or go there.
+#[derive(Debug)]
+pub(super) enum FlashUse {
+    /// The flash works.
+    Works,
+    /// No slot is written any more, because another flash is to come.
+    Leaving(Box<Leaving>),
+    /// There is none, or it failed: nothing is written there. What a flash that failed had durably is
+    /// owed until the disk has it.
+    Released(Option<Owed>),
+}
+
+impl FlashUse {
+    /// Whether there is a flash, and what its journal says is in force.
+    pub(super) const fn works(&self) -> bool {
+        !matches!(self, Self::Released(_))
+    }
+}
+
 /// A flash that is being left.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -54,11 +73,11 @@ impl Shard {
         if !self.may_use_slots() {
             return;
         }
-        self.leaving = Some(Leaving {
+        self.flash = FlashUse::Leaving(Box::new(Leaving {
             flash_pages: self.options.flash_pages,
             policy: self.options.policy.clone(),
             looked_at: Nanos(0),
-        });
+        }));
         self.options.flash_pages = 0;
         let live: Vec<SlotId> = self.slots.live().collect();
         for slot in live {
@@ -73,7 +92,12 @@ impl Shard {
     /// # Errors
     /// The policy cannot be built again.
     pub fn stay_with_flash(&mut self) -> Result<(), OptionsError> {
-        let Some(Leaving { flash_pages, policy, .. }) = self.leaving.take() else { return Ok(()) };
+        if !matches!(self.flash, FlashUse::Leaving(_)) {
+            return Ok(());
+        }
+        let former = std::mem::replace(&mut self.flash, FlashUse::Works);
+        let FlashUse::Leaving(leaving) = former else { return Ok(()) };
+        let Leaving { flash_pages, policy, .. } = *leaving;
         self.options.flash_pages = flash_pages;
         self.is_stirred = true;
         self.set_policy(policy)
@@ -87,7 +111,7 @@ impl Shard {
             slot.is_some_and(|slot| self.slots.slot(slot).is_dirty())
         });
         let has_all = dirty as usize == lost.count() && !self.slots.is_writing();
-        self.leaving.is_some() && !self.awaits_epoch && has_all
+        matches!(self.flash, FlashUse::Leaving(_)) && !self.awaits_epoch && has_all
     }
 
     /// Gives up the flash that it has left: from now on what is acknowledged as durable is on disk alone.
@@ -101,10 +125,9 @@ impl Shard {
 
     /// Whether no operation needs the old flash any more, and the disk durably has all that it should.
     pub fn is_flash_released(&self) -> bool {
-        !self.has_flash
-            && self.owed.is_none()
+        matches!(self.flash, FlashUse::Released(None))
             && !self.awaits_epoch
-            && self.pinned.is_empty()
+            && !self.slots.has_pinned()
             && self.operations_in_flight(Device::Flash) == 0
             && self.flash_faults.is_idle()
             && self.outbox.has_none_of(Device::Flash)
@@ -154,11 +177,11 @@ impl Shard {
         self.options.flash_pages = flash_pages;
         self.slots = Slots::new(flash.superblock.layout.slots);
         let written_bytes = self.counters.flash.all_written_bytes();
-        self.log.adopt(flash.superblock, flash.generations.clone(), written_bytes);
-        self.write_backs.restart_sweep();
+        self.journal.adopt(flash.superblock, flash.generations.clone(), written_bytes);
+        self.cleaner.restart();
         self.flash_faults = FlashFaults::after(&self.flash_faults);
         self.version = self.version.max(flash.version);
-        self.has_flash = true;
+        self.flash = FlashUse::Works;
         self.is_stirred = true;
         self.set_policy(policy)?;
         Ok(())
@@ -167,7 +190,7 @@ impl Shard {
     /// Sends what is dirty on flash to disk while the flash is being left.
     pub(super) fn write_back_flash(&mut self) {
         let (now, is_busy) = (self.now, self.write_backs.is_busy());
-        let Some(leaving) = &mut self.leaving else { return };
+        let FlashUse::Leaving(leaving) = &mut self.flash else { return };
         if is_busy || now.0 < leaving.looked_at.0 + LOOK_INTERVAL.0 {
             return;
         }
@@ -188,26 +211,31 @@ impl Shard {
                 _ => drop(self.write_backs.insert(held.page)),
             }
         }
-        self.log.is_sync_wanted |= !self.log.unsynced.is_empty() && !self.is_sync_resting();
+        if !self.disk_syncs.unsynced().is_empty() {
+            self.disk_syncs.want_if_rested(self.now);
+        }
         self.is_stirred = true;
     }
 
     /// A flash failed: the note of the new one must not allow for a start before the disk has what this
     /// one had durably.
-    pub(super) const fn owe_versions(&mut self) {
-        self.owed = Some(Owed { version: self.version, syncs: None, retry_at: self.now });
+    pub(super) fn owe_versions(&mut self) {
+        let owed = Owed { version: self.version, syncs: None, retry_at: self.now };
+        self.flash = FlashUse::Released(Some(owed));
     }
 
     /// A sync of the disk failed: what was written before counts as not written.
     pub(super) const fn owe_again(&mut self) {
-        if let Some(owed) = &mut self.owed {
+        if let FlashUse::Released(Some(owed)) = &mut self.flash {
             owed.syncs = None;
         }
     }
 
     /// Has the disk take what was durable on a flash that failed.
     fn settle_owed(&mut self) {
-        let Some(Owed { version, syncs, retry_at }) = self.owed else { return };
+        let FlashUse::Released(Some(Owed { version, syncs, retry_at })) = self.flash else {
+            return;
+        };
         self.is_stirred = true;
         let oldest = self.entries.oldest_undurable().map(|id| self.entries[id].undurable);
         let is_written =
@@ -216,31 +244,33 @@ impl Shard {
             self.owe_again();
             if self.now >= retry_at {
                 let retry_at = Nanos(self.now.0 + LOOK_INTERVAL.0);
-                self.owed = Some(Owed { version, syncs: None, retry_at });
-                self.log.flush_target = self.log.flush_target.max(version);
+                self.flash = FlashUse::Released(Some(Owed { version, syncs: None, retry_at }));
+                self.waiters.raise_target(version);
                 self.log_all_pages();
             }
             return;
         }
-        let (is_resting, log) = (self.is_sync_resting(), &mut self.log);
-        let is_unsynced = !log.unsynced.is_empty() || self.blanks.last_sync() > log.syncs_started;
-        let wanted = syncs.unwrap_or(log.syncs_started + u64::from(is_unsynced));
-        if log.syncs_done >= wanted {
-            self.owed = None;
+        let next = self.disk_syncs.next();
+        let wanted = syncs.unwrap_or(if self.needs_sync() { next } else { next - 1 });
+        if self.disk_syncs.done() >= wanted {
+            self.flash = FlashUse::Released(None);
             return;
         }
-        log.is_sync_wanted |= log.syncs_started < wanted && !is_resting;
-        self.owed = Some(Owed { version, syncs: Some(wanted), retry_at });
+        if !self.disk_syncs.has_started(wanted) {
+            self.disk_syncs.want_if_rested(self.now);
+        }
+        self.flash = FlashUse::Released(Some(Owed { version, syncs: Some(wanted), retry_at }));
     }
 
     /// When the flash is searched again, if it is being left.
     pub(super) fn next_look(&self) -> Option<Nanos> {
-        self.leaving.as_ref().map(|leaving| Nanos(leaving.looked_at.0 + LOOK_INTERVAL.0))
+        let FlashUse::Leaving(leaving) = &self.flash else { return None };
+        Some(Nanos(leaving.looked_at.0 + LOOK_INTERVAL.0))
     }
 
     /// Whether pages may be written to slots.
     pub(super) const fn may_use_slots(&self) -> bool {
-        self.has_flash && self.leaving.is_none()
+        matches!(self.flash, FlashUse::Works)
     }
 
     /// Has the policy of an engine without flash decide.

@@ -2,10 +2,11 @@
 
 use thermocline_core::{Access, Op, PageId, Survivor};
 
-use super::{ENTRY_BIT, Shard};
+use super::exchange::FlashUse;
+use super::{Place, Shard};
 use crate::entry::EntryId;
 use crate::options::{Options, OptionsError, PolicyOptions, WriteMode};
-use crate::slots::{SlotId, SlotState};
+use crate::slots::SlotState;
 
 /// What decides when there is no flash.
 pub(super) const POLICY_WITHOUT_FLASH: &str = "lru";
@@ -30,7 +31,7 @@ impl Shard {
         entry.is_lost = is_lost;
         if is_lost {
             self.lost.insert(entry.page);
-            self.counters.lost_pages += 1;
+            self.counters.page_losses += 1;
         } else {
             self.lost.remove(&entry.page);
         }
@@ -74,7 +75,7 @@ impl Shard {
     /// there; what only flash has is read from it while it can be, and goes to disk before anything else
     /// is called durable. What cannot be read is lost.
     pub(super) fn flash_failed(&mut self) {
-        if !self.has_flash {
+        if !self.flash.works() {
             return;
         }
         let now = self.now;
@@ -87,8 +88,7 @@ impl Shard {
 
     /// The flash is not used any more, but to read what only it has.
     pub(super) fn end_flash(&mut self) {
-        self.has_flash = false;
-        self.leaving = None;
+        self.flash = FlashUse::Released(None);
         self.forget_journal();
         self.write_backs.open();
         self.options.flash_pages = 0;
@@ -101,14 +101,13 @@ impl Shard {
     /// Pages keep a slot only if nothing else has their newest bytes durably; all that the disk lacks must go
     /// there to be durable.
     fn unlink_slots(&mut self) {
-        let places: Vec<u32> = self.index.places().collect();
+        let places: Vec<Place> = self.places.iter().collect();
         let mut kept = vec![];
         let mut lacking: Vec<(u64, EntryId)> = vec![];
         for place in places {
-            let id = if place & ENTRY_BIT == 0 {
-                self.ensure_entry(self.slots.page(SlotId(place)))
-            } else {
-                EntryId(place & !ENTRY_BIT)
+            let id = match place {
+                Place::Slot(slot) => self.ensure_entry(self.slots.page(slot)),
+                Place::Entry(id) => id,
             };
             let slot = self.current_slot(id);
             let entry = &mut self.entries[id];
@@ -132,12 +131,13 @@ impl Shard {
             self.relog(id);
         }
         self.slots.forget_but(&kept);
-        self.freed_while_pinned.clear();
     }
 
     pub(super) fn entry_ids(&self) -> impl Iterator<Item = EntryId> + '_ {
-        let places = self.index.places().filter(|place| place & ENTRY_BIT != 0);
-        places.map(|place| EntryId(place & !ENTRY_BIT))
+        self.places.iter().filter_map(|place| match place {
+            Place::Entry(id) => Some(id),
+            Place::Slot(_) => None,
+        })
     }
 
     /// Forgets what the policy believes. Returns the pages that it believed in RAM and that are there,
@@ -200,8 +200,8 @@ impl Shard {
 
     fn set_on_flash(&mut self, page: u32) {
         match self.place(page) {
-            Some(super::Place::Slot(slot)) => self.slots.set_visible(slot, true),
-            Some(super::Place::Entry(id)) => self.entries[id].on_flash = true,
+            Some(Place::Slot(slot)) => self.slots.set_visible(slot, true),
+            Some(Place::Entry(id)) => self.entries[id].on_flash = true,
             None => {}
         }
     }

@@ -84,15 +84,15 @@ impl Shard {
     pub fn operations_in_flight(&self, device: Device) -> usize {
         let device_of = |operation: &InFlight| match operation {
             InFlight::Run(run) => run[0].device,
-            InFlight::Journal(_) | InFlight::Table(_) | InFlight::FlashSync => Device::Flash,
-            InFlight::BackingSync | InFlight::Blanks(_) => Device::Backing,
+            InFlight::Own(operation) => operation.device(),
+            InFlight::Blanks(_) => Device::Backing,
         };
         self.in_flight.iter().filter(|(_, operation)| device_of(operation) == device).count()
     }
 
     /// Bytes written to the flash since it was set up, as far as is known.
     pub fn flash_lifetime_written_bytes(&self) -> u64 {
-        self.log.lifetime_written_bytes(self.counters.flash.all_written_bytes())
+        self.journal.lifetime_written_bytes(self.counters.flash.all_written_bytes())
     }
 
     /// What is known of a page's newest bytes.
@@ -119,11 +119,12 @@ impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shard")
             .field("policy", &self.options.policy.entry.name)
-            .field("log", &self.log)
+            .field("journal", &self.journal)
+            .field("disk_syncs", &self.disk_syncs)
+            .field("waiters", &self.waiters)
             .field("queue", &self.queue)
             .field("write_backs", &self.write_backs)
             .field("is_stirred", &self.is_stirred)
-            .field("disk_waiters", &self.disk_waiters)
             .field("counters", &self.counters)
             .field("entries", &self.entries.len())
             .field("requests", &self.requests.len())

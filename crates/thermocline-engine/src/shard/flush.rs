@@ -1,16 +1,10 @@
-//! Flushes, durable writes, and the syncs of the disk.
-//!
-//! A flush is answered in three stages: every page that only RAM has is written, to a slot or to
-//! disk; the disk is synced if it was written since, but for what slots have as well; the records of
-//! all slots written are committed.
+//! Flushes, durable writes, and the syncs of the disk: what [waiters](super::waiters) and
+//! [disk syncs](super::disk_syncs) want, done to pages.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use thermocline_core::Nanos;
-
-use super::cleaning::REST;
-use super::durability::sync;
+use super::waiters::{Reached, Waiter};
 use super::{InFlight, Shard};
 use crate::entry::EntryId;
 use crate::operation::{Device, DeviceError};
@@ -22,43 +16,12 @@ const LOGGED_AT_ONCE_MAX: usize = 128;
 /// Writes are not taken while this part of the bound is exceeded.
 const EXCESS_PART: usize = 4;
 
-/// A request that waits for versions to be durable.
-#[derive(Clone, Debug)]
-pub(super) struct Waiter {
-    pub(super) request: usize,
-    pub(super) version: u64,
-    /// Which pages; all if there is none.
-    pub(super) pages: Option<Range<u32>>,
-    pub(super) stage: Stage,
-    /// So many records must be durable once the versions are written.
-    pub(super) records: u64,
-}
-
-impl Waiter {
-    /// Whether it waits for the page to be written, whose oldest version that is not has this number.
-    pub(super) fn waits_for(&self, page: u32, undurable: u64) -> bool {
-        self.stage == Stage::Data
-            && undurable <= self.version
-            && self.pages.as_ref().is_none_or(|pages| pages.contains(&page))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Versions are being written.
-    Data,
-    /// That many syncs of the disk must be done.
-    Sync(u64),
-    /// That many records must be durable.
-    Commit(u64),
-}
-
 impl Shard {
     /// A flush: every version so far is to be durable.
     pub(super) fn submit_flush(&mut self, request: Request) {
         let version = self.version;
         let key = self.insert_waiting(request);
-        self.log.flush_target = self.log.flush_target.max(version);
+        self.waiters.raise_target(version);
         self.retry_blanks();
         self.log_all_pages();
         self.push_waiter(key, version, None);
@@ -75,8 +38,9 @@ impl Shard {
     }
 
     /// Whether the disk was written since it was last synced, but for a sync that is under way.
-    fn needs_sync(&self) -> bool {
-        !self.log.unsynced.is_empty() || self.blanks.last_sync() > self.log.syncs_started
+    pub(super) fn needs_sync(&self) -> bool {
+        !self.disk_syncs.unsynced().is_empty()
+            || !self.disk_syncs.has_started(self.blanks.last_sync())
     }
 
     pub(super) fn log_all_pages(&mut self) {
@@ -104,9 +68,7 @@ impl Shard {
 
     /// A request waits for versions whose writes have begun, or are wanted.
     fn push_waiter(&mut self, request: usize, version: u64, pages: Option<Range<u32>>) {
-        let records = self.log.appended;
-        let stage = Stage::Data;
-        self.log.waiters.push(Waiter { request, version, pages, stage, records });
+        self.waiters.push(request, version, pages, self.journal.appended());
         self.want_commit();
         self.is_stirred = true;
     }
@@ -128,8 +90,7 @@ impl Shard {
         if undurable == 0 {
             return;
         }
-        let is_wanted = |waiter: &Waiter| waiter.waits_for(page, undurable);
-        if undurable <= self.log.flush_target || self.log.waiters.iter().any(is_wanted) {
+        if self.waiters.want(page, undurable) {
             self.entries[id].wants.log = true;
         }
     }
@@ -176,60 +137,45 @@ impl Shard {
         if self.awaits_epoch {
             return;
         }
-        let mut waiters = std::mem::take(&mut self.log.waiters);
-        let mut answered = vec![];
-        waiters.retain_mut(|waiter| {
-            let is_done = self.advance(waiter);
-            if is_done {
-                answered.push(waiter.request);
-            }
-            !is_done
-        });
-        debug_assert!(self.log.waiters.is_empty(), "advancing makes no waiters");
-        self.log.waiters = waiters;
-        for request in answered {
+        let reached = Reached {
+            syncs_done: self.disk_syncs.done(),
+            appended: self.journal.appended(),
+            appended_late: self.journal.appended_late(),
+            durable: self.journal.durable(),
+        };
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let is_written = |waiter: &Waiter| self.is_written(waiter);
+        let advanced = waiters.advance(reached, is_written, || self.awaited_sync());
+        self.waiters = waiters;
+        if advanced.sync.is_some_and(|sync| !self.disk_syncs.has_started(sync)) {
+            self.disk_syncs.want();
+        }
+        self.journal.want_durable(advanced.records);
+        for request in advanced.done {
             self.counters.flushes += 1;
             self.page_done_durably(request, Ok(()));
         }
         self.advance_drain();
-        self.start_backing_sync();
+        self.start_disk_sync();
         self.start_commit();
         self.advance_checkpoint();
     }
 
     /// Whether somebody waits for what is being written to disk.
     pub(super) fn awaits_disk(&self) -> bool {
-        !self.log.waiters.is_empty() || !self.disk_waiters.is_empty() || self.log.is_draining
+        self.waiters.is_anyone_waiting() || self.is_draining
     }
 
-    /// Whether the waiter waits no longer.
-    fn advance(&mut self, waiter: &mut Waiter) -> bool {
-        if waiter.stage == Stage::Data {
-            if !self.is_written(waiter) {
-                return false;
-            }
-            let blank_sync = self.blanks.last_sync();
-            let is_blank_unsynced = blank_sync > self.log.syncs_started;
-            let is_blank_syncing = self.log.is_syncing && blank_sync == self.log.syncs_started;
-            if is_blank_unsynced || self.is_only_on_disk(&self.log.unsynced) {
-                self.log.is_sync_wanted = true;
-                waiter.stage = Stage::Sync(self.log.syncs_started + 1);
-            } else if is_blank_syncing || self.is_only_on_disk(&self.log.syncing) {
-                waiter.stage = Stage::Sync(self.log.syncs_started);
-            } else {
-                // Records of what only others wait for may be under way before their pages are there.
-                waiter.stage = Stage::Commit(waiter.records.max(self.log.appended_late));
-            }
+    /// The number of the sync that makes durable what only the disk has, if there is something.
+    fn awaited_sync(&self) -> Option<u64> {
+        let syncs = &self.disk_syncs;
+        let (next, blank_sync) = (syncs.next(), self.blanks.last_sync());
+        if !syncs.has_started(blank_sync) || self.is_only_on_disk(syncs.unsynced()) {
+            return Some(next);
         }
-        if let Stage::Sync(syncs) = waiter.stage {
-            if self.log.syncs_done < syncs {
-                return false;
-            }
-            waiter.stage = Stage::Commit(self.log.appended);
-        }
-        let Stage::Commit(records) = waiter.stage else { return false };
-        self.log.is_commit_wanted |= self.log.durable < records;
-        self.log.durable >= records
+        let is_blank_syncing = syncs.is_syncing() && blank_sync + 1 == next;
+        let is_syncing = is_blank_syncing || self.is_only_on_disk(syncs.syncing());
+        is_syncing.then_some(next - 1)
     }
 
     /// Whether nothing but a sync of the disk makes some of these versions durable: the others are in
@@ -237,7 +183,7 @@ impl Shard {
     fn is_only_on_disk(&self, versions: &[(u32, u64)]) -> bool {
         versions.iter().any(|&(page, version)| {
             let slot = self.entry(page).and_then(|id| self.entries[id].slot);
-            !self.has_flash || slot.is_none_or(|slot| self.slots.slot(slot).version() < version)
+            !self.flash.works() || slot.is_none_or(|slot| self.slots.slot(slot).version() < version)
         })
     }
 
@@ -245,12 +191,12 @@ impl Shard {
     fn is_written(&self, waiter: &Waiter) -> bool {
         let is_newer = |id: EntryId| {
             let undurable = self.entries[id].undurable;
-            undurable == 0 || undurable > waiter.version
+            undurable == 0 || undurable > waiter.version()
         };
-        if self.blanks.owes(waiter.version, waiter.pages.as_ref()) {
+        if self.blanks.owes(waiter.version(), waiter.pages()) {
             return false;
         }
-        match &waiter.pages {
+        match waiter.pages() {
             None => self.entries.oldest_undurable().is_none_or(is_newer),
             Some(pages) => {
                 let mut undurable = self.undurable_pages_of(pages).into_iter();
@@ -264,21 +210,20 @@ impl Shard {
     ///
     /// What the disk lacks stays on flash, so that a disk that is gone does not hold up the end.
     pub fn stop(&mut self) {
-        if self.has_flash {
-            let awaited = self.disk_waiters.keys().copied().collect();
-            self.write_backs.close(awaited);
+        if self.flash.works() {
+            self.write_backs.close(self.waiters.pages_for_disk());
         }
         // If a write fails, the page is written elsewhere. And requests that are still under way give
         // pages versions that come after this.
-        self.log.flush_target = u64::MAX;
+        self.waiters.raise_target(u64::MAX);
         self.log_all_pages();
         self.want_sync_and_commit();
     }
 
     /// Once nothing else is wanted, the disk is synced and all records are committed.
     pub(super) const fn want_sync_and_commit(&mut self) {
-        self.log.is_draining = true;
-        self.log.sync_retry_at = None;
+        self.is_draining = true;
+        self.disk_syncs.end_rest();
         self.is_stirred = true;
     }
 
@@ -296,73 +241,67 @@ impl Shard {
                 .in_flight
                 .iter()
                 .any(|(_, flying)| matches!(flying, InFlight::Run(_) | InFlight::Blanks(_)));
-        if !self.log.is_draining || is_busy {
+        if !self.is_draining || is_busy {
             return;
         }
-        if (self.needs_sync() || self.log.is_syncing) && !self.is_sync_resting() {
-            self.log.is_sync_wanted |= self.needs_sync();
-        } else if self.log.durable < self.log.appended {
-            self.log.is_commit_wanted = true;
-        } else if self.has_flash && self.log.sealed < self.log.appended {
-            self.log.is_seal_wanted = true;
-            self.log.is_commit_wanted = true;
+        let needs_sync = self.needs_sync();
+        if (needs_sync || self.disk_syncs.is_syncing()) && !self.disk_syncs.is_resting(self.now) {
+            if needs_sync {
+                self.disk_syncs.want();
+            }
+        } else if self.journal.durable() < self.journal.appended() {
+            self.journal.want_commit();
         } else {
-            self.log.is_draining = false;
+            self.is_draining = self.flash.works() && !self.journal.seal();
         }
     }
 
     /// A version is on disk, and not yet synced.
     pub(super) fn note_unsynced(&mut self, page: u32, version: u64) {
-        self.log.unsynced.push((page, version));
+        self.disk_syncs.note(page, version);
         // The other half is for what is written while the sync is under way.
         let most = (self.options.unsynced_frames() as usize).div_ceil(2);
-        self.log.is_sync_wanted |= self.log.unsynced.len() >= most && !self.is_sync_resting();
+        if self.disk_syncs.unsynced().len() >= most {
+            self.disk_syncs.want_if_rested(self.now);
+        }
     }
 
     /// Pages that were written to disk keep their frames until it is synced: frames are needed.
     pub(super) fn want_frames(&mut self) {
         let low = RESERVED_FRAMES + READ_FRAMES + 2 * self.options.request_pages_max();
         let is_short = self.pool.free_frames() < low as usize;
-        self.log.is_sync_wanted |=
-            is_short && !self.log.unsynced.is_empty() && !self.is_sync_resting();
+        if is_short && !self.disk_syncs.unsynced().is_empty() {
+            self.disk_syncs.want_if_rested(self.now);
+        }
     }
 
     /// Whether a sync of the disk has failed just now: only flushes try it again at once.
     pub(super) fn is_sync_resting(&self) -> bool {
-        self.log.sync_retry_at.is_some_and(|at| self.now < at)
+        self.disk_syncs.is_resting(self.now)
     }
 
     /// Syncs the disk if somebody wants that.
-    fn start_backing_sync(&mut self) {
-        if !self.log.is_sync_wanted || self.log.is_syncing {
-            return;
+    fn start_disk_sync(&mut self) {
+        if self.disk_syncs.start() {
+            self.counters.backing.syncs += 1;
+            self.metadata.push_sync(Device::Backing);
         }
-        self.log.is_sync_wanted = false;
-        self.log.is_syncing = true;
-        self.log.syncs_started += 1;
-        std::mem::swap(&mut self.log.unsynced, &mut self.log.syncing);
-        self.counters.backing.syncs += 1;
-        self.log.operations.push_back((InFlight::BackingSync, sync(Device::Backing)));
     }
 
-    pub(super) fn backing_synced(&mut self, result: Result<(), DeviceError>) {
-        self.log.is_syncing = false;
-        self.log.syncs_done += 1;
-        let mut synced = std::mem::take(&mut self.log.syncing);
-        self.blanks_synced(result.is_ok());
+    pub(super) fn disk_synced(&mut self, result: Result<(), DeviceError>) {
         if result.is_err() {
+            let pages = self.disk_syncs.failed(self.now);
+            self.blanks_synced(false);
             self.count_error(Device::Backing);
-            self.log.sync_retry_at = Some(Nanos(self.now.0 + REST.0));
             self.owe_again();
-            self.backing_sync_failed(&synced);
-        } else {
-            self.log.sync_retry_at = None;
-            for &(page, version) in &synced {
-                self.page_synced(page, version);
-            }
+            self.disk_sync_failed(&pages);
+            return;
         }
-        synced.clear();
-        self.log.syncing = synced;
+        let synced = self.disk_syncs.succeeded();
+        self.blanks_synced(true);
+        for (page, version) in synced {
+            self.page_synced(page, version);
+        }
     }
 
     /// The disk has a version durably: slots with it are clean, slots with older ones not needed.
@@ -377,7 +316,7 @@ impl Shard {
     /// The newest version of the page in a slot of a flash that works, or durably on disk.
     fn durable_version(&self, id: EntryId) -> u64 {
         let entry = &self.entries[id];
-        let slot = entry.slot.filter(|_| self.has_flash);
+        let slot = entry.slot.filter(|_| self.flash.works());
         let in_slot = slot.map_or(0, |slot| self.slots.slot(slot).version());
         in_slot.max(entry.disk_synced)
     }
@@ -385,8 +324,8 @@ impl Shard {
     /// The disk may have lost whatever was written since the last sync that succeeded: it is dirty again,
     /// and is written again from its frame or slot. Slots that hold older versions stay in force until
     /// that is synced. Requests that wait for this sync fail.
-    fn backing_sync_failed(&mut self, syncing: &[(u32, u64)]) {
-        let failed = self.fail_sync_waiters();
+    fn disk_sync_failed(&mut self, written: &BTreeSet<u32>) {
+        let failed = self.waiters.fail_syncs(self.disk_syncs.done());
         for (_, flying) in &mut self.in_flight {
             match flying {
                 InFlight::Run(run) if run[0].device == Device::Backing => {
@@ -395,22 +334,15 @@ impl Shard {
                     }
                 }
                 InFlight::Blanks(run) => run.is_doubtful = true,
-                InFlight::Run(_)
-                | InFlight::Journal { .. }
-                | InFlight::Table { .. }
-                | InFlight::FlashSync
-                | InFlight::BackingSync => {}
+                InFlight::Run(_) | InFlight::Own(_) => {}
             }
         }
-        let mut written = std::mem::take(&mut self.log.unsynced);
-        written.extend_from_slice(syncing);
         // Bytes on their way from the disk may be older than what is durable elsewhere, also those that
         // only requests from before the page was replaced still wait for.
-        let pages: BTreeSet<u32> = written.iter().map(|&(page, _)| page).collect();
         for (_, fetch) in &mut self.fetches {
-            fetch.is_doubtful |= fetch.slot.is_none() && pages.contains(&fetch.page);
+            fetch.is_doubtful |= fetch.slot.is_none() && written.contains(&fetch.page);
         }
-        for page in pages {
+        for &page in written {
             if let Some(id) = self.entry(page)
                 && self.entries[id].disk_written != self.entries[id].disk_synced
             {
@@ -418,10 +350,7 @@ impl Shard {
             }
         }
         // Pages in doubt may be on their way to slots already, for somebody else.
-        let records = self.log.appended;
-        for waiter in &mut self.log.waiters {
-            waiter.records = records;
-        }
+        self.waiters.require_records(self.journal.appended());
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));
         }
@@ -429,37 +358,10 @@ impl Shard {
 
     /// Requests that wait for versions of these pages to be written fail: they cannot be written now.
     pub(super) fn fail_waiters(&mut self, pages: &Range<u32>, version: u64) {
-        let mut failed = vec![];
-        self.log.waiters.retain(|waiter| {
-            let overlaps = |it: &Range<u32>| it.start < pages.end && pages.start < it.end;
-            let is_failed = waiter.stage == Stage::Data
-                && version <= waiter.version
-                && waiter.pages.as_ref().is_none_or(overlaps);
-            if is_failed {
-                failed.push(waiter.request);
-            }
-            !is_failed
-        });
+        let failed = self.waiters.fail_pages(pages, version);
         for request in failed {
             self.page_done_durably(request, Err(RequestError::Io));
         }
-    }
-
-    /// Takes out the requests that wait for the sync that failed; the others wait for their pages again.
-    fn fail_sync_waiters(&mut self) -> Vec<usize> {
-        let syncs = self.log.syncs_done;
-        let mut failed = vec![];
-        self.log.waiters.retain(|waiter| {
-            let is_failed = matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs);
-            if is_failed {
-                failed.push(waiter.request);
-            }
-            !is_failed
-        });
-        for waiter in &mut self.log.waiters {
-            waiter.stage = Stage::Data;
-        }
-        failed
     }
 
     /// The disk may not have what was written of the page.
@@ -478,7 +380,7 @@ impl Shard {
         let entry = &mut self.entries[id];
         let page = entry.page;
         entry.disk_written = entry.disk_synced;
-        if !in_slot || !self.has_flash {
+        if !in_slot || !self.flash.works() {
             // Versions between the durable one and this one count as well: a flush may wait for them,
             // and waits for the oldest that is not durable.
             let doubtful = self.durable_version(id) + 1;

@@ -1,6 +1,6 @@
 //! What always holds between two calls.
 
-use super::{ENTRY_BIT, Place, Shard};
+use super::{Place, Shard};
 use crate::entry::EntryId;
 use crate::slots::{SlotId, SlotState};
 
@@ -13,12 +13,15 @@ impl Shard {
     pub fn assert_invariants(&self) {
         self.policy.assert_invariants();
         assert!(self.counters.balance(), "hits, misses and bypasses are the accesses");
-        assert_eq!(self.held.pages(), self.index.len(), "every held page is counted");
+        self.places.assert_invariants();
         self.blanks.assert_invariants();
-        for place in self.index.places() {
-            self.assert_blank(self.page_at(place));
-            if place & ENTRY_BIT != 0 {
-                self.assert_entry(EntryId(place & !ENTRY_BIT));
+        self.journal.assert_invariants();
+        self.disk_syncs.assert_invariants();
+        self.slots.assert_invariants();
+        for place in self.places.iter() {
+            self.assert_blank(place.page(&self.slots, &self.entries));
+            if let Place::Entry(id) = place {
+                self.assert_entry(id);
             }
         }
         for (id, slot) in self.slots.iter().filter(|(_, slot)| slot.state() == SlotState::Live) {

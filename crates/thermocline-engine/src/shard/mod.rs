@@ -7,32 +7,37 @@
 
 mod access;
 mod blank;
-mod checkpoint;
+mod budget;
 mod cleaning;
+mod commit;
 mod complete;
-mod durability;
+mod disk_syncs;
 mod early;
+mod event;
 mod exchange;
 mod fault;
 mod figures;
 mod flush;
-mod held;
 mod hold;
 mod invariants;
+mod journal;
+mod metadata;
 mod overdue;
+mod places;
 mod request;
 mod retry;
 mod settle;
 mod slot;
+mod waiters;
+mod write_backs;
 
 pub(crate) use self::settle::checksum;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use slab::Slab;
 use smallvec::SmallVec;
-use thermocline_core::queue::Index;
-use thermocline_core::{Action, Actions, BoxedPolicy, Nanos};
+use thermocline_core::{Actions, BoxedPolicy, Nanos};
 use uuid::Uuid;
 
 use crate::counters::Counters;
@@ -50,105 +55,58 @@ use crate::slots::{Slot, SlotId, SlotState, Slots};
 use crate::stream::Streams;
 
 use self::blank::{BlankRun, Blanks};
-use self::cleaning::WriteBacks;
-use self::durability::{Block, Log};
-use self::exchange::{Leaving, Owed};
+use self::budget::FlashBudget;
+use self::cleaning::Cleaner;
+use self::disk_syncs::DiskSyncs;
+pub use self::event::{Event, Observer};
+use self::exchange::FlashUse;
 pub use self::figures::PageStatus;
-use self::held::Held;
 pub use self::hold::WriteHold;
+use self::journal::Journal;
+use self::metadata::{Metadata, OwnOperation};
+use self::places::{Place, Places};
 use self::request::Pending;
 use self::retry::FlashFaults;
-
-/// Marks the places that are entries; the others are slots.
-const ENTRY_BIT: u32 = 1 << 31;
+use self::waiters::Waiters;
+use self::write_backs::WriteBacks;
 
 /// Slots that a flash must have besides those of the policy.
 pub(crate) const SPARE_SLOTS_MIN: u32 = 16;
 /// Waiting pages that are looked at again after one completion.
 const RETRIES_MAX: usize = 64;
 
-/// Sees what a shard does, for recording and shadow policies.
-pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
-
-/// What an observer sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// A request was taken.
-    Request {
-        /// The time last told to the shard.
-        now: Nanos,
-        /// The request.
-        request: &'a crate::request::Request,
-    },
-    /// A page was accessed, and the policy answered with these actions.
-    Access {
-        /// The time last told to the shard.
-        now: Nanos,
-        /// The access.
-        access: thermocline_core::Access,
-        /// The policy's answer.
-        actions: &'a [Action],
-    },
-    /// Neighbouring pages were accessed without asking the policy.
-    Bypass {
-        /// The time last told to the shard.
-        now: Nanos,
-        /// The access of the first page.
-        access: thermocline_core::Access,
-        /// Number of pages.
-        pages: u32,
-    },
-    /// The flash failed. What is acknowledged as durable from now on is on the backing store, and
-    /// the flash, should it come back, is too old to be used.
-    FlashFailed {
-        /// The time last told to the shard.
-        now: Nanos,
-    },
-    /// The policy worked on its own.
-    Background {
-        /// The time last told to the shard.
-        now: Nanos,
-        /// What it wants done.
-        actions: &'a [Action],
-    },
-}
-
 /// The state machine of an engine: requests and completions in, operations and replies out.
 pub struct Shard {
     options: Options,
     pool: Pool,
-    /// Frames set aside for the engine's own blocks.
-    meta_frames: Vec<FrameId>,
     /// A frame of zeroes, which nobody writes.
     zero_frame: FrameId,
-    index: Index,
-    held: Held,
+    places: Places,
     blanks: Blanks,
     slots: Slots,
     entries: Entries,
     fetches: Slab<Fetch>,
-    /// Slots being read: they are not used again before.
-    pinned: BTreeMap<SlotId, u32>,
-    /// Slots that would be free if they were not being read.
-    freed_while_pinned: BTreeSet<SlotId>,
     policy: BoxedPolicy,
     actions: Actions,
     observer: Option<Observer>,
     write_hold: WriteHold,
     counters: Counters,
     requests: Slab<Pending>,
-    /// Requests that wait for a version of a page to be on disk.
-    disk_waiters: BTreeMap<u32, SmallVec<[(u64, usize); 1]>>,
     replies: VecDeque<Reply>,
     outbox: Outbox,
     in_flight: Slab<InFlight>,
-    log: Log,
+    journal: Journal,
+    disk_syncs: DiskSyncs,
+    waiters: Waiters,
+    metadata: Metadata,
     flash_faults: FlashFaults,
     /// Pages whose newest bytes are lost.
     lost: BTreeSet<u32>,
     /// Pages that wait for a frame or a slot.
     queue: VecDeque<u32>,
     write_backs: WriteBacks,
+    cleaner: Cleaner,
+    flash_budget: Option<FlashBudget>,
     streams: Streams,
     /// Frames that the request being taken may still need.
     claimed_frames: usize,
@@ -159,13 +117,11 @@ pub struct Shard {
     /// Page accesses so far.
     clock: u64,
     now: Nanos,
-    has_flash: bool,
+    flash: FlashUse,
     /// Set until the epoch of the flash has begun: nothing is written before.
     awaits_epoch: bool,
-    /// Set while no slot is written any more, because another flash is to come.
-    leaving: Option<Leaving>,
-    /// What a flash that failed had durably, until the disk has it.
-    owed: Option<Owed>,
+    /// Whether everything is to be on disk.
+    is_draining: bool,
     /// Whether something happened that background work may depend on.
     is_stirred: bool,
 }
@@ -203,10 +159,7 @@ enum Waiter {
 enum InFlight {
     Run(Run),
     Blanks(BlankRun),
-    Journal(Block),
-    Table(Block),
-    FlashSync,
-    BackingSync,
+    Own(OwnOperation),
 }
 
 /// Why an engine could not be opened.
@@ -219,13 +172,6 @@ pub enum OpenError {
     /// The flash cannot be used, or not with these options.
     #[error(transparent)]
     Flash(#[from] FlashError),
-}
-
-/// Where a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Entry(EntryId),
-    Slot(SlotId),
 }
 
 impl Shard {
@@ -291,47 +237,48 @@ impl Shard {
     fn build(options: Options, flash: &Flash) -> Result<Self, OptionsError> {
         let policy = options.build_policy()?;
         let mut pool = Pool::new(options.frames(), options.page_bytes as usize);
-        let meta_frames = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
+        let metadata = (0..META_FRAMES).filter_map(|_| pool.take()).collect();
         let zero_frame = pool.take().expect("a pool has more frames than those");
         let slots = flash.superblock.layout.slots;
         let entries = options.frames() as usize;
+        let budget = options.flash_write_budget_gib_per_day;
+        let budget = budget.map(|rate| FlashBudget::new(rate, Nanos(0), 0));
         Ok(Self {
-            index: Index::with_capacity(slots as usize + entries),
-            held: Held::new(options.backing_pages),
+            places: Places::with_capacity(slots as usize + entries, options.backing_pages),
             blanks: Blanks::default(),
             slots: Slots::new(slots),
             entries: Entries::with_capacity(entries),
             pool,
-            meta_frames,
             zero_frame,
             fetches: Slab::new(),
-            pinned: BTreeMap::new(),
-            freed_while_pinned: BTreeSet::new(),
             policy,
             actions: Actions::new(),
             observer: None,
             write_hold: WriteHold::default(),
             counters: Counters::default(),
             requests: Slab::new(),
-            disk_waiters: BTreeMap::new(),
             replies: VecDeque::new(),
             outbox: Outbox::default(),
             in_flight: Slab::new(),
-            log: Log::new(flash.superblock, flash.generations.clone()),
+            journal: Journal::new(flash.superblock, flash.generations.clone()),
+            disk_syncs: DiskSyncs::default(),
+            waiters: Waiters::default(),
+            metadata: Metadata::new(metadata),
             flash_faults: FlashFaults::default(),
             lost: BTreeSet::new(),
             queue: VecDeque::new(),
             write_backs: WriteBacks::default(),
+            cleaner: Cleaner::default(),
+            flash_budget: budget,
             streams: Streams::default(),
             claimed_frames: 0,
             looked_for_overdue: Nanos(0),
             version: flash.version,
             clock: 0,
             now: Nanos(0),
-            has_flash: slots > 0,
+            flash: if slots > 0 { FlashUse::Works } else { FlashUse::Released(None) },
             awaits_epoch: false,
-            leaving: None,
-            owed: None,
+            is_draining: false,
             is_stirred: false,
             options,
         })
@@ -344,11 +291,9 @@ impl Shard {
             let mut held = Slot::new(row.page, row.checksum, row.version, SlotState::Live);
             held.set_dirty(row.is_dirty);
             self.slots.restore(slot, held);
-            self.held.add(row.page);
         }
         // Recovery leaves each page one slot.
-        let held = (0..).zip(&flash.rows);
-        self.index.refill(held.filter_map(|(slot, row)| row.map(|row| (row.page, slot))));
+        self.places.refill(flash.rows.iter().map(|row| row.map(|row| row.page)));
         self.tell_survivors();
         self.is_stirred = true;
     }
@@ -363,7 +308,7 @@ impl Shard {
     /// # Panics
     /// If memory could not hold them; meant for devices in memory.
     pub fn flash_bytes(&self) -> usize {
-        let bytes = self.log.superblock.layout.flash_bytes();
+        let bytes = self.journal.flash_bytes();
         usize::try_from(bytes).expect("a flash in memory fits memory")
     }
 
@@ -393,7 +338,7 @@ impl Shard {
             if self.is_stirred {
                 self.stir();
             }
-            let operation = self.next_log_operation().or_else(|| self.next_transfer());
+            let operation = self.next_own_operation().or_else(|| self.next_transfer());
             if operation.is_some() || !self.is_stirred {
                 return operation;
             }
@@ -419,7 +364,11 @@ impl Shard {
             && !self.write_backs.is_busy()
             && self.flash_faults.is_idle()
             && !self.is_stirred
-            && self.log.is_idle()
+            && self.journal.is_idle()
+            && self.disk_syncs.is_idle()
+            && self.waiters.is_empty()
+            && self.metadata.is_empty()
+            && !self.is_draining
     }
 
     /// Requests taken and not answered.
@@ -430,24 +379,18 @@ impl Shard {
     /// Bytes of memory for what the engine knows of pages, the policy included, the frames not.
     pub fn memory_bytes(&self) -> usize {
         self.policy.memory_bytes()
-            + self.index.memory_bytes()
-            + self.held.memory_bytes()
+            + self.places.memory_bytes()
             + self.blanks.memory_bytes()
             + self.slots.memory_bytes()
             + self.entries.memory_bytes()
             + self.pool.memory_bytes()
-            + self.log.memory_bytes()
+            + self.journal.memory_bytes()
+            + self.disk_syncs.memory_bytes()
     }
 
     #[inline]
     fn place(&self, page: u32) -> Option<Place> {
-        let (slots, entries) = (&self.slots, &self.entries);
-        let place = self.index.find(page, |place| page_of(slots, entries, place))?;
-        Some(if place & ENTRY_BIT == 0 {
-            Place::Slot(SlotId(place))
-        } else {
-            Place::Entry(EntryId(place & !ENTRY_BIT))
-        })
+        self.places.find(page, &self.slots, &self.entries)
     }
 
     /// The entry of a page that has one.
@@ -485,7 +428,7 @@ impl Shard {
             }
         }
         let id = self.entries.insert(entry);
-        self.put(page, id.0 | ENTRY_BIT);
+        self.put(page, Place::Entry(id));
         id
     }
 
@@ -516,25 +459,15 @@ impl Shard {
             }
             let on_flash = entry.on_flash;
             self.slots.set_visible(slot, on_flash);
-            self.put(page, slot.0);
+            self.put(page, Place::Slot(slot));
         } else {
-            let (slots, entries) = (&self.slots, &self.entries);
-            self.index.remove(page, |place| page_of(slots, entries, place));
-            self.held.remove(page);
+            self.places.remove(page, &self.slots, &self.entries);
         }
         self.entries.remove(id);
     }
 
-    fn page_at(&self, place: u32) -> u32 {
-        page_of(&self.slots, &self.entries, place)
-    }
-
-    fn put(&mut self, page: u32, place: u32) {
-        let (slots, entries) = (&self.slots, &self.entries);
-        let former = self.index.put(page, place, |place| page_of(slots, entries, place));
-        if former.is_none() {
-            self.held.add(page);
-        }
+    fn put(&mut self, page: u32, place: Place) {
+        self.places.put(page, place, &self.slots, &self.entries);
     }
 
     const fn next_version(&mut self) -> u64 {
@@ -576,7 +509,7 @@ impl Shard {
         self.in_flight.is_empty()
             && self.outbox.is_empty()
             && !self.blanks.has_wanted()
-            && self.log.has_no_operations()
+            && self.metadata.is_empty()
             && self.flash_faults.is_idle()
     }
 
@@ -585,15 +518,5 @@ impl Shard {
             self.entries[id].is_queued = true;
             self.queue.push_back(self.entries[id].page);
         }
-    }
-}
-
-/// The page that a place of the index belongs to.
-#[inline]
-fn page_of(slots: &Slots, entries: &Entries, place: u32) -> u32 {
-    if place & ENTRY_BIT == 0 {
-        slots.page(SlotId(place))
-    } else {
-        entries[EntryId(place & !ENTRY_BIT)].page
     }
 }

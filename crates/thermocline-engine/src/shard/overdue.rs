@@ -24,11 +24,7 @@ impl Shard {
         if overdue.is_empty() {
             return;
         }
-        self.log.waiters.retain(|waiter| !overdue.contains(&waiter.request));
-        self.disk_waiters.retain(|_, waiters| {
-            waiters.retain(|(_, request)| !overdue.contains(request));
-            !waiters.is_empty()
-        });
+        self.waiters.forget(&overdue);
         self.blanks.forget_requests(&overdue);
         for (_, fetch) in &mut self.fetches {
             let pool = &mut self.pool;

@@ -211,7 +211,7 @@ impl Shard {
         let is_full = !has_frames || (is_write && self.is_overfull());
         let obstacle = if is_full { Some(Ok(())) } else { self.blank_obstacle(pages, is_blank) };
         if obstacle == Some(Ok(())) {
-            self.is_stirred |= self.log.has_unsynced();
+            self.is_stirred |= self.disk_syncs.is_busy();
         }
         obstacle
     }

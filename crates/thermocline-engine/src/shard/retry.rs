@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use thermocline_core::Nanos;
 
-use super::durability::Block;
-use super::{Fetch, InFlight, SPARE_SLOTS_MIN, Shard};
+use super::metadata::Block;
+use super::{Fetch, SPARE_SLOTS_MIN, Shard};
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::outbox::{Task, Transfer};
 
@@ -47,7 +47,7 @@ enum Kind {
 #[derive(Debug)]
 enum Waiting {
     Transfer(Transfer),
-    Block(InFlight),
+    Block(Block),
 }
 
 impl FlashFaults {
@@ -148,7 +148,7 @@ impl Shard {
             }
             return self.flash_faults.next_wait(Kind::SlotRead, transfer.failures);
         }
-        if result.is_ok() || !self.has_flash {
+        if result.is_ok() || !self.flash.works() {
             return None;
         }
         self.flash_faults.next_wait(Kind::SlotWrite, transfer.failures)
@@ -166,7 +166,6 @@ impl Shard {
     /// Whether the write of a block of metadata that is done is tried again.
     pub(super) fn tries_block_again(
         &mut self,
-        of: fn(Block) -> InFlight,
         mut block: Block,
         result: Result<(), DeviceError>,
     ) -> bool {
@@ -175,13 +174,13 @@ impl Shard {
             return false;
         }
         self.count_error(Device::Flash);
-        if !self.has_flash || self.options.flash_error_budget == 0 {
+        if !self.flash.works() || self.options.flash_error_budget == 0 {
             return false;
         }
         let wait = self.flash_faults.next_wait(Kind::BlockWrite, block.failures);
         let Some(Nanos(wait)) = wait else { return false };
         block.failures += 1;
-        self.flash_faults.wait_until(Nanos(self.now.0 + wait), Waiting::Block(of(block)));
+        self.flash_faults.wait_until(Nanos(self.now.0 + wait), Waiting::Block(block));
         true
     }
 
@@ -193,7 +192,7 @@ impl Shard {
             }
             match first.remove() {
                 Waiting::Transfer(transfer) => self.outbox.push(transfer),
-                Waiting::Block(in_flight) => self.push_block(in_flight),
+                Waiting::Block(block) => self.push_block(block),
             }
         }
     }
@@ -222,10 +221,7 @@ impl Shard {
                     self.slot_written(page, transfer, Err(error));
                 }
                 Waiting::Transfer(_) => self.flash_faults.wait_until(at, waiting),
-                Waiting::Block(InFlight::Journal(block) | InFlight::Table(block)) => {
-                    self.meta_frames.push(block.frame);
-                }
-                Waiting::Block(_) => {}
+                Waiting::Block(block) => self.metadata.end_block(block),
             }
         }
     }

@@ -7,8 +7,8 @@
 //!   of zeroes are the exception, as they can be made again.
 //! * One write of a page per device is in flight at a time, and none to disk while the page is being
 //!   read from there.
-//! * A slot that is clean and older than what is written to disk must be durably obsolete before
-//!   that write starts. Otherwise a crash would bring the old bytes back, and their eviction the new
+//! * Rule 5 of durability (`ARCHITECTURE.md`): a slot that is clean and older than what is written to disk
+//!   must be durably obsolete before that write starts. Otherwise a crash would bring the old bytes back, and their eviction the new
 //!   ones later. A slot that is dirty stays in force until the disk is synced.
 
 use super::{Fetch, InFlight, Shard};
@@ -75,7 +75,7 @@ impl Shard {
         let Fetch { page, frame, slot, .. } = self.fetches[fetch];
         let (device, position) = match slot {
             Some(slot) => {
-                *self.pinned.entry(slot).or_default() += 1;
+                self.slots.pin(slot);
                 (Device::Flash, slot.0)
             }
             None => {
@@ -161,7 +161,7 @@ impl Shard {
             return;
         }
         // A request that waits for the page is answered by what this write comes to.
-        let is_awaited = self.disk_waiters.contains_key(&page);
+        let is_awaited = self.waiters.want_on_disk(page);
         if entry.disk_reads > 0 || (self.is_backing_resting(page) && !is_awaited) {
             return;
         }
@@ -308,7 +308,7 @@ impl Shard {
         };
         transfers.count(first.kind, run.iter().map(|transfer| (transfer.purpose, page_bytes)));
         let offset_bytes = match first.device {
-            Device::Flash => self.log.data_offset_bytes(),
+            Device::Flash => self.journal.slots_offset_bytes(),
             Device::Backing => 0,
         } + u64::from(first.position) * page_bytes;
         let frames = run.iter().map(|transfer| transfer.frame).collect();

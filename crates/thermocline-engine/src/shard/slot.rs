@@ -1,5 +1,7 @@
 //! A page on its way to a slot, and a slot on its way to being free.
 //!
+//! It enforces rule 1 of durability (`ARCHITECTURE.md`): a slot is written out of place, and a record says so.
+//!
 //! The record of a slot comes up when the slot is written. If somebody waits for the page to be durable,
 //! it comes up when that write starts: page and journal block are then under way together, and the sync
 //! that makes both durable starts when both are there. Rules for such an early record:
@@ -64,14 +66,7 @@ impl Shard {
         let former = self.entries[id].slot;
         let (page, undurable) = (self.entries[id].page, self.entries[id].undurable);
         let record = self.append_early(slot, former);
-        let mut is_awaited = false;
-        for waiter in &mut self.log.waiters {
-            if waiter.waits_for(page, undurable) {
-                waiter.records = record.get();
-                is_awaited = true;
-            }
-        }
-        if is_awaited {
+        if self.waiters.note_record(page, undurable, record) {
             self.want_commit();
         }
         record
@@ -84,7 +79,7 @@ impl Shard {
         let entry = &mut self.entries[id];
         let is_under_way = self.slots.obsolete_slots() > 0
             || self.write_backs.is_busy()
-            || self.log.has_unsynced();
+            || self.disk_syncs.is_busy();
         if is_under_way {
             self.enqueue(id);
         } else {
@@ -104,10 +99,10 @@ impl Shard {
         self.pool.release(transfer.frame);
         let id = self.entry(page).expect("a page that is being written has an entry");
         let write = self.entries[id].slot_write.take().expect("its entry knows of the write");
-        if result.is_err() && self.has_flash {
+        if result.is_err() && self.flash.works() {
             self.slot_write_failed(id, write);
         }
-        if result.is_err() || !self.has_flash {
+        if result.is_err() || !self.flash.works() {
             self.relog_page(page);
             return;
         }
@@ -187,7 +182,7 @@ impl Shard {
             }
         }
         if let Some(write) = self.entries[id].slot_write
-            && self.has_flash
+            && self.flash.works()
             && write.record.is_some()
             && !write.is_freed
             && write.capture.version < synced
@@ -200,7 +195,7 @@ impl Shard {
     /// Nobody needs the page's slot: the disk has its version, or a newer one, durably.
     pub(super) fn give_up_slot(&mut self, id: EntryId) {
         let slot = self.entries[id].slot.take().expect("the caller saw the slot");
-        if !self.has_flash {
+        if !self.flash.works() {
             self.slots.abandon(slot);
             return;
         }
@@ -210,7 +205,7 @@ impl Shard {
 
     fn make_obsolete(&mut self, id: EntryId, slot: SlotId) {
         let is_clean = !self.slots.slot(slot).is_dirty();
-        self.slots.set_obsolete(slot, self.log.appended);
+        self.slots.set_obsolete(slot, self.journal.appended());
         let entry = &mut self.entries[id];
         entry.obsolete += 1;
         entry.obsolete_clean += u32::from(is_clean);

@@ -9,7 +9,6 @@ use thermocline_core::WriteMiss;
 use thermocline_engine::{Event, Flash, Shard};
 
 use crate::devices::FlashStorage;
-use crate::plan::PAGES;
 use crate::policies::{entries, policy};
 use crate::world::World;
 
@@ -79,7 +78,7 @@ impl World {
         let Some(flash) = self.new_flash()? else { return Ok(()) };
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
-        let policy = policy(entry, PAGES as u32, WriteMiss::Fetch);
+        let policy = policy(entry, WriteMiss::Fetch);
         let flash_pages = self.plan.options.flash_pages;
         self.shard.take_flash(flash_pages, policy, &flash).map_err(|error| error.to_string())?;
         self.failed.watch(&mut self.shard);

@@ -22,8 +22,8 @@ pub(crate) struct Kind {
 /// Crashes by kind and by policy.
 #[derive(Default)]
 struct Census {
-    kinds: BTreeMap<&'static str, u64>,
-    policies: BTreeMap<&'static str, u64>,
+    kinds: BTreeMap<String, u64>,
+    policies: BTreeMap<String, u64>,
 }
 
 /// Runs every kind with seeds from `first` on, on all processors, until there were so many crashes.
@@ -42,11 +42,11 @@ pub(crate) fn run(kinds: &[Kind], first: u64, crashes_min: u64) {
                     let seed = seed.fetch_add(1, Ordering::Relaxed);
                     for kind in kinds.iter().filter(|kind| seed.is_multiple_of(kind.part)) {
                         let plan = (kind.plan)(seed);
-                        let policy = plan.options.policy.entry.name;
+                        let policy = plan.options.policy.entry.name.to_string();
                         let count = run_one(kind, plan, seed);
                         crashes.fetch_add(count, Ordering::Relaxed);
                         let mut census = census.lock().unwrap();
-                        *census.kinds.entry(kind.name).or_default() += count;
+                        *census.kinds.entry(kind.name.to_owned()).or_default() += count;
                         *census.policies.entry(policy).or_default() += count;
                     }
                 }

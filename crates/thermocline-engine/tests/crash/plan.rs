@@ -44,8 +44,7 @@ impl Plan {
         let entry = entries[(seed % entries.len() as u64) as usize];
         let write_miss = if below(2) == 0 { WriteMiss::Fetch } else { WriteMiss::Allocate };
         let (ram, flash) = (1 + below(10) as u32, 1 + below(24) as u32);
-        let mut options =
-            Options::new(PAGES as u32, ram, flash, policy(entry, PAGES as u32, write_miss));
+        let mut options = Options::new(PAGES as u32, ram, flash, policy(entry, write_miss));
         options.undurable_pages_max = [2, 6, 1000][below(3) as usize];
         options.write_mode = match below(8) {
             0 => WriteMode::Through,

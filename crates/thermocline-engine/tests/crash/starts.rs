@@ -241,7 +241,7 @@ impl Starts {
         let mut options = self.world.plan.options.clone();
         options.flash_pages = 0;
         let lru = thermocline_core::registry::find("lru").expect("it is registered");
-        options.policy = policy(lru, PAGES as u32, options.policy.write_miss);
+        options.policy = policy(lru, options.policy.write_miss);
         self.world.shard = Shard::new(options).map_err(|error| error.to_string())?;
         self.world.shard.tick(Nanos(self.world.now));
         self.serve()?;

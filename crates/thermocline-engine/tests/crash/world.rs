@@ -190,7 +190,7 @@ impl World {
     fn change_policy(&mut self) {
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
-        self.shard.set_policy(policy(entry, PAGES as u32, WriteMiss::Fetch)).unwrap();
+        self.shard.set_policy(policy(entry, WriteMiss::Fetch)).unwrap();
     }
 
     fn change_mode(&mut self) {

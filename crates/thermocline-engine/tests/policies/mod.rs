@@ -1,24 +1,22 @@
 //! The policies that the tests of the engine run.
 
-use std::sync::Arc;
-
-use thermocline_core::policy::multi::hfa::HintLog;
-use thermocline_core::registry::{self, Entry};
-use thermocline_core::{Admission, PageCost, PageId, Tier, WriteMiss};
+use thermocline_core::registry::{self, Future, PolicyEntry};
+use thermocline_core::{Admission, PageCost, WriteMiss};
 use thermocline_engine::PolicyOptions;
 
-/// The policies that run on RAM and flash, but for oracles.
-pub(crate) fn entries() -> Vec<&'static Entry> {
-    let runs = |entry: &&Entry| entry.depth.allows(2) && !entry.needs_foresight();
-    registry::entries().iter().filter(runs).collect()
+/// The policies that run on RAM and flash, and need not know the future.
+pub(crate) fn entries() -> Vec<&'static PolicyEntry> {
+    let runs = |entry: &&PolicyEntry| {
+        entry.capabilities.depth.allows(2) && entry.capabilities.future == Future::Unknown
+    };
+    registry::entries().filter(runs).collect()
 }
 
-/// One of them for so many pages, with hints for those that need some.
-pub(crate) fn policy(entry: &'static Entry, pages: u32, write_miss: WriteMiss) -> PolicyOptions {
-    let hints: HintLog = (0..pages).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
+/// One of them, with its default parameters.
+pub(crate) fn policy(entry: &PolicyEntry, write_miss: WriteMiss) -> PolicyOptions {
     PolicyOptions {
-        entry,
-        values: entry.values(&[]).unwrap().with_hints(Arc::new(hints)),
+        entry: entry.clone(),
+        values: entry.values(&[]).unwrap(),
         write_miss,
         admission: Admission::ALL,
         costs: vec![

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use thermocline_core::config::Given;
-use thermocline_core::registry::Entry;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{Geometry, config, hotness};
 use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
 use thermocline_trace::CompiledTrace;
@@ -29,7 +29,7 @@ const PAGES_PER_BLOCK: u32 = 64;
 #[derive(Clone, Debug)]
 pub struct BufferConfiguration {
     /// The policy.
-    pub policy: &'static Entry,
+    pub policy: &'static PolicyEntry,
     /// The parameters given, by name. Pages per block are the SSD's if not given.
     pub parameters: Vec<(String, Given)>,
     /// The size of the buffer.
@@ -48,7 +48,7 @@ pub struct BufferedSsd {
     /// What is written to it before the trace.
     pub precondition: Option<Precondition>,
     /// What tells hot pages from cold ones, if they are kept apart.
-    pub streams: Option<(&'static hotness::registry::Entry, config::Values)>,
+    pub streams: Option<(&'static hotness::registry::IdentifierEntry, config::Values)>,
 }
 
 /// The figures of one run. The JSON form of its fields is a contract.

@@ -4,10 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use thermocline_core::config::{Given, Values};
-use thermocline_core::{
-    Access, Actions, Admission, BoxedPolicy, Clients, Indexing, Ledger, Nanos, Op, PageId, Setup,
-    WriteMiss,
-};
+use thermocline_core::{Access, Actions, BoxedPolicy, Ledger, Nanos, Op, PageId, Setup, WriteMiss};
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest};
 use thermocline_device::ssd::{Ssd, SsdMetrics};
@@ -24,9 +21,6 @@ use crate::{Arrivals, LabError, ResponseSummary, TraceSummary, Watch, summary};
 /// How long the buffer takes to serve the pages of a request: SSDsim's constant.
 const BUFFER_NS: u64 = 1_000;
 
-/// The parameter that the SSD gives its value, unless the caller does.
-const PAGES_PER_BLOCK: &str = "pages_per_block";
-
 /// How many accesses ahead the policy's state is asked for.
 const PREFETCH_ACCESSES: usize = 16;
 
@@ -40,29 +34,24 @@ pub(super) fn run(
     let layout = Layout::new(trace, configuration.ssd.as_ref())?;
     let entry = configuration.policy;
     let mut values = Values::defaults(entry.parameters);
-    if entry.parameters.iter().any(|parameter| parameter.name == PAGES_PER_BLOCK) {
+    if let Some(pages_per_block) = entry.capabilities.whole_block {
         let pages = Given::Integer(layout.pages_per_block.into());
-        values.set(entry.name, PAGES_PER_BLOCK, &pages)?;
+        values.set(&entry.name, pages_per_block.name, &pages)?;
     }
     for (name, value) in &configuration.parameters {
-        values.set(entry.name, name, value)?;
+        values.set(&entry.name, name, value)?;
     }
     let footprint_pages = trace.footprint_pages();
     let buffer_pages =
         configuration.size.pages("buffer", trace.page_size_bytes(), footprint_pages, None)?;
     let setup = Setup {
-        capacity_pages: vec![buffer_pages],
-        geometry: layout.geometry.clone(),
-        costs: vec![],
         write_miss: WriteMiss::Allocate,
-        admission: Admission::ALL,
-        clients: Clients::ONE,
-        indexing: Indexing::Dense,
+        ..Setup::new(layout.geometry.clone(), vec![buffer_pages])
     };
     let mut stage = Stage {
         trace,
         policy: entry.build(&setup, &values)?,
-        policy_name: entry.name,
+        policy_name: &entry.name,
         watch,
         actions: Actions::new(),
         ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
@@ -80,8 +69,10 @@ pub(super) fn run(
         }
     };
     stage.policy.assert_invariants();
-    let policy =
-        BufferPolicySummary { name: entry.name.into(), parameters: summary::parameters(&values) };
+    let policy = BufferPolicySummary {
+        name: entry.name.to_string(),
+        parameters: summary::parameters(&values),
+    };
     Ok(summarise(&stage, policy, buffer_pages, ssd, layout.subpages))
 }
 
@@ -140,7 +131,7 @@ fn summarise(
 struct Stage<'a> {
     trace: &'a CompiledTrace,
     policy: BoxedPolicy,
-    policy_name: &'static str,
+    policy_name: &'a str,
     watch: &'a Watch,
     actions: Actions,
     ledger: Option<Ledger>,

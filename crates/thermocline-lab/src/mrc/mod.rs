@@ -13,10 +13,12 @@ mod miniature;
 mod reuse;
 mod stack;
 
+use std::slice;
+
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
-use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_trace::CompiledTrace;
 
 use crate::spec::{HierarchySpec, TierSpec};
@@ -148,11 +150,11 @@ pub fn default_sizes_pages(trace: &CompiledTrace, cache_tiers: usize) -> Vec<u32
 /// As for [`configurations`], or a size that cannot be.
 pub fn curve_configurations(
     trace: &CompiledTrace,
-    policy: &'static Entry,
+    policy: &PolicyEntry,
     spec: &HierarchySpec,
     [ram_sizes, flash_sizes]: [&[TierSize]; 2],
 ) -> Result<Vec<Configuration>, LabError> {
-    let cache_tiers = if policy.depth == Depth::Ram { 1 } else { 2 };
+    let cache_tiers = if policy.capabilities.depth == Depth::Ram { 1 } else { 2 };
     let pages = default_sizes_pages(trace, cache_tiers).into_iter();
     let default: Vec<TierSize> = pages.map(|pages| TierSize::Pages(pages.into())).collect();
     let tier = |name: &str, sizes: &[TierSize]| {
@@ -161,7 +163,7 @@ pub fn curve_configurations(
     let tiers = [tier("ram", ram_sizes), tier("flash", flash_sizes)];
     let spec = HierarchySpec { tiers: tiers[..cache_tiers].to_vec(), ..spec.clone() };
     let mut sized = vec![];
-    for configuration in configurations(&spec, &[policy], Clients::ONE)? {
+    for configuration in configurations(&spec, slice::from_ref(policy), Clients::ONE)? {
         sized.push((configuration.capacity_pages(trace)?, configuration));
     }
     sized.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -270,7 +272,7 @@ impl Curve {
     fn new(configurations: &[Configuration], method: Method, points: Vec<Point>) -> Self {
         let first = configurations.first();
         Self {
-            policy: first.map_or_else(String::new, |one| one.policy.name.into()),
+            policy: first.map_or_else(String::new, |one| one.policy.name.to_string()),
             parameters: first
                 .map(|one| crate::summary::parameters(&one.values))
                 .unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! What a caller asks of a plan, and which policies and drive that comes to.
 
 use serde::Serialize;
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::{self, Future, PolicyEntry};
 use thermocline_trace::CompiledTrace;
 
 use crate::spec::Step::Key;
@@ -56,7 +56,7 @@ impl PlanOptions {
     ///
     /// # Errors
     /// A lifetime below 0, an unknown policy, or one that no engine can run.
-    pub fn check(&self) -> Result<Vec<&'static Entry>, LabError> {
+    pub fn check(&self) -> Result<Vec<PolicyEntry>, LabError> {
         if let Some(years) = self.min_lifetime_years.filter(|years| years.is_nan() || *years < 0.0)
         {
             let reason = format!("{years} cannot be: it takes a number of at least 0");
@@ -65,15 +65,15 @@ impl PlanOptions {
         if self.closed_loop == Some(0) {
             return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
         }
-        let all = || registry::entries().iter().filter(|entry| suits(entry));
+        let all = || registry::entries().filter(|entry| suits(entry));
         self.policies.resolve(
-            || all().collect(),
+            || all().cloned().collect(),
             |name| {
                 let policy = find_policy(name)?;
                 if suits(policy) {
-                    return Ok(policy);
+                    return Ok(policy.clone());
                 }
-                let known: Vec<&str> = all().map(|entry| entry.name).collect();
+                let known: Vec<&str> = all().map(|entry| &*entry.name).collect();
                 let known = known.join(", ");
                 let reason = format!("no engine can run `{name}`; it can run: {known}");
                 Err(LabError::at(&[Key("policies")], reason))
@@ -102,6 +102,8 @@ impl PlanOptions {
 
 /// Whether an engine can run a policy: it knows neither the accesses to come nor the hints of an
 /// earlier run.
-fn suits(entry: &Entry) -> bool {
-    entry.depth.allows(2) && !entry.needs_hints() && !entry.needs_foresight()
+fn suits(entry: &PolicyEntry) -> bool {
+    entry.capabilities.depth.allows(2)
+        && entry.capabilities.future != Future::Hints
+        && entry.capabilities.future != Future::Accesses
 }

@@ -11,11 +11,12 @@ mod asked;
 mod engine;
 
 use std::cmp::Ordering;
+use std::slice;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
-use thermocline_core::registry::{Depth, Entry};
+use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::CompiledTrace;
 
@@ -203,7 +204,7 @@ struct Priced<'a> {
     trace: &'a CompiledTrace,
     options: &'a PlanOptions,
     watch: &'a Watch,
-    policies: Vec<&'static Entry>,
+    policies: Vec<PolicyEntry>,
     flash_drive: DriveSpec,
     drive: SsdConfig,
 }
@@ -273,8 +274,8 @@ impl<'a> Priced<'a> {
         for ram in sizes(self.affordable_pages(rest, ram_price)) {
             let rest = rest - self.gib(u64::from(ram)) * ram_price;
             let flash_sizes = sizes(self.affordable_pages(rest, flash_price));
-            for &policy in &self.policies {
-                if policy.depth == Depth::Ram {
+            for policy in &self.policies {
+                if policy.capabilities.depth == Depth::Ram {
                     all.push(self.configuration(policy, ram, 0)?);
                     continue;
                 }
@@ -290,7 +291,7 @@ impl<'a> Priced<'a> {
 
     fn configuration(
         &self,
-        policy: &'static Entry,
+        policy: &PolicyEntry,
         ram: u32,
         flash: u32,
     ) -> Result<Configuration, LabError> {
@@ -314,7 +315,7 @@ impl<'a> Priced<'a> {
             timing: TimingSpec { mode: TimingMode::Events, closed_loop: options.closed_loop },
             ..HierarchySpec::default()
         };
-        let mut all = configurations(&spec, &[policy], Clients::ONE)?;
+        let mut all = configurations(&spec, slice::from_ref(policy), Clients::ONE)?;
         Ok(all.pop().expect("one policy and one size of each tier are one configuration"))
     }
 

@@ -3,8 +3,8 @@
 use super::over_time::add_over_time;
 use super::{BarChart, Cell, LineChart, Report, Series, Table};
 use crate::metric::{
-    AVERAGE_RESPONSE, COST, IO_TIME, MOVES, Metric, by_sizes, byte_size, capacities, columns,
-    flash, grouped, is_hybrid, leading, sizes_in_words,
+    Metric, by_sizes, byte_size, capacities, columns, flash, grouped, is_hybrid, leading,
+    sizes_in_words,
 };
 use crate::{LabError, Summary, TierSummary};
 
@@ -332,8 +332,8 @@ fn add_definitions(report: &mut Report, summaries: &[Summary]) {
     ));
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
     let shown = columns(summaries);
-    let is_shown = |title: &str| shown.iter().any(|metric| metric.title == title);
-    if is_shown(&IO_TIME.title) {
+    let is_shown = |key: &str| shown.iter().any(|metric| metric.shows(key));
+    if is_shown("io_time_ms") {
         let terms = tiers.iter().filter(|tier| tier.read_ms > 0.0 || tier.write_ms > 0.0);
         let terms: Vec<String> = terms
             .map(|tier| {
@@ -350,18 +350,18 @@ fn add_definitions(report: &mut Report, summaries: &[Summary]) {
         };
         report.paragraph(&format!("Total I/O time is {sum}."));
     }
-    if is_shown(&AVERAGE_RESPONSE.title) {
+    if is_shown("average_response_ms") {
         let terms = tiers.iter().map(|tier| format!("{} hits x {} ms", tier.name, tier.latency_ms));
         let terms = terms.collect::<Vec<_>>().join(" + ");
         report.paragraph(&format!("Average response is ({terms}) / accesses."));
     }
-    if is_shown(&COST.title) {
+    if is_shown("cost_per_io") {
         report.paragraph(
             "Cost per I/O is the price of all tiers, the disk of the size of the footprint, divided \
              by the I/Os per second that the average response time allows, one after the other.",
         );
     }
-    if is_shown(&MOVES[0].title) {
+    if is_shown("pages_demoted") {
         report.paragraph(
             "A demotion is a page that goes down from one cache to the next, a promotion one that \
              goes up; a page that passes over a cache counts with each pair that it crosses. Metadata \
@@ -434,12 +434,12 @@ mod tests {
             metadata_share: 0.0,
             gauges: vec![],
             clients: vec![],
-            hca: None,
             cost: None,
             over_time: None,
             replay_seconds: 0.1,
             accesses_per_second: 1000.0,
             timing: None,
+            counts: Box::default(),
         }
     }
 

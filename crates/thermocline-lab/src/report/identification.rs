@@ -37,7 +37,7 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
 }
 
 /// Hot ratio, disagreements and distinct pages of every interval.
-pub(crate) fn charts_over_time(found: &Identification) -> Vec<LineChart> {
+pub fn charts_over_time(found: &Identification) -> Vec<LineChart> {
     let is_baseline = |identifier: &&IdentifierSummary| identifier.name == found.baseline;
     let others = || found.identifiers.iter().filter(move |one| !is_baseline(one));
     let baseline = || found.identifiers.iter().filter(is_baseline);

@@ -20,11 +20,10 @@ pub use chart::{BarChart, LineChart, Series};
 pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub use heat_map::HeatMap;
-pub(crate) use identification::charts_over_time;
-pub use identification::identification;
+pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;
-pub(crate) use over_time::chart_over_time;
+pub use over_time::chart_over_time;
 pub use sweep::sweep;
 
 use crate::LabError;

@@ -11,41 +11,60 @@ const CHARTED_TIERS: usize = 4;
 struct Charted {
     title: &'static str,
     y_title: &'static str,
-    /// Its value, for the tier of a name and of a capacity in pages.
-    value: fn(&IntervalSummary, &str, f64) -> Option<f64>,
+    gauge: &'static str,
+    of: Whole,
+}
+
+/// What the value of a gauge is a share of.
+enum Whole {
+    /// Of nothing: the chart shows the value itself.
+    None,
+    /// Of the capacity of the tier.
+    Tier,
+    /// Of this gauge and another one together.
+    With(&'static str),
 }
 
 const CHARTED: [Charted; 5] = [
     Charted {
         title: "Share of Q1",
         y_title: "of both queues, %",
-        value: |interval, tier, _| Some(interval.q1_share(tier)? * 100.0),
+        gauge: "q1_pages",
+        of: Whole::With("q2_pages"),
     },
     Charted {
         title: "Promote probability",
         y_title: "probability",
-        value: |interval, tier, _| interval.gauge("promote_probability", tier),
+        gauge: "promote_probability",
+        of: Whole::None,
     },
-    Charted {
-        title: "MQ's life time",
-        y_title: "accesses",
-        value: |interval, tier, _| interval.gauge("life_time", tier),
-    },
+    Charted { title: "MQ's life time", y_title: "accesses", gauge: "life_time", of: Whole::None },
     Charted {
         title: "ARC's target p",
         y_title: "of the tier, %",
-        value: |interval, tier, capacity_pages| {
-            Some(interval.gauge("target_pages", tier)? / capacity_pages * 100.0)
-        },
+        gauge: "target_pages",
+        of: Whole::Tier,
     },
     Charted {
         title: "Pages held",
         y_title: "of the tier, %",
-        value: |interval, tier, capacity_pages| {
-            Some(interval.gauge("flash_pages", tier)? / capacity_pages * 100.0)
-        },
+        gauge: "flash_pages",
+        of: Whole::Tier,
     },
 ];
+
+impl Charted {
+    /// The value that the chart shows for a tier, if the policy has the gauge there.
+    fn value(&self, interval: &IntervalSummary, tier: &str, capacity_pages: f64) -> Option<f64> {
+        let value = interval.gauge(self.gauge, tier)?;
+        let whole = match self.of {
+            Whole::None => return Some(value),
+            Whole::Tier => capacity_pages,
+            Whole::With(other) => value + interval.gauge(other, tier)?,
+        };
+        (whole > 0.0).then(|| value / whole * 100.0)
+    }
+}
 
 /// Adds the charts of runs over time on tiers of the same sizes: hit ratios, the average response,
 /// and what the policies adapt.
@@ -83,7 +102,7 @@ pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(
     for gauge in &CHARTED {
         for (_, tier, pages) in caches().take(CHARTED_TIERS) {
             let value =
-                |interval: &IntervalSummary| (gauge.value)(interval, &tier.name, pages as f64);
+                |interval: &IntervalSummary| gauge.value(interval, &tier.name, pages as f64);
             // A gauge that never leaves 0 tells nothing of its tier.
             let moves = |interval: &IntervalSummary| value(interval).is_some_and(|now| now > 0.0);
             let runs = runs.iter().filter(|(_, one)| one.intervals.iter().any(moves)).copied();
@@ -98,7 +117,7 @@ pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(
 }
 
 /// A line per run, a value per interval: `runs` are their names and figures.
-pub(crate) fn chart_over_time(
+pub fn chart_over_time(
     title: &str,
     y_title: &str,
     runs: &[(&str, &OverTime)],

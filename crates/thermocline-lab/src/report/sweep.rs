@@ -9,15 +9,15 @@ use crate::LabError;
 use crate::metric::grouped;
 use crate::sweep::{Row, RowTier};
 
-/// A figure of a row that is drawn: its title, its unit and its value.
-type Figure = (&'static str, &'static str, fn(&Row) -> Option<f64>);
+/// A figure of rows that is drawn: its column, its title, its unit, and what makes that unit of it.
+type Drawn = (&'static str, &'static str, &'static str, fn(f64) -> f64);
 
-const FIGURES: [Figure; 5] = [
-    ("Miss ratio", "misses, %", |row| Some(row.miss_ratio * 100.0)),
-    ("Total I/O time", "s", |row| Some(row.io_time_ms / 1000.0)),
-    ("Average response", "ms", |row| Some(row.average_response_ms)),
-    ("Cost per I/O", "price per I/O/s", |row| row.cost_per_io),
-    ("99 % of reads within", "us", |row| Some(row.timing?.read_p99_us)),
+const FIGURES: [Drawn; 5] = [
+    ("miss_ratio", "Miss ratio", "misses, %", |share| share * 100.0),
+    ("io_time_ms", "Total I/O time", "s", |ms| ms / 1000.0),
+    ("average_response_ms", "Average response", "ms", |ms| ms),
+    ("cost_per_io", "Cost per I/O", "price per I/O/s", |price| price),
+    ("read_p99_us", "99 % of reads within", "us", |us| us),
 ];
 
 /// The report of all results, in the order of the sweep.
@@ -57,7 +57,7 @@ pub fn sweep(rows: &[Row], options: &Options) -> Result<Report, LabError> {
 type Named<'a> = (String, &'a Row);
 
 /// A line per policy and what it has besides RAM, over the sizes of RAM.
-fn chart(rows: &[Named<'_>], (title, y_title, value): Figure) -> LineChart {
+fn chart(rows: &[Named<'_>], (column, title, y_title, scale): Drawn) -> LineChart {
     let mut sizes: Vec<u64> = rows.iter().map(|(_, row)| first_pages(row)).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -69,7 +69,7 @@ fn chart(rows: &[Named<'_>], (title, y_title, value): Figure) -> LineChart {
             series.push(Series { name: name.clone(), values: vec![None; sizes.len()] });
         }
         if let Ok(size) = sizes.binary_search(&first_pages(row)) {
-            series[place].values[size] = value(row);
+            series[place].values[size] = row.figure(column).map(scale);
         }
     }
     let first = rows.first().and_then(|(_, row)| row.tiers.first());
@@ -121,7 +121,7 @@ fn labels(rows: &[&Row]) -> Vec<String> {
 fn table(labels: &[String], rows: &[&Row]) -> Table {
     let mut header =
         vec!["policy", "capacities, pages", "miss ratio, %", "I/O time, s", "average response, ms"];
-    let is_timed = rows.iter().any(|row| row.timing.is_some());
+    let is_timed = rows.iter().any(|row| row.figure("read_p99_us").is_some());
     if is_timed {
         header.extend(["99 % of reads within, us", "flash lifetime, years"]);
     }
@@ -129,17 +129,17 @@ fn table(labels: &[String], rows: &[&Row]) -> Table {
     let row = |(label, row): (&String, &&Row)| {
         let pages = row.tiers.iter().filter_map(|tier| tier.capacity_pages);
         let pages: Vec<String> = pages.map(grouped).collect();
+        let figure = |column: &str| row.figure(column).unwrap_or(f64::NAN);
         let mut cells = vec![
             Cell::text(label),
             Cell::text(pages.join(" + ")),
-            Cell::number(format!("{:.3}", row.miss_ratio * 100.0)),
-            Cell::number(format!("{:.1}", row.io_time_ms / 1000.0)),
-            Cell::number(format!("{:.4}", row.average_response_ms)),
+            Cell::number(format!("{:.3}", figure("miss_ratio") * 100.0)),
+            Cell::number(format!("{:.1}", figure("io_time_ms") / 1000.0)),
+            Cell::number(format!("{:.4}", figure("average_response_ms"))),
         ];
         if is_timed {
-            let lifetime = row.timing.and_then(|timing| timing.flash_lifetime_years);
-            cells.push(Cell::number(optional(row.timing.map(|timing| timing.read_p99_us))));
-            cells.push(Cell::number(optional(lifetime)));
+            cells.push(Cell::number(optional(row.figure("read_p99_us"))));
+            cells.push(Cell::number(optional(row.figure("flash_lifetime_years"))));
         }
         cells
     };

@@ -1,7 +1,7 @@
 //! What a caller asks of write buffers.
 
 use thermocline_core::hotness;
-use thermocline_core::registry::{self, BUFFERS, Entry};
+use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::ssd::Precondition;
 use thermocline_trace::CompiledTrace;
 
@@ -46,9 +46,9 @@ pub enum SsdSize {
 #[derive(Clone, Debug)]
 pub struct Buffers<'a> {
     spec: &'a BufferSpec,
-    policies: Vec<&'static Entry>,
+    policies: Vec<&'static PolicyEntry>,
     ssd: Option<BufferedSsd>,
-    streams: Option<&'static hotness::registry::Entry>,
+    streams: Option<&'static hotness::registry::IdentifierEntry>,
     parameters: Parameters<'a>,
 }
 
@@ -62,7 +62,7 @@ impl BufferSpec {
         let ssd = self.drive()?;
         let streams = self.streams.as_deref().map(hotness::registry::find).transpose();
         let streams = streams.map_err(|error| LabError::at(&[Key("streams")], error))?;
-        let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+        let mut owners: Vec<Owner<'_>> = policies.iter().map(|&policy| policy.into()).collect();
         owners.extend(streams.map(Owner::from));
         let parameters = Parameters::new(&self.parameters, &owners)?;
         Ok(Buffers { spec: self, policies, ssd, streams, parameters })
@@ -150,9 +150,9 @@ impl Buffers<'_> {
 ///
 /// # Errors
 /// [`LabError::UnknownBuffer`], which names those that there are.
-pub fn find_buffer(name: &str) -> Result<&'static Entry, LabError> {
+pub fn find_buffer(name: &str) -> Result<&'static PolicyEntry, LabError> {
     registry::find_buffer(name).map_err(|_| {
-        let known: Vec<&str> = BUFFERS.iter().map(|entry| entry.name).collect();
+        let known: Vec<&str> = BUFFERS.iter().map(|entry| &*entry.name).collect();
         LabError::UnknownBuffer { name: name.into(), known: known.join(", ") }
     })
 }

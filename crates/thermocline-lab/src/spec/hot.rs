@@ -1,6 +1,6 @@
 //! What a caller asks of hot-data identifiers.
 
-use thermocline_core::hotness::registry::{self, Entry};
+use thermocline_core::hotness::registry::{self, IdentifierEntry};
 
 use super::Step::Key;
 use super::{ParameterSpec, Selection};
@@ -42,13 +42,13 @@ impl HotSpec {
             return Err(LabError::at(&[Key("interval")], "it takes at least 1 access"));
         }
         let all = || registry::entries().iter().collect();
-        let mut entries: Vec<&'static Entry> =
+        let mut entries: Vec<&'static IdentifierEntry> =
             self.identifiers.resolve(all, |name| Ok(registry::find(name)?))?;
         let baseline = registry::find(&self.baseline)?;
-        let mut owners: Vec<Owner> = entries.iter().map(|&entry| entry.into()).collect();
+        let mut owners: Vec<Owner<'_>> = entries.iter().map(|&entry| entry.into()).collect();
         owners.push(baseline.into());
         let parameters = Parameters::new(&self.parameters, &owners)?;
-        let candidate = |entry: &'static Entry| -> Result<Candidate, LabError> {
+        let candidate = |entry: &'static IdentifierEntry| -> Result<Candidate, LabError> {
             let values = parameters.values(entry.into())?;
             Candidate::with_values(entry.name, entry, values)
         };

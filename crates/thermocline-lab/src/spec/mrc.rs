@@ -1,14 +1,15 @@
 //! What a caller asks of miss-ratio curves.
 
-use thermocline_core::registry::{self, Entry};
+use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{WriteMiss, hotness};
 use thermocline_trace::CompiledTrace;
 
 use super::Step::Key;
 use super::{HierarchySpec, ParameterSpec, Selection};
+use crate::hierarchy::choose;
 use crate::mrc::{CurveOptions, Rate, Sample, curve_configurations, is_one_pass};
 use crate::parameters::{Owner, Parameters};
-use crate::{Brought, Configuration, LabError, TierSize};
+use crate::{Configuration, LabError, TierSize};
 
 /// Policies, and the sizes at which their misses are counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,14 +41,17 @@ pub struct MrcSpec {
 }
 
 impl MrcSpec {
-    /// The policies, some of which may be brought.
+    /// The policies, among them `own` ones of the caller.
     ///
     /// # Errors
-    /// A name that no policy has, or sizes of flash without a policy that uses flash.
-    pub fn policies(&self, brought: &[Brought]) -> Result<Vec<&'static Entry>, LabError> {
-        let all = || registry::entries().iter().filter(|entry| entry.depth.allows(2)).collect();
-        let policies = self.policies.resolve(all, |name| Brought::find(name, brought))?;
-        if !self.flash_sizes.is_empty() && policies.iter().all(|policy| policy.depth.allows(1)) {
+    /// A name that no policy has, an own policy with the name of a registered one, or
+    /// sizes of flash without a policy that uses flash.
+    pub fn policies(&self, own: &[PolicyEntry]) -> Result<Vec<PolicyEntry>, LabError> {
+        let suits = |entry: &PolicyEntry| entry.capabilities.depth.allows(2);
+        let policies = choose(&self.policies, suits, own)?;
+        if !self.flash_sizes.is_empty()
+            && policies.iter().all(|policy| policy.capabilities.depth.allows(1))
+        {
             let reason = "none of these policies uses flash; take one that does, as `face`";
             return Err(LabError::at(&[Key("flash_sizes")], reason));
         }
@@ -90,30 +94,25 @@ impl MrcSpec {
     /// As for [`configurations`](crate::configurations), or a size that cannot be.
     pub fn curves(
         &self,
-        policies: &[&'static Entry],
+        policies: &[PolicyEntry],
         trace: &CompiledTrace,
-        brought: &[Brought],
     ) -> Result<Vec<Vec<Configuration>>, LabError> {
         let identifier = self.admit.as_deref().map(hotness::registry::find).transpose();
         let identifier = identifier.map_err(|error| LabError::at(&[Key("admit")], error))?;
         let identifier = identifier.map(Owner::from);
-        let owners = policies.iter().map(|&policy| Owner::from(policy));
-        let owners: Vec<Owner> = owners.chain(identifier).collect();
+        let owners = policies.iter().map(Owner::from);
+        let owners: Vec<Owner<'_>> = owners.chain(identifier).collect();
         let given = Parameters::new(&self.parameters, &owners)?;
         let sizes = [self.sizes.as_slice(), self.flash_sizes.as_slice()];
-        let of_policy = |&policy: &&'static Entry| {
+        let of_policy = |policy: &PolicyEntry| {
             let owners = [Some(Owner::from(policy)), identifier].into_iter().flatten();
             let spec = HierarchySpec {
-                parameters: given.of(&owners.collect::<Vec<Owner>>()),
+                parameters: given.of(&owners.collect::<Vec<Owner<'_>>>()),
                 write_miss: self.write_miss,
                 admit: self.admit.clone(),
                 ..HierarchySpec::default()
             };
-            let mut curve = curve_configurations(trace, policy, &spec, sizes)?;
-            for configuration in &mut curve {
-                Brought::equip(configuration, brought);
-            }
-            Ok(curve)
+            curve_configurations(trace, policy, &spec, sizes)
         };
         policies.iter().map(of_policy).collect()
     }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::slice;
 
 use serde::Deserialize;
 use thermocline_core::config::Given;
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{self, Depth, PolicyEntry};
 use thermocline_core::{Clients, WriteMiss, hotness};
 use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
 
@@ -218,12 +219,12 @@ impl Placed<'_> {
         Ok(all)
     }
 
-    fn policies(&self) -> Result<Vec<&'static Entry>, LabError> {
+    fn policies(&self) -> Result<Vec<PolicyEntry>, LabError> {
         let policies = &self.file.policies;
         if policies.as_str() == Some("all") {
             let depth = self.file.tier.len();
-            let all = registry::entries().iter().filter(|entry| entry.depth.allows(depth));
-            return self.some("policies", all.collect());
+            let all = registry::entries().filter(|entry| entry.capabilities.depth.allows(depth));
+            return self.some("policies", all.cloned().collect());
         }
         let Some(names) = policies.as_array() else {
             let reason = format!("{policies} is no list: write [\"hat\", \"lru\"], or \"all\"");
@@ -231,6 +232,7 @@ impl Placed<'_> {
         };
         let find = |(place, name): (usize, &toml::Value)| {
             find_policy(&word(name))
+                .cloned()
                 .map_err(|error| self.places.bad(&[Key("policies"), At(place)], error))
         };
         let found: Result<_, LabError> = names.iter().enumerate().map(find).collect();
@@ -316,11 +318,11 @@ impl Placed<'_> {
     /// Every parameter belongs to a policy, or to the identifier, and may have these values.
     fn check_parameters(
         &self,
-        policies: &[&'static Entry],
+        policies: &[PolicyEntry],
         parameters: &[SweptParameter<'_>],
     ) -> Result<(), LabError> {
         let identifier = self.identifier()?;
-        let mut owners: Vec<Owner> = policies.iter().map(|&policy| policy.into()).collect();
+        let mut owners: Vec<Owner<'_>> = policies.iter().map(Owner::from).collect();
         owners.extend(identifier.map(Owner::from));
         for parameter in parameters {
             for (place, value) in parameter.values.iter().enumerate() {
@@ -347,7 +349,7 @@ impl Placed<'_> {
         })
     }
 
-    fn identifier(&self) -> Result<Option<&'static hotness::registry::Entry>, LabError> {
+    fn identifier(&self) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
         let found = self.file.admit.as_deref().map(hotness::registry::find).transpose();
         found.map_err(|error| self.places.bad(&[Key("admit")], error))
     }
@@ -355,12 +357,12 @@ impl Placed<'_> {
     /// All configurations of a policy: one for each of its parameters' values and each size.
     fn configurations(
         &self,
-        policies: &[&'static Entry],
+        policies: &[PolicyEntry],
         place: usize,
         spec: &HierarchySpec,
         parameters: &[SweptParameter<'_>],
     ) -> Result<Vec<crate::Configuration>, LabError> {
-        let policy = policies[place];
+        let policy = &policies[place];
         let mut owners = vec![Owner::from(policy)];
         owners.extend(self.identifier()?.map(Owner::from));
         let mut choices: Vec<Vec<ParameterSpec>> = vec![vec![]];
@@ -376,12 +378,13 @@ impl Placed<'_> {
             choices = choices.iter().flat_map(extend).collect();
         }
         // A policy of one tier leaves flash empty, and is run once for each size of RAM.
-        let cache_tiers = if policy.depth == Depth::Ram { 1 } else { spec.tiers.len() };
+        let cache_tiers =
+            if policy.capabilities.depth == Depth::Ram { 1 } else { spec.tiers.len() };
         let spec = spec.with_first_tiers(cache_tiers);
         let mut all = vec![];
         for parameters in choices {
             let spec = HierarchySpec { parameters, ..spec.clone() };
-            let found = configurations(&spec, &[policy], Clients::ONE);
+            let found = configurations(&spec, slice::from_ref(policy), Clients::ONE);
             let of_policy = [Key("policies"), At(place)];
             all.extend(found.map_err(|error| self.places.bad(&of_policy, error))?);
         }
@@ -520,7 +523,7 @@ mod tests {
         let points: Vec<(&str, usize)> = sweep
             .points
             .iter()
-            .map(|point| (point.configuration.policy.name, point.configuration.tiers.len()))
+            .map(|point| (&*point.configuration.policy.name, point.configuration.tiers.len()))
             .collect();
         let expected = [vec![("face", 2); 6], vec![("lru", 1); 3]].concat();
         assert_eq!(points, expected);

@@ -26,7 +26,7 @@ use thermocline_trace::{
 use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
-pub use results::{Row, RowTier, RowTiming};
+pub use results::{Row, RowTier};
 pub use run::{Outcome, Progress, Report, Running, check_output};
 
 /// Traces, and the configurations that each is replayed with.
@@ -213,7 +213,7 @@ impl SweepPoint {
     pub fn describe(&self, source: &TraceSource) -> String {
         let size = |tier: &TierConfiguration| format!("{}={}", tier.name, tier.size);
         let sizes: Vec<String> = self.configuration.tiers.iter().map(size).collect();
-        let (policy, trace) = (self.configuration.policy.name, &source.name);
+        let (policy, trace) = (&self.configuration.policy.name, &source.name);
         format!("`{policy}` with {} on `{trace}`", sizes.join(", "))
     }
 }

@@ -4,20 +4,19 @@
 //! | --- | --- | --- |
 //! | `key` | text | of everything that the row depends on |
 //! | `trace`, `trace_sha256`, `policy`, `parameters` | text | `parameters` as JSON |
-//! | `accesses`, `footprint_pages`, `page_size_bytes`, `warm_up_accesses`, `metadata_bytes` | u64 | |
-//! | `TIER_pages`, `TIER_hits`, `TIER_page_reads`, `TIER_page_writes` | u64 | per tier, the disk last; null where there is no such tier |
-//! | `miss_ratio`, `io_time_ms`, `average_response_ms` | f64 | |
-//! | `cost_total`, `cost_per_io` | f64 | null without prices |
-//! | `read_mean_us`, `read_p99_us`, `write_mean_us`, `write_p99_us`, `duration_s`, `flash_lifetime_years` | f64 | null without timing |
+//! | `accesses`, `footprint_pages`, `page_size_bytes` | u64 | |
+//! | `TIER_pages` | u64 | per cache tier; null where there is no such tier |
+//! | a column per figure of [`RUNS`], and per tier | u64 or f64 | null where a run has no such figure |
 //! | `result` | text | the whole row as JSON |
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use thermocline_trace::columns::{Column, ColumnReader, ColumnWriter};
 
-use crate::metric::flash_drive;
+use crate::figure::{self, Figure, RUNS};
 use crate::{LabError, Summary};
 
 /// The key of the file's metadata, and what changes when older programs could misunderstand it.
@@ -37,7 +36,7 @@ pub struct Row {
     /// The policy.
     pub policy: String,
     /// All its parameters.
-    pub parameters: serde_json::Map<String, serde_json::Value>,
+    pub parameters: Map<String, Value>,
     /// The identifier that decides which pages enter flash, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<String>,
@@ -47,27 +46,11 @@ pub struct Row {
     pub footprint_pages: u64,
     /// Bytes per page.
     pub page_size_bytes: u64,
-    /// Accesses that are not counted.
-    pub warm_up_accesses: u64,
-    /// What the algorithm keeps besides the pages and their order.
-    pub metadata_bytes: u64,
     /// The tiers, fastest first, the disk last.
     pub tiers: Vec<RowTier>,
-    /// Accesses that no cache tier answers, divided by all.
-    pub miss_ratio: f64,
-    /// All page transfers at the costs of their tiers.
-    pub io_time_ms: f64,
-    /// The mean access time of the tiers that accesses were found in.
-    pub average_response_ms: f64,
-    /// The price of the hierarchy, if prices were given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_total: Option<f64>,
-    /// The price per I/O per second, if prices were given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_per_io: Option<f64>,
-    /// The figures of a timed run.
+    /// The figures of the run, by the names of their columns.
     #[serde(flatten)]
-    pub timing: Option<RowTiming>,
+    figures: Map<String, Value>,
 }
 
 /// One tier of a row.
@@ -77,49 +60,28 @@ pub struct RowTier {
     pub name: String,
     /// Its capacity; none for the disk.
     pub capacity_pages: Option<u64>,
-    /// Accesses found there.
-    pub hits: u64,
-    /// Pages that its device read.
-    pub page_reads: u64,
-    /// Pages that its device wrote.
-    pub page_writes: u64,
+    /// Its figures, by their names.
+    #[serde(flatten)]
+    figures: Map<String, Value>,
 }
 
-/// What a row has of a timed run.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-pub struct RowTiming {
-    /// The mean response of reads, in microseconds.
-    pub read_mean_us: f64,
-    /// 99 % of reads are answered within, in microseconds.
-    pub read_p99_us: f64,
-    /// The mean response of writes, in microseconds.
-    pub write_mean_us: f64,
-    /// 99 % of writes are answered within, in microseconds.
-    pub write_p99_us: f64,
-    /// How long the run took, in seconds.
-    pub duration_s: f64,
-    /// Years until flash is worn out; none without an SSD, or without an erase.
-    pub flash_lifetime_years: Option<f64>,
+impl RowTier {
+    /// A figure of the tier; none if the run has no such figure.
+    pub fn figure(&self, key: &str) -> Option<f64> {
+        self.figures.get(key)?.as_f64()
+    }
 }
 
 impl Row {
     /// The row of a summary; first its key, the SHA-256 of its trace, and the trace's name.
     pub(super) fn of(summary: &Summary, [key, trace_sha256, trace]: [&str; 3]) -> Self {
-        let tiers = summary.tiers.iter().map(|tier| RowTier {
+        let tiers = summary.tiers.iter().enumerate().map(|(place, tier)| RowTier {
             name: tier.name.clone(),
             capacity_pages: tier.capacity_pages,
-            hits: tier.hits,
-            page_reads: tier.page_reads,
-            page_writes: tier.page_writes,
+            figures: figure::of_tier(summary, place),
         });
-        let timing = summary.timing.as_ref().map(|timing| RowTiming {
-            read_mean_us: timing.response_us.read.mean,
-            read_p99_us: timing.response_us.read.p99,
-            write_mean_us: timing.response_us.write.mean,
-            write_p99_us: timing.response_us.write.p99,
-            duration_s: timing.duration_s,
-            flash_lifetime_years: flash_drive(summary).and_then(|drive| drive.lifetime_years),
-        });
+        let mut figures = figure::of_run(summary);
+        figures.extend(figure::inside(summary));
         Self {
             key: key.into(),
             trace: trace.into(),
@@ -130,16 +92,21 @@ impl Row {
             accesses: summary.trace.accesses,
             footprint_pages: summary.trace.footprint_pages,
             page_size_bytes: summary.trace.page_size_bytes,
-            warm_up_accesses: summary.warm_up_accesses,
-            metadata_bytes: summary.metadata_bytes,
             tiers: tiers.collect(),
-            miss_ratio: summary.tiers.last().map_or(0.0, |disk| disk.hit_ratio),
-            io_time_ms: summary.io_time_ms,
-            average_response_ms: summary.average_response_ms,
-            cost_total: summary.cost.map(|cost| cost.total),
-            cost_per_io: summary.cost.map(|cost| cost.per_io),
-            timing,
+            figures,
         }
+    }
+
+    /// A figure by the name of its column; none if the run has no such figure.
+    pub fn figure(&self, column: &str) -> Option<f64> {
+        self.figures.get(column)?.as_f64()
+    }
+
+    /// The JSON of a figure, which is of this tier unless it is of runs.
+    fn json(&self, figure: &Figure, tier: &str) -> Option<&Value> {
+        let own = self.tier(tier).filter(|_| figure.is_of_tier());
+        let own = own.and_then(|tier| tier.figures.get(figure.key));
+        own.or_else(|| self.figures.get(&figure.column(tier)))
     }
 
     fn tier(&self, name: &str) -> Option<&RowTier> {
@@ -156,15 +123,15 @@ struct Field {
 
 /// Writes rows as a Parquet file, which appears whole or not at all.
 pub(super) fn write(path: &Path, rows: &[Row]) -> Result<(), LabError> {
+    let names = tier_names(rows);
     let schema: String =
-        fields(rows)?.iter().map(|f| format!("{} {};\n", f.kind, f.name)).collect();
+        fields_of(&[], &names).iter().map(|f| format!("{} {};\n", f.kind, f.name)).collect();
     let schema = format!("message sweep {{\n{schema}}}");
     let metadata = (METADATA.0, METADATA.1.to_owned());
     let mut writer = ColumnWriter::create(path, &schema, &[], metadata)?;
-    let names = tier_names(rows);
     for group in rows.chunks(GROUP_ROWS) {
         let columns: Vec<Column> =
-            fields_of(group, &names)?.into_iter().map(|field| field.column).collect();
+            fields_of(group, &names).into_iter().map(|field| field.column).collect();
         writer.group(&columns)?;
     }
     Ok(writer.finish()?)
@@ -206,11 +173,7 @@ fn tier_names(rows: &[Row]) -> Vec<String> {
     names
 }
 
-fn fields(rows: &[Row]) -> Result<Vec<Field>, LabError> {
-    fields_of(&[], &tier_names(rows))
-}
-
-fn fields_of(rows: &[Row], tiers: &[String]) -> Result<Vec<Field>, LabError> {
+fn fields_of(rows: &[Row], tiers: &[String]) -> Vec<Field> {
     let text = |name: &str, value: &dyn Fn(&Row) -> String| Field {
         name: format!("{name} (UTF8)"),
         kind: "required binary",
@@ -221,52 +184,43 @@ fn fields_of(rows: &[Row], tiers: &[String]) -> Result<Vec<Field>, LabError> {
         kind: "optional int64",
         column: Column::OptionalU64(rows.iter().map(value).collect()),
     };
-    let real = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| Field {
-        name: name.into(),
+    let real = |name: String, value: &dyn Fn(&Row) -> Option<f64>| Field {
+        name,
         kind: "optional double",
         column: Column::OptionalF64(rows.iter().map(value).collect()),
     };
-    let timing = |row: &Row| row.timing;
-    let json: Result<Vec<String>, serde_json::Error> =
-        rows.iter().map(serde_json::to_string).collect();
-    let json = json.map_err(|error| LabError::BadExperiment { reason: error.to_string() })?;
+    let of_figure = |figure: &Figure, tier: &str| {
+        if figure.is_count() {
+            whole(figure.column(tier), &|row| row.json(figure, tier)?.as_u64())
+        } else {
+            real(figure.column(tier), &|row| row.json(figure, tier)?.as_f64())
+        }
+    };
+    let json =
+        |row| serde_json::to_string(row).expect("strings, numbers and lists have a JSON form");
     let mut fields = vec![
         text("key", &|row| row.key.clone()),
         text("trace", &|row| row.trace.clone()),
         text("trace_sha256", &|row| row.trace_sha256.clone()),
         text("policy", &|row| row.policy.clone()),
-        text("parameters", &|row| serde_json::Value::Object(row.parameters.clone()).to_string()),
+        text("parameters", &|row| Value::Object(row.parameters.clone()).to_string()),
         whole("accesses".into(), &|row| Some(row.accesses)),
         whole("footprint_pages".into(), &|row| Some(row.footprint_pages)),
         whole("page_size_bytes".into(), &|row| Some(row.page_size_bytes)),
-        whole("warm_up_accesses".into(), &|row| Some(row.warm_up_accesses)),
-        whole("metadata_bytes".into(), &|row| Some(row.metadata_bytes)),
     ];
     for name in tiers {
         if name != "disk" {
             fields.push(whole(format!("{name}_pages"), &|row| row.tier(name)?.capacity_pages));
         }
-        fields.push(whole(format!("{name}_hits"), &|row| Some(row.tier(name)?.hits)));
-        fields.push(whole(format!("{name}_page_reads"), &|row| Some(row.tier(name)?.page_reads)));
-        fields.push(whole(format!("{name}_page_writes"), &|row| Some(row.tier(name)?.page_writes)));
+        let figures = RUNS.iter().filter(|figure| figure.is_of_tier());
+        fields.extend(figures.map(|figure| of_figure(figure, name)));
     }
-    fields.extend([
-        real("miss_ratio", &|row| Some(row.miss_ratio)),
-        real("io_time_ms", &|row| Some(row.io_time_ms)),
-        real("average_response_ms", &|row| Some(row.average_response_ms)),
-        real("cost_total", &|row| row.cost_total),
-        real("cost_per_io", &|row| row.cost_per_io),
-        real("read_mean_us", &|row| Some(timing(row)?.read_mean_us)),
-        real("read_p99_us", &|row| Some(timing(row)?.read_p99_us)),
-        real("write_mean_us", &|row| Some(timing(row)?.write_mean_us)),
-        real("write_p99_us", &|row| Some(timing(row)?.write_p99_us)),
-        real("duration_s", &|row| Some(timing(row)?.duration_s)),
-        real("flash_lifetime_years", &|row| timing(row)?.flash_lifetime_years),
-    ]);
+    let figures = RUNS.iter().filter(|figure| !figure.is_of_tier());
+    fields.extend(figures.map(|figure| of_figure(figure, "")));
     fields.push(Field {
         name: "result (UTF8)".into(),
         kind: "required binary",
-        column: Column::Text(json.into_iter().map(|text| text.into_bytes().into()).collect()),
+        column: Column::Text(rows.iter().map(|row| json(row).into_bytes().into()).collect()),
     });
-    Ok(fields)
+    fields
 }

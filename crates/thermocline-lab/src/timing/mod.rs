@@ -25,7 +25,7 @@ pub(crate) use layout::Placement;
 const SPARE_SLOTS: u64 = 64;
 
 /// Seconds per day.
-pub(crate) const SECONDS_PER_DAY: f64 = 86_400.0;
+pub const SECONDS_PER_DAY: f64 = 86_400.0;
 
 /// When requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

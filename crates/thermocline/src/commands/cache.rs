@@ -1,16 +1,18 @@
 //! `thermocline cache`: a flash at rest, while no engine runs on it.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::{
-    DrainOptions, Drained, End, Fingerprint, Flash, Found, FoundFlash, Frames, Intent, Mark,
-    Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
+    DrainOptions, DrainProgress, Drained, End, Fingerprint, Flash, Found, FoundFlash, Frames,
+    Intent, Mark, Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
@@ -25,6 +27,8 @@ use crate::output;
 
 /// Pages of a list that are shown to people; `--json` gives them all.
 const SHOWN_PAGES: usize = 20;
+/// Threads of a drain, each with memory for its pages, at most.
+const DRAIN_WORKERS_MAX: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// Runs the command.
 pub(crate) fn run(options: &CacheOptions) -> Result<String> {
@@ -257,9 +261,10 @@ impl Draining<'_> {
         let backing_bytes = disk.size_bytes()?;
         let dirty_pages = usize::try_from(flash.contents().dirty_pages)?;
         let bar = output::progress(dirty_pages, "pages")?;
+        let workers = disk.drain_workers();
         let open = |frames: &Arc<Frames>| disk.drive(frames, &driven);
-        let drained = flash
-            .drain(file, backing_bytes, open, |progress| bar.set_position(progress.done_pages));
+        let watch = |progress: DrainProgress| bar.set_position(progress.done_pages);
+        let drained = flash.drain(file, backing_bytes, workers, open, watch);
         bar.finish_and_clear();
         drained.with_context(|| in_flash(self.path))
     }
@@ -381,6 +386,15 @@ impl Disk {
                 Fingerprint::take(&mut storage, cache, size_bytes, Mark::None)?
             }
         })
+    }
+
+    /// How many threads drain to this.
+    fn drain_workers(&self) -> NonZeroUsize {
+        match self {
+            Self::File(_) => thread::available_parallelism()
+                .map_or(NonZeroUsize::MIN, |processors| processors.min(DRAIN_WORKERS_MAX)),
+            Self::Nbd(_) => NonZeroUsize::MIN,
+        }
     }
 
     /// A driver of this and of a flash.

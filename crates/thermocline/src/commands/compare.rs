@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, Result};
 use thermocline_core::Clients;
-use thermocline_core::registry::Entry;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
 use thermocline_lab::spec::{HierarchySpec, Selection};
 use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary, Watch};
+use thermocline_papers::Annotated;
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::CompareOptions;
@@ -28,13 +29,13 @@ pub(crate) fn run(options: &CompareOptions, command: &str) -> Result<String> {
         output::note(&format!("report: {}", path.display()));
     }
     if options.json {
-        return output::json(&summaries);
+        return output::json(&Annotated::all(&trace, &configurations, &summaries)?);
     }
     Ok(format!("{}{}{}", table(&summaries), traffic(&summaries), over_time(&summaries)))
 }
 
 /// The policies asked for.
-fn policies(options: &CompareOptions, clients: Clients) -> Result<Vec<&'static Entry>> {
+fn policies(options: &CompareOptions, clients: Clients) -> Result<Vec<PolicyEntry>> {
     let selection = Selection::new(&options.hierarchy.two_tier.policies(&options.policy));
     let spec = HierarchySpec { tiers: options.hierarchy.tiers.clone(), ..HierarchySpec::default() };
     Ok(spec.policies(&selection, clients, &[])?)

@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, Result};
 use thermocline_core::Clients;
-use thermocline_core::registry::{self, Depth, Entry};
+use thermocline_core::registry::{self, Depth, PolicyEntry};
 use thermocline_lab::report::{Options, comparison};
 use thermocline_lab::spec::{HierarchySpec, TierSpec};
 use thermocline_lab::{RunOptions, TierSize};
+use thermocline_papers::Annotated;
 
 use crate::arguments::DemoOptions;
 use crate::commands::compare;
@@ -22,9 +23,10 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
         TierSpec::new("flash", &flash),
     ];
     let spec = HierarchySpec { tiers, ..HierarchySpec::default() };
-    let is_shown =
-        |entry: &&Entry| entry.depth == Depth::RamFlash || BASELINES.contains(&entry.name);
-    let policies: Vec<_> = registry::entries().iter().filter(is_shown).collect();
+    let is_shown = |entry: &&PolicyEntry| {
+        entry.capabilities.depth == Depth::RamFlash || BASELINES.contains(&&*entry.name)
+    };
+    let policies: Vec<_> = registry::entries().filter(is_shown).cloned().collect();
     let configurations = thermocline_lab::configurations(&spec, &policies, Clients::ONE)?;
     let trace = reading::open_bundled()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;
@@ -37,7 +39,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     let path = options.report.display();
     if options.json {
         output::note(&format!("report: {path}"));
-        return output::json(&summaries);
+        return output::json(&Annotated::all(&trace, &configurations, &summaries)?);
     }
     let last = summaries.chunks(policies.len()).last().context("there is a configuration")?;
     Ok(format!(

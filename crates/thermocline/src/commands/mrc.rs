@@ -19,7 +19,7 @@ pub(crate) fn run(options: &MrcOptions, command: &str) -> Result<String> {
     let policies = spec.policies(&[]).map_err(named)?;
     let asked = spec.options().map_err(named)?;
     let trace = reading::open(&options.trace, &options.reading)?;
-    let curves = spec.curves(&policies, &trace, &[]).map_err(named)?;
+    let curves = spec.curves(&policies, &trace).map_err(named)?;
     let bar = output::progress(spec.simulated_sizes(&curves), "sizes")?;
     let found = miss_ratios(&trace, &curves, asked, &Watch::default(), || bar.inc(1));
     ProgressBar::finish_and_clear(&bar);

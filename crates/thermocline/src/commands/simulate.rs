@@ -1,9 +1,11 @@
 //! `thermocline simulate`: one trace, one policy, one hierarchy.
 
 use std::fmt::Write as _;
+use std::slice;
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary, Watch};
+use thermocline_papers::{Annotated, HcaFigures};
 
 use crate::arguments::SimulateOptions;
 use crate::{hierarchy, output, reading};
@@ -13,7 +15,8 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     let name = options.hierarchy.two_tier.policy(options.policy.as_deref())?;
     let policy = thermocline_lab::find_policy(&name)?;
     let clients = reading::clients(&options.traces, &options.clients)?;
-    let configurations = hierarchy::configurations(&options.hierarchy, &[policy], clients)?;
+    let configurations =
+        hierarchy::configurations(&options.hierarchy, slice::from_ref(policy), clients)?;
     ensure!(
         configurations.len() == 1,
         "simulate takes one size per tier; for several, use `thermocline compare`"
@@ -24,10 +27,11 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     let asked = options.hierarchy.run_options();
     let summary = thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default())
         .with_context(|| format!("cannot simulate `{}`", policy.name))?;
-    if options.json { output::json(&summary) } else { Ok(describe(&summary)) }
+    let found = Annotated::new(&trace, &configurations[0], &summary)?;
+    if options.json { output::json(&found) } else { Ok(describe(found)) }
 }
 
-fn describe(summary: &Summary) -> String {
+fn describe(Annotated { summary, hca }: Annotated<'_>) -> String {
     let trace = &summary.trace;
     let mut text = format!(
         "{}: {} accesses ({} reads, {} writes) to {} pages of {}\n",
@@ -79,7 +83,7 @@ fn describe(summary: &Summary) -> String {
         summary.io_time_ms / 1000.0,
         summary.accesses_per_second / 1e6
     );
-    text.push_str(&describe_hierarchy(summary));
+    text.push_str(&describe_hierarchy(summary, hca));
     if let Some(timing) = &summary.timing {
         text.push_str(&describe_timing(timing));
     }
@@ -115,7 +119,7 @@ fn describe_clients(summary: &Summary) -> String {
 }
 
 /// What the hierarchy does besides hits and transfers.
-fn describe_hierarchy(summary: &Summary) -> String {
+fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
     let mut text = format!("average response {:.3} ms", summary.average_response_ms);
     let moved = |pages: u64, bytes: u64| {
         format!("{} pages ({})", output::count(pages), output::bytes(bytes))
@@ -139,7 +143,7 @@ fn describe_hierarchy(summary: &Summary) -> String {
             gauges.map(|one| format!("{} {} {:.6}", one.tier, one.name, one.value)).collect();
         let _infallible = writeln!(text, "at the end: {}", gauges.join(", "));
     }
-    if let Some(hca) = &summary.hca {
+    if let Some(hca) = hca {
         let _infallible = writeln!(
             text,
             "RHR {:.4} SHR {:.4} DHR {:.4}; XCRTA {:.4} ms, HCRTA {:.4} ms ({:.4} as printed), XCIOPS {:.1}, BDRTA {:.4} ms, HCDRTA {:.4} ms",

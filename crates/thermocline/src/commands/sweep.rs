@@ -57,13 +57,14 @@ fn table(outcome: &Outcome, target: &Path) -> String {
     let header = ["trace", "policy", "pages", "miss ratio", "I/O time, s", "average response, ms"];
     let row = |row: &Row| {
         let pages = row.tiers.iter().filter_map(|tier| tier.capacity_pages);
+        let figure = |column: &str| row.figure(column).unwrap_or(f64::NAN);
         vec![
             row.trace.clone(),
             row.policy.clone(),
             pages.map(output::count).collect::<Vec<_>>().join(" + "),
-            output::percent(row.miss_ratio),
-            format!("{:.1}", row.io_time_ms / 1000.0),
-            format!("{:.4}", row.average_response_ms),
+            output::percent(figure("miss_ratio")),
+            format!("{:.1}", figure("io_time_ms") / 1000.0),
+            format!("{:.4}", figure("average_response_ms")),
         ]
     };
     let rows: Vec<Vec<String>> = outcome.rows.iter().map(row).collect();

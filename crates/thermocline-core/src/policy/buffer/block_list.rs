@@ -18,6 +18,7 @@
 //!   blocks and only adds programs under page mapping. It reaches the pages that the trace knows, as
 //!   no others exist.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +27,9 @@ use core::fmt::Debug;
 
 use super::PAGES_PER_BLOCK;
 use super::frames::Frames;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Lists};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
@@ -103,8 +106,50 @@ struct Padding {
     starts: Vec<u32>,
 }
 
+/// The row of `fab` in the registry.
+pub const FAB: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("fab"),
+    summary: "evict the block with the most pages",
+    source: "Jo et al.: FAB, IEEE Trans. Consumer Electronics 52(2), 2006",
+    module: module_path!(),
+    capabilities: Capabilities {
+        whole_block: Some(&PAGES_PER_BLOCK),
+        ..Capabilities::of(Depth::Buffer)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build_fab),
+};
+
+/// The row of `bplru` in the registry.
+pub const BPLRU: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("bplru"),
+    summary: "evict the block that was written longest ago",
+    source: "Kim, Ahn: BPLRU, FAST 2008",
+    module: module_path!(),
+    capabilities: Capabilities {
+        whole_block: Some(&PAGES_PER_BLOCK),
+        ..Capabilities::of(Depth::Buffer)
+    },
+    parameters: BPLRU_PARAMETERS,
+    build: Build::Function(build_bplru),
+};
+
+/// The row of `lb-clock` in the registry.
+pub const LB_CLOCK: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lb-clock"),
+    summary: "evict the block with the most pages among those that a clock found unused",
+    source: "Debnath et al.: LB-CLOCK, MASCOTS 2009",
+    module: module_path!(),
+    capabilities: Capabilities {
+        whole_block: Some(&PAGES_PER_BLOCK),
+        ..Capabilities::of(Depth::Buffer)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build_lb_clock),
+};
+
 /// Builds FAB for the registry.
-pub fn build_fab(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_fab(setup: &Setup, values: &Values) -> BoxedPolicy {
     let blocks = Blocks::new(&setup.geometry, values.integer_u32("pages_per_block"));
     let order =
         MostPages { by_pages: Lists::new(blocks.count(), blocks.pages_per_block() + 1), most: 0 };
@@ -112,7 +157,7 @@ pub fn build_fab(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 /// Builds BPLRU for the registry.
-pub fn build_bplru(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_bplru(setup: &Setup, values: &Values) -> BoxedPolicy {
     let blocks = Blocks::new(&setup.geometry, values.integer_u32("pages_per_block"));
     let is_compensated = values.switch("compensation");
     let order = OldestWrite { blocks: Lists::new(blocks.count(), 1), is_compensated };
@@ -120,7 +165,7 @@ pub fn build_bplru(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 /// Builds LB-CLOCK for the registry.
-pub fn build_lb_clock(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_lb_clock(setup: &Setup, values: &Values) -> BoxedPolicy {
     let blocks = Blocks::new(&setup.geometry, values.integer_u32("pages_per_block"));
     let order = Clock {
         ring: Lists::new(blocks.count(), 1),

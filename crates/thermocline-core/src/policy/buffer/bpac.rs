@@ -15,13 +15,16 @@
 //!   page, four times as many for a cluster. (4) A cluster's time is that of the last page that
 //!   joined it or was written in it. (5) Reads change nothing: this is a write buffer.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::PAGES_PER_BLOCK;
 use super::frames::Frames;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
@@ -81,8 +84,22 @@ pub struct Bpac {
     victims: Vec<PageId>,
 }
 
+/// Its row in the registry.
+pub const BPAC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("bpac"),
+    summary: "a page region for what is written again soon, a block region for the rest",
+    source: "Wu, Eckart, He: BPAC, MSST 2010",
+    module: module_path!(),
+    capabilities: Capabilities {
+        whole_block: Some(&PAGES_PER_BLOCK),
+        ..Capabilities::of(Depth::Buffer)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let frames = Frames::new(setup);
     let blocks = Blocks::new(&setup.geometry, values.integer_u32("pages_per_block"));
     let capacity = u64::from(frames.capacity());

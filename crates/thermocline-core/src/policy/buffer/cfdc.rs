@@ -15,6 +15,7 @@
 //!   it, until a reference takes one of its pages out. (4) Of equal priorities the older, then the
 //!   lower cluster goes first. (5) What reads do is a parameter, as for CFLRU.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -22,7 +23,9 @@ use alloc::vec::Vec;
 
 use super::frames::Frames;
 use super::page_list::{Reads, reads, share};
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Geometry, Op, PageId, Policy, Setup, Survivor};
@@ -89,8 +92,19 @@ pub struct Cfdc {
     global_time: u64,
 }
 
+/// Its row in the registry.
+pub const CFDC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("cfdc"),
+    summary: "clean pages first, then dirty pages by clusters of neighbours",
+    source: "Ou, Haerder, Jin: CFDC, ADBIS 2010",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Buffer),
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let frames = Frames::new(setup);
     let working_pages = share(frames.capacity(), values.real("working_region"));
     let blocks = Blocks::new(&setup.geometry, values.integer_u32("cluster_pages"));

@@ -16,6 +16,7 @@ pub mod unbuffered;
 mod frames;
 
 use crate::config::{Kind, Parameter, Value};
+use crate::entry::PolicyEntry;
 
 /// The pages of a flash block, the unit of policies that evict by block.
 pub(crate) const PAGES_PER_BLOCK: Parameter = Parameter {
@@ -25,3 +26,17 @@ pub(crate) const PAGES_PER_BLOCK: Parameter = Parameter {
     summary: "pages of a flash block, by which pages are grouped",
     source: "SSDsim's default geometry, on which HWB was evaluated",
 };
+
+/// All write buffers, in the order in which they are listed; their names are their own.
+pub const BUFFERS: &[PolicyEntry] = &[
+    unbuffered::UNBUFFERED,
+    page_list::LRU,
+    page_list::CFLRU,
+    cfdc::CFDC,
+    page_list::LRU_WSR,
+    block_list::FAB,
+    block_list::BPLRU,
+    block_list::LB_CLOCK,
+    bpac::BPAC,
+    hwb::HWB,
+];

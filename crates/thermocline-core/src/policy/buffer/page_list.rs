@@ -15,10 +15,13 @@
 //!   mark already set, so that only a reference earns the second chance (`initial_cold`): with
 //!   writes alone, LRU-WSR proper is LRU.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::frames::Frames;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 
@@ -97,13 +100,46 @@ struct SecondChance {
     initial_cold: bool,
 }
 
+/// The row of `lru` in the registry.
+pub const LRU: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lru"),
+    summary: "evict the page that was written longest ago",
+    source: "baseline",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Buffer),
+    parameters: LRU_PARAMETERS,
+    build: Build::Function(build_lru),
+};
+
+/// The row of `cflru` in the registry.
+pub const CFLRU: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("cflru"),
+    summary: "clean pages first, among the oldest",
+    source: "Park et al.: CFLRU, CASES 2006",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Buffer),
+    parameters: CFLRU_PARAMETERS,
+    build: Build::Function(build_cflru),
+};
+
+/// The row of `lru-wsr` in the registry.
+pub const LRU_WSR: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lru-wsr"),
+    summary: "a second chance for dirty pages that were referenced",
+    source: "Jung et al.: LRU-WSR, IEEE Trans. Consumer Electronics 54(3), 2008",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Buffer),
+    parameters: LRU_WSR_PARAMETERS,
+    build: Build::Function(build_lru_wsr),
+};
+
 /// Builds LRU for the registry.
-pub fn build_lru(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_lru(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(PageList::new(setup, values, 0))
 }
 
 /// Builds CFLRU for the registry.
-pub fn build_cflru(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_cflru(setup: &Setup, values: &Values) -> BoxedPolicy {
     let window_pages = share(setup.capacity_pages[0], values.real("window"));
     Box::new(PageList::new(setup, values, window_pages))
 }
@@ -120,7 +156,7 @@ pub(super) fn share(pages: u32, share: f64) -> u32 {
 }
 
 /// Builds LRU-WSR for the registry.
-pub fn build_lru_wsr(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_lru_wsr(setup: &Setup, values: &Values) -> BoxedPolicy {
     let is_cold = alloc::vec![false; setup.geometry.pages() as usize].into_boxed_slice();
     let initial_cold = values.switch("initial_cold");
     let second_chance = Some(SecondChance { is_cold, initial_cold });

@@ -5,10 +5,13 @@
 //! * Cost: O(1) per access.
 //! * Deviations: none. Its capacity is there for the sake of comparison, and stays empty.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::frames::surrender;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
+use crate::entry::{Build, PolicyEntry};
 use crate::{Access, Actions, BoxedPolicy, Policy, Setup, Survivor, Tier};
 
 /// No buffer.
@@ -17,8 +20,19 @@ pub struct Unbuffered {
     nand: Tier,
 }
 
+/// Its row in the registry.
+pub const UNBUFFERED: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("none"),
+    summary: "no buffer: every write goes to the NAND at once",
+    source: "baseline",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Buffer),
+    parameters: &[],
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
     Box::new(Unbuffered { nand: setup.disk() })
 }
 

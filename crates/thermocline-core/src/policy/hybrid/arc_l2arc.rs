@@ -24,9 +24,12 @@
 //!   first evicts a page. (6) The memory that headers of flash pages take is that of a full flash,
 //!   from the start, if it is charged at all.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::arc::Arc;
 use crate::policy::single::{Outcome, Replacement, Space};
 use crate::queue::{PageSet, Ring};
@@ -157,8 +160,19 @@ pub struct ArcL2arc {
     disk: Tier,
 }
 
+/// Its row in the registry.
+pub const ARC_L2ARC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("arc-l2arc"),
+    summary: "ARC in RAM; a feed copies what it will evict next to a ring on flash, as ZFS does",
+    source: "OpenZFS; Leventhal: Flash Storage Today, ACM Queue 6(4), 2008",
+    module: module_path!(),
+    capabilities: Capabilities { needs_clock: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds ARC with an L2ARC for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     let header_bytes = values.integer("header_bytes");
     let mut arc_pages = memory_pages;
@@ -179,7 +193,7 @@ pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
     let ids = setup.ids();
     Box::new(ArcL2arc {
-        arc: Arc::new(Space { ids, capacity_pages: arc_pages }, values),
+        arc: Arc::new(Space { ids, capacity_pages: arc_pages, inputs: &setup.inputs }, values),
         dirty: PageSet::new(ids, arc_pages),
         l2arc: L2arc::new(ids, flash_pages, values.switch("reuse_holes")),
         feed,
@@ -390,22 +404,14 @@ impl Policy for ArcL2arc {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
-    use alloc::vec;
+
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Action, Admission, Clients, Geometry, Indexing, registry};
+    use crate::{Action, Geometry, registry};
 
     fn policy(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
-        let setup = Setup {
-            capacity_pages: sizes.to_vec(),
-            geometry: Geometry::linear(64),
-            costs: vec![],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
-        };
+        let setup = Setup::new(Geometry::linear(64), sizes.to_vec());
         let entry = registry::find("arc-l2arc").unwrap();
         let given: Vec<_> =
             given.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();

@@ -20,10 +20,13 @@
 //!   never empties memory. (5) The paper's batch is a
 //!   flash block of 64 to 128 pages; the default suits small caches.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Recency, Ring};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
@@ -92,20 +95,53 @@ pub struct Face {
     gate: Gate,
 }
 
+/// The row of `face` in the registry.
+pub const FACE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("face"),
+    summary: "flash as a multi-version FIFO, so that flash writes are sequential",
+    source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: PARAMETERS,
+    build: Build::Function(build_fifo),
+};
+
+/// The row of `face-gr` in the registry.
+pub const FACE_GR: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("face-gr"),
+    summary: "FaCE with group replacement: pages leave the FIFO in batches",
+    source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: GROUP_PARAMETERS,
+    build: Build::Function(build_group),
+};
+
+/// The row of `face-gsc` in the registry.
+pub const FACE_GSC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("face-gsc"),
+    summary: "FaCE with group second chance: referenced pages of a batch are enqueued again",
+    source: "Kang, Lee, Moon: Flash-Based Extended Cache (FaCE), PVLDB 5(11), 2012",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: GROUP_PARAMETERS,
+    build: Build::Function(build_second_chance),
+};
+
 /// Builds plain FaCE (multi-version FIFO) for the registry.
-pub fn build_fifo(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_fifo(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Face::new(setup, 1, values.switch("cache_clean")))
 }
 
 /// Builds FaCE with group replacement for the registry.
-pub fn build_group(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_group(setup: &Setup, values: &Values) -> BoxedPolicy {
     let group_pages = values.integer_u32("group_pages") as usize;
     let plain = Face::new(setup, group_pages, values.switch("cache_clean"));
     Box::new(Face { pull: values.switch("pull"), ..plain })
 }
 
 /// Builds FaCE with group second chance for the registry.
-pub fn build_second_chance(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_second_chance(setup: &Setup, values: &Values) -> BoxedPolicy {
     let group_pages = values.integer_u32("group_pages") as usize;
     let plain = Face::new(setup, group_pages, values.switch("cache_clean"));
     Box::new(Face { pull: values.switch("pull"), has_second_chance: true, ..plain })

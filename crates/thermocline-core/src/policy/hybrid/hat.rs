@@ -27,9 +27,12 @@
 //!   turns hot is degraded to warm at once. (9) After a restart, survivors of flash are warm and in
 //!   the warm region.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Position, Recency};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
 
@@ -99,8 +102,19 @@ pub struct Hat {
     is_warm_region_brushed: bool,
 }
 
+/// Its row in the registry.
+pub const HAT: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("hat"),
+    summary: "hot, warm and cold pages by hit position in one page reference queue",
+    source: "Lv, Cui, Chen, Li: Hotness-Aware Hit (HAT), CIKM 2013; Front. Comput. Sci. 8(3), 2014",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::RamFlash),
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hat::new(setup, values))
 }
 
@@ -370,18 +384,10 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, Indexing, registry};
+    use crate::{Geometry, registry};
 
     fn hat(memory_pages: u32, flash_pages: u32) -> Hat {
-        let setup = Setup {
-            capacity_pages: vec![memory_pages, flash_pages],
-            geometry: Geometry::linear(8),
-            costs: vec![],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
-        };
+        let setup = Setup::new(Geometry::linear(8), vec![memory_pages, flash_pages]);
         Hat::new(&setup, &registry::find("hat").unwrap().values(&[]).unwrap())
     }
 

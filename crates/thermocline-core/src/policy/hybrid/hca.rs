@@ -27,12 +27,15 @@
 //!   writes: they load the page and go through to disk. (8) What survives a restart was referenced
 //!   once.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Lists, Numbers, Slots};
 use crate::{
@@ -120,8 +123,19 @@ struct Flash {
 /// The only list of the pages on flash.
 const ORDER: u32 = 0;
 
+/// Its row in the registry.
+pub const HCA: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("hca"),
+    summary: "LFU in RAM, an exclusive flash, and a buffer between that writes it by the block",
+    source: "Aldahlawi, El-Araby, Suboh, El-Ghazawi: Hybrid Caching Architecture (HCA), IJIEE 2012",
+    module: module_path!(),
+    capabilities: Capabilities { looks_at_neighbours: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let [buffer_pages, pages_per_block] =
         ["buffer_pages", "pages_per_block"].map(|name| values.integer_u32(name));
     Box::new(Hca {
@@ -397,18 +411,10 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, Indexing, registry};
+    use crate::{Geometry, registry};
 
     fn hca(sizes: [u32; 2], given: &[(&str, &str)]) -> BoxedPolicy {
-        let setup = Setup {
-            capacity_pages: sizes.to_vec(),
-            geometry: Geometry::linear(64),
-            costs: vec![],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
-        };
+        let setup = Setup::new(Geometry::linear(64), sizes.to_vec());
         let entry = registry::find("hca").unwrap();
         let given: Vec<_> =
             given.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();

@@ -18,11 +18,14 @@
 //!   page seen once on flash goes before all pages seen twice. (5) The bound on outstanding flash
 //!   requests needs a model of time, so it is left to drivers.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::{HeapPair, Recency, Side, Slots};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Geometry, Op, PageId, Policy, Setup, Survivor, Tier,
@@ -146,8 +149,53 @@ pub struct LazyCleaning {
     gate: Gate,
 }
 
+/// The row of `lc` in the registry.
+pub const LC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lc"),
+    summary: "lazy cleaning: dirty pages go to flash and are cleaned to disk in groups, later",
+    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    module: module_path!(),
+    capabilities: Capabilities {
+        takes_admission: true,
+        looks_at_neighbours: true,
+        ..Capabilities::of(Depth::RamFlash)
+    },
+    parameters: LC_PARAMETERS,
+    build: Build::Function(build_lc),
+};
+
+/// The row of `cw` in the registry.
+pub const CW: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("cw"),
+    summary: "clean write: dirty pages go to disk only, flash holds clean pages",
+    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    module: module_path!(),
+    capabilities: Capabilities {
+        takes_admission: true,
+        looks_at_neighbours: true,
+        ..Capabilities::of(Depth::RamFlash)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build_cw),
+};
+
+/// The row of `dw` in the registry.
+pub const DW: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("dw"),
+    summary: "dual write: dirty pages go to flash and to disk",
+    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    module: module_path!(),
+    capabilities: Capabilities {
+        takes_admission: true,
+        looks_at_neighbours: true,
+        ..Capabilities::of(Depth::RamFlash)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build_dw),
+};
+
 /// Builds lazy cleaning for the registry.
-pub fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
     let plain = LazyCleaning::new(setup, values, Design::LazyCleaning);
     let dirty_pages_max = values.real("dirty_threshold") * f64::from(setup.capacity_pages[1]);
     Box::new(LazyCleaning {
@@ -160,12 +208,12 @@ pub fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 /// Builds clean write for the registry.
-pub fn build_cw(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_cw(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(LazyCleaning::new(setup, values, Design::CleanWrite))
 }
 
 /// Builds dual write for the registry.
-pub fn build_dw(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_dw(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(LazyCleaning::new(setup, values, Design::DualWrite))
 }
 

@@ -16,9 +16,12 @@
 //!   which pages enter flash, an inclusive flash offers it every access to a page that flash does
 //!   not hold, an exclusive one every page that leaves memory.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::Recency;
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
@@ -57,13 +60,35 @@ pub struct LruTwoTier {
     gate: Gate,
 }
 
+/// The row of `lru-inclusive` in the registry.
+pub const LRU_INCLUSIVE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lru-inclusive"),
+    summary: "one LRU order: flash holds its newest pages, RAM the newest of those",
+    source: "baseline; inclusive scheme of Koltsidas and Viglas, ADBIS 2011",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: &[],
+    build: Build::Function(build_inclusive),
+};
+
+/// The row of `lru-exclusive` in the registry.
+pub const LRU_EXCLUSIVE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lru-exclusive"),
+    summary: "one LRU order: RAM holds its newest pages, flash the next ones",
+    source: "baseline; exclusive scheme of Koltsidas and Viglas, ADBIS 2011",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: &[],
+    build: Build::Function(build_exclusive),
+};
+
 /// Builds the inclusive policy for the registry.
-pub fn build_inclusive(setup: &Setup, _values: &Values) -> BoxedPolicy {
+fn build_inclusive(setup: &Setup, _values: &Values) -> BoxedPolicy {
     Box::new(LruTwoTier::new(setup, Inclusion::Inclusive))
 }
 
 /// Builds the exclusive policy for the registry.
-pub fn build_exclusive(setup: &Setup, _values: &Values) -> BoxedPolicy {
+fn build_exclusive(setup: &Setup, _values: &Values) -> BoxedPolicy {
     Box::new(LruTwoTier::new(setup, Inclusion::Exclusive))
 }
 

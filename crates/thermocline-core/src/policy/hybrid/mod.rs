@@ -8,3 +8,22 @@ pub mod lazy_cleaning;
 pub mod lru_two_tier;
 pub mod tac;
 pub mod two_tier;
+
+use crate::entry::PolicyEntry;
+
+/// All of them, in the order in which the registry lists them.
+pub const POLICIES: &[PolicyEntry] = &[
+    hat::HAT,
+    tac::TAC,
+    lazy_cleaning::LC,
+    lazy_cleaning::CW,
+    lazy_cleaning::DW,
+    face::FACE,
+    face::FACE_GR,
+    face::FACE_GSC,
+    lru_two_tier::LRU_INCLUSIVE,
+    lru_two_tier::LRU_EXCLUSIVE,
+    two_tier::TWO_TIER,
+    hca::HCA,
+    arc_l2arc::ARC_L2ARC,
+];

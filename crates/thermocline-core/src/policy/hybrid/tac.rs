@@ -17,13 +17,16 @@
 //!   and invalidates it at once. (5) With the default costs a sequential read from disk is faster
 //!   than flash, so sequential misses cool their extent.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::mem;
 
+use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Recency, Slots};
 use crate::{
@@ -121,8 +124,26 @@ struct Coldness {
     admission: u64,
 }
 
+/// Its row in the registry.
+pub const TAC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("tac"),
+    summary: "temperature per extent; warm extents are admitted to a write-through flash",
+    source: "Canim et al.: SSD Bufferpool Extensions for Database Systems, PVLDB 3, 2010",
+    module: module_path!(),
+    capabilities: Capabilities {
+        looks_at_neighbours: true,
+        sparse_memory: SparseMemory::of_disk(
+            1,
+            "it keeps a temperature of each extent of the disk",
+        ),
+        ..Capabilities::of(Depth::RamFlash)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     let homes = Blocks::new(&setup.geometry, values.integer_u32("extent_pages"));

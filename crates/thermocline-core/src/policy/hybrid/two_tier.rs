@@ -20,9 +20,12 @@
 //!   memory serves by itself is no access to flash: admission on second access counts what is offered
 //!   to flash.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, SEED, Space};
 use crate::queue::{Logs, PRESENT, PageSet, Use};
 use crate::random::{Draws as _, SplitMix64};
@@ -35,7 +38,7 @@ const NAMES: [&str; ALGORITHMS.len()] = {
     let mut names = [""; ALGORITHMS.len()];
     let mut index = 0;
     while index < names.len() {
-        names[index] = ALGORITHMS[index].name;
+        names[index] = ALGORITHMS[index].name();
         index += 1;
     }
     names
@@ -143,18 +146,29 @@ pub struct TwoTier {
     draws: SplitMix64,
 }
 
+/// Its row in the registry.
+pub const TWO_TIER: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("two-tier"),
+    summary: "an algorithm for each tier, and whether they are exclusive, inclusive or neither",
+    source: "Koltsidas, Viglas: Designing a Flash-Aware Two-Level Cache, ADBIS 2011",
+    module: module_path!(),
+    capabilities: Capabilities { takes_admission: true, ..Capabilities::of(Depth::RamFlash) },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
 ///
 /// # Panics
 /// If the values are not of [`PARAMETERS`].
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
     let tier = |parameter, capacity_pages| {
         let name = values.choice(parameter);
-        let known = ALGORITHMS.iter().find(|algorithm| algorithm.name == name);
+        let known = ALGORITHMS.iter().find(|algorithm| algorithm.name() == name);
         let Algorithm { build, parameters, .. } = known.expect("a choice is one of these");
         let values = Values::resolve(name, parameters, &[]).expect("defaults go together");
-        build(Space { ids, capacity_pages }, &values)
+        build(Space { ids, capacity_pages, inputs: &setup.inputs }, &values)
     };
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     Box::new(TwoTier {

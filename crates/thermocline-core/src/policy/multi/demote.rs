@@ -17,11 +17,14 @@
 //!   whoever else holds it. With `remove`, no shared tier holds what a first tier does: a victim
 //!   that another client's first tier holds is only dropped; the last that has it demotes it.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
 use super::stacks::Stacks;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
@@ -51,8 +54,19 @@ pub struct Demote {
     mode: Mode,
 }
 
+/// Its row in the registry.
+pub const DEMOTE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("demote"),
+    summary: "a tier's victim becomes the newest page of the tier below: one LRU over all tiers",
+    source: "Wong, Wilkes: My Cache or Yours?, USENIX ATC 2002",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Tiers),
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let mode = match values.choice("mode") {
         "mru" => Mode::Mru,
         "lru" => Mode::Lru,
@@ -91,8 +105,7 @@ impl Demote {
         if !is_full || self.orders.holds(tier, coming) {
             return;
         }
-        let victim = self.orders.oldest(tier).expect("a full tier holds a page");
-        self.orders.remove(tier, victim);
+        let victim = self.orders.take_oldest(tier).expect("a full tier holds a page");
         let below = self.hierarchy.below(tier);
         let is_above = victim == served
             || self.orders.find(self.hierarchy.faster(tier), victim).is_some()

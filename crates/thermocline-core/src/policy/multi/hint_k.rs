@@ -15,12 +15,16 @@
 //!   one history, that of its moves on all paths. No shared tier holds what a first tier does: a
 //!   victim that another client's first tier holds is dropped; the last that has it demotes it.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 
 use super::hierarchy::Hierarchy;
 use super::khv::{self, Histories, Move};
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
+use crate::entry::{Build, PolicyEntry};
+use crate::prefetch::prefetch;
 use crate::queue::{IndexedHeap, Numbers};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
@@ -46,8 +50,19 @@ pub struct HintK {
     uses: u64,
 }
 
+/// Its row in the registry.
+pub const HINT_K: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("hint-k"),
+    summary: "a page's last moves between tiers say how near to the top it stays (reconstructed)",
+    source: "Wu, He, Cao, Xie: Hint-K, ICPP 2010; IEEE TPDS 25(3), 2014",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Tiers),
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let (hierarchy, ids) = (Hierarchy::new(setup), setup.ids());
     let cached_pages = hierarchy.total_pages();
     let ghosts_max = Histories::ghosts_max(ids.pages, cached_pages, values);
@@ -176,8 +191,8 @@ impl Policy for HintK {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.tier_of, page);
-        self.histories.prefetch(&self.numbers, page);
+        prefetch(&self.tier_of, page.index());
+        self.histories.prefetch(page);
     }
 
     fn assert_invariants(&self) {

@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 
 use crate::PageId;
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::queue::{Lists, Numbers, grow};
+use crate::prefetch::prefetch;
+use crate::queue::{Lists, grow};
 
 /// The most moves that a history can hold.
 const MOVES_MAX: u64 = 16;
@@ -146,8 +147,8 @@ impl Moves {
         self.of_page[number as usize] = 0;
     }
 
-    fn prefetch(&self, numbers: &Numbers, page: PageId) {
-        numbers.prefetch_in(&self.of_page, page);
+    fn prefetch(&self, page: PageId) {
+        prefetch(&self.of_page, page.index());
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -229,8 +230,8 @@ impl Histories {
         }
     }
 
-    pub(super) fn prefetch(&self, numbers: &Numbers, page: PageId) {
-        self.moves.prefetch(numbers, page);
+    pub(super) fn prefetch(&self, page: PageId) {
+        self.moves.prefetch(page);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

@@ -11,11 +11,14 @@
 //! * Deviations: (1) a tier smaller than one above limits it, as that one may hold no more. (2) A
 //!   write renews the copies of all tiers and the disk's, and counts as a read in their orders.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
 use super::stacks::Stacks;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
+use crate::entry::{Build, PolicyEntry};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// Inclusive LRU.
@@ -25,8 +28,19 @@ pub struct LruNInclusive {
     orders: Stacks,
 }
 
+/// Its row in the registry.
+pub const LRU_N_INCLUSIVE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("lru-n-inclusive"),
+    summary: "every tier an LRU and a superset of those above it",
+    source: "baseline",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Tiers),
+    parameters: &[],
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, _values: &Values) -> BoxedPolicy {
     Box::new(LruNInclusive { hierarchy: Hierarchy::new(setup), orders: Stacks::new(setup) })
 }
 
@@ -36,9 +50,8 @@ impl LruNInclusive {
         if self.orders.len(tier) < self.hierarchy.capacity(tier) {
             return;
         }
-        let victim = self.orders.oldest(tier).expect("a full tier holds a page");
+        let victim = self.orders.take_oldest(tier).expect("a full tier holds a page");
         self.orders.drop_copies(self.hierarchy.faster(tier), victim, out);
-        self.orders.remove(tier, victim);
         out.drop_copy(victim, tier);
     }
 }

@@ -11,3 +11,19 @@ mod probabilities;
 pub mod promote;
 mod stacks;
 pub mod ulc;
+
+use crate::entry::PolicyEntry;
+
+/// All of them, in the order in which the registry lists them.
+pub const POLICIES: &[PolicyEntry] = &[
+    lru_n_inclusive::LRU_N_INCLUSIVE,
+    demote::DEMOTE,
+    promote::PROMOTE,
+    hint_k::HINT_K,
+    mq_n::MQ_N,
+    ulc::ULC,
+    hfa::D_HFA,
+    hfa::P_HFA,
+    hfa::H_HFA,
+    hfa::ORACLE_HFA,
+];

@@ -13,12 +13,15 @@
 //!   write renews the copies that it passes on its way to disk and counts as a read. (3) With
 //!   several clients, the authors' setting, the lower tiers see the misses of all of them in turn.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
 use super::stacks::Stack;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
-use crate::policy::single::mq::Mq;
+use crate::entry::{Build, PolicyEntry};
+use crate::policy::single::mq::{self, Mq};
 use crate::policy::single::{Outcome, Replacement, Space};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
@@ -32,10 +35,23 @@ pub struct MqN {
     lower: Box<[Mq]>,
 }
 
+/// Its row in the registry.
+pub const MQ_N: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("mq-n"),
+    summary: "LRU over MQ: lower tiers keep pages by frequency, each tier on its own",
+    source: "Zhou, Philbin, Li: Multi-Queue (MQ), USENIX 2001",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Tiers),
+    parameters: mq::PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
-    let lower = |&capacity_pages: &u32| Mq::new(Space { ids, capacity_pages }, values);
+    let lower = |&capacity_pages: &u32| {
+        Mq::new(Space { ids, capacity_pages, inputs: &setup.inputs }, values)
+    };
     let top = |_| Stack::new(ids, setup.capacity_pages[0]);
     Box::new(MqN {
         hierarchy: Hierarchy::new(setup),

@@ -124,10 +124,9 @@ pub(super) fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
 
     use super::*;
-    use crate::{Admission, Clients, Geometry, Indexing, Setup, WriteMiss};
+    use crate::{Clients, Geometry, Setup};
 
     fn near(actual: f64, expected: f64) -> bool {
         (actual - expected).abs() < 1e-12
@@ -135,13 +134,8 @@ mod tests {
 
     fn of(capacity_pages: &[u32], clients: usize, fixed: Option<f64>) -> Probabilities {
         let setup = Setup {
-            capacity_pages: capacity_pages.into(),
-            geometry: Geometry::linear(1),
-            costs: vec![],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
             clients: Clients::new(clients).unwrap(),
-            indexing: Indexing::Dense,
+            ..Setup::new(Geometry::linear(1), capacity_pages.into())
         };
         Probabilities::new(&Hierarchy::new(&setup), fixed)
     }

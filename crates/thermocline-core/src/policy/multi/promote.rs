@@ -16,6 +16,7 @@
 //!   probability for each, and a page that came to them on different paths may be in several first
 //!   tiers and a shared one; a write renews that one on its way to disk.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::iter;
@@ -23,7 +24,9 @@ use core::ops::Range;
 
 use super::hierarchy::Hierarchy;
 use super::probabilities::Probabilities;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Lists, Numbers};
 use crate::random::{Draws, SplitMix64};
 use crate::{
@@ -94,8 +97,19 @@ impl Order {
     }
 }
 
+/// Its row in the registry.
+pub const PROMOTE: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("promote"),
+    summary: "exclusive without demotions: each tier on the way up tosses a coin to keep a page",
+    source: "Gill: On Multi-level Exclusive Caching, FAST 2008",
+    module: module_path!(),
+    capabilities: Capabilities::of(Depth::Tiers),
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Promote::new(setup, values, SplitMix64::new(values.integer("seed"))))
 }
 
@@ -245,7 +259,7 @@ impl<D: Draws> Policy for Promote<D> {
     #[inline]
     fn prefetch(&self, page: PageId) {
         for order in &self.orders {
-            order.lists.prefetch_in(&order.numbers, page);
+            order.lists.prefetch(page.0);
         }
     }
 

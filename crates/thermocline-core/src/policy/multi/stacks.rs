@@ -48,28 +48,38 @@ impl Stack {
 
     /// Makes the page the newest, whether it was there or not.
     pub(super) fn make_newest(&mut self, page: PageId) {
-        if let Some(number) = self.held(page) {
-            return self.order.move_to_front(number);
-        }
         let number = self.enter(page);
-        self.order.push_front(ORDER, number);
+        if self.order.contains(number) {
+            self.order.move_to_front(number);
+        } else {
+            self.order.push_front(ORDER, number);
+        }
     }
 
     /// Makes the page the oldest, whether it was there or not.
     pub(super) fn make_oldest(&mut self, page: PageId) {
-        let number = self.held(page).inspect(|&number| self.order.remove(number));
-        let number = number.unwrap_or_else(|| self.enter(page));
+        let number = self.enter(page);
+        if self.order.contains(number) {
+            self.order.remove(number);
+        }
         self.order.push_back(ORDER, number);
     }
 
     /// Takes a page out that is there.
     pub(super) fn remove(&mut self, page: PageId) {
-        let number = self.held(page).expect("only a page of the stack is taken out");
+        let number = self.numbers.find(page).expect("a page of the stack has a number");
         self.order.remove(number);
     }
 
+    /// Takes the oldest page out.
+    pub(super) fn take_oldest(&mut self) -> Option<PageId> {
+        let number = self.order.back(ORDER)?;
+        self.order.remove(number);
+        Some(self.numbers.page(number))
+    }
+
     pub(super) fn prefetch(&self, page: PageId) {
-        self.order.prefetch_in(&self.numbers, page);
+        self.order.prefetch(page.0);
     }
 
     pub(super) fn assert_invariants(&self) {
@@ -87,7 +97,8 @@ impl Stack {
         self.numbers.find(page).filter(|&number| self.order.contains(number))
     }
 
-    /// The number of a page that enters the stack.
+    /// The number of a page that is in the stack or enters it.
+    #[inline]
     fn enter(&mut self, page: PageId) -> u32 {
         let order = &self.order;
         self.numbers.enter(page, |number, _| order.contains(number))
@@ -117,10 +128,6 @@ impl Stacks {
         self.0[tier.index()].len()
     }
 
-    pub(super) fn oldest(&self, tier: Tier) -> Option<PageId> {
-        self.0[tier.index()].oldest()
-    }
-
     /// The pages of a tier, newest first.
     pub(super) fn iter(&self, tier: Tier) -> impl Iterator<Item = PageId> + '_ {
         self.0[tier.index()].iter()
@@ -138,6 +145,11 @@ impl Stacks {
 
     pub(super) fn remove(&mut self, tier: Tier, page: PageId) {
         self.0[tier.index()].remove(page);
+    }
+
+    /// Takes the oldest page of a tier out.
+    pub(super) fn take_oldest(&mut self, tier: Tier) -> Option<PageId> {
+        self.0[tier.index()].take_oldest()
     }
 
     /// Gives up the copies that some tiers may hold of a page.

@@ -19,12 +19,16 @@
 //!   yardstick; its uncached pages may be bounded further. (5) One client: for several, the authors
 //!   rank the pages of the shared tier anew (gLRU), which is another algorithm.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::hierarchy::Hierarchy;
+use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
+use crate::prefetch::prefetch;
 use crate::queue::{IndexedHeap, Numbers, grow};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
@@ -53,8 +57,26 @@ pub struct Ulc {
     now: u64,
 }
 
+/// Its row in the registry.
+pub const ULC: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("ulc"),
+    summary: "one stack by last use, cut by a yardstick per tier; new pages bypass full tiers",
+    source: "Jiang, Zhang: ULC, a File Block Placement and Replacement Protocol, ICDCS 2004",
+    module: module_path!(),
+    capabilities: Capabilities {
+        takes_clients: false,
+        sparse_memory: SparseMemory::of_accessed(
+            40,
+            "its stack is as long as it gets, unless `ghosts` bounds it",
+        ),
+        ..Capabilities::of(Depth::Tiers)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let (hierarchy, ids) = (Hierarchy::new(setup), setup.ids());
     let ghosts = values.real_or_auto("ghosts").map(|ratio| ratio * hierarchy.total_pages() as f64);
     #[expect(
@@ -169,8 +191,8 @@ impl Policy for Ulc {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.tier_of, page);
-        self.numbers.prefetch_in(&self.used_at, page);
+        prefetch(&self.tier_of, page.index());
+        prefetch(&self.used_at, page.index());
     }
 
     fn assert_invariants(&self) {

@@ -10,7 +10,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The target is a number that need not be whole, as its steps are ratios.
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -37,6 +37,15 @@ pub struct Arc {
     /// Whether a page was taken out: then the cache may have room while there are ghosts.
     has_forgotten: bool,
 }
+
+/// Its row in the registry.
+pub const ARC: Algorithm = Algorithm::new::<Arc>(
+    "arc",
+    "pages seen once and pages seen again, by a target that ghosts adapt; no flash",
+    "Megiddo, Modha: ARC, FAST 2003",
+    module_path!(),
+    &[],
+);
 
 impl Arc {
     /// The pages of T2, then of T1, each list from the page to be evicted first.
@@ -116,7 +125,7 @@ impl Arc {
 }
 
 impl Replacement for Arc {
-    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let ghosts_max = capacity_pages.saturating_mul(2);
         let uses = [
             (capacity_pages, Use::Leaky),

@@ -21,7 +21,7 @@
 //!   those of other programs.
 
 use super::experts::{Expert, Frequencies, NewestFirst, Weights};
-use super::{Outcome, Replacement, SEED, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, SEED, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -86,6 +86,15 @@ struct LearningRate {
     unlearn_periods: u32,
 }
 
+/// Its row in the registry.
+pub const CACHEUS: Algorithm = Algorithm::new::<Cacheus>(
+    "cacheus",
+    "SR-LRU and CR-LFU by weights that regret moves, at a rate that is learned; no flash",
+    "Rodriguez et al.: Learning Cache Replacement with CACHEUS, FAST 2021",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl LearningRate {
     /// The end of a period of so many references: algorithm 2.
     fn update(&mut self, period: u32, unit: impl FnOnce() -> f64) {
@@ -139,8 +148,8 @@ pub struct Cacheus {
 }
 
 impl Replacement for Cacheus {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
         let log_pages = history_capacity_pages
             .saturating_mul(2)

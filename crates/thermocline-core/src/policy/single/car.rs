@@ -9,7 +9,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The target is a number that need not be whole, as its steps are ratios.
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
@@ -45,9 +45,18 @@ pub struct Car {
     target_pages: f64,
 }
 
+/// Its row in the registry.
+pub const CAR: Algorithm = Algorithm::new::<Car>(
+    "car",
+    "ARC with two clocks: a hit only sets a bit; no flash",
+    "Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004",
+    module_path!(),
+    &[],
+);
+
 impl Replacement for Car {
-    fn new(space: Space, _values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, _values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let log_pages = capacity_pages.saturating_mul(2).saturating_add(1);
         Self {
             log: Recency::new(ids, log_pages, [RECENT, FREQUENT, RECENT_GHOST, FREQUENT_GHOST]),

@@ -16,7 +16,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Frames;
 use crate::{Op, PageId};
@@ -40,8 +40,17 @@ pub struct Clock {
     hand: u32,
 }
 
+/// Its row in the registry.
+pub const CLOCK: Algorithm = Algorithm::new::<Clock>(
+    "clock",
+    "first in, first out, with further chances for pages that were hit; no flash",
+    "Corbato: A Paging Experiment with the Multics System, MIT 1968",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for Clock {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let frames = Frames::new(ids, capacity_pages);
         Self {
             counters: vec![0; frames.count() as usize],

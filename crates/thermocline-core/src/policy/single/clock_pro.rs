@@ -21,7 +21,7 @@
 //!   simulator reports this of the authors' program. libCacheSim 0.3.5 starts with cold pages only,
 //!   promotes without comparing, and lets all pages be cold, so its miss counts differ.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
@@ -72,9 +72,18 @@ pub struct ClockPro {
     cold_max_pages: u32,
 }
 
+/// Its row in the registry.
+pub const CLOCK_PRO: Algorithm = Algorithm::new::<ClockPro>(
+    "clock-pro",
+    "LIRS with clock hands, and a share of cold pages that adapts; no flash",
+    "Jiang, Chen, Zhang: CLOCK-Pro, USENIX ATC 2005",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for ClockPro {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let cold_min_pages = share_of(capacity_pages, values.real("cold_share")).max(1);
         let list_pages = capacity_pages.saturating_mul(2).saturating_add(2);
         Self {

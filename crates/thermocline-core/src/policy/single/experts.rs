@@ -16,6 +16,7 @@ use core::fmt::Debug;
 
 use crate::Ids;
 use crate::PageId;
+use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::random::{Draws as _, SplitMix64};
 
@@ -197,7 +198,7 @@ impl<T: Ties> Frequencies<T> {
     /// Asks the processor for what the next reference to `page` will read.
     #[inline]
     pub(super) fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.known, page);
+        prefetch(&self.known, page.index());
     }
 
     /// Whether a page is in the cache.

@@ -5,7 +5,7 @@
 //! * Cost: O(1) per reference.
 //! * Deviations: none. The frame of a page that is taken out stays empty until its turn comes.
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::Frames;
 use crate::{Op, PageId};
@@ -18,8 +18,17 @@ pub struct Fifo {
     hand: u32,
 }
 
+/// Its row in the registry.
+pub const FIFO: Algorithm = Algorithm::new::<Fifo>(
+    "fifo",
+    "first in, first out, no flash",
+    "baseline",
+    module_path!(),
+    &[],
+);
+
 impl Replacement for Fifo {
-    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         Self { frames: Frames::new(ids, capacity_pages), hand: 0 }
     }
 

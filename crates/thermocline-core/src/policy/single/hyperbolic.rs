@@ -14,7 +14,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, SEED, Space};
+use super::{Algorithm, Outcome, Replacement, SEED, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Frames;
 use crate::random::SplitMix64;
@@ -51,6 +51,15 @@ struct Record {
     references: u32,
 }
 
+/// Its row in the registry.
+pub const HYPERBOLIC: Algorithm = Algorithm::new::<Hyperbolic>(
+    "hyperbolic",
+    "of a random sample, the page with the fewest references per time leaves; no flash",
+    "Blankstein, Sen, Freedman: Hyperbolic Caching, USENIX ATC 2017",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Hyperbolic {
     /// Whether a page has a lower priority than another.
     #[inline]
@@ -78,7 +87,7 @@ impl Hyperbolic {
 }
 
 impl Replacement for Hyperbolic {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let frames = Frames::new(ids, capacity_pages);
         Self {
             records: Vec::with_capacity(frames.count() as usize),

@@ -17,7 +17,7 @@
 //!   its own, so no two have the same miss counts.
 
 use super::experts::{Expert, Frequencies, OldestFirst, Weights};
-use super::{Outcome, Replacement, SEED, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, SEED, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -82,9 +82,18 @@ pub struct LeCaR {
     time: u64,
 }
 
+/// Its row in the registry.
+pub const LE_CAR: Algorithm = Algorithm::new::<LeCaR>(
+    "lecar",
+    "LRU and LFU by weights that regret moves; no flash",
+    "Vietri et al.: Driving Cache Replacement with ML-based LeCaR, HotStorage 2018",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for LeCaR {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
         let log_pages = history_capacity_pages
             .saturating_mul(2)

@@ -19,9 +19,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::single::one_tier::WRITES_THROUGH;
+use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Logs, Numbers, PRESENT, Stamp, Use};
 use crate::{Op, PageId};
 
@@ -79,6 +80,16 @@ const _: () = assert!(size_of::<Record>() == 16, "update the `State` line of the
 /// That of a page that is not in the cache.
 const UNUSED: Record = Record { used_at: 0, references: 0, key: 0 };
 
+/// Its row in the registry.
+pub const LFU: Algorithm = Algorithm::with_writes::<Lfu>(
+    "lfu",
+    "least frequently used, write-through, no flash: the baseline of HCA",
+    "baseline; aging: Arlitt et al.: LFU-DA, SIGMETRICS PER 27(4), 2000",
+    module_path!(),
+    PARAMETERS,
+    POLICY_PARAMETERS,
+);
+
 impl Record {
     const fn rank(self) -> Rank {
         (self.key, Stamp(self.used_at))
@@ -135,7 +146,7 @@ impl Lfu {
 }
 
 impl Replacement for Lfu {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let numbers = Numbers::new(ids, capacity_pages);
         Self {
             records: vec![UNUSED; numbers.count() as usize],
@@ -194,7 +205,7 @@ impl Replacement for Lfu {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.records, page);
+        prefetch(&self.records, page.index());
         self.once.prefetch(page);
     }
 

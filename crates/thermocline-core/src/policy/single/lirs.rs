@@ -21,7 +21,7 @@
 //!   libCacheSim 0.3.5 also demotes the last LIR page then, which evicts a page at a hit; with that,
 //!   the specification of the tests has its miss counts.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -78,9 +78,18 @@ pub struct Lirs {
     stack_capacity_pages: u32,
 }
 
+/// Its row in the registry.
+pub const LIRS: Algorithm = Algorithm::new::<Lirs>(
+    "lirs",
+    "pages whose last two references were close together, by a stack with ghosts; no flash",
+    "Jiang, Zhang: LIRS, SIGMETRICS 2002",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for Lirs {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let hir_capacity_pages = share_of(capacity_pages, values.real("hir_share")).max(1);
         let stack_capacity_pages = share_of(capacity_pages, values.real("stack_factor"));
         let log_capacity_pages =

@@ -19,8 +19,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::{Op, PageId};
 
@@ -60,6 +61,15 @@ pub struct Lrfu {
     time: u64,
 }
 
+/// Its row in the registry.
+pub const LRFU: Algorithm = Algorithm::new::<Lrfu>(
+    "lrfu",
+    "every reference counts, the less the older it is: between LFU and LRU; no flash",
+    "Lee et al.: LRFU, IEEE Trans. Computers 50(12), 2001",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Combined {
     const ABSENT: Self = Self { log_crf: 0.0, last: 0 };
 
@@ -70,8 +80,8 @@ impl Combined {
 }
 
 impl Replacement for Lrfu {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let numbers = Numbers::new(ids, capacity_pages);
         Self {
             pages: vec![Combined::ABSENT; numbers.count() as usize],
@@ -113,7 +123,7 @@ impl Replacement for Lrfu {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.pages, page);
+        prefetch(&self.pages, page.index());
     }
 
     fn assert_invariants(&self) {

@@ -6,7 +6,7 @@
 //! * Deviations: none.
 
 use super::tiny_lfu::NextVictim;
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -23,9 +23,18 @@ pub struct Lru {
     capacity_pages: u32,
 }
 
+/// Its row in the registry.
+pub const LRU: Algorithm = Algorithm::new::<Lru>(
+    "lru",
+    "least recently used, write-back, no flash",
+    "baseline",
+    module_path!(),
+    &[],
+);
+
 impl Replacement for Lru {
-    fn new(space: Space, _values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, _values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         Self {
             queue: Recency::new(ids, capacity_pages.saturating_add(1), [u8::MAX]),
             capacity_pages,

@@ -18,8 +18,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
+use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Recency, Stamp};
 use crate::{Ids, Op, PageId};
 
@@ -90,6 +92,22 @@ const _: () = assert!(size_of::<History>() == 32, "update the `State` line of th
 /// That of a page of which nothing is known.
 const UNKNOWN: History =
     History { last: 0, first: 0, second: 0, is_held: false, is_waiting: false };
+
+/// Its row in the registry.
+pub const LRU_2: Algorithm = Algorithm::new::<Lru2>(
+    "lru-2",
+    "the page whose reference before last is longest ago leaves; no flash",
+    "O'Neil, O'Neil, Weikum: The LRU-K Page Replacement Algorithm, SIGMOD 1993",
+    module_path!(),
+    PARAMETERS,
+)
+.with(Capabilities {
+    sparse_memory: SparseMemory::of_accessed(
+        48,
+        "it knows a page for ever, unless `retained` ends that",
+    ),
+    ..Capabilities::of(Depth::Ram)
+});
 
 impl History {
     /// Pages with a lower one are evicted first.
@@ -237,7 +255,7 @@ impl Lru2 {
 }
 
 impl Replacement for Lru2 {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let correlated = values.integer("correlated");
         let ordered = if correlated > 0 { ids } else { Ids { pages: 0, ..ids } };
         let numbers = Numbers::growing(ids);
@@ -288,7 +306,7 @@ impl Replacement for Lru2 {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_in(&self.histories, page);
+        prefetch(&self.histories, page.index());
     }
 
     fn assert_invariants(&self) {

@@ -4,12 +4,14 @@
 //! policy of RAM over disk of it, and [`ALGORITHMS`] lists them, so that they can be tiers of a
 //! hybrid.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use crate::Setup;
+use crate::capabilities::Capabilities;
 use crate::config::{Kind, Parameter, Value, Values};
-use crate::{BoxedPolicy, Ids, Op, PageId};
+use crate::entry::{Build, PolicyEntry};
+use crate::{Ids, Inputs, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
@@ -37,154 +39,45 @@ pub mod tiny_lfu;
 pub mod two_q;
 pub mod w_tiny_lfu;
 
-/// A replacement algorithm, as the registry lists it.
-#[derive(Clone, Copy, Debug)]
+/// A replacement algorithm, and the policy of RAM over the disk that is made of it.
+#[derive(Clone, Debug)]
 pub struct Algorithm {
-    /// Its name, by which users choose it.
-    pub name: &'static str,
-    /// What it does, in one line.
-    pub summary: &'static str,
-    /// Who published it, where.
-    pub source: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
     /// Builds it, empty.
-    pub build: fn(Space, &Values) -> Box<dyn Replacement + Send>,
-    /// Its parameters as a policy of RAM over the disk.
-    pub(crate) policy_parameters: &'static [Parameter],
-    pub(crate) build_policy: fn(&Setup, &Values) -> BoxedPolicy,
+    pub build: fn(Space<'_>, &Values) -> Box<dyn Replacement + Send>,
+    policy: PolicyEntry,
 }
 
 /// All algorithms that may be a tier of a hybrid: those that need not know the future. The registry
 /// has a policy of each.
 pub const ALGORITHMS: &[Algorithm] = &[
-    Algorithm::new::<two_q::TwoQ>(
-        "2q",
-        "a FIFO for new pages, an LRU for those that return after they left it; no flash",
-        "Johnson, Shasha: 2Q, VLDB 1994",
-        two_q::PARAMETERS,
-    ),
-    Algorithm::new::<arc::Arc>(
-        "arc",
-        "pages seen once and pages seen again, by a target that ghosts adapt; no flash",
-        "Megiddo, Modha: ARC, FAST 2003",
-        &[],
-    ),
-    Algorithm::new::<cacheus::Cacheus>(
-        "cacheus",
-        "SR-LRU and CR-LFU by weights that regret moves, at a rate that is learned; no flash",
-        "Rodriguez et al.: Learning Cache Replacement with CACHEUS, FAST 2021",
-        cacheus::PARAMETERS,
-    ),
-    Algorithm::new::<car::Car>(
-        "car",
-        "ARC with two clocks: a hit only sets a bit; no flash",
-        "Bansal, Modha: CAR, Clock with Adaptive Replacement, FAST 2004",
-        &[],
-    ),
-    Algorithm::new::<clock::Clock>(
-        "clock",
-        "first in, first out, with further chances for pages that were hit; no flash",
-        "Corbato: A Paging Experiment with the Multics System, MIT 1968",
-        clock::PARAMETERS,
-    ),
-    Algorithm::new::<clock_pro::ClockPro>(
-        "clock-pro",
-        "LIRS with clock hands, and a share of cold pages that adapts; no flash",
-        "Jiang, Chen, Zhang: CLOCK-Pro, USENIX ATC 2005",
-        clock_pro::PARAMETERS,
-    ),
-    Algorithm::new::<fifo::Fifo>("fifo", "first in, first out, no flash", "baseline", &[]),
-    Algorithm::new::<hyperbolic::Hyperbolic>(
-        "hyperbolic",
-        "of a random sample, the page with the fewest references per time leaves; no flash",
-        "Blankstein, Sen, Freedman: Hyperbolic Caching, USENIX ATC 2017",
-        hyperbolic::PARAMETERS,
-    ),
-    Algorithm::new::<le_car::LeCaR>(
-        "lecar",
-        "LRU and LFU by weights that regret moves; no flash",
-        "Vietri et al.: Driving Cache Replacement with ML-based LeCaR, HotStorage 2018",
-        le_car::PARAMETERS,
-    ),
-    Algorithm::new::<lfu::Lfu>(
-        "lfu",
-        "least frequently used, write-through, no flash: the baseline of HCA",
-        "baseline; aging: Arlitt et al.: LFU-DA, SIGMETRICS PER 27(4), 2000",
-        lfu::PARAMETERS,
-    )
-    .with_policy_parameters(lfu::POLICY_PARAMETERS),
-    Algorithm::new::<lirs::Lirs>(
-        "lirs",
-        "pages whose last two references were close together, by a stack with ghosts; no flash",
-        "Jiang, Zhang: LIRS, SIGMETRICS 2002",
-        lirs::PARAMETERS,
-    ),
-    Algorithm::new::<lrfu::Lrfu>(
-        "lrfu",
-        "every reference counts, the less the older it is: between LFU and LRU; no flash",
-        "Lee et al.: LRFU, IEEE Trans. Computers 50(12), 2001",
-        lrfu::PARAMETERS,
-    ),
-    Algorithm::new::<lru::Lru>("lru", "least recently used, write-back, no flash", "baseline", &[]),
-    Algorithm::new::<lru_2::Lru2>(
-        "lru-2",
-        "the page whose reference before last is longest ago leaves; no flash",
-        "O'Neil, O'Neil, Weikum: The LRU-K Page Replacement Algorithm, SIGMOD 1993",
-        lru_2::PARAMETERS,
-    ),
-    Algorithm::new::<mq::Mq>(
-        "mq",
-        "queues by the logarithm of a page's frequency, where unused pages sink; no flash",
-        "Zhou, Philbin, Li: Multi-Queue (MQ), USENIX 2001",
-        mq::PARAMETERS,
-    ),
-    Algorithm::new::<mru::Mru>("mru", "most recently used leaves, no flash", "baseline", &[]),
-    Algorithm::new::<random::Random>(
-        "random",
-        "a page drawn by lot leaves, no flash",
-        "baseline",
-        random::PARAMETERS,
-    ),
-    Algorithm::new::<s3_fifo::S3Fifo>(
-        "s3-fifo",
-        "a small FIFO filters pages that are referenced once out of a main one; no flash",
-        "Yang et al.: FIFO Queues are All You Need for Cache Eviction (S3-FIFO), SOSP 2023",
-        s3_fifo::PARAMETERS,
-    ),
-    Algorithm::new::<sieve::Sieve>(
-        "sieve",
-        "a hand moves over a FIFO, and evicts the first page that it finds unvisited; no flash",
-        "Zhang et al.: SIEVE is Simpler than LRU, NSDI 2024",
-        &[],
-    ),
-    Algorithm::new::<slru::Slru>(
-        "slru",
-        "LRU in segments; a hit brings a page to the next higher one; no flash",
-        "Karedla, Love, Wherry: Caching Strategies, IEEE Computer 27(3), 1994",
-        slru::PARAMETERS,
-    ),
-    Algorithm::new::<tiny_lfu::TinyLfuAdmission<lru::Lru>>(
-        "tinylfu",
-        "LRU that admits a page only if it is referenced more often than the victim; no flash",
-        "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
-        tiny_lfu::PARAMETERS,
-    ),
-    Algorithm::new::<w_tiny_lfu::WTinyLfu>(
-        "w-tinylfu",
-        "a small LRU window before a segmented LRU that TinyLFU guards; no flash",
-        "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
-        w_tiny_lfu::PARAMETERS,
-    ),
+    two_q::TWO_Q,
+    arc::ARC,
+    cacheus::CACHEUS,
+    car::CAR,
+    clock::CLOCK,
+    clock_pro::CLOCK_PRO,
+    fifo::FIFO,
+    hyperbolic::HYPERBOLIC,
+    le_car::LE_CAR,
+    lfu::LFU,
+    lirs::LIRS,
+    lrfu::LRFU,
+    lru::LRU,
+    lru_2::LRU_2,
+    mq::MQ,
+    mru::MRU,
+    random::RANDOM,
+    s3_fifo::S3_FIFO,
+    sieve::SIEVE,
+    slru::SLRU,
+    tiny_lfu::TINY_LFU,
+    w_tiny_lfu::W_TINY_LFU,
 ];
 
 /// Those that know the future: they run on the trace that they were built for.
-pub const ORACLES: &[Algorithm] = &[Algorithm::new::<opt::Opt>(
-    "opt",
-    "the page whose next reference is farthest away leaves: an oracle (Belady); no flash",
-    "Belady: A Study of Replacement Algorithms, IBM Systems Journal 5(2), 1966",
-    &[],
-)];
+pub const ORACLES: &[Algorithm] = &[opt::OPT];
 
 /// Where an algorithm's draws begin.
 pub(crate) const SEED: Parameter = Parameter {
@@ -200,26 +93,51 @@ impl Algorithm {
         name: &'static str,
         summary: &'static str,
         source: &'static str,
+        module: &'static str,
         parameters: &'static [Parameter],
     ) -> Self {
-        Self {
-            name,
-            summary,
-            source,
-            parameters,
-            build: boxed::<R>,
-            policy_parameters: parameters,
-            build_policy: one_tier::build::<R>,
-        }
+        let build_policy = Build::Function(one_tier::build::<R>);
+        let policy = PolicyEntry::of_ram(name, summary, source, module, parameters, build_policy);
+        Self { parameters, build: boxed::<R>, policy }
     }
 
-    const fn with_policy_parameters(self, policy_parameters: &'static [Parameter]) -> Self {
-        Self { policy_parameters, ..self }
+    /// An algorithm whose policy has more parameters, among them whether
+    /// [writes go through](one_tier::WRITES_THROUGH).
+    const fn with_writes<R: Replacement + Send + 'static>(
+        name: &'static str,
+        summary: &'static str,
+        source: &'static str,
+        module: &'static str,
+        parameters: &'static [Parameter],
+        policy_parameters: &'static [Parameter],
+    ) -> Self {
+        let build_policy = Build::Function(one_tier::build_with_writes::<R>);
+        let policy =
+            PolicyEntry::of_ram(name, summary, source, module, policy_parameters, build_policy);
+        Self { parameters, build: boxed::<R>, policy }
+    }
+
+    const fn with(mut self, capabilities: Capabilities) -> Self {
+        self.policy.capabilities = capabilities;
+        self
+    }
+
+    /// Its row in the registry.
+    pub const fn policy(&self) -> &PolicyEntry {
+        &self.policy
+    }
+
+    /// Its name, by which users choose it.
+    pub const fn name(&self) -> &'static str {
+        match self.policy.name {
+            Cow::Borrowed(name) => name,
+            Cow::Owned(_) => unreachable!(),
+        }
     }
 }
 
 fn boxed<R: Replacement + Send + 'static>(
-    space: Space,
+    space: Space<'_>,
     values: &Values,
 ) -> Box<dyn Replacement + Send> {
     Box::new(R::new(space, values))
@@ -237,12 +155,14 @@ fn share_of(capacity_pages: u32, share: f64) -> u32 {
 }
 
 /// The cache that an algorithm is built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+#[derive(Clone, Copy, Debug)]
+pub struct Space<'a> {
     /// The page ids that may be referenced.
     pub ids: Ids,
     /// The pages that it may keep, at least one.
     pub capacity_pages: u32,
+    /// What it is told of references to come.
+    pub inputs: &'a Inputs,
 }
 
 /// What a reference came to.
@@ -265,7 +185,7 @@ pub enum Outcome {
 /// same outcomes on every platform.
 pub trait Replacement: Debug {
     /// An empty cache.
-    fn new(space: Space, values: &Values) -> Self
+    fn new(space: Space<'_>, values: &Values) -> Self
     where
         Self: Sized;
 

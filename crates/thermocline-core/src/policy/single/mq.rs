@@ -17,7 +17,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{Lists, Numbers};
 use crate::{Op, PageId};
@@ -76,9 +76,18 @@ pub struct Mq {
     now: u64,
 }
 
+/// Its row in the registry.
+pub const MQ: Algorithm = Algorithm::new::<Mq>(
+    "mq",
+    "queues by the logarithm of a page's frequency, where unused pages sink; no flash",
+    "Zhou, Philbin, Li: Multi-Queue (MQ), USENIX 2001",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Mq {
     fn with_settings(
-        Space { ids, capacity_pages }: Space,
+        Space { ids, capacity_pages, .. }: Space<'_>,
         queues: u32,
         ghosts_max: u32,
         life_time: Option<u64>,
@@ -170,7 +179,7 @@ impl Mq {
 }
 
 impl Replacement for Mq {
-    fn new(space: Space, values: &Values) -> Self {
+    fn new(space: Space<'_>, values: &Values) -> Self {
         let ghosts_max = share_of(space.capacity_pages, values.real("ghosts"));
         let life_time = values.integer_or_auto("life_time");
         Self::with_settings(space, values.integer_u32("queues"), ghosts_max, life_time)
@@ -213,7 +222,7 @@ impl Replacement for Mq {
 
     #[inline]
     fn prefetch(&self, page: PageId) {
-        self.orders.prefetch_in(&self.numbers, page);
+        self.orders.prefetch(page.0);
     }
 
     fn assert_invariants(&self) {
@@ -260,10 +269,11 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::Ids;
+    use crate::{Ids, Inputs};
 
     fn mq(capacity_pages: u32, ghosts_max: u32, life_time: Option<u64>) -> Mq {
-        Mq::with_settings(Space { ids: Ids::sparse(8), capacity_pages }, 4, ghosts_max, life_time)
+        let (ids, inputs) = (Ids::sparse(8), &Inputs::NONE);
+        Mq::with_settings(Space { ids, capacity_pages, inputs }, 4, ghosts_max, life_time)
     }
 
     fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {

@@ -9,7 +9,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The page that is evicted is the last one before the page that comes.
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -24,8 +24,17 @@ pub struct Mru {
     capacity_pages: u32,
 }
 
+/// Its row in the registry.
+pub const MRU: Algorithm = Algorithm::new::<Mru>(
+    "mru",
+    "most recently used leaves, no flash",
+    "baseline",
+    module_path!(),
+    &[],
+);
+
 impl Replacement for Mru {
-    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Lru)]);
         Self { pages, capacity_pages }
     }

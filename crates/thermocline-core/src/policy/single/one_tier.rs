@@ -44,22 +44,42 @@ pub struct OneTier<R> {
     flash: Option<Tier>,
 }
 
-/// Builds the policy for the registry.
-pub fn build<R: Replacement + Send + 'static>(setup: &Setup, values: &Values) -> BoxedPolicy {
-    let ids = setup.ids();
-    let capacity_pages = setup.capacity_pages[0];
-    Box::new(OneTier {
-        algorithm: R::new(Space { ids, capacity_pages }, values),
-        dirty: PageSet::new(ids, capacity_pages.saturating_add(1)),
-        capacity_pages,
-        write_miss: setup.write_miss,
-        writes_through: values.iter().any(|value| value == ("writes", Value::Choice("through"))),
-        disk: setup.disk(),
-        flash: (setup.capacity_pages.len() > 1).then_some(Tier::FLASH),
-    })
+/// Builds the policy of an algorithm that writes back.
+pub(super) fn build<R: Replacement + Send + 'static>(
+    setup: &Setup,
+    values: &Values,
+) -> BoxedPolicy {
+    Box::new(OneTier::new(R::new(space(setup), values), setup))
+}
+
+/// Builds the policy of an algorithm that has [`WRITES_THROUGH`] among its parameters.
+pub(super) fn build_with_writes<R: Replacement + Send + 'static>(
+    setup: &Setup,
+    values: &Values,
+) -> BoxedPolicy {
+    let writes_through = values.choice(WRITES_THROUGH.name) == "through";
+    Box::new(OneTier { writes_through, ..OneTier::new(R::new(space(setup), values), setup) })
+}
+
+fn space(setup: &Setup) -> Space<'_> {
+    Space { ids: setup.ids(), capacity_pages: setup.capacity_pages[0], inputs: &setup.inputs }
 }
 
 impl<R: Replacement> OneTier<R> {
+    /// A policy that writes back.
+    fn new(algorithm: R, setup: &Setup) -> Self {
+        let capacity_pages = setup.capacity_pages[0];
+        Self {
+            algorithm,
+            dirty: PageSet::new(setup.ids(), capacity_pages.saturating_add(1)),
+            capacity_pages,
+            write_miss: setup.write_miss,
+            writes_through: false,
+            disk: setup.disk(),
+            flash: (setup.capacity_pages.len() > 1).then_some(Tier::FLASH),
+        }
+    }
+
     /// One page reference.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]

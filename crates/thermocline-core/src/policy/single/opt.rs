@@ -17,7 +17,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
+use crate::capabilities::{Capabilities, Depth, Future};
 use crate::config::Values;
 use crate::foresight::{Foresight, NEVER};
 use crate::prefetch::prefetch;
@@ -47,6 +48,16 @@ pub struct Opt {
     held_pages: u32,
     capacity_pages: u32,
 }
+
+/// Its row in the registry.
+pub const OPT: Algorithm = Algorithm::new::<Opt>(
+    "opt",
+    "the page whose next reference is farthest away leaves: an oracle (Belady); no flash",
+    "Belady: A Study of Replacement Algorithms, IBM Systems Journal 5(2), 1966",
+    module_path!(),
+    &[],
+)
+.with(Capabilities { future: Future::Accesses, ..Capabilities::of(Depth::Ram) });
 
 impl Opt {
     /// Evicts a page of a full cache.
@@ -96,9 +107,9 @@ impl Opt {
 impl Replacement for Opt {
     /// # Panics
     /// Without foresight, which the registry sees to.
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, inputs }: Space<'_>, _values: &Values) -> Self {
         let foresight =
-            values.foresight().expect("the registry refuses an oracle without foresight");
+            inputs.foresight.as_ref().expect("the registry refuses an oracle without foresight");
         Self {
             coming: Positions::new(foresight.len()),
             foresight: Arc::clone(foresight),

@@ -6,7 +6,7 @@
 //! * Cost: O(1) per reference.
 //! * Deviations: none.
 
-use super::{Outcome, Replacement, SEED, Space};
+use super::{Algorithm, Outcome, Replacement, SEED, Space};
 use crate::config::{Parameter, Values};
 use crate::queue::Frames;
 use crate::random::SplitMix64;
@@ -24,8 +24,17 @@ pub struct Random {
     draws: SplitMix64,
 }
 
+/// Its row in the registry.
+pub const RANDOM: Algorithm = Algorithm::new::<Random>(
+    "random",
+    "a page drawn by lot leaves, no flash",
+    "baseline",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for Random {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let draws = SplitMix64::new(values.integer("seed"));
         Self { frames: Frames::new(ids, capacity_pages), held_pages: 0, draws }
     }

@@ -16,7 +16,7 @@
 //!   (3) An S of less than one page is one of a page. libCacheSim 0.3.5 refuses every page if S is of
 //!   one page, so its misses differ in caches of less than 20 pages.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -78,6 +78,15 @@ pub struct S3Fifo {
     fills_main: bool,
 }
 
+/// Its row in the registry.
+pub const S3_FIFO: Algorithm = Algorithm::new::<S3Fifo>(
+    "s3-fifo",
+    "a small FIFO filters pages that are referenced once out of a main one; no flash",
+    "Yang et al.: FIFO Queues are All You Need for Cache Eviction (S3-FIFO), SOSP 2023",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl S3Fifo {
     /// Evicts a page of a full cache.
     #[inline]
@@ -133,7 +142,7 @@ impl S3Fifo {
 }
 
 impl Replacement for S3Fifo {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let ghosts_max = share_of(capacity_pages, values.real("ghost_share"));
         let uses =
             [(capacity_pages, Use::Fifo), (capacity_pages, Use::Fifo), (ghosts_max, Use::Leaky)];

@@ -10,7 +10,7 @@
 //! * Cost: amortised O(1) per reference; a miss passes 8 pages a step.
 //! * Deviations: none.
 
-use super::{Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -28,6 +28,15 @@ pub struct Sieve {
     hand: Option<PageId>,
     capacity_pages: u32,
 }
+
+/// Its row in the registry.
+pub const SIEVE: Algorithm = Algorithm::new::<Sieve>(
+    "sieve",
+    "a hand moves over a FIFO, and evicts the first page that it finds unvisited; no flash",
+    "Zhang et al.: SIEVE is Simpler than LRU, NSDI 2024",
+    module_path!(),
+    &[],
+);
 
 impl Sieve {
     /// Evicts a page of a full cache.
@@ -49,7 +58,7 @@ impl Sieve {
 }
 
 impl Replacement for Sieve {
-    fn new(Space { ids, capacity_pages }: Space, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Leaky)]);
         Self { pages, hand: None, capacity_pages }
     }

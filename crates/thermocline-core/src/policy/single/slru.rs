@@ -17,7 +17,7 @@
 //!   and evicts on a hit what the lowest has beyond its share; here only a miss evicts, so that its
 //!   misses are the same if its segments divide the cache.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -67,6 +67,15 @@ pub struct Slru {
     fills_upwards: bool,
 }
 
+/// Its row in the registry.
+pub const SLRU: Algorithm = Algorithm::new::<Slru>(
+    "slru",
+    "LRU in segments; a hit brings a page to the next higher one; no flash",
+    "Karedla, Love, Wherry: Caching Strategies, IEEE Computer 27(3), 1994",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Slru {
     /// The segment that a new page enters.
     #[inline]
@@ -95,7 +104,7 @@ impl Slru {
 }
 
 impl Replacement for Slru {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let highest = values.integer_u32("segments") as usize - 1;
         let protected_share = values.real("protected_share");
         let upper_pages = share_of(capacity_pages, protected_share / highest as f64);

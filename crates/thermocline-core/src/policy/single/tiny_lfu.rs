@@ -10,7 +10,8 @@
 //! * Cost: that of the algorithm, and O(1) per reference.
 //! * Deviations: those of [the histogram](crate::hotness::tiny_lfu).
 
-use super::{Outcome, Replacement, Space};
+use super::lru::Lru;
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::{Op, PageId};
@@ -31,8 +32,17 @@ pub struct TinyLfuAdmission<R> {
     histogram: TinyLfu,
 }
 
+/// Its row in the registry.
+pub const TINY_LFU: Algorithm = Algorithm::new::<TinyLfuAdmission<Lru>>(
+    "tinylfu",
+    "LRU that admits a page only if it is referenced more often than the victim; no flash",
+    "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
-    fn new(space: Space, values: &Values) -> Self {
+    fn new(space: Space<'_>, values: &Values) -> Self {
         Self {
             algorithm: R::new(space, values),
             histogram: TinyLfu::new(space.capacity_pages.min(space.ids.pages), values),

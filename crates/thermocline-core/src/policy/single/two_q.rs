@@ -14,7 +14,7 @@
 //!   is within its share but Am is empty, A1in gives the page up, which parameters near 1 make
 //!   possible.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -56,6 +56,15 @@ pub struct TwoQ {
     ghosts_max: u32,
 }
 
+/// Its row in the registry.
+pub const TWO_Q: Algorithm = Algorithm::new::<TwoQ>(
+    "2q",
+    "a FIFO for new pages, an LRU for those that return after they left it; no flash",
+    "Johnson, Shasha: 2Q, VLDB 1994",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl TwoQ {
     /// The paper's `reclaimfor` in a full cache.
     #[inline]
@@ -78,7 +87,7 @@ impl TwoQ {
 }
 
 impl Replacement for TwoQ {
-    fn new(Space { ids, capacity_pages }: Space, values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let ghosts_max = share_of(capacity_pages, values.real("out_share"));
         let uses =
             [(capacity_pages, Use::Fifo), (ghosts_max, Use::Leaky), (capacity_pages, Use::Lru)];

@@ -17,7 +17,7 @@
 //!   window take the whole cache until that is full, hashes otherwise and has no doorkeeper: its
 //!   miss counts differ.
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::queue::{Logs, PRESENT, Use};
@@ -60,9 +60,18 @@ pub struct WTinyLfu {
     main_capacity_pages: u32,
 }
 
+/// Its row in the registry.
+pub const W_TINY_LFU: Algorithm = Algorithm::new::<WTinyLfu>(
+    "w-tinylfu",
+    "a small LRU window before a segmented LRU that TinyLFU guards; no flash",
+    "Einziger, Friedman, Manes: TinyLFU, ACM Trans. Storage 13(4), 2017",
+    module_path!(),
+    PARAMETERS,
+);
+
 impl Replacement for WTinyLfu {
-    fn new(space: Space, values: &Values) -> Self {
-        let Space { ids, capacity_pages } = space;
+    fn new(space: Space<'_>, values: &Values) -> Self {
+        let Space { ids, capacity_pages, .. } = space;
         let window_capacity_pages =
             share_of(capacity_pages, values.real("window_share")).clamp(1, capacity_pages);
         let main_capacity_pages = capacity_pages - window_capacity_pages;

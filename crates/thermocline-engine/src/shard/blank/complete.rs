@@ -6,7 +6,7 @@ use std::ops::Range;
 use thermocline_core::Nanos;
 
 use super::super::Shard;
-use super::super::cleaning::REST;
+use super::super::write_backs::REST;
 use super::{Blank, BlankRun, State, UNSYNCED_RANGES_MAX, ZERO_BYTES_MAX, oldest};
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::request::RequestError;
@@ -76,8 +76,9 @@ impl Shard {
         for &page in &blank.seen {
             self.page_written(page, blank.kind, false, Ok(()));
         }
-        self.log.is_sync_wanted |=
-            self.blanks.ranges.len() >= UNSYNCED_RANGES_MAX && !self.is_sync_resting();
+        if self.blanks.ranges.len() >= UNSYNCED_RANGES_MAX {
+            self.disk_syncs.want_if_rested(self.now);
+        }
         if let Some(request) = blank.request {
             self.page_done(request, Ok(()));
         }
@@ -85,7 +86,7 @@ impl Shard {
 
     /// The state of ranges that the next sync settles.
     const fn until_next_sync(&mut self) -> State {
-        let sync = self.log.syncs_started + 1;
+        let sync = self.disk_syncs.next();
         self.blanks.last_sync = sync;
         State::Written(sync)
     }
@@ -151,7 +152,7 @@ impl Shard {
     /// last good one is not.
     pub(in crate::shard) fn blanks_synced(&mut self, is_good: bool) {
         let covers = |state: State| match state {
-            State::Written(sync) => !is_good || sync <= self.log.syncs_done,
+            State::Written(sync) => !is_good || sync <= self.disk_syncs.done(),
             State::Wanted | State::InFlight | State::Resting => false,
         };
         let ranges = self.blanks.ranges.iter().filter(|(_, blank)| covers(blank.state));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use thermocline_core::registry::{Depth, Entry};
-use thermocline_core::{Clients, Geometry, Indexing, Setup, WriteMiss};
+use thermocline_core::registry::{Depth, PolicyEntry};
+use thermocline_core::{Geometry, Indexing, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::{TierSize, find_policy};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
@@ -479,7 +479,7 @@ impl Config {
                 (name.clone(), text)
             })
             .collect();
-        let named = PolicyOptions::named(entry.name)?;
+        let named = PolicyOptions::named(&entry.name)?;
         Ok(PolicyOptions {
             values: entry.values(&given).context("`policy.parameters`")?,
             write_miss: self.policy.write_miss.into_core(),
@@ -497,13 +497,11 @@ impl Config {
         let ram_pages = self.pages("ram.size", self.ram.size)?;
         let flash = self.flash.as_ref().map_or(Ok(0), |flash| self.pages("flash.size", flash.size));
         let setup = Setup {
-            capacity_pages: vec![ram_pages, flash?],
-            geometry: Geometry::linear(ram_pages),
             costs,
             write_miss,
             admission,
-            clients: Clients::ONE,
             indexing: Indexing::Sparse,
+            ..Setup::new(Geometry::linear(ram_pages), vec![ram_pages, flash?])
         };
         entry.build(&setup, &values).map(drop).context("`policy`")
     }
@@ -566,8 +564,8 @@ impl Backing {
 }
 
 /// Whether a policy runs with the tiers that there are.
-pub(crate) fn check_depth(entry: &Entry, has_flash: bool) -> Result<()> {
-    match entry.depth {
+pub(crate) fn check_depth(entry: &PolicyEntry, has_flash: bool) -> Result<()> {
+    match entry.capabilities.depth {
         Depth::Ram => Ok(()),
         Depth::RamFlash | Depth::Tiers if has_flash => Ok(()),
         Depth::RamFlash | Depth::Tiers => {

@@ -1,26 +1,28 @@
 //! Orders to a running server: HTTP over a Unix socket that only the server's user and root reach.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::post;
+use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use thermocline_nbd::server::Handle;
-use tokio::net::UnixListener;
-use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::config::Config;
+use super::http::{Connection, Request, empty, not_allowed, response};
 use super::new_flash::{NewFlash, new_flash};
+
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// How long to wait when the system refuses to accept a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where the server takes orders.
 #[derive(Clone, Debug, Deserialize)]
@@ -48,7 +50,7 @@ pub(crate) struct ReplaceOrder {
 pub(super) struct Replacement {
     pub(super) flash: NewFlash,
     pub(super) forgets_lost: bool,
-    done: oneshot::Sender<Result<String>>,
+    done: mpsc::Sender<Result<String>>,
 }
 
 impl Replacement {
@@ -69,6 +71,13 @@ impl Config {
         name.push(".control");
         Some(name.into())
     }
+}
+
+/// What became of an order.
+enum Order {
+    /// A replacement, whose end is still to come.
+    Begun(mpsc::Receiver<Result<String>>),
+    Over(Response<String>),
 }
 
 /// What the control socket and the server's loop share.
@@ -146,27 +155,76 @@ impl Control {
 
     fn listen(&self, socket: &Path, server: Handle) -> Result<()> {
         remove_stale(socket)?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        let listener = {
-            let _context = runtime.enter();
-            UnixListener::bind(socket)?
-        };
+        let listener = UnixListener::bind(socket)?;
         fs::set_permissions(socket, Permissions::from_mode(0o600))?;
-        let router =
-            Router::new().route("/replace", post(replace)).with_state((self.clone(), server));
-        let work = move || {
-            if let Err(error) = runtime.block_on(async { axum::serve(Own(listener), router).await })
-            {
-                tracing::error!(%error, "the control socket is closed");
-            }
-        };
+        let control = self.clone();
+        let work = move || control.accept(&listener, &server);
         thread::Builder::new().name("control".into()).spawn(work)?;
         Ok(())
     }
 
+    /// Takes one order after the other, for as long as the program runs.
+    fn accept(&self, listener: &UnixListener, server: &Handle) {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) if is_own(&stream) => self.serve(stream, server),
+                Ok(_) => warn!("another user was turned away from the control socket"),
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection at the control socket");
+                    thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Takes the order of a connection. The end of a replacement is awaited in a thread of its own.
+    fn serve(&self, stream: UnixStream, server: &Handle) {
+        let mut connection = Connection::new(&stream);
+        let mut request = match connection.next_request() {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(error) => return debug!(%error, "no order came at the control socket"),
+        };
+        request.is_last = true;
+        match self.order(&request, server) {
+            Order::Over(response) => answer(&stream, &request, &response),
+            Order::Begun(waits) => {
+                let work = move || {
+                    let ended = waits.recv().unwrap_or_else(|_| bail_ending());
+                    answer(&stream, &request, &said(ended));
+                };
+                if let Err(error) = thread::Builder::new().name("order".into()).spawn(work) {
+                    warn!(%error, "nobody is told how the replacement ends");
+                }
+            }
+        }
+    }
+
+    /// Begins what a request orders, or says why not.
+    fn order(&self, request: &Request, server: &Handle) -> Order {
+        if request.path != "/replace" {
+            return Order::Over(empty(StatusCode::NOT_FOUND));
+        }
+        if request.method != Method::POST {
+            return Order::Over(not_allowed("POST"));
+        }
+        let order = match serde_json::from_slice(&request.body) {
+            Ok(order) => order,
+            Err(error) => {
+                let text = error.to_string();
+                return Order::Over(response(StatusCode::BAD_REQUEST, TEXT_TYPE, text));
+            }
+        };
+        let prepared = self.prepare(&order);
+        server.wake();
+        match prepared {
+            Ok(waits) => Order::Begun(waits),
+            Err(error) => Order::Over(said(Err(error))),
+        }
+    }
+
     /// Opens and sets up the new flash while the old one is in use.
-    fn prepare(&self, order: &ReplaceOrder) -> Result<oneshot::Receiver<Result<String>>> {
+    fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
         let (config, in_use, backing_bytes) = {
             let mut shared = self.lock();
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
@@ -175,30 +233,24 @@ impl Control {
         };
         let prepared = new_flash(&config, in_use.as_deref(), backing_bytes, order);
         let flash = prepared.inspect_err(|_| self.has_ended())?;
-        let (done, waits) = oneshot::channel();
+        let (done, waits) = mpsc::channel();
         let forgets_lost = order.forgets_lost;
         self.lock().ordered = Some(Replacement { flash, forgets_lost, done });
         Ok(waits)
     }
 }
 
-async fn replace(
-    State((control, server)): State<(Control, Handle)>,
-    body: String,
-) -> (StatusCode, String) {
-    let order = match serde_json::from_str(&body) {
-        Ok(order) => order,
-        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()),
-    };
-    let prepared = control.prepare(&order);
-    server.wake();
-    let result = match prepared {
-        Ok(waits) => waits.await.unwrap_or_else(|_| bail_ending()),
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(text) => (StatusCode::OK, text),
-        Err(error) => (StatusCode::CONFLICT, format!("{error:#}")),
+/// How an order ended.
+fn said(ended: Result<String>) -> Response<String> {
+    match ended {
+        Ok(text) => response(StatusCode::OK, TEXT_TYPE, text),
+        Err(error) => response(StatusCode::CONFLICT, TEXT_TYPE, format!("{error:#}")),
+    }
+}
+
+fn answer(stream: &UnixStream, request: &Request, response: &Response<String>) {
+    if let Err(error) = Connection::new(stream).answer(request, response) {
+        debug!(%error, "whoever gave the order is gone");
     }
 }
 
@@ -206,32 +258,11 @@ fn bail_ending() -> Result<String> {
     bail!("the server ended before the flash was replaced; its note says which flash it needs")
 }
 
-/// A socket that serves nobody but root and the server's own user, whatever its file permits.
-struct Own(UnixListener);
-
-impl axum::serve::Listener for Own {
-    type Io = tokio::net::UnixStream;
-    type Addr = ();
-
-    async fn accept(&mut self) -> (Self::Io, ()) {
-        loop {
-            let own = rustix::process::geteuid().as_raw();
-            match self.0.accept().await {
-                Ok((stream, _)) => match stream.peer_cred() {
-                    Ok(peer) if peer.uid() == own || peer.uid() == 0 => return (stream, ()),
-                    _ => warn!("another user was turned away from the control socket"),
-                },
-                Err(error) => {
-                    warn!(%error, "cannot accept a connection at the control socket");
-                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<()> {
-        Ok(())
-    }
+/// Whether the server's own user or root is at the other end, whatever the socket's file permits.
+fn is_own(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
 /// Removes the socket of a server that is gone.

@@ -1,295 +1,348 @@
-//! Metrics over HTTP: `/metrics` for Prometheus, `/status` and `/shadows` as JSON.
+//! HTTP/1.1 over a blocking stream: small requests one after the other, with bounds.
 //!
-//! Connections are bounded in number, in time and in the bytes of a request, so that clients that never
-//! finish their requests neither use up the descriptors nor keep others from the metrics.
+//! A client has a time from one answer to the end of the next, and a number of bytes for a request. One
+//! that exceeds either loses its connection.
 
-use std::collections::VecDeque;
-use std::future::Future as _;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context as Wakeup, Poll};
-use std::thread;
-use std::time::Duration;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context as _, Result};
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 
-use super::metrics;
-use super::status::Status;
-
-/// The format for those who ask for it, as Prometheus does.
-const OPENMETRICS: &str = "application/openmetrics-text";
-const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The format for everybody else.
-const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Open connections; the oldest is closed for another.
-const CONNECTIONS_MAX: usize = 64;
 /// The time from one answer, or the beginning, to the end of the next answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// The bytes that a client sends from one answer to the next, at most.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// The bytes of a request, and of what a client sends before it is answered.
 const REQUEST_BYTES_MAX: usize = 32 << 10;
-/// How long to wait when the system refuses to accept a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// The lines of a request's head.
+const HEADERS_MAX: usize = 100;
+/// The bytes that are read at once.
+const PIECE_BYTES: usize = 4 << 10;
 
-/// The newest snapshot, for whoever asks.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Board(Arc<Mutex<Arc<Status>>>);
+/// A stream that can be told how long to wait.
+pub(super) trait Waits {
+    /// Limits how long one read or write may wait.
+    fn limit_waits(&self, time: Duration) -> io::Result<()>;
+}
 
-impl Board {
-    /// Puts a newer snapshot up.
-    pub(crate) fn post(&self, status: Status) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
+impl Waits for TcpStream {
+    fn limit_waits(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
     }
+}
 
-    /// The newest one.
-    pub(crate) fn read(&self) -> Arc<Status> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+impl Waits for UnixStream {
+    fn limit_waits(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
     }
 }
 
-/// Takes an address.
-///
-/// # Errors
-/// If it cannot be had.
-pub(crate) fn bind(listen: SocketAddr) -> Result<TcpListener> {
-    let context = || format!("`metrics.listen`: cannot listen at {listen}");
-    let listener = TcpListener::bind(listen).with_context(context)?;
-    listener.set_nonblocking(true).with_context(context)?;
-    Ok(listener)
-}
-
-/// Answers requests in a thread of its own until the program ends; returns the address, which tells a
-/// port that the system chose.
-///
-/// # Errors
-/// If there can be no thread.
-pub(crate) fn start(listener: TcpListener, board: Board) -> Result<SocketAddr> {
-    let address = listener.local_addr().context("`metrics.listen`")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .context("cannot start the metrics' event loop")?;
-    let serve = move || {
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let listener = Bounded { listener, open: VecDeque::new() };
-            axum::serve(listener, router(board)).await
-        })
-    };
-    let work = move || {
-        let result: io::Result<()> = serve();
-        if let Err(error) = result {
-            tracing::error!(%error, "metrics are no longer served");
-        }
-    };
-    thread::Builder::new()
-        .name("metrics".into())
-        .spawn(work)
-        .context("cannot start the metrics' thread")?;
-    Ok(address)
-}
-
-/// A listener whose connections are bounded.
+/// A client's connection.
 #[derive(Debug)]
-struct Bounded {
-    listener: tokio::net::TcpListener,
-    /// Dropping one of these closes its connection.
-    open: VecDeque<oneshot::Sender<()>>,
+pub(super) struct Connection<'a, S> {
+    stream: &'a S,
+    /// What came and is not taken yet.
+    input: Vec<u8>,
+    /// When the next answer must have been sent.
+    deadline: Instant,
+    is_over: bool,
 }
 
-impl axum::serve::Listener for Bounded {
-    type Io = Connection;
-    type Addr = SocketAddr;
+/// What a client asks.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// The path, without a query.
+    pub(super) path: String,
+    /// The media types that the client takes.
+    pub(super) accept: Option<String>,
+    pub(super) body: Vec<u8>,
+    /// Whether the connection ends with the answer.
+    pub(super) is_last: bool,
+}
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let mut was_refused = false;
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, address)) => {
-                    self.open.retain(|connection| !connection.is_closed());
-                    if self.open.len() >= CONNECTIONS_MAX {
-                        self.open.pop_front();
-                    }
-                    let (keep, closed) = oneshot::channel();
-                    self.open.push_back(keep);
-                    let limit = Box::pin(sleep(ANSWER_LIMIT));
-                    return (Connection { stream, closed, limit, request_bytes: 0 }, address);
+impl<'a, S> Connection<'a, S>
+where
+    S: Waits,
+    &'a S: Read + Write,
+{
+    /// A connection whose client may send its first request now.
+    pub(super) fn new(stream: &'a S) -> Self {
+        Self { stream, input: vec![], deadline: Instant::now() + ANSWER_LIMIT, is_over: false }
+    }
+
+    /// Waits for the next request; none comes after the last one, or if the client closes the
+    /// connection. Answers what is not a request.
+    ///
+    /// # Errors
+    /// The connection fails, or the client takes too long or sends too much.
+    pub(super) fn next_request(&mut self) -> io::Result<Option<Request>> {
+        while !self.is_over {
+            match parse(&self.input) {
+                Ok(Some((request, length))) => {
+                    self.input.drain(..length);
+                    return Ok(Some(request));
                 }
-                Err(error) => {
-                    if !was_refused {
-                        tracing::warn!(%error, "cannot accept connections for metrics; trying again");
-                    }
-                    was_refused = true;
-                    // Those that never finish must not keep others out.
-                    self.open.pop_front();
-                    sleep(ACCEPT_PAUSE).await;
+                Ok(None) if !self.read()? => break,
+                Ok(None) => {}
+                Err(status) => {
+                    self.send(&empty(status), Body::Sent, Next::Closes)?;
+                    break;
                 }
             }
         }
+        Ok(None)
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    /// Sends the answer to a request.
+    ///
+    /// # Errors
+    /// The connection fails, or the client does not take the answer in time.
+    pub(super) fn answer(
+        &mut self,
+        request: &Request,
+        response: &Response<String>,
+    ) -> io::Result<()> {
+        let body = if request.method == Method::HEAD { Body::Omitted } else { Body::Sent };
+        let next = if request.is_last { Next::Closes } else { Next::Stays };
+        self.send(response, body, next)
     }
-}
 
-/// A connection that fails when it lasts too long, brings too much, or must go for another.
-#[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
-    closed: oneshot::Receiver<()>,
-    limit: Pin<Box<Sleep>>,
-    /// Bytes that came since the last answer.
-    request_bytes: usize,
-}
-
-impl Connection {
-    fn check(&mut self, wakeup: &mut Wakeup<'_>) -> io::Result<()> {
-        let is_over = self.limit.as_mut().poll(wakeup).is_ready()
-            || Pin::new(&mut self.closed).poll(wakeup).is_ready()
-            || self.request_bytes > REQUEST_BYTES_MAX;
-        if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        wakeup: &mut Wakeup<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.check(wakeup)?;
-        let filled = buffer.filled().len();
-        let result = Pin::new(&mut self.stream).poll_read(wakeup, buffer);
-        self.request_bytes += buffer.filled().len() - filled;
-        result
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        wakeup: &mut Wakeup<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check(wakeup)?;
-        let result = Pin::new(&mut self.stream).poll_write(wakeup, bytes);
-        if matches!(result, Poll::Ready(Ok(length)) if length == bytes.len()) {
-            // The answer is complete: the next request has its own time.
-            self.request_bytes = 0;
-            self.limit.as_mut().reset(Instant::now() + ANSWER_LIMIT);
+    fn send(&mut self, response: &Response<String>, body: Body, next: Next) -> io::Result<()> {
+        let mut bytes = head(response, next);
+        if body == Body::Sent {
+            bytes.extend_from_slice(response.body().as_bytes());
         }
-        result
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            self.wait_no_longer()?;
+            match self.stream.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(length) => rest = &rest[length..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.is_over = next == Next::Closes;
+        self.deadline = Instant::now() + ANSWER_LIMIT;
+        Ok(())
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, wakeup: &mut Wakeup<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(wakeup)
+    /// Reads a piece; returns whether the client goes on.
+    fn read(&mut self) -> io::Result<bool> {
+        self.wait_no_longer()?;
+        let mut piece = [0; PIECE_BYTES];
+        let length = match self.stream.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            result => result?,
+        };
+        self.input.extend_from_slice(&piece[..length]);
+        if self.input.len() > REQUEST_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"));
+        }
+        Ok(length > 0)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, wakeup: &mut Wakeup<'_>) -> Poll<io::Result<()>> {
-        self.check(wakeup)?;
-        Pin::new(&mut self.stream).poll_shutdown(wakeup)
+    /// Lets the next read or write wait until the deadline.
+    fn wait_no_longer(&self) -> io::Result<()> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.limit_waits(left)
     }
 }
 
-fn router(board: Board) -> Router {
-    Router::new()
-        .route("/metrics", get(prometheus))
-        .route("/status", get(status))
-        .route("/shadows", get(shadows))
-        .with_state(board)
+/// An answer of this kind.
+pub(super) fn response(
+    status: StatusCode,
+    media_type: &'static str,
+    body: String,
+) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
 }
 
-async fn prometheus(State(board): State<Board>, headers: HeaderMap) -> Response {
-    let Ok(text) = metrics::render(&board.read()) else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+/// An answer that is all in its status.
+pub(super) fn empty(status: StatusCode) -> Response<String> {
+    let mut response = Response::new(String::new());
+    *response.status_mut() = status;
+    response
+}
+
+/// Refuses a method; `allowed` lists the others.
+pub(super) fn not_allowed(allowed: &'static str) -> Response<String> {
+    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    Sent,
+    Omitted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Stays,
+    Closes,
+}
+
+/// The request that the input begins with and its length, if all of it is there.
+fn parse(input: &[u8]) -> Result<Option<(Request, usize)>, StatusCode> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Request::new(&mut headers);
+    let head_bytes = match head.parse(input) {
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Ok(httparse::Status::Complete(length)) => length,
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
+        Err(_) => return Err(StatusCode::BAD_REQUEST),
     };
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    if accepted.is_some_and(|accepted| accepted.contains(OPENMETRICS)) {
-        ([(header::CONTENT_TYPE, OPENMETRICS_TYPE)], text).into_response()
-    } else {
-        ([(header::CONTENT_TYPE, PLAIN_TYPE)], metrics::plain(&text)).into_response()
+    let values = |name: header::HeaderName| {
+        let named =
+            head.headers.iter().filter(move |one| name.as_str().eq_ignore_ascii_case(one.name));
+        named.map(|one| str::from_utf8(one.value).map_err(|_| StatusCode::BAD_REQUEST))
+    };
+    if values(header::TRANSFER_ENCODING).next().is_some() {
+        return Err(StatusCode::LENGTH_REQUIRED);
     }
-}
-
-async fn status(State(board): State<Board>) -> Response {
-    json(&*board.read())
-}
-
-/// What other policies would do, and which of them best.
-async fn shadows(State(board): State<Board>) -> Response {
-    let status = board.read();
-    let best = status.best_shadow().map(|shadow| shadow.name.clone());
-    json(&serde_json::json!({
-        "policy": status.policy,
-        "sample": status.shadow_sample,
-        "best_by_io_time": best,
-        "shadows": status.shadows,
-    }))
-}
-
-fn json(value: &impl serde::Serialize) -> Response {
-    match serde_json::to_string(value) {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    let mut body_bytes = 0;
+    for (nth, value) in values(header::CONTENT_LENGTH).enumerate() {
+        let length = value?.parse().map_err(|_| StatusCode::BAD_REQUEST)?;
+        if nth > 0 && length != body_bytes {
+            return Err(StatusCode::BAD_REQUEST);
+        }
+        body_bytes = length;
     }
+    if body_bytes > REQUEST_BYTES_MAX {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let Some(body) = input.get(head_bytes..head_bytes + body_bytes) else { return Ok(None) };
+    let is_close =
+        |value: &str| value.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
+    let mut is_last = head.version != Some(1);
+    for value in values(header::CONNECTION) {
+        is_last |= is_close(value?);
+    }
+    let accepted = values(header::ACCEPT).collect::<Result<Vec<_>, _>>()?;
+    let bad = |_| StatusCode::BAD_REQUEST;
+    let request = Request {
+        method: head.method.unwrap_or_default().parse().map_err(|_| StatusCode::BAD_REQUEST)?,
+        path: head.path.unwrap_or_default().parse::<Uri>().map_err(bad)?.path().to_owned(),
+        accept: (!accepted.is_empty()).then(|| accepted.join(",")),
+        body: body.to_owned(),
+        is_last,
+    };
+    Ok(Some((request, head_bytes + body_bytes)))
+}
+
+/// The head of an answer.
+fn head(response: &Response<String>, next: Next) -> Vec<u8> {
+    let status = response.status();
+    let reason = status.canonical_reason().unwrap_or_default();
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let length = response.body().len();
+    let mut head = format!(
+        "HTTP/1.1 {} {reason}\r\ndate: {date}\r\ncontent-length: {length}\r\n",
+        status.as_str()
+    )
+    .into_bytes();
+    for (name, value) in response.headers() {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    if next == Next::Closes {
+        head.extend_from_slice(b"connection: close\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpStream;
-
     use super::*;
 
-    fn serve() -> SocketAddr {
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        start(listener, Board::default()).unwrap()
+    fn exchange(input: &[u8]) -> (Vec<Request>, String) {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(input).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut connection = Connection::new(&server);
+        let mut requests = vec![];
+        while let Some(request) = connection.next_request().unwrap() {
+            let text = String::from_utf8_lossy(&request.body).into_owned();
+            connection.answer(&request, &response(StatusCode::OK, "text/plain", text)).unwrap();
+            requests.push(request);
+        }
+        drop(server);
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).unwrap();
+        (requests, answers)
     }
 
     #[test]
-    fn half_open_requests_keep_nobody_out() {
-        let address = serve();
-        let half_open: Vec<_> = (0..4 * CONNECTIONS_MAX)
-            .map(|_| {
-                let mut stream = TcpStream::connect(address).unwrap();
-                stream.write_all(b"GET /status HTTP/1.1\r\nHost:").unwrap();
-                stream
-            })
-            .collect();
-        let mut good = TcpStream::connect(address).unwrap();
-        good.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        good.write_all(b"GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        good.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        // The oldest was closed for it; the wait ends with the connection, whose limit is longer.
-        let mut first = &half_open[0];
-        first.set_read_timeout(Some(ANSWER_LIMIT / 2)).unwrap();
-        let result = first.read(&mut [0; 1024]);
-        assert!(!matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock));
+    fn requests_follow_each_other_on_a_connection() {
+        let (requests, answers) = exchange(
+            b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n\
+              POST /p HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc\
+              HEAD http://host/h HTTP/1.1\r\nConnection: TE, Close\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        );
+        let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
+        assert_eq!(paths, ["/a", "/p", "/h"], "the last one closes the connection");
+        assert_eq!(requests[0].accept.as_deref(), Some("x,y"));
+        assert_eq!(requests[1].body, b"abc");
+        assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 3);
+        assert_eq!(answers.matches("content-type: text/plain\r\n").count(), 3);
+        assert_eq!(answers.matches("connection: close\r\n").count(), 1);
+        assert!(answers.contains("content-length: 3\r\n") && answers.contains("\r\n\r\nabcHTTP/"));
     }
 
     #[test]
-    fn requests_that_never_end_are_cut_off() {
-        let mut endless = TcpStream::connect(serve()).unwrap();
-        endless.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        endless.write_all(b"GET /status HTTP/1.1\r\n").unwrap();
-        let line =
-            b"X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n";
-        let was_cut = (0..1 << 20).any(|_| endless.write_all(line).is_err());
-        assert!(was_cut);
+    fn what_is_no_request_is_refused() {
+        let many = "A: b\r\n".repeat(HEADERS_MAX + 1);
+        for (input, status) in [
+            ("nonsense\r\n\r\n".to_owned(), "400 Bad Request"),
+            ("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n".to_owned(), "400 Bad Request"),
+            (
+                "GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab".to_owned(),
+                "400 Bad Request",
+            ),
+            (
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+                "411 Length Required",
+            ),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_owned(),
+                "413 Payload Too Large",
+            ),
+            (format!("GET / HTTP/1.1\r\n{many}\r\n"), "431 Request Header Fields Too Large"),
+        ] {
+            let (requests, answers) = exchange(input.as_bytes());
+            assert!(requests.is_empty(), "{input}");
+            assert!(answers.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{input}: {answers}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_cut_off_is_none() {
+        for input in [&b""[..], b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc"] {
+            let (requests, answers) = exchange(input);
+            assert!(requests.is_empty() && answers.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_old_client_has_one_request() {
+        let (requests, answers) = exchange(b"GET /a HTTP/1.0\r\n\r\nGET /b HTTP/1.0\r\n\r\n");
+        assert_eq!(requests.len(), 1);
+        assert!(answers.contains("connection: close\r\n"));
     }
 }

@@ -1,13 +1,15 @@
 //! `thermocline serve`: the engine over NBD.
 
+mod board;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod devices;
 mod epoch;
+mod exposition;
 mod http;
 mod kept_note;
 mod listening;
-mod metrics;
+pub(crate) mod metrics;
 mod new_flash;
 mod record;
 mod replacing;
@@ -32,11 +34,12 @@ use thermocline_nbd::cached::Cached;
 use thermocline_nbd::server::{Handle, Server};
 use tracing::{error, info, warn};
 
+use self::board::Board;
 use self::config::{Config, LogFormat};
 use self::control::Control;
 use self::devices::AnyDriver;
 use self::epoch::Begins;
-use self::http::Board;
+
 use self::kept_note::{Left, Note};
 use self::listening::listen;
 use self::replacing::Replacing;
@@ -78,7 +81,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         return Ok(format!("`{}` can be served\n", path.display()));
     }
     start_log(&config);
-    let metrics = config.metrics.map(|metrics| http::bind(metrics.listen)).transpose()?;
+    let metrics = config.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
     let mut opened = devices::open(&config, options.force_init)?;
     let note = opened.note.clone();
     let control = Control::new(config.clone(), opened.engine.shard().options().size_bytes());
@@ -90,7 +93,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let begins = opened.beginning.start(server.handle())?;
     let board = Board::default();
     if let Some(listener) = metrics {
-        let address = http::start(listener, board.clone())?;
+        let address = board::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
     let serving = Serving { watch: &watch, board: &board, control: &control, options };
@@ -204,7 +207,7 @@ fn reload(
     let current = &shard.options().policy;
     let now: Vec<_> =
         current.values.iter().map(|(name, value)| (name, value.to_string())).collect();
-    let needs_flash = policy.entry.depth != Depth::Ram;
+    let needs_flash = policy.entry.capabilities.depth != Depth::Ram;
     let is_another = current.entry.name != policy.entry.name
         || given != now
         || current.write_miss != policy.write_miss;
@@ -215,9 +218,9 @@ fn reload(
     // The last step that may fail.
     watch.set_recording(config.record.as_ref(), shard.options())?;
     if !may_run {
-        warn!(policy = policy.entry.name, "there is no flash: the policy stays until a restart");
+        warn!(policy = &*policy.entry.name, "there is no flash: the policy stays until a restart");
     } else if is_another {
-        info!(policy = policy.entry.name, "another policy takes over");
+        info!(policy = &*policy.entry.name, "another policy takes over");
         shard.set_policy(policy).context("`policy`")?;
     }
     shard.set_write_mode(config.write_mode.into_engine());

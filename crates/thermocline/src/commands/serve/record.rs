@@ -397,7 +397,7 @@ mod tests {
     use std::sync::Mutex;
 
     use thermocline_core::random::{Draws as _, SplitMix64};
-    use thermocline_core::registry::{self, Depth, Entry};
+    use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
     use thermocline_core::{Clients, Tier};
     use thermocline_engine::driver::memory::MemoryDriver;
     use thermocline_engine::{Counters, Engine, PolicyOptions, Request, Shard};
@@ -415,9 +415,14 @@ mod tests {
         Record { path: folder.join("a.csv.zst"), size: Bytes(size), files }
     }
 
-    fn options(entry: &'static Entry) -> Options {
-        let policy = PolicyOptions::named(entry.name).unwrap();
-        Options::new(DISK_PAGES, 64, if entry.depth == Depth::Ram { 0 } else { 256 }, policy)
+    fn options(entry: &'static PolicyEntry) -> Options {
+        let policy = PolicyOptions::named(&entry.name).unwrap();
+        Options::new(
+            DISK_PAGES,
+            64,
+            if entry.capabilities.depth == Depth::Ram { 0 } else { 256 },
+            policy,
+        )
     }
 
     /// What a file holds, and what reading it counted.
@@ -437,7 +442,7 @@ mod tests {
         let tiers = [tier("ram", options.ram_pages), tier("flash", options.flash_pages)];
         let spec = HierarchySpec { tiers: tiers.to_vec(), ..HierarchySpec::default() };
         let spec = spec.with_first_tiers(if options.flash_pages == 0 { 1 } else { 2 });
-        let entry = options.policy.entry;
+        let entry = options.policy.entry.clone();
         let configurations = configurations(&spec, &[entry], Clients::ONE).unwrap();
         thermocline_lab::run(&trace, &configurations[0], RunOptions::default(), &Watch::default())
             .unwrap()
@@ -494,17 +499,20 @@ mod tests {
 
     #[test]
     fn a_replay_of_the_recording_gives_the_engines_counters() {
-        let hybrids = registry::entries().iter().filter(|entry| {
-            let is_cache = matches!(entry.depth, Depth::Ram | Depth::RamFlash);
+        let hybrids = registry::entries().filter(|entry| {
+            let is_cache = matches!(entry.capabilities.depth, Depth::Ram | Depth::RamFlash);
             // Page ids are other numbers in a trace: sketches see other collisions.
-            let has_sketch = ["tinylfu", "w-tinylfu"].contains(&entry.name);
-            is_cache && !entry.needs_clock && !entry.needs_foresight() && !has_sketch
+            let has_sketch = ["tinylfu", "w-tinylfu"].contains(&&*entry.name);
+            is_cache
+                && !entry.capabilities.needs_clock
+                && entry.capabilities.future != Future::Accesses
+                && !has_sketch
         });
         for entry in hybrids {
             let folder = tempfile::tempdir().unwrap();
             let (options, section) = (options(entry), section(folder.path(), 1 << 30, 2));
             let (counters, status) = serve(&options, &section);
-            let name = entry.name;
+            let name = &entry.name;
             assert_eq!(status.missing_accesses, 0, "{name}");
             assert_eq!(status.accesses, counters.accesses.iter().sum::<u64>(), "{name}");
             let summary = replay(&section.path, &options);
@@ -558,7 +566,8 @@ mod tests {
     fn a_gap_stands_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let section = section(folder.path(), 1 << 30, 1);
-        let mut recording = Recording::start(&section, &options(&registry::entries()[0])).unwrap();
+        let mut recording =
+            Recording::start(&section, &options(registry::find("hat").unwrap())).unwrap();
         recording.request();
         recording.access(Access::write(7));
         recording.access(Access::write(8));

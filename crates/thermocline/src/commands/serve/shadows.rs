@@ -36,22 +36,23 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
             "flash" => flash_pages = size(config, value, flash_pages).with_context(context)?,
             // The full name of a parameter, which may be that of a size otherwise.
             _ => {
-                let name = key.strip_prefix(entry.name).and_then(|rest| rest.strip_prefix('.'));
+                let name = key.strip_prefix(&*entry.name).and_then(|rest| rest.strip_prefix('.'));
                 given.push((name.unwrap_or(key).to_owned(), value.to_owned()));
             }
         }
     }
     ensure!(ram_pages > 0, "{}: `ram` must be at least a page", context());
-    let has_flash = flash_pages > 0 && entry.depth != Depth::Ram;
+    let has_flash = flash_pages > 0 && entry.capabilities.depth != Depth::Ram;
     ensure!(
-        entry.depth != Depth::Buffer && entry.depth.allows(1 + usize::from(has_flash)),
+        entry.capabilities.depth != Depth::Buffer
+            && entry.capabilities.depth.allows(1 + usize::from(has_flash)),
         "{}: this policy does not run on these tiers; see `thermocline policies {}`",
         context(),
         entry.name
     );
     Ok(ShadowOptions {
         label: text.to_owned(),
-        entry,
+        entry: entry.clone(),
         values: entry.values(&given).with_context(context)?,
         write_miss: WriteMiss::Fetch,
         ram_pages,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thermocline_core::Tier;
+use thermocline_engine::figures::{Figure, Value};
 use thermocline_engine::shadow::Estimate;
 
 /// Upper bounds of the latency classes are powers of two of this many nanoseconds.
@@ -39,43 +41,19 @@ pub(crate) struct Status {
     pub(crate) accesses: PerOp<Found>,
     /// Time from a request to its answer, by operation and the slowest tier that it needed.
     pub(crate) latency: PerOp<PerTier<Latency>>,
-    /// Flushes and durable writes answered.
-    pub(crate) flushes: u64,
     /// Time from a flush to its answer.
     pub(crate) flush_latency: Latency,
-    /// Pages that are newer than the disk's.
-    pub(crate) dirty_pages: u64,
-    /// Pages whose newest bytes no device has.
-    pub(crate) undurable_pages: u64,
-    /// Pages whose newest bytes are lost.
-    pub(crate) lost_pages: u64,
-    /// Where these are.
+    /// Copies that the policy asked for, by source and target.
+    #[serde(default)]
+    pub(crate) copies: PerTier<PerTier<u64>>,
+    /// The ranges whose newest bytes are lost.
     pub(crate) lost: Vec<Extent>,
-    /// Pages whose checksum did not match.
-    pub(crate) checksum_errors: u64,
-    /// Flash operations that failed in spite of further tries, and slots that are not used again.
-    #[serde(default)]
-    pub(crate) flash_failures: u64,
-    #[serde(default)]
-    pub(crate) flash_retired_slots: u64,
-    /// Bytes moved by the flash.
+    /// What the flash did.
     pub(crate) flash: DeviceStatus,
-    /// Bytes moved by the backing store.
+    /// What the backing store did.
     pub(crate) backing: DeviceStatus,
-    /// Bytes that may be written to flash now, if there is a budget.
-    pub(crate) write_budget_left_bytes: Option<f64>,
-    /// Copies to flash that the budget did not allow.
-    pub(crate) budget_refusals: u64,
-    /// Bytes written to flash in its life.
-    pub(crate) flash_lifetime_written_bytes: u64,
-    /// Commits of the journal.
-    pub(crate) commits: u64,
-    /// Requests taken and not answered.
-    pub(crate) requests_in_flight: u64,
     /// Clients connected.
     pub(crate) clients: u64,
-    /// Memory for what is known of pages, the pages themselves not.
-    pub(crate) metadata_bytes: u64,
     /// What the policy adapts.
     pub(crate) gauges: Vec<GaugeStatus>,
     /// The share of pages that shadows see.
@@ -84,7 +62,16 @@ pub(crate) struct Status {
     pub(crate) shadows: Vec<ShadowStatus>,
     /// How the recording goes, if there is one.
     pub(crate) recording: Option<RecordingStatus>,
+    /// The rows of [`COUNTER_FIGURES`](thermocline_engine::counters::COUNTER_FIGURES) and
+    /// [`SHARD_FIGURES`](thermocline_engine::figures::SHARD_FIGURES).
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
 }
+
+/// Figures of tables by their keys.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Figures(serde_json::Map<String, serde_json::Value>);
 
 /// A range of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +108,18 @@ pub(crate) struct PerTier<T> {
     pub(crate) disk: T,
 }
 
+impl<T> PerTier<T> {
+    /// A figure of each tier.
+    pub(crate) fn of(figure: impl Fn(Tier) -> T) -> Self {
+        Self { ram: figure(Tier::RAM), flash: figure(Tier::FLASH), disk: figure(Tier::DISK) }
+    }
+
+    /// The names of the tiers and their figures.
+    pub(crate) fn named(&self) -> [(&'static str, &T); 3] {
+        [("ram", &self.ram), ("flash", &self.flash), ("disk", &self.disk)]
+    }
+}
+
 /// Where pages were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Found {
@@ -139,8 +138,9 @@ pub(crate) struct DeviceStatus {
     pub(crate) written_bytes: Vec<(String, u64)>,
     /// Operations in flight.
     pub(crate) queue_depth: u64,
-    /// Operations that failed.
-    pub(crate) errors: u64,
+    /// The rows of [`TRANSFER_FIGURES`](thermocline_engine::counters::TRANSFER_FIGURES).
+    #[serde(flatten)]
+    pub(crate) figures: Figures,
 }
 
 /// What a policy adapts.
@@ -152,7 +152,7 @@ pub(crate) struct GaugeStatus {
 }
 
 /// What another policy would do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ShadowStatus {
     pub(crate) name: String,
     pub(crate) accesses: u64,
@@ -240,6 +240,40 @@ impl Found {
     /// All page accesses.
     pub(crate) const fn total(&self) -> u64 {
         self.ram + self.flash + self.disk + self.bypass
+    }
+
+    /// The places by their names.
+    pub(crate) const fn named(&self) -> [(&'static str, u64); 4] {
+        [("ram", self.ram), ("flash", self.flash), ("disk", self.disk), ("bypass", self.bypass)]
+    }
+}
+
+impl Figures {
+    /// Reads the figures of a table.
+    pub(crate) fn read<S>(table: &[Figure<S>], source: &S) -> Self {
+        let rows = table.iter().map(|figure| {
+            let value = match (figure.value)(source) {
+                Value::Count(count) => count.into(),
+                Value::Real(value) => value.into(),
+                Value::Absent => serde_json::Value::Null,
+            };
+            (figure.about.key.to_owned(), value)
+        });
+        Self(rows.collect())
+    }
+
+    /// Adds the figures of another table.
+    pub(crate) fn with(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// A figure by its key.
+    pub(crate) fn value(&self, key: &str) -> Value {
+        let value = self.0.get(key);
+        let count = value.and_then(serde_json::Value::as_u64).map(Value::Count);
+        let real = || value.and_then(serde_json::Value::as_f64);
+        count.unwrap_or_else(|| real().into())
     }
 }
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use thermocline_core::{Op, Tier};
-use thermocline_engine::counters::{PURPOSE_NAMES, Transfers};
+use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGURES, Transfers};
+use thermocline_engine::figures::SHARD_FIGURES;
 use thermocline_engine::shadow::{ShadowOptions, Shadows};
-use thermocline_engine::{Counters, Engine, Event, Options, RequestKind, Shard, WriteMode};
+use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
 use tracing::warn;
 
@@ -16,7 +17,8 @@ use super::devices::AnyDriver;
 use super::kept_note::Note;
 use super::record::Recording;
 use super::status::{
-    DeviceStatus, Extent, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus, Status,
+    DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus,
+    Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -163,7 +165,6 @@ impl Watch {
         }
         let shadows = observed.shadows.as_ref();
         self.warn_of_flash(shard);
-        let lost = shard.lost_pages();
         let mut gauges = vec![];
         shard.policy_gauges(&mut |name, tier, value| {
             let tier = ["ram", "flash", "disk"][tier.index().min(2)].to_owned();
@@ -171,7 +172,7 @@ impl Watch {
         });
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
-            policy: options.policy.entry.name.into(),
+            policy: options.policy.entry.name.to_string(),
             write_mode: mode(options.write_mode).into(),
             uptime_s: self.start.elapsed().as_secs_f64(),
             page_bytes: options.page_bytes.into(),
@@ -182,36 +183,22 @@ impl Watch {
             writes_held: shard.write_hold().is_held(),
             accesses: PerOp { read: found(counters, Op::Read), write: found(counters, Op::Write) },
             latency: PerOp { read: latencies.read, write: latencies.write },
-            flushes: counters.flushes,
             flush_latency: latencies.flush,
-            dirty_pages: shard.dirty_slots().into(),
-            undurable_pages: shard.undurable_pages() as u64,
-            lost_pages: lost.len() as u64,
-            lost: Extent::of_pages(&lost, options.page_bytes),
-            checksum_errors: counters.checksum_errors,
-            flash_failures: shard.flash_failures(),
-            flash_retired_slots: shard.retired_slots().into(),
-            flash: device(
-                &counters.flash,
-                shard.operations_in_flight(thermocline_engine::Device::Flash),
-            ),
-            backing: device(
-                &counters.backing,
-                shard.operations_in_flight(thermocline_engine::Device::Backing),
-            ),
-            write_budget_left_bytes: shard.flash_budget_bytes(),
-            budget_refusals: counters.budget_refusals,
-            flash_lifetime_written_bytes: shard.flash_lifetime_written_bytes(),
-            commits: counters.commits,
-            requests_in_flight: shard.requests_in_flight() as u64,
+            copies: PerTier::of(|source| {
+                PerTier::of(|target| counters.policy.copies(source, target))
+            }),
+            lost: Extent::of_pages(&shard.lost_pages(), options.page_bytes),
+            flash: device(&counters.flash, shard.operations_in_flight(Device::Flash)),
+            backing: device(&counters.backing, shard.operations_in_flight(Device::Backing)),
             clients: clients as u64,
-            metadata_bytes: shard.memory_bytes() as u64,
             gauges,
             shadow_sample: shadows.map_or(0.0, Shadows::rate),
             shadows: shadows.map_or_else(Vec::new, |shadows| {
                 shadows.estimates().into_iter().map(ShadowStatus::from).collect()
             }),
             recording: observed.recording.as_ref().map(Recording::status),
+            figures: Figures::read(COUNTER_FIGURES, counters)
+                .with(Figures::read(SHARD_FIGURES, shard)),
         }
     }
 }
@@ -308,7 +295,7 @@ fn device(transfers: &Transfers, queue_depth: usize) -> DeviceStatus {
         read_bytes: by_purpose(&transfers.read_bytes),
         written_bytes: by_purpose(&transfers.written_bytes),
         queue_depth: queue_depth as u64,
-        errors: transfers.errors,
+        figures: Figures::read(TRANSFER_FIGURES, transfers),
     }
 }
 

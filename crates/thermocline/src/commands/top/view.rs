@@ -6,13 +6,20 @@ use ratatui::style::{Style, Stylize as _};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Table};
 
+use thermocline_engine::counters::TRANSFER_FIGURES;
+use thermocline_engine::figures::{About, Figure, Kind, Value};
+
+use crate::commands::serve::metrics;
 use crate::commands::serve::status::{DeviceStatus, Found, Latency, RecordingStatus, Status};
 use crate::output;
+
+/// The figures of the engine's tables side by side.
+const ENGINE_COLUMNS: usize = 3;
 
 /// A table of text: a title, a header and rows.
 struct Figures {
     title: String,
-    header: Vec<&'static str>,
+    header: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
@@ -46,11 +53,16 @@ pub(super) fn text(before: &Status, now: &Status) -> String {
     text
 }
 
+fn words(header: &[&str]) -> Vec<String> {
+    header.iter().map(|&word| word.to_owned()).collect()
+}
+
 fn headline(status: &Status) -> String {
     let hours = status.uptime_s / 3600.0;
+    let held = if status.writes_held { ", writes held: see the log" } else { "" };
     format!(
-        "thermocline {}: {}, writes {}, up {hours:.1} h, {} clients, {} in flight",
-        status.version, status.policy, status.write_mode, status.clients, status.requests_in_flight
+        "thermocline {}: {}, writes {}, up {hours:.1} h, {} clients{held}",
+        status.version, status.policy, status.write_mode, status.clients
     )
 }
 
@@ -59,7 +71,7 @@ fn figures(before: &Status, now: &Status) -> Vec<Figures> {
     let mut figures = vec![
         accesses(before, now, seconds),
         latencies(before, now),
-        pages(now),
+        engine(before, now),
         devices(before, now, seconds),
     ];
     if !now.shadows.is_empty() {
@@ -87,7 +99,7 @@ fn accesses(before: &Status, now: &Status, seconds: f64) -> Figures {
     };
     Figures {
         title: "Page accesses".into(),
-        header: vec!["", "per second", "RAM", "flash", "disk", "bypass"],
+        header: words(&["", "per second", "RAM", "flash", "disk", "bypass"]),
         rows: vec![
             row("reads", before.accesses.read, now.accesses.read),
             row("writes", before.accesses.write, now.accesses.write),
@@ -111,7 +123,7 @@ fn latencies(before: &Status, now: &Status) -> Figures {
     let [read_before, write_before] = [&before.latency.read, &before.latency.write];
     Figures {
         title: "Requests answered, and half, 99 % and 99.9 % of them within".into(),
-        header: vec!["", "requests", "50 %", "99 %", "99.9 %"],
+        header: words(&["", "requests", "50 %", "99 %", "99.9 %"]),
         rows: vec![
             row("reads, RAM", &read_before.ram, &read.ram),
             row("reads, flash", &read_before.flash, &read.flash),
@@ -124,26 +136,56 @@ fn latencies(before: &Status, now: &Status) -> Figures {
     }
 }
 
-fn pages(now: &Status) -> Figures {
-    let budget = now.write_budget_left_bytes;
+/// Every figure of the engine's tables: its value, and what came since if it is counted.
+fn engine(before: &Status, now: &Status) -> Figures {
+    let cells: Vec<[String; 2]> = metrics::engine_figures()
+        .map(|about| {
+            let (before, now) = (before.figures.value(about.key), now.figures.value(about.key));
+            let more = match (about.kind, since(before, now)) {
+                (Kind::Counter, Some(more)) if more > 0 => {
+                    format!(" (+{})", figure(about, more.into()))
+                }
+                _ => String::new(),
+            };
+            [title(about), figure(about, now) + &more]
+        })
+        .collect();
+    let length = cells.len().div_ceil(ENGINE_COLUMNS);
+    let rows = (0..length).map(|row| {
+        let mut row: Vec<String> =
+            cells.iter().skip(row).step_by(length).flatten().cloned().collect();
+        row.resize(2 * ENGINE_COLUMNS, String::new());
+        row
+    });
     Figures {
-        title: "Pages".into(),
-        header: vec![
-            "dirty",
-            "not durable",
-            "lost",
-            "checksum errors",
-            "write budget left",
-            "writes",
-        ],
-        rows: vec![vec![
-            now.dirty_pages.to_string(),
-            now.undurable_pages.to_string(),
-            now.lost_pages.to_string(),
-            now.checksum_errors.to_string(),
-            budget.map_or_else(|| "no limit".into(), bytes),
-            if now.writes_held { "held: see the log".into() } else { "served".into() },
-        ]],
+        title: "Engine, since its start (and since the figures before)".into(),
+        header: words(&[["", "now"]; ENGINE_COLUMNS].concat()),
+        rows: rows.collect(),
+    }
+}
+
+/// A key without its unit, as words.
+fn title(about: &About) -> String {
+    about.key.strip_suffix("_bytes").unwrap_or(about.key).replace('_', " ")
+}
+
+/// How much more a counter has; none if it is absent.
+fn since(before: Value, now: Value) -> Option<u64> {
+    match (before, now) {
+        (Value::Count(before), Value::Count(now)) => Some(now.saturating_sub(before)),
+        _ => None,
+    }
+}
+
+/// A value with its unit.
+fn figure(about: &About, value: Value) -> String {
+    let is_bytes = about.key.ends_with("_bytes");
+    match value {
+        Value::Absent => "-".into(),
+        Value::Count(count) if is_bytes => bytes(count as f64),
+        Value::Real(value) if is_bytes => bytes(value),
+        Value::Count(count) => count.to_string(),
+        Value::Real(value) => format!("{value:.3}"),
     }
 }
 
@@ -153,17 +195,23 @@ fn devices(before: &Status, now: &Status, seconds: f64) -> Figures {
         let rate = |now: &[(String, u64)], before: &[(String, u64)]| {
             format!("{}/s", bytes(total(now).saturating_sub(total(before)) as f64 / seconds))
         };
-        vec![
+        let mut cells = vec![
             name.to_owned(),
             rate(&now.read_bytes, &before.read_bytes),
             rate(&now.written_bytes, &before.written_bytes),
             now.queue_depth.to_string(),
-            now.errors.to_string(),
-        ]
+        ];
+        cells.extend(
+            TRANSFER_FIGURES
+                .iter()
+                .map(|Figure { about, .. }| figure(about, now.figures.value(about.key))),
+        );
+        cells
     };
+    let counted = TRANSFER_FIGURES.iter().map(|Figure { about, .. }| title(about));
     Figures {
         title: "Devices".into(),
-        header: vec!["", "read", "written", "queue", "errors"],
+        header: words(&["", "read", "written", "queue"]).into_iter().chain(counted).collect(),
         rows: vec![
             row("flash", &before.flash, &now.flash),
             row("backing", &before.backing, &now.backing),
@@ -185,7 +233,13 @@ fn shadows(now: &Status) -> Figures {
     });
     Figures {
         title: format!("Shadows, of {:.1} % of the pages", now.shadow_sample * 100.0),
-        header: vec!["", "hits in RAM", "on flash", "flash writes per access", "I/O ms per access"],
+        header: words(&[
+            "",
+            "hits in RAM",
+            "on flash",
+            "flash writes per access",
+            "I/O ms per access",
+        ]),
         rows: rows.collect(),
     }
 }
@@ -194,7 +248,7 @@ fn recording(now: &RecordingStatus) -> Figures {
     let state = if now.has_failed { "failed" } else { "goes on" };
     Figures {
         title: format!("Recording to {}: {state}", now.path.display()),
-        header: vec!["accesses", "missing", "passed the policy by", "written"],
+        header: words(&["accesses", "missing", "passed the policy by", "written"]),
         rows: vec![vec![
             now.accesses.to_string(),
             now.missing_accesses.to_string(),

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thermocline_capture::{
-    self as capture, CaptureCounts, CaptureOptions, Captured, FileFilter, Progress, Source,
+    self as capture, CaptureCounts, CaptureError, CaptureOptions, Captured, FileFilter, Progress,
+    Source,
 };
 use thermocline_trace::PageSize;
 
@@ -73,7 +74,11 @@ pub(super) fn convert(
     let mut bar = Bar::new()?;
     let captured = capture::convert(source, path, target, options, &mut bar);
     bar.0.finish_and_clear();
-    let captured = captured?;
+    let captured = captured.map_err(|error| {
+        let is_strict = matches!(error, CaptureError::NotUnderstood { .. });
+        let error = anyhow::Error::new(error);
+        if is_strict { error.context("--max-unknown allows lines like these") } else { error }
+    })?;
     for line in &captured.unknown {
         output::note(&format!("not understood: {line}"));
     }

@@ -26,6 +26,7 @@
 
 mod temperature;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -33,7 +34,9 @@ use alloc::vec::Vec;
 use self::temperature::{Frequencies, Frequency, History, Rules};
 use super::PAGES_PER_BLOCK;
 use super::frames::Frames;
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::prefetch::prefetch;
 use crate::queue::Lists;
@@ -198,8 +201,22 @@ pub struct Hwb {
     victims: Vec<PageId>,
 }
 
+/// Its row in the registry.
+pub const HWB: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("hwb"),
+    summary: "hot and warm regions of pages, a cold region of blocks, by predicted temperature",
+    source: "Li: A Hotness-aware Write Buffer Management Scheme (HWB)",
+    module: module_path!(),
+    capabilities: Capabilities {
+        whole_block: Some(&PAGES_PER_BLOCK),
+        ..Capabilities::of(Depth::Buffer)
+    },
+    parameters: PARAMETERS,
+    build: Build::Function(build),
+};
+
 /// Builds the policy for the registry.
-pub fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hwb::new(setup, values))
 }
 

@@ -99,9 +99,7 @@ mod tests {
     use super::*;
     use crate::config::Values;
     use crate::random::SplitMix64;
-    use crate::{
-        Access, Admission, Clients, Geometry, Indexing, PageCost, Policy as _, Setup, WriteMiss,
-    };
+    use crate::{Access, Geometry, PageCost, Policy as _, Setup};
 
     type DHfa = Hfa<{ Strategy::Demote as u8 }>;
 
@@ -121,13 +119,11 @@ mod tests {
 
     fn count(accesses: impl Iterator<Item = u32>) -> Found {
         let setup = Setup {
-            capacity_pages: vec![FAST_PAGES, FAST_PAGES / 2, FAST_PAGES / 2],
-            geometry: Geometry::linear(4 * FAST_PAGES),
             costs: vec![PageCost::default(); 4],
-            write_miss: WriteMiss::Fetch,
-            admission: Admission::ALL,
-            clients: Clients::ONE,
-            indexing: Indexing::Dense,
+            ..Setup::new(
+                Geometry::linear(4 * FAST_PAGES),
+                vec![FAST_PAGES, FAST_PAGES / 2, FAST_PAGES / 2],
+            )
         };
         let values = Values::resolve("d-hfa", D_PARAMETERS, &[]).unwrap();
         let mut hfa = DHfa::new(&setup, &values);

@@ -11,6 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::ABSENT;
+use crate::prefetch::prefetch;
 use crate::queue::Numbers;
 use crate::{Ids, PageId};
 
@@ -72,11 +73,11 @@ impl Cells {
         self.row(page).map_or(ABSENT, |row| self.table[row + self.frames + level])
     }
 
-    /// Notes the newest record of a page that has cells.
+    /// The cell for the newest record of a page that has cells.
     #[inline]
-    pub(super) fn set_newest_hint(&mut self, level: usize, page: PageId, newest: u32) {
+    pub(super) fn newest_hint_mut(&mut self, level: usize, page: PageId) -> &mut u32 {
         let row = self.row(page).expect("a page that enters or leaves has cells");
-        self.table[row + self.frames + level] = newest;
+        &mut self.table[row + self.frames + level]
     }
 
     /// The pages that have cells, each with the first one, that of its frame if there is one client.
@@ -100,7 +101,7 @@ impl Cells {
     /// Asks the processor for the cells of a page.
     #[inline]
     pub(super) fn prefetch(&self, page: PageId) {
-        self.numbers.prefetch_rows_in(&self.table, self.stride, page);
+        prefetch(&self.table, page.index() * self.stride);
     }
 
     /// Heap memory in bytes.

@@ -41,7 +41,6 @@
 mod bubble;
 mod cascade;
 mod cells;
-mod hint_log;
 mod hint_table;
 mod history;
 mod level;
@@ -52,21 +51,23 @@ mod queues;
 mod runs;
 mod settings;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-pub use hint_log::HintLog;
-pub(crate) use settings::WRITES;
 pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 
+use crate::capabilities::{Capabilities, Depth, Future, SparseMemory};
 use crate::config::Values;
+use crate::entry::{Build, PolicyEntry};
 use crate::queue::Lists;
 use crate::random::SplitMix64;
 use crate::{
-    Access, Actions, BoxedPolicy, Clients, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Clients, HintLog, Op, PageId, Policy, Setup, Survivor, Tier,
+    WriteMiss,
 };
 use cells::Cells;
 use hint_table::RECORD_BYTES;
@@ -119,7 +120,7 @@ pub struct Hfa<const STRATEGY: u8> {
     random: SplitMix64,
     /// Whether this access woke a promotion already (Algorithm 2).
     has_promoted: bool,
-    /// The hints of this run, if they are wanted.
+    /// The hints of this run, if they are recorded.
     log: Option<HintLog>,
     /// The hints of an earlier run, for an oracle.
     future: Option<Arc<HintLog>>,
@@ -127,29 +128,118 @@ pub struct Hfa<const STRATEGY: u8> {
     expired: Vec<u32>,
 }
 
+/// Why these policies need more than 64 bytes per page.
+const STATE: &str =
+    "it keeps hits, hint frequency, hotness and two times of a page, and orders by them";
+/// What those need that keep the moves of pages.
+const HISTORY_MEMORY: SparseMemory = SparseMemory {
+    bytes_per_page: 136,
+    ..SparseMemory::of_accessed(
+        20,
+        "as the other HFA; and it keeps the last moves of a page for ever",
+    )
+};
+
+/// The row of `d-hfa` in the registry.
+pub const D_HFA: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("d-hfa"),
+    summary: "two queues per tier by frequency of demotions; hits move to the top",
+    source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+    module: module_path!(),
+    capabilities: Capabilities {
+        write_back: Some(&settings::WRITES),
+        sparse_memory: SparseMemory::of_cached(92, STATE),
+        ..Capabilities::of(Depth::Tiers)
+    },
+    parameters: D_PARAMETERS,
+    build: Build::Function(build_demote),
+};
+
+/// The row of `p-hfa` in the registry.
+pub const P_HFA: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("p-hfa"),
+    summary: "two queues per tier by frequency of promotions; pages rise with a probability",
+    source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+    module: module_path!(),
+    capabilities: Capabilities {
+        write_back: Some(&settings::WRITES),
+        sparse_memory: SparseMemory::of_cached(132, STATE),
+        ..Capabilities::of(Depth::Tiers)
+    },
+    parameters: P_PARAMETERS,
+    build: Build::Function(build_promote),
+};
+
+/// The row of `h-hfa` in the registry.
+pub const H_HFA: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("h-hfa"),
+    summary: "two queues per tier by frequency of moves; pages rise and fall by their last moves",
+    source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+    module: module_path!(),
+    capabilities: Capabilities {
+        write_back: Some(&settings::WRITES),
+        sparse_memory: HISTORY_MEMORY,
+        ..Capabilities::of(Depth::Tiers)
+    },
+    parameters: H_PARAMETERS,
+    build: Build::Function(build_hint),
+};
+
+/// The row of `oracle-hfa` in the registry.
+pub const ORACLE_HFA: PolicyEntry = PolicyEntry {
+    name: Cow::Borrowed("oracle-hfa"),
+    summary: "h-hfa with the hints that an earlier run of it gave later",
+    source: "Meng et al.: A Hint Frequency Based Approach (HFA), JCST 32(2), 2017",
+    module: module_path!(),
+    capabilities: Capabilities {
+        future: Future::Hints,
+        write_back: Some(&settings::WRITES),
+        sparse_memory: HISTORY_MEMORY,
+        ..Capabilities::of(Depth::Tiers)
+    },
+    parameters: ORACLE_PARAMETERS,
+    build: Build::Function(build_oracle),
+};
+
 /// Builds D-HFA for the registry.
-pub fn build_demote(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_demote(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hfa::<{ Strategy::Demote as u8 }>::new(setup, values))
 }
 
 /// Builds P-HFA for the registry.
-pub fn build_promote(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_promote(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hfa::<{ Strategy::Promote as u8 }>::new(setup, values))
 }
 
 /// Builds H-HFA for the registry.
-pub fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
+fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(Hfa::<{ Strategy::Hint as u8 }>::new(setup, values))
 }
 
-/// Builds Oracle HFA for the registry, which has checked that the values have hints.
-///
-/// # Panics
-/// If they have none.
-pub fn build_oracle(setup: &Setup, values: &Values) -> BoxedPolicy {
+/// Builds Oracle HFA for the registry, which has checked that the setup has hints.
+fn build_oracle(setup: &Setup, values: &Values) -> BoxedPolicy {
     let mut hfa = Hfa::<{ Strategy::Hint as u8 }>::new(setup, values);
-    hfa.future = Some(Arc::clone(values.hints().expect("the registry asks for hints")));
+    let hints = setup.inputs.hints.as_ref().expect("the registry asks for hints");
+    hfa.future = Some(Arc::clone(hints));
     Box::new(hfa)
+}
+
+/// The hints that H-HFA gives on some accesses, for a run of Oracle HFA with these values. Parameters
+/// that only H-HFA has are at their defaults, unless the values are its own.
+pub fn record_hints(
+    setup: &Setup,
+    values: &Values,
+    accesses: impl IntoIterator<Item = Access>,
+) -> HintLog {
+    let values = Values::defaults(H_PARAMETERS).with_those_of(values);
+    let mut hfa = Hfa::<{ Strategy::Hint as u8 }>::new(setup, &values);
+    hfa.log = Some(HintLog::new());
+    let mut actions = Actions::new();
+    for access in accesses {
+        actions.clear();
+        hfa.access(access, &mut actions);
+    }
+    hfa.log.unwrap_or_default()
 }
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
@@ -210,7 +300,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 Strategy::Demote | Strategy::Hint => 0,
             }),
             has_promoted: false,
-            log: settings.records_hints.then(HintLog::new),
+            log: None,
             future: None,
             expired: Vec::new(),
             levels,
@@ -221,7 +311,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// The frame of a page that the client sees.
     fn frame_of(&self, page: PageId) -> u32 {
         match self.frame_at(self.client.into(), page) {
-            ABSENT => self.frame_at(self.levels.len(), page),
+            ABSENT if self.clients != Clients::ONE => self.frame_at(self.levels.len(), page),
             frame => frame,
         }
     }
@@ -424,9 +514,5 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
                 }
             }
         }
-    }
-
-    fn take_hints(&mut self) -> Option<HintLog> {
-        self.log.as_mut().map(core::mem::take)
     }
 }

@@ -388,13 +388,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             }
         }
         let mut forgotten = ABSENT;
-        let (newest, frequency) = self.levels[level].hints.record(
-            page,
-            self.cells.newest_hint(level, page),
-            &self.settings.weights,
-            |frame| forgotten = frame,
-        );
-        self.cells.set_newest_hint(level, page, newest);
+        let cell = self.cells.newest_hint_mut(level, page);
+        let (newest, frequency) =
+            self.levels[level]
+                .hints
+                .record(page, *cell, &self.settings.weights, |frame| forgotten = frame);
+        *cell = newest;
         if forgotten != ABSENT {
             self.review(level, forgotten);
         }

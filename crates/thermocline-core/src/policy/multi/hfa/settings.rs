@@ -102,7 +102,7 @@ const RESORT: Parameter = Parameter {
     source: "extension: the paper's bubble sort moves pages forward only",
 };
 /// Whether writes go through to disk.
-pub(crate) const WRITES: Parameter = Parameter {
+pub(super) const WRITES: Parameter = Parameter {
     name: "writes",
     kind: Kind::Choice(&["through", "back"]),
     default: Value::Choice("through"),
@@ -165,13 +165,6 @@ const KHV_DECAY: Parameter = Parameter {
     summary: "what a move is worth compared with the next one",
     source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
 };
-const RECORD_HINTS: Parameter = Parameter {
-    name: "record_hints",
-    kind: Kind::Switch,
-    default: Value::Switch(false),
-    summary: "keep a log of all hints, for a run of oracle-hfa",
-    source: "section 5.1",
-};
 
 /// The parameters of D-HFA.
 pub const D_PARAMETERS: &[Parameter] = &[
@@ -223,7 +216,6 @@ pub const H_PARAMETERS: &[Parameter] = &[
     KHV_PROMOTION,
     KHV_DEMOTION,
     KHV_DECAY,
-    RECORD_HINTS,
 ];
 
 /// The parameters of Oracle HFA.
@@ -264,7 +256,6 @@ pub(super) struct Settings {
     pub(super) writes_back: bool,
     pub(super) overflow_demotes: bool,
     pub(super) miss_to_q1: bool,
-    pub(super) records_hints: bool,
 }
 
 impl Settings {
@@ -292,7 +283,6 @@ impl Settings {
             writes_back: values.choice(WRITES.name) == "back",
             overflow_demotes: has(D_OVERFLOW) && values.choice(D_OVERFLOW.name) == "demote",
             miss_to_q1: switch(MISS_TO_Q1),
-            records_hints: switch(RECORD_HINTS),
         }
     }
 

@@ -1,0 +1,32 @@
+//! What a policy is told at its construction about accesses to come.
+
+use alloc::sync::Arc;
+
+use crate::{Foresight, HintLog};
+
+/// Knowledge of accesses to come. A policy takes what its
+/// [capabilities](crate::registry::Capabilities::future) ask for, and no more.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// The hints of an earlier run on the same accesses.
+    pub hints: Option<Arc<HintLog>>,
+    /// The accesses themselves.
+    pub foresight: Option<Arc<Foresight>>,
+}
+
+impl Inputs {
+    /// No knowledge.
+    pub const NONE: Self = Self { hints: None, foresight: None };
+}
+
+impl From<HintLog> for Inputs {
+    fn from(hints: HintLog) -> Self {
+        Self { hints: Some(Arc::new(hints)), ..Self::NONE }
+    }
+}
+
+impl From<Arc<Foresight>> for Inputs {
+    fn from(foresight: Arc<Foresight>) -> Self {
+        Self { foresight: Some(foresight), ..Self::NONE }
+    }
+}

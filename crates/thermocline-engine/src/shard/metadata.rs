@@ -1,0 +1,127 @@
+//! The engine's own blocks and syncs, on their way to the driver, and the frames for the blocks.
+
+use std::collections::VecDeque;
+
+use smallvec::smallvec;
+
+use crate::counters::Purpose;
+use crate::format::BLOCK_BYTES;
+use crate::memory::FrameId;
+use crate::operation::{Device, OperationId, OperationKind, OperationParts};
+
+/// A block of the journal or the table that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) kind: BlockKind,
+    pub(super) frame: FrameId,
+    offset_bytes: u64,
+    /// How often the write failed.
+    pub(super) failures: u8,
+}
+
+/// What a block is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockKind {
+    Journal,
+    Table,
+}
+
+impl BlockKind {
+    /// What its bytes are counted as.
+    pub(super) const fn purpose(self) -> Purpose {
+        match self {
+            Self::Journal => Purpose::Journal,
+            Self::Table => Purpose::Table,
+        }
+    }
+}
+
+/// An operation that moves no page.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OwnOperation {
+    /// A block is written.
+    Block(Block),
+    /// A device is synced.
+    Sync(Device),
+}
+
+impl OwnOperation {
+    pub(super) const fn device(self) -> Device {
+        match self {
+            Self::Block(_) => Device::Flash,
+            Self::Sync(device) => device,
+        }
+    }
+}
+
+/// What waits for the driver.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    /// Frames that no block uses.
+    frames: Vec<FrameId>,
+    operations: VecDeque<OwnOperation>,
+}
+
+impl Metadata {
+    /// Nothing waits; blocks have these frames.
+    pub(super) const fn new(frames: Vec<FrameId>) -> Self {
+        Self { frames, operations: VecDeque::new() }
+    }
+
+    /// How many blocks can be made now.
+    pub(super) const fn free_frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// A block whose bytes the caller fills in.
+    ///
+    /// # Panics
+    /// If no frame is free.
+    pub(super) fn new_block(&mut self, kind: BlockKind, offset_bytes: u64) -> Block {
+        let frame = self.frames.pop().expect("blocks are bounded by the frames for them");
+        Block { kind, frame, offset_bytes, failures: 0 }
+    }
+
+    /// The block is written, or given up.
+    pub(super) fn end_block(&mut self, block: Block) {
+        self.frames.push(block.frame);
+    }
+
+    /// The block is to be written.
+    pub(super) fn push_block(&mut self, block: Block) {
+        self.operations.push_back(OwnOperation::Block(block));
+    }
+
+    /// The device is to be synced, after what was pushed before.
+    pub(super) fn push_sync(&mut self, device: Device) {
+        self.operations.push_back(OwnOperation::Sync(device));
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// The next operation, without its number.
+    pub(super) fn pop(&mut self) -> Option<(OwnOperation, OperationParts)> {
+        let operation = self.operations.pop_front()?;
+        let (kind, offset_bytes, length_bytes, frames) = match operation {
+            OwnOperation::Block(Block { frame, offset_bytes, .. }) => {
+                (OperationKind::Write, offset_bytes, BLOCK_BYTES as u64, smallvec![frame])
+            }
+            OwnOperation::Sync(_) => (OperationKind::Sync, 0, 0, smallvec![]),
+        };
+        let (id, device) = (OperationId(0), operation.device());
+        Some((operation, OperationParts { id, device, kind, offset_bytes, length_bytes, frames }))
+    }
+
+    /// The flash is gone: nothing more is written to it, nor is it synced.
+    pub(super) fn forget_flash(&mut self) {
+        self.operations.retain(|operation| {
+            if let OwnOperation::Block(block) = operation {
+                self.frames.push(block.frame);
+            }
+            operation.device() != Device::Flash
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! Requests that wait for versions: to be durable (flushes and durable writes), or to be on disk.
+//!
+//! It enforces rule 6 of durability (`ARCHITECTURE.md`), in three stages: every page that only
+//! RAM has is written, to a slot or to disk; the disk is synced if it was written since, but for what slots
+//! have as well; the records of all slots written are durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+/// A request that waits for versions to be durable.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    request: usize,
+    version: u64,
+    /// Which pages; all if there is none.
+    pages: Option<Range<u32>>,
+    stage: Stage,
+    /// So many records must be durable once the versions are written.
+    records: u64,
+}
+
+impl Waiter {
+    /// It waits for versions up to this one.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Which pages it waits for; all if there is none.
+    pub(super) const fn pages(&self) -> Option<&Range<u32>> {
+        self.pages.as_ref()
+    }
+
+    /// Whether it waits for the page to be written, whose oldest version that is not has this number.
+    fn waits_for(&self, page: u32, undurable: u64) -> bool {
+        self.stage == Stage::Data
+            && undurable <= self.version
+            && self.pages.as_ref().is_none_or(|pages| pages.contains(&page))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Versions are being written.
+    Data,
+    /// That many syncs of the disk must be done.
+    Sync(u64),
+    /// That many records must be durable.
+    Commit(u64),
+}
+
+/// What is durable, or about to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reached {
+    /// Syncs of the disk that are done.
+    pub(super) syncs_done: u64,
+    /// Records so far, those that came up when the page was in its slot, and those that are durable.
+    pub(super) appended: u64,
+    pub(super) appended_late: u64,
+    pub(super) durable: u64,
+}
+
+/// What comes of moving waiters on.
+#[derive(Debug, Default)]
+pub(super) struct Advanced {
+    /// Requests that wait no longer.
+    pub(super) done: Vec<usize>,
+    /// The sync of the disk, and the number of durable records, that others wait for.
+    pub(super) sync: Option<u64>,
+    pub(super) records: u64,
+}
+
+/// All that wait.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    waiting: Vec<Waiter>,
+    /// Every version up to this one is to be written, for flushes that wait.
+    flush_target: u64,
+    /// By page: requests that wait for a version of it to be on disk, durable or not.
+    on_disk: BTreeMap<u32, SmallVec<[(u64, usize); 1]>>,
+}
+
+impl Waiters {
+    /// Whether nobody waits for versions to be durable.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether somebody waits, for whatever it is.
+    pub(super) fn is_anyone_waiting(&self) -> bool {
+        !self.waiting.is_empty() || !self.on_disk.is_empty()
+    }
+
+    /// A request waits for a version of a page to be on disk.
+    pub(super) fn push_for_disk(&mut self, request: usize, page: u32, version: u64) {
+        self.on_disk.entry(page).or_default().push((version, request));
+    }
+
+    /// Whether somebody waits for the page to be on disk.
+    pub(super) fn want_on_disk(&self, page: u32) -> bool {
+        self.on_disk.contains_key(&page)
+    }
+
+    /// The pages that somebody waits for to be on disk.
+    pub(super) fn pages_for_disk(&self) -> BTreeSet<u32> {
+        self.on_disk.keys().copied().collect()
+    }
+
+    /// Takes out the requests that wait for versions of the page on disk up to this one.
+    pub(super) fn disk_done(&mut self, page: u32, version: u64) -> SmallVec<[usize; 4]> {
+        let Some(waiters) = self.on_disk.get_mut(&page) else { return SmallVec::new() };
+        let (done, left) = waiters.drain(..).partition(|&(wanted, _)| wanted <= version);
+        *waiters = left;
+        if waiters.is_empty() {
+            self.on_disk.remove(&page);
+        }
+        let done: SmallVec<[(u64, usize); 1]> = done;
+        done.into_iter().map(|(_, request)| request).collect()
+    }
+
+    /// A request waits for versions of these pages, all if there is none; so many records came up so far.
+    pub(super) fn push(
+        &mut self,
+        request: usize,
+        version: u64,
+        pages: Option<Range<u32>>,
+        records: u64,
+    ) {
+        self.waiting.push(Waiter { request, version, pages, stage: Stage::Data, records });
+    }
+
+    /// Every version up to this one is to be written.
+    pub(super) fn raise_target(&mut self, version: u64) {
+        self.flush_target = self.flush_target.max(version);
+    }
+
+    /// Whether somebody waits for the page to be written, whose oldest version that is not has this
+    /// number.
+    pub(super) fn want(&self, page: u32, undurable: u64) -> bool {
+        undurable <= self.flush_target
+            || self.waiting.iter().any(|waiter| waiter.waits_for(page, undurable))
+    }
+
+    /// An early record tells of the page: whoever waits for it waits for that record. Returns whether
+    /// anybody does.
+    pub(super) fn note_record(&mut self, page: u32, undurable: u64, record: NonZeroU64) -> bool {
+        let mut is_awaited = false;
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.waits_for(page, undurable)) {
+            waiter.records = record.get();
+            is_awaited = true;
+        }
+        is_awaited
+    }
+
+    /// Whoever waits, waits for so many records.
+    pub(super) fn require_records(&mut self, records: u64) {
+        for waiter in &mut self.waiting {
+            waiter.records = records;
+        }
+    }
+
+    /// Moves all on. `is_written` says whether a waiter's versions are in slots or on disk, and
+    /// `awaited_sync` the number of the sync that makes durable what is only on disk, if something is.
+    pub(super) fn advance(
+        &mut self,
+        reached: Reached,
+        is_written: impl Fn(&Waiter) -> bool,
+        awaited_sync: impl Fn() -> Option<u64>,
+    ) -> Advanced {
+        let mut advanced = Advanced::default();
+        self.waiting.retain_mut(|waiter| {
+            if waiter.stage == Stage::Data {
+                if !is_written(waiter) {
+                    return true;
+                }
+                // Records of what only others wait for may be under way before their pages are there.
+                let commit = Stage::Commit(waiter.records.max(reached.appended_late));
+                waiter.stage = awaited_sync().map_or(commit, Stage::Sync);
+            }
+            if let Stage::Sync(sync) = waiter.stage {
+                if reached.syncs_done < sync {
+                    advanced.sync = advanced.sync.max(Some(sync));
+                    return true;
+                }
+                waiter.stage = Stage::Commit(reached.appended);
+            }
+            let Stage::Commit(records) = waiter.stage else { return true };
+            advanced.records = advanced.records.max(records);
+            if reached.durable < records {
+                return true;
+            }
+            advanced.done.push(waiter.request);
+            false
+        });
+        advanced
+    }
+
+    /// Takes out the requests that wait for a sync that failed, one of the first so many; the others wait for
+    /// their pages again.
+    pub(super) fn fail_syncs(&mut self, syncs: u64) -> Vec<usize> {
+        let failed =
+            self.take(|waiter| matches!(waiter.stage, Stage::Sync(wanted) if wanted <= syncs));
+        self.restart();
+        failed
+    }
+
+    /// Takes out the requests that wait for versions of these pages from this one on to be written.
+    pub(super) fn fail_pages(&mut self, pages: &Range<u32>, version: u64) -> Vec<usize> {
+        let overlaps = |it: &Range<u32>| it.start < pages.end && pages.start < it.end;
+        self.take(|waiter| {
+            waiter.stage == Stage::Data
+                && version <= waiter.version
+                && waiter.pages.as_ref().is_none_or(overlaps)
+        })
+    }
+
+    /// All wait for their pages again: the slots that had them are gone.
+    pub(super) fn restart(&mut self) {
+        for waiter in &mut self.waiting {
+            waiter.stage = Stage::Data;
+        }
+    }
+
+    /// These requests are over, whatever comes of their versions.
+    pub(super) fn forget(&mut self, requests: &BTreeSet<usize>) {
+        self.waiting.retain(|waiter| !requests.contains(&waiter.request));
+        self.on_disk.retain(|_, waiters| {
+            waiters.retain(|(_, request)| !requests.contains(request));
+            !waiters.is_empty()
+        });
+    }
+
+    fn take(&mut self, is_taken: impl Fn(&Waiter) -> bool) -> Vec<usize> {
+        self.waiting
+            .extract_if(.., |waiter| is_taken(waiter))
+            .map(|waiter| waiter.request)
+            .collect()
+    }
+}

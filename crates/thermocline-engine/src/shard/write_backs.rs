@@ -1,0 +1,158 @@
+//! Pages on their way from flash to disk, and those that the disk refused.
+
+use std::collections::BTreeSet;
+
+use thermocline_core::Nanos;
+
+/// How long a page rests after the backing store refused it, and syncs after one failed.
+pub(super) const REST: Nanos = Nanos(1_000_000_000);
+/// Refusals in a row after which the backing store is taken for gone: one page at a time tries it then.
+const REFUSALS_MAX: u32 = 16;
+
+/// Pages to be written back.
+#[derive(Debug, Default)]
+pub(super) struct WriteBacks {
+    /// By page number, so that neighbours go together.
+    pages: BTreeSet<u32>,
+    /// Fetches under way.
+    in_flight: u32,
+    /// Where the sweep over the page numbers stands.
+    sweep: u32,
+    /// Pages that the backing store refused, and when to try again.
+    resting: BTreeSet<u32>,
+    retry_at: Nanos,
+    /// Writes that the backing store refused since it last took one, and the page that is to find out
+    /// whether it takes them again.
+    refusals: u32,
+    probe: Option<u32>,
+    /// Whether what waits stays where it is, but for these pages: the end has come.
+    closed_but: Option<BTreeSet<u32>>,
+}
+
+impl WriteBacks {
+    /// The page is to be written back. Returns whether that is new.
+    pub(super) fn insert(&mut self, page: u32) -> bool {
+        let is_open = self.closed_but.as_ref().is_none_or(|awaited| awaited.contains(&page));
+        is_open && self.pages.insert(page)
+    }
+
+    /// The next page, in the order of the disk.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        let next = self.pages.range(self.sweep..).next().or_else(|| self.pages.first()).copied()?;
+        self.pages.remove(&next);
+        self.sweep = next.wrapping_add(1);
+        Some(next)
+    }
+
+    pub(super) fn contains(&self, page: u32) -> bool {
+        self.pages.contains(&page)
+    }
+
+    /// Fetches under way.
+    pub(super) const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// A page is being fetched, to be written back.
+    pub(super) const fn fetch_started(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// Such a fetch is over.
+    pub(super) const fn fetch_ended(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// Whether pages wait or are under way; those that rest are not.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.pages.is_empty() || self.in_flight > 0
+    }
+
+    /// Pages that wait, those that rest included.
+    pub(super) fn waiting_pages(&self) -> usize {
+        self.pages.len() + if self.is_closed() { 0 } else { self.resting.len() }
+    }
+
+    /// From now on nothing is written back but these pages, which requests wait for.
+    pub(super) fn close(&mut self, awaited: BTreeSet<u32>) {
+        self.pages.retain(|page| awaited.contains(page));
+        self.closed_but = Some(awaited);
+    }
+
+    /// Nothing can stay where it is, because the flash failed: everything is written back again.
+    pub(super) fn open(&mut self) {
+        self.closed_but = None;
+    }
+
+    /// Whether the end has come.
+    pub(super) const fn is_closed(&self) -> bool {
+        self.closed_but.is_some()
+    }
+
+    /// A request waits for the page.
+    pub(super) fn await_page(&mut self, page: u32) {
+        if let Some(awaited) = &mut self.closed_but {
+            awaited.insert(page);
+        }
+    }
+
+    /// The backing store refused a write.
+    pub(super) const fn refused(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// The backing store took a write: those that it refused are tried soon.
+    pub(super) const fn taken(&mut self) {
+        if self.is_refused() {
+            self.retry_at = Nanos(0);
+        }
+        self.refusals = 0;
+        self.probe = None;
+    }
+
+    /// Whether the backing store seems to be gone.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.refusals >= REFUSALS_MAX
+    }
+
+    /// Whether the backing store is not to be bothered with the page.
+    pub(super) fn is_in_vain(&self, page: u32) -> bool {
+        self.is_refused() && self.probe != Some(page)
+    }
+
+    /// The backing store refused the page: it is tried again later.
+    pub(super) fn rest(&mut self, page: u32, now: Nanos) {
+        if self.resting.is_empty() {
+            self.retry_at = Nanos(now.0 + REST.0);
+        }
+        self.resting.insert(page);
+    }
+
+    /// Whether the page rests.
+    pub(super) fn is_resting(&self, page: u32) -> bool {
+        self.resting.contains(&page)
+    }
+
+    /// The page rests no longer.
+    pub(super) fn wake(&mut self, page: u32) {
+        self.resting.remove(&page);
+    }
+
+    /// The pages whose rest is over by now: one of them if the backing store seems to be gone.
+    pub(super) fn wake_in_time(&mut self, now: Nanos) -> BTreeSet<u32> {
+        if self.next_retry().is_none_or(|at| now < at) {
+            return BTreeSet::new();
+        }
+        if !self.is_refused() {
+            return std::mem::take(&mut self.resting);
+        }
+        self.retry_at = Nanos(now.0 + REST.0);
+        self.probe = self.resting.pop_first();
+        self.probe.into_iter().collect()
+    }
+
+    /// When pages that rest are tried again.
+    pub(super) fn next_retry(&self) -> Option<Nanos> {
+        (!self.resting.is_empty()).then_some(self.retry_at)
+    }
+}

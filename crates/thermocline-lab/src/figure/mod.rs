@@ -1,0 +1,214 @@
+//! The figures of a run. Each is declared once, as a row of a table, and the row is all that tables,
+//! charts, JSON, Parquet, the Python package and `docs/json.md` know of it.
+
+mod runs;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::Summary;
+use crate::metric::drive;
+
+pub use runs::RUNS;
+
+/// A figure of a run, whose results are an `S`.
+#[derive(Clone, Debug)]
+pub struct Figure<S: 'static = Summary> {
+    /// Its name: the key in the JSON of a run or a tier, and the column of Parquet files and of
+    /// tables in Python; the column of a figure of tiers is `TIER_key`.
+    pub key: &'static str,
+    /// Its unit in the JSON; empty for a share.
+    pub unit: &'static str,
+    /// What it is.
+    pub definition: &'static str,
+    /// How tables and charts show it; none if only files have it.
+    pub shown: Option<Shown>,
+    /// Where the JSON has it if it has no key of its own, names of objects separated by dots; `[]`
+    /// stands behind an array that has an element per tier.
+    inside: Option<&'static str>,
+    value: Found<S>,
+}
+
+/// How tables and charts show a figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Its title; `{in}` is where a tier is found (`in RAM`), `{Tier}` its name (`Flash`), and
+    /// `{any}` where a page is in any cache (`in RAM or on flash`).
+    pub title: &'static str,
+    /// The unit that it is shown in.
+    pub unit: &'static str,
+    /// From the unit of the JSON to this one.
+    pub scale: fn(f64) -> f64,
+    /// How it is written, without the unit.
+    pub show: fn(f64) -> String,
+    /// Whether more of it is better.
+    pub is_more_better: bool,
+    /// Which tables have it; of these only the ones in which a run has a value.
+    pub on: On,
+}
+
+/// Where a figure is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// For every hierarchy, and every tier.
+    Everything,
+    /// For hybrid caches: RAM, maybe flash, and the disk.
+    Hybrids,
+    /// For hierarchies of any depth.
+    Levels,
+    /// For hierarchies of any depth, and for hybrids with prices or access times of their own.
+    Latencies,
+    /// Where there are several caches.
+    SeveralCaches,
+    /// For the cache tiers.
+    Caches,
+    /// For the tiers below RAM of hybrid caches.
+    BelowRam,
+}
+
+/// How a figure is found in a run's results.
+#[derive(Clone, Debug)]
+enum Found<S> {
+    /// A count, of the whole run.
+    Count(fn(&S) -> Option<u64>),
+    /// A number, of the whole run.
+    Real(fn(&S) -> Option<f64>),
+    /// A count of the tier at this place, fastest first.
+    TierCount(fn(&S, usize) -> Option<u64>),
+    /// A number of the tier at this place.
+    TierReal(fn(&S, usize) -> Option<f64>),
+}
+
+/// A figure as a catalogue has it. Its JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedFigure {
+    /// Its name.
+    pub key: &'static str,
+    /// What it is of: a `run`, or each `tier`.
+    pub scope: &'static str,
+    /// Where the JSON of a run has it, as by [`Figure::path`].
+    pub path: String,
+    /// Its unit there; empty for a share.
+    pub unit: &'static str,
+    /// What it is.
+    pub definition: &'static str,
+}
+
+impl<S> Figure<S> {
+    const fn new(
+        key: &'static str,
+        unit: &'static str,
+        definition: &'static str,
+        value: Found<S>,
+    ) -> Self {
+        Self { key, unit, definition, shown: None, inside: None, value }
+    }
+
+    /// The same in an object of the JSON that has a type of its own.
+    const fn inside(mut self, path: &'static str) -> Self {
+        self.inside = Some(path);
+        self
+    }
+
+    /// The same shown in tables and charts.
+    const fn shown(mut self, shown: Shown) -> Self {
+        self.shown = Some(shown);
+        self
+    }
+
+    /// Whether it is of each tier, not of the whole run.
+    pub const fn is_of_tier(&self) -> bool {
+        matches!(self.value, Found::TierCount(_) | Found::TierReal(_))
+    }
+
+    /// Whether it is a whole number.
+    pub const fn is_count(&self) -> bool {
+        matches!(self.value, Found::Count(_) | Found::TierCount(_))
+    }
+
+    /// Where the JSON of a run has it: names separated by dots, `[]` behind an array that has an
+    /// element per tier.
+    pub fn path(&self) -> String {
+        match self.inside {
+            Some(path) => path.into(),
+            None if self.is_of_tier() => format!("tiers[].{}", self.key),
+            None => self.key.into(),
+        }
+    }
+
+    /// Its column for a tier in Parquet files and tables; `tier` is of no account if it is of runs.
+    pub fn column(&self, tier: &str) -> String {
+        if self.is_of_tier() { format!("{tier}_{}", self.key) } else { self.key.into() }
+    }
+
+    /// Its value for a tier, in the unit of the JSON; none if the run has no such figure. `tier` is
+    /// of no account if it is of runs.
+    pub fn value(&self, run: &S, tier: usize) -> Option<f64> {
+        match self.value {
+            Found::Count(value) => Some(value(run)? as f64),
+            Found::Real(value) => value(run),
+            Found::TierCount(value) => Some(value(run, tier)? as f64),
+            Found::TierReal(value) => value(run, tier),
+        }
+    }
+
+    /// Its value as JSON.
+    fn json(&self, run: &S, tier: usize) -> Option<Value> {
+        Some(match self.value {
+            Found::Count(value) => value(run)?.into(),
+            Found::Real(value) => value(run)?.into(),
+            Found::TierCount(value) => value(run, tier)?.into(),
+            Found::TierReal(value) => value(run, tier)?.into(),
+        })
+    }
+}
+
+/// The figure of runs of this name.
+///
+/// # Panics
+/// If there is none.
+pub fn run_figure(key: &str) -> &'static Figure {
+    let figure = RUNS.iter().find(|figure| !figure.is_of_tier() && figure.key == key);
+    figure.expect("the table has every figure that the program names")
+}
+
+/// All figures of runs.
+pub fn listed() -> Vec<ListedFigure> {
+    let list = |figure: &Figure| ListedFigure {
+        key: figure.key,
+        scope: if figure.is_of_tier() { "tier" } else { "run" },
+        path: figure.path(),
+        unit: figure.unit,
+        definition: figure.definition,
+    };
+    RUNS.iter().map(list).collect()
+}
+
+/// The figures that have keys of their own in the JSON of a run.
+pub(crate) fn of_run(run: &Summary) -> Map<String, Value> {
+    let own = RUNS.iter().filter(|figure| !figure.is_of_tier() && figure.inside.is_none());
+    own.filter_map(|figure| Some((figure.key.to_owned(), figure.json(run, 0)?))).collect()
+}
+
+/// Those that have keys of their own in the JSON of a tier.
+pub(crate) fn of_tier(run: &Summary, tier: usize) -> Map<String, Value> {
+    let own = RUNS.iter().filter(|figure| figure.is_of_tier() && figure.inside.is_none());
+    own.filter_map(|figure| Some((figure.key.to_owned(), figure.json(run, tier)?))).collect()
+}
+
+/// The further figures by their columns: those that the JSON of a run has inside other objects. One
+/// that a solid-state drive lacks is null.
+pub(crate) fn inside(run: &Summary) -> Map<String, Value> {
+    let mut found = Map::new();
+    for figure in RUNS.iter().filter(|figure| figure.inside.is_some()) {
+        let tiers = if figure.is_of_tier() { run.tiers.as_slice() } else { &run.tiers[..1] };
+        for (place, tier) in tiers.iter().enumerate() {
+            let of_drive = figure.is_of_tier() && drive(run, place).is_some();
+            let nothing = of_drive.then_some(Value::Null);
+            if let Some(value) = figure.json(run, place).or(nothing) {
+                found.insert(figure.column(&tier.name), value);
+            }
+        }
+    }
+    found
+}

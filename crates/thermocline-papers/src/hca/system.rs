@@ -1,0 +1,262 @@
+//! Section VI: a file system with ARC, alone and with an L2ARC, for hours.
+
+use rayon::prelude::*;
+use serde::Serialize;
+use thermocline_core::{Geometry, Nanos, PageCost, Setup, registry};
+
+use super::closed_loop::{Load, Machine, Tally};
+use super::{System, SystemWorkload};
+use crate::study::Done;
+use thermocline_lab::LabError;
+
+/// A workload on the file system.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SystemResult {
+    /// The workload's name.
+    pub(super) workload: String,
+    /// ARC alone, at the sizes of Tables I and II.
+    pub(super) baseline: SystemRun,
+    /// ARC with an L2ARC, at the same sizes.
+    pub(super) hybrid: SystemRun,
+    /// Tables III to VIII.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// One cell of Tables III to VIII.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    /// The SSD.
+    pub(super) ssd_gib: u32,
+    /// The working set.
+    pub(super) working_set_gib: u32,
+    /// RAM.
+    pub(super) ram_gib: u32,
+    /// The paper's disk hits, in percent.
+    pub(super) paper_disk_percent: f64,
+    /// The paper's hits on the SSD, in percent.
+    pub(super) paper_ssd_percent: f64,
+    /// The paper's I/Os per second.
+    pub(super) paper_iops: f64,
+    /// What we find.
+    pub(super) run: SystemRun,
+}
+
+/// Shares of hits by tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Share {
+    /// In RAM.
+    pub(super) ram: f64,
+    /// On the SSD.
+    pub(super) ssd: f64,
+    /// On disk.
+    pub(super) disk: f64,
+}
+
+/// One run of a workload.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SystemRun {
+    /// Hits over the whole run.
+    pub(super) hits: Share,
+    /// Page accesses per second.
+    pub(super) iops: f64,
+    /// Page accesses per second that SSD or disk answered.
+    pub(super) storage_iops: f64,
+    /// How long a reader waited, in the mean.
+    pub(super) latency_ms: f64,
+    /// Dollars per storage I/O per second: the mean over all intervals.
+    pub(super) cost_per_io: f64,
+    /// The same from the mean of the I/Os per second.
+    pub(super) cost_per_mean_io: f64,
+    /// When disk hits first fell below 1 % for a whole interval.
+    pub(super) migrated_after_s: Option<u64>,
+    /// Every interval, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) snapshots: Vec<Snapshot>,
+}
+
+/// One interval of a run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Snapshot {
+    /// When it ends.
+    pub(super) at_s: u64,
+    /// Hits by tier.
+    pub(super) hits: Share,
+    /// Page accesses per second.
+    pub(super) iops: f64,
+    /// Page accesses per second that SSD or disk answered.
+    pub(super) storage_iops: f64,
+    /// How long a reader waited, in the mean.
+    pub(super) latency_ms: f64,
+    /// Dollars per storage I/O per second.
+    pub(super) cost_per_io: f64,
+}
+
+/// One hierarchy: sizes in GiB, no SSD if it is the baseline.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    ram: u32,
+    ssd: Option<u32>,
+    working_set: u32,
+}
+
+/// Disk hits below this share of an interval's accesses: the working set has moved to the SSD.
+const MIGRATED: f64 = 0.01;
+
+impl System {
+    /// Runs all workloads.
+    pub(super) fn run(&self, done: Done<'_>) -> Result<Vec<SystemResult>, LabError> {
+        let results = self.workloads.iter().map(|workload| self.run_workload(workload, done));
+        results.collect()
+    }
+
+    fn run_workload(
+        &self,
+        workload: &SystemWorkload,
+        done: Done<'_>,
+    ) -> Result<SystemResult, LabError> {
+        let shown = |ssd| Sizes { ram: self.ram_gib, ssd, working_set: self.working_set_gib };
+        let mut sizes = vec![shown(None), shown(Some(self.ssd_gib))];
+        sizes.extend(self.cell_sizes());
+        let runs: Result<Vec<SystemRun>, LabError> = sizes
+            .par_iter()
+            .enumerate()
+            .map(|(index, &sizes)| {
+                let run = self.run_sizes(workload, sizes, index < 2);
+                done();
+                run
+            })
+            .collect();
+        let mut runs = runs?.into_iter();
+        let mut next = || runs.next().expect("as many runs as sizes");
+        let (baseline, hybrid) = (next(), next());
+        let paper = |table: &[Vec<f64>]| table.concat();
+        let [disk, ssd, iops] =
+            [&workload.disk_percent, &workload.ssd_percent, &workload.cell_iops]
+                .map(|table| paper(table));
+        let cells = self.cell_sizes().into_iter().enumerate().map(|(index, sizes)| Cell {
+            ssd_gib: sizes.ssd.unwrap_or(0),
+            working_set_gib: sizes.working_set,
+            ram_gib: sizes.ram,
+            paper_disk_percent: disk[index],
+            paper_ssd_percent: ssd[index],
+            paper_iops: iops[index],
+            run: next(),
+        });
+        let cells = cells.collect();
+        Ok(SystemResult { workload: workload.name.clone(), baseline, hybrid, cells })
+    }
+
+    /// The sizes of Tables III to VIII, row by row.
+    fn cell_sizes(&self) -> Vec<Sizes> {
+        let mut sizes = vec![];
+        for &ssd in &self.ssd_gib_choices {
+            for &working_set in &self.working_set_gib_choices {
+                let rams = self.ram_gib_choices.iter();
+                sizes.extend(rams.map(|&ram| Sizes { ram, ssd: Some(ssd), working_set }));
+            }
+        }
+        sizes
+    }
+
+    fn run_sizes(
+        &self,
+        workload: &SystemWorkload,
+        sizes: Sizes,
+        with_snapshots: bool,
+    ) -> Result<SystemRun, LabError> {
+        let pages = |gib: u32| {
+            let pages = (u64::from(gib) << 30) / self.page_size_bytes;
+            u32::try_from(pages).expect("sizes are checked when the file is read")
+        };
+        let is_hybrid = sizes.ssd.is_some();
+        let policy = registry::find(if is_hybrid { "arc-l2arc" } else { "arc" })?;
+        let given: Vec<(String, String)> =
+            self.feed.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        let values = policy.values(if is_hybrid { &given } else { &[] })?;
+        let tiers = [Some(sizes.ram), sizes.ssd].into_iter().flatten();
+        let capacity_pages = tiers.map(pages).collect();
+        let [ram, ssd, disk] = [self.ram_ms, self.ssd_ms, self.disk_ms];
+        let times_ms = if is_hybrid { vec![ram, ssd, disk] } else { vec![ram, disk] };
+        let costs = times_ms.iter().map(|&ms| PageCost { read_ms: ms, write_ms: ms });
+        let working_set_pages = pages(sizes.working_set);
+        let setup = Setup {
+            costs: costs.collect(),
+            ..Setup::new(Geometry::linear(working_set_pages), capacity_pages)
+        };
+        let machine = Machine::new(
+            policy.build(&setup, &values)?,
+            policy.capabilities.needs_clock,
+            times_ms.into_iter().map(nanos).collect(),
+        );
+        let load = Load {
+            readers: workload.readers,
+            writes: workload.writes,
+            pages: working_set_pages,
+            seed: self.seed,
+        };
+        let second = |seconds: u64| Nanos(seconds * 1_000_000_000);
+        let tallies = machine.run(&load, second(self.duration_s), second(self.snapshot_s));
+        let price = self.disk_price + if is_hybrid { self.ssd_price } else { 0.0 };
+        Ok(self.summarise(&tallies, price, with_snapshots))
+    }
+
+    fn summarise(&self, tallies: &[Tally], price: f64, with_snapshots: bool) -> SystemRun {
+        let snapshot = |(number, tally): (u64, &Tally)| self.snapshot(number, tally, price);
+        let snapshots: Vec<Snapshot> = (1..).zip(tallies).map(snapshot).collect();
+        let total = tallies.iter().fold(Tally::default(), |mut total, tally| {
+            (0..3).for_each(|tier| total.hits[tier] += tally.hits[tier]);
+            total.reads += tally.reads;
+            total.waited_ns += tally.waited_ns;
+            total.storage += tally.storage;
+            total
+        });
+        let duration_s = (tallies.len() as u64 * self.snapshot_s) as f64;
+        let storage_iops = total.storage as f64 / duration_s;
+        let costs = snapshots.iter().map(|snapshot| snapshot.cost_per_io);
+        let migrated = snapshots.iter().find(|snapshot| snapshot.hits.disk < MIGRATED);
+        SystemRun {
+            hits: Share::of(&total),
+            iops: total.hits.iter().sum::<u64>() as f64 / duration_s,
+            storage_iops,
+            latency_ms: latency_ms(&total),
+            cost_per_io: costs.sum::<f64>() / (snapshots.len() as f64).max(1.0),
+            cost_per_mean_io: price / storage_iops,
+            migrated_after_s: migrated.map(|snapshot| snapshot.at_s),
+            snapshots: if with_snapshots { snapshots } else { vec![] },
+        }
+    }
+
+    fn snapshot(&self, number: u64, tally: &Tally, price: f64) -> Snapshot {
+        let seconds = self.snapshot_s as f64;
+        let storage_iops = tally.storage as f64 / seconds;
+        Snapshot {
+            at_s: number * self.snapshot_s,
+            hits: Share::of(tally),
+            iops: tally.hits.iter().sum::<u64>() as f64 / seconds,
+            storage_iops,
+            latency_ms: latency_ms(tally),
+            cost_per_io: price / storage_iops,
+        }
+    }
+}
+
+impl Share {
+    fn of(tally: &Tally) -> Self {
+        let total = (tally.hits.iter().sum::<u64>() as f64).max(1.0);
+        let [ram, ssd, disk] = tally.hits.map(|hits| hits as f64 / total);
+        Self { ram, ssd, disk }
+    }
+}
+
+fn latency_ms(tally: &Tally) -> f64 {
+    tally.waited_ns as f64 / 1e6 / (tally.reads as f64).max(1.0)
+}
+
+fn nanos(ms: f64) -> Nanos {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the time of an I/O is positive and short"
+    )]
+    Nanos((ms * 1e6).round() as u64)
+}

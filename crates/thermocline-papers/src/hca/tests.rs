@@ -1,0 +1,95 @@
+//! The file system, with pages large enough to run in a moment: theory, and what adds up.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::study::{File, parse};
+
+const FILE: &str = include_str!("experiment.toml");
+
+/// The paper's sizes in pages of 8 MiB: a working set of 10 GiB is 1,280 of them.
+fn file() -> File<Experiment> {
+    let mut file = parse::<Experiment>(FILE).unwrap();
+    file.study.system.page_size_bytes = 8 << 20;
+    file.study.system.duration_s = 600;
+    file
+}
+
+fn run() -> [SystemResult; 2] {
+    file().study.system.run(&|| {}).unwrap().try_into().unwrap()
+}
+
+/// One run that several tests look at.
+static RUN: LazyLock<[SystemResult; 2]> = LazyLock::new(run);
+
+fn assert_near(ours: f64, theory: f64, tolerance: f64, what: &str) {
+    assert!((ours - theory).abs() <= tolerance, "{what}: {ours} is not {theory}");
+}
+
+#[test]
+fn uniform_reads_hit_as_much_as_fits() {
+    let [random_read, oltp] = &*RUN;
+    // ARC holds 2 of 10 GiB, and cannot do better on pages that are all alike.
+    assert_near(random_read.baseline.hits.ram, 0.2, 0.01, "baseline");
+    // One reader waits for the disk four times out of five.
+    let system = file().study.system;
+    let latency_ms = system.ram_ms + 0.8 * system.disk_ms;
+    assert_near(random_read.baseline.latency_ms, latency_ms, 0.1, "latency");
+    assert_near(random_read.baseline.iops, 1000.0 / latency_ms, 2.0, "I/Os per second");
+    // With an SSD for all of it, the disk is read about once per page.
+    let last = random_read.hybrid.snapshots.last().unwrap();
+    assert_eq!(last.hits.disk.to_bits(), 0.0_f64.to_bits());
+    assert_near(last.hits.ssd, 0.8, 0.01, "SSD");
+    assert!(random_read.hybrid.migrated_after_s.unwrap() <= 240);
+    // Many readers keep the disk busy; what they write back takes it as well.
+    let disk_iops = 1000.0 / system.disk_ms;
+    assert!(oltp.baseline.storage_iops <= disk_iops, "{}", oltp.baseline.storage_iops);
+    assert!(oltp.baseline.storage_iops > disk_iops * 0.8, "{}", oltp.baseline.storage_iops);
+}
+
+#[test]
+fn shares_and_intervals_add_up() {
+    for result in &*RUN {
+        assert_eq!(result.cells.len(), 27);
+        let cells = result.cells.iter().map(|cell| &cell.run);
+        for one in [&result.baseline, &result.hybrid].into_iter().chain(cells) {
+            let hits = one.hits;
+            assert_near(hits.ram + hits.ssd + hits.disk, 1.0, 1e-9, "shares");
+            assert_near(one.iops * (1.0 - hits.ram), one.storage_iops, 1e-6, "storage");
+        }
+        for one in [&result.baseline, &result.hybrid] {
+            assert_eq!(one.snapshots.len(), 10);
+            let mean = one.snapshots.iter().map(|snapshot| snapshot.iops).sum::<f64>() / 10.0;
+            assert_near(mean, one.iops, 1e-6, "I/Os per second");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let file = file();
+    let html = |system: &[SystemResult; 2]| {
+        let results = Results { system: system.to_vec(), traces: vec![] };
+        let claims = file.study.judge(&file.claims, &results);
+        assert!(claims.iter().all(|claim| !claim.claim.contains('{')), "{claims:?}");
+        assert_eq!(claims.last().unwrap().verdict(), "not run");
+        let mut report = Report::new("title");
+        file.study.report(&results, &mut report).unwrap();
+        report.to_html()
+    };
+    let first = html(&RUN);
+    assert_eq!(first, html(&run()));
+    for part in ["75.66", "46.74", "57.89 / ", "Figures 8 and 17"] {
+        assert!(first.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn tables_of_other_sizes_are_refused() {
+    let broken = FILE.replace("ssd_gib_choices = [4, 6, 8]", "ssd_gib_choices = [4, 6]");
+    let error = parse::<Experiment>(&broken).err().unwrap();
+    assert!(error.contains("2 rows of 9 cells"), "{error}");
+    let huge = FILE.replace("working_set_gib = 10\n", "working_set_gib = 100000\n");
+    let error = parse::<Experiment>(&huge).err().unwrap();
+    assert!(error.contains("100000 GiB of 8192 bytes are too many pages"), "{error}");
+}

@@ -1,0 +1,192 @@
+//! The report of the HFA paper's experiments.
+
+use super::{Experiment, Point, WorkloadResult, first_level, protected};
+use crate::study::{TextTable, header};
+use thermocline_lab::metric::grouped;
+use thermocline_lab::report::{Cell, LineChart, Report, Series, Table, chart_over_time};
+use thermocline_lab::{IntervalSummary, LabError};
+
+/// A figure over sizes: its title, what it shows, and the value at each.
+type Figure = (&'static str, &'static str, fn(&Point) -> f64);
+
+const FIGURES: [Figure; 4] = [
+    ("Aggregate hit ratio (Figure 4)", "hits, %", |point| {
+        point.summary.aggregate_hit_ratio() * 100.0
+    }),
+    ("Average response time (Figure 5)", "ms", |point| point.summary.average_response_ms),
+    ("Moves between levels (Figure 6)", "pages per access", |point| {
+        point.hints() as f64 / (point.summary.trace.accesses as f64).max(1.0)
+    }),
+    ("Space besides pages (Figure 7)", "of the levels, %", |point| {
+        point.summary.metadata_share * 100.0
+    }),
+];
+
+/// Hit ratios and response times at the size that is studied, for a terminal.
+pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
+    let policies = experiment.policies();
+    let row = |result: &WorkloadResult| {
+        let cells = policies.iter().map(|policy| {
+            let point = result.points.iter().find(|point| {
+                point.policy == *policy
+                    && point.aggregate_percent.to_bits() == experiment.study_percent.to_bits()
+            });
+            point.map_or_else(
+                || "-".into(),
+                |point| {
+                    let response_ms = point.summary.average_response_ms;
+                    format!("{:.2} / {response_ms:.3}", point.summary.aggregate_hit_ratio() * 100.0)
+                },
+            )
+        });
+        [result.workload.clone()].into_iter().chain(cells).collect()
+    };
+    TextTable {
+        title: Some(format!(
+            "Aggregate hits in % / average response in ms, with all levels {} % of the footprint",
+            experiment.study_percent
+        )),
+        header: header(&[&["trace"], policies.as_slice()].concat()),
+        rows: results.iter().map(row).collect(),
+        numbers_from: 1,
+    }
+}
+
+/// Adds the traces, then the figures of each workload.
+pub(super) fn add(
+    report: &mut Report,
+    experiment: &Experiment,
+    results: &[WorkloadResult],
+) -> Result<(), LabError> {
+    report.heading("The traces really used");
+    report.table(traces(results));
+    for result in results {
+        workload(report, experiment, result)?;
+    }
+    Ok(())
+}
+
+fn workload(
+    report: &mut Report,
+    experiment: &Experiment,
+    result: &WorkloadResult,
+) -> Result<(), LabError> {
+    report.heading(&result.workload);
+    let header =
+        ["moves between levels", "pages", "accesses per page", "accesses between two moves"];
+    let groups = result.hint_groups.iter().map(|group| {
+        let distance = group.distance.map_or_else(|| "-".into(), |mean| format!("{mean:.0}"));
+        let cells = [
+            format!("{} to {}", group.hints, 2 * group.hints - 1),
+            grouped(group.pages),
+            format!("{:.1}", group.accesses),
+            distance,
+        ];
+        cells.map(Cell::number).to_vec()
+    });
+    report.paragraph(&format!(
+        "Hint frequencies under {} on levels of {} (Figure 1), {} % of the footprint:",
+        experiment.pairs.first().map_or("demote", |pair| &pair.original),
+        ratios(&experiment.study_ratios),
+        experiment.study_percent
+    ));
+    report.table(Table { header: header.map(String::from).to_vec(), rows: groups.collect() });
+    for (title, y_title, value) in FIGURES {
+        report.lines(&over_sizes(experiment, result, title, y_title, value))?;
+    }
+    let runs = result.over_time.iter().map(|one| (one.policy.as_str(), &one.over_time));
+    let runs: Vec<_> = runs.collect();
+    for (title, share) in [
+        ("Hits in the first level (Figure 8 a)", first_level as fn(&IntervalSummary) -> _),
+        ("Share of Q1 in the first level (Figure 8 b)", protected),
+    ] {
+        let percent = |interval: &IntervalSummary| Some(share(interval)? * 100.0);
+        report.lines(&chart_over_time(title, "%", &runs, percent))?;
+    }
+    sweeps(report, experiment, result)
+}
+
+/// Figures 9 and 10.
+fn sweeps(
+    report: &mut Report,
+    experiment: &Experiment,
+    result: &WorkloadResult,
+) -> Result<(), LabError> {
+    for (title, x_title, points) in [
+        ("A fixed share of Q1 (Figure 9)", "share of Q1, %", &result.fixed_shares),
+        ("Length of the history k (Figure 10)", "k", &result.history),
+    ] {
+        let mut places: Vec<u64> = points.iter().map(|point| point.at).collect();
+        places.sort_unstable();
+        places.dedup();
+        let series = experiment.pairs.iter().map(|pair| Series {
+            name: pair.combined.clone(),
+            values: places
+                .iter()
+                .map(|&at| {
+                    let mut points = points.iter();
+                    let point = points.find(|one| one.policy == pair.combined && one.at == at)?;
+                    Some(point.hit_ratio * 100.0)
+                })
+                .collect(),
+        });
+        report.lines(&LineChart {
+            title: title.into(),
+            x_title: x_title.into(),
+            x_labels: places.iter().map(ToString::to_string).collect(),
+            y_title: "hits, %".into(),
+            series: series.collect(),
+        })?;
+    }
+    Ok(())
+}
+
+fn over_sizes(
+    experiment: &Experiment,
+    result: &WorkloadResult,
+    title: &str,
+    y_title: &str,
+    value: fn(&Point) -> f64,
+) -> LineChart {
+    let sizes = &experiment.aggregate_percent;
+    let series = experiment.policies().into_iter().map(|policy| Series {
+        name: policy.into(),
+        values: sizes
+            .iter()
+            .map(|size| {
+                let point = result.points.iter().find(|point| {
+                    point.policy == policy && point.aggregate_percent.to_bits() == size.to_bits()
+                });
+                point.map(value)
+            })
+            .collect(),
+    });
+    LineChart {
+        title: title.into(),
+        x_title: "all levels, % of the footprint".into(),
+        x_labels: sizes.iter().map(ToString::to_string).collect(),
+        y_title: y_title.into(),
+        series: series.collect(),
+    }
+}
+
+fn ratios(ratios: &[u32]) -> String {
+    ratios.iter().map(ToString::to_string).collect::<Vec<_>>().join(":")
+}
+
+fn traces(results: &[WorkloadResult]) -> Table {
+    let header = ["workload", "trace", "requests", "requests in the paper", "levels"];
+    let row = |result: &WorkloadResult| {
+        let paper = result
+            .paper_requests
+            .map_or_else(|| "-".into(), |requests| format!("{:.1} million", requests / 1e6));
+        vec![
+            Cell::text(&result.workload),
+            Cell::text(&result.trace),
+            Cell::number(grouped(result.requests)),
+            Cell::number(paper),
+            Cell::text(ratios(&result.ratios)),
+        ]
+    };
+    Table { header: header.map(String::from).to_vec(), rows: results.iter().map(row).collect() }
+}

@@ -1,0 +1,237 @@
+//! The report of the HWB paper's experiments.
+
+use thermocline_trace::classes::Class;
+
+use super::{Experiment, Run, WorkloadResult};
+use crate::study::{TextTable, header, in_order};
+use thermocline_lab::metric::{BUFFERED_SSD, BUFFERS, Metric, grouped};
+use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
+use thermocline_lab::{BufferSummary, LabError};
+
+/// The figures of a table of runs.
+fn columns() -> Vec<Metric<BufferSummary>> {
+    BUFFERS.into_iter().chain(BUFFERED_SSD).collect()
+}
+
+/// Write hits, erases and response times at the size of the paper's text, for a terminal.
+pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
+    let shown = experiment.contenders.iter().filter(|contender| contender.in_figures);
+    let contenders: Vec<&str> = shown.map(|contender| contender.label.as_str()).collect();
+    let row = |result: &WorkloadResult| {
+        let cells = contenders.iter().map(|&label| {
+            let run = result
+                .used_drive
+                .iter()
+                .find(|run| run.label == label && run.size == experiment.text_size);
+            let figure = |metric: &Metric<BufferSummary>| {
+                run.and_then(|run| metric.value(&run.summary))
+                    .map_or_else(|| "-".into(), metric.show)
+            };
+            let [hits, erases, response] =
+                [&BUFFERS[0], &BUFFERED_SSD[0], &BUFFERED_SSD[2]].map(figure);
+            format!("{hits} / {erases} / {response}")
+        });
+        [result.workload.clone()].into_iter().chain(cells).collect()
+    };
+    TextTable {
+        title: Some(format!(
+            "Write hits in % / erases / mean write response in us, with {} of buffer on a drive in use",
+            experiment.text_size
+        )),
+        header: header(&[&["trace"], contenders.as_slice()].concat()),
+        rows: results.iter().map(row).collect(),
+        numbers_from: 1,
+    }
+}
+
+/// Adds the traces, the ablation, then the figures of each workload.
+pub(super) fn add(
+    report: &mut Report,
+    experiment: &Experiment,
+    results: &[WorkloadResult],
+) -> Result<(), LabError> {
+    report.paragraph("A point is one workload with one size of the buffer, on a drive in use; percentages are of the second buffer's figure.");
+    report.heading("The traces really used");
+    report.table(traces(results));
+    report.heading("Classes of written pages (Figure 1)");
+    report.paragraph(&format!(
+        "F: written at least {} times. S: mean re-use distance of at most {} of distinct pages.",
+        experiment.frequent_writes, experiment.short_distance
+    ));
+    report.table(classes(results));
+    report.heading("What each part of HWB earns");
+    report.paragraph(&format!(
+        "With {} of buffer on a drive in use. Write hits in %, then erases; both as they differ from HWB with every part, if that erases at all.",
+        experiment.text_size
+    ));
+    report.table(ablation(experiment, results));
+    for result in results {
+        workload(report, experiment, result)?;
+    }
+    Ok(())
+}
+
+fn workload(
+    report: &mut Report,
+    experiment: &Experiment,
+    result: &WorkloadResult,
+) -> Result<(), LabError> {
+    report.heading(&result.workload);
+    let distances = result.classes.classes.iter().map(|class| Series {
+        name: class.class.name().into(),
+        values: class.distance_over_time.clone(),
+    });
+    let intervals = result.classes.classes.first().map_or(0, |one| one.distance_over_time.len());
+    let end =
+        |interval: u64| (interval * result.classes.interval_writes).min(result.classes.writes);
+    report.lines(&LineChart {
+        title: "Re-use distance over time (Figure 2)".into(),
+        x_title: format!("writes, {} per point", grouped(result.classes.interval_writes)),
+        x_labels: (1..=intervals as u64).map(|interval| grouped(end(interval))).collect(),
+        y_title: "distinct pages, mean".into(),
+        series: distances.collect(),
+    })?;
+    let figures = |runs: &[Run]| {
+        let is_shown = |run: &&Run| {
+            experiment.contenders.iter().any(|one| one.in_figures && one.label == run.label)
+        };
+        runs.iter().filter(is_shown).cloned().collect::<Vec<Run>>()
+    };
+    for (drive, runs) in [
+        (&experiment.used_drive.name, &result.used_drive),
+        (&experiment.paper_drive.name, &result.paper_drive),
+    ] {
+        if runs.is_empty() {
+            continue;
+        }
+        report.paragraph(&format!("Drive: {drive}."));
+        let shown = figures(runs);
+        for (metric, figure) in [
+            (&BUFFERS[0], "Figure 5"),
+            (&BUFFERED_SSD[0], "Figure 6"),
+            (&BUFFERED_SSD[2], "Figure 7"),
+        ] {
+            report.lines(&chart(experiment, &shown, metric, figure))?;
+        }
+        report.table(runs_table(runs));
+    }
+    Ok(())
+}
+
+fn chart(
+    experiment: &Experiment,
+    runs: &[Run],
+    metric: &Metric<BufferSummary>,
+    figure: &str,
+) -> LineChart {
+    let labels = in_order(runs.iter().map(|run| run.label.as_str()));
+    let value = |label: &str, size: &String| {
+        let run = runs.iter().find(|run| run.label == label && run.size == *size)?;
+        metric.value(&run.summary)
+    };
+    let series = labels.iter().map(|&label| Series {
+        name: label.into(),
+        values: experiment.sizes.iter().map(|size| value(label, size)).collect(),
+    });
+    LineChart {
+        title: format!("{} ({figure})", metric.title),
+        x_title: "buffer".into(),
+        x_labels: experiment.sizes.clone(),
+        y_title: format!("{} ({})", metric.title, metric.unit),
+        series: series.collect(),
+    }
+}
+
+/// One row per run; the best of each size is marked.
+fn runs_table(runs: &[Run]) -> Table {
+    let columns = columns();
+    let mut header = vec!["buffer".to_owned(), "size".to_owned()];
+    header.extend(columns.iter().map(|metric| format!("{} ({})", metric.title, metric.unit)));
+    let row = |run: &Run| {
+        let rivals: Vec<&BufferSummary> =
+            runs.iter().filter(|other| other.size == run.size).map(|one| &one.summary).collect();
+        let mut row = vec![Cell::text(&run.label), Cell::text(&run.size)];
+        row.extend(columns.iter().map(|metric| match metric.value(&run.summary) {
+            None => Cell::number("-"),
+            Some(value) if metric.is_best(&run.summary, &rivals) => {
+                Cell::best((metric.show)(value))
+            }
+            Some(value) => Cell::number((metric.show)(value)),
+        }));
+        row
+    };
+    Table { header, rows: runs.iter().map(row).collect() }
+}
+
+fn traces(results: &[WorkloadResult]) -> Table {
+    let row = |result: &WorkloadResult| {
+        let first = result.used_drive.first().map(|run| &run.summary);
+        let trace = first.map(|summary| &summary.trace);
+        let number = |value: Option<u64>| Cell::number(value.map_or_else(|| "-".into(), grouped));
+        vec![
+            Cell::text(&result.workload),
+            Cell::text(&result.trace),
+            number(Some(result.requests)),
+            number(trace.map(|trace| trace.writes)),
+            number(trace.map(|trace| trace.footprint_pages)),
+            number(trace.map(|trace| trace.page_size_bytes)),
+            Cell::text(first.and_then(|one| one.ssd.as_ref()).map_or("", |ssd| ssd.addresses)),
+            Cell::text(if result.paper.is_some() { "the paper's by name" } else { "ours" }),
+        ]
+    };
+    let header = [
+        "workload",
+        "trace",
+        "requests",
+        "page writes",
+        "pages",
+        "bytes per page",
+        "pages lie",
+        "whose",
+    ];
+    Table { header: header.map(String::from).to_vec(), rows: results.iter().map(row).collect() }
+}
+
+/// Shares and update frequency of each class.
+fn classes(results: &[WorkloadResult]) -> Table {
+    let mut header = vec!["workload".to_owned()];
+    for class in Class::ALL {
+        header.push(format!("{} pages (%)", class.name()));
+    }
+    for class in Class::ALL {
+        header.push(format!("{} writes per page", class.name()));
+    }
+    let row = |result: &WorkloadResult| {
+        let classes = &result.classes.classes;
+        let shares = classes.iter().map(|class| format!("{:.1}", class.page_share * 100.0));
+        let updates = classes.iter().map(|class| format!("{:.1}", class.mean_writes_per_page));
+        let cells = shares.chain(updates).map(Cell::number);
+        [Cell::text(&result.workload)].into_iter().chain(cells).collect()
+    };
+    Table { header, rows: results.iter().map(row).collect() }
+}
+
+/// One row per variant, two columns per workload.
+fn ablation(experiment: &Experiment, results: &[WorkloadResult]) -> Table {
+    let mut header = vec!["HWB".to_owned()];
+    header.extend(results.iter().map(|result| result.workload.clone()));
+    let row = |index: usize, label: &str| {
+        let cells = results.iter().map(|result| {
+            let [whole, one] = [0, index].map(|index| &result.variants[index].summary);
+            let erases = |summary: &BufferSummary| summary.erase_count.unwrap_or(0);
+            let hits = |summary: &BufferSummary| summary.write_hit_ratio * 100.0;
+            if index == 0 {
+                return Cell::number(format!("{:.2}; {}", hits(one), grouped(erases(one))));
+            }
+            let hits = hits(one) - hits(whole);
+            if erases(whole) == 0 {
+                return Cell::number(format!("{hits:+.2}; {}", grouped(erases(one))));
+            }
+            let change = (erases(one) as f64 / erases(whole) as f64 - 1.0) * 100.0;
+            Cell::number(format!("{hits:+.2}; {change:+.1} %"))
+        });
+        [Cell::text(label)].into_iter().chain(cells).collect()
+    };
+    let rows = experiment.variants.iter().enumerate();
+    Table { header, rows: rows.map(|(index, variant)| row(index, &variant.label)).collect() }
+}

@@ -1,0 +1,107 @@
+//! One workload through all experiments.
+
+use std::collections::BTreeMap;
+
+use thermocline_core::config::Given;
+use thermocline_core::registry;
+use thermocline_trace::CompiledTrace;
+use thermocline_trace::classes::{ClassOptions, Classes};
+
+use super::{About, Drive, Experiment, Run, WorkloadResult};
+use crate::study::Done;
+use crate::workload::Workload;
+use thermocline_lab::{
+    Arrivals, BufferConfiguration, LabError, TierSize, TraceSummary, Watch, round_interval,
+    run_buffers,
+};
+
+/// A buffer to run: label, policy and parameters.
+type Asked<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);
+
+impl Experiment {
+    /// Runs all experiments on one trace.
+    pub(super) fn run_workload(
+        &self,
+        workload: &Workload<About>,
+        trace: &CompiledTrace,
+        done: Done<'_>,
+    ) -> Result<WorkloadResult, LabError> {
+        let About { timed, paper } = workload.about;
+        let short: TierSize = self.short_distance.parse()?;
+        let footprint_pages = trace.footprint_pages();
+        let short_distance_pages =
+            short.pages("distance", trace.page_size_bytes(), footprint_pages, None)?;
+        let class_options = ClassOptions {
+            frequent_writes: self.frequent_writes,
+            short_distance_pages: u64::from(short_distance_pages),
+            interval_writes: round_interval(trace.writes()),
+        };
+        let contenders = || self.contenders.iter();
+        let contenders: Vec<Asked<'_>> =
+            contenders().map(|one| (&*one.label, &*one.policy, &one.parameters)).collect();
+        let figures: Vec<Asked<'_>> = contenders
+            .iter()
+            .zip(&self.contenders)
+            .filter(|(_, contender)| contender.in_figures)
+            .map(|(asked, _)| *asked)
+            .collect();
+        let variants: Vec<Asked<'_>> =
+            self.variants.iter().map(|one| (&*one.label, "hwb", &one.parameters)).collect();
+        let arrivals = if timed && trace.is_timed() {
+            Arrivals::Trace
+        } else {
+            Arrivals::Closed { requests: self.closed_loop }
+        };
+        let on = |drive: &Drive, asked: &[Asked<'_>], sizes: &[String]| {
+            runs(trace, (drive, arrivals), asked, sizes, done)
+        };
+        Ok(WorkloadResult {
+            workload: workload.name.clone(),
+            trace: TraceSummary::of(trace).path,
+            requests: trace.request_count() as u64,
+            paper,
+            classes: Classes::of(trace, class_options),
+            used_drive: on(&self.used_drive, &contenders, &self.sizes)?,
+            paper_drive: match paper {
+                Some(_) => on(&self.paper_drive, &figures, &self.sizes)?,
+                None => vec![],
+            },
+            variants: on(&self.used_drive, &variants, std::slice::from_ref(&self.text_size))?,
+        })
+    }
+}
+
+/// Runs every buffer at every size.
+fn runs(
+    trace: &CompiledTrace,
+    (drive, arrivals): (&Drive, Arrivals),
+    asked: &[Asked<'_>],
+    sizes: &[String],
+    done: Done<'_>,
+) -> Result<Vec<Run>, LabError> {
+    let ssd = drive.ssd(trace)?;
+    let (mut names, mut configurations) = (vec![], vec![]);
+    for size in sizes {
+        for &(label, policy, parameters) in asked {
+            names.push((label, size));
+            configurations.push(BufferConfiguration {
+                policy: registry::find_buffer(policy)?,
+                parameters: parameters
+                    .iter()
+                    .map(|(name, text)| (name.clone(), Given::Text(text.clone())))
+                    .collect(),
+                size: size.parse()?,
+                ssd: Some(ssd.clone()),
+                arrivals,
+            });
+        }
+    }
+    let summaries = run_buffers(trace, &configurations, false, &Watch::default(), done)?;
+    let runs = names.into_iter().zip(summaries);
+    let run = |((label, size), summary): ((&str, &String), _)| Run {
+        label: label.into(),
+        size: size.clone(),
+        summary,
+    };
+    Ok(runs.map(run).collect())
+}

@@ -1,0 +1,275 @@
+//! The harness of all papers: their files, the runs on each trace, the verdicts and the report.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thermocline_lab::LabError;
+use thermocline_lab::report::{Cell, Report, Table};
+use thermocline_trace::{CompiledTrace, PageSize};
+
+use crate::Paper;
+use crate::claim::{self, Claim, Stated};
+use crate::workload::{Source, Workload};
+
+/// What is told each time that a run is finished.
+pub(crate) type Done<'a> = &'a (dyn Fn() + Sync);
+
+/// The experiments of one paper: what its file has below `[study]`, and how that is run and judged.
+pub(crate) trait Study: DeserializeOwned + 'static {
+    /// What the file says about a workload besides its name and its trace.
+    type About: DeserializeOwned + Default;
+    /// How a claim of the file is judged.
+    type Judge: DeserializeOwned;
+    /// What was found, in the order of the runs.
+    type Results: Default + Serialize;
+
+    /// Check what the types of the file cannot.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What the report says before the claims.
+    fn introduction(&self) -> Option<String> {
+        None
+    }
+
+    /// The page size for a trace that states this one.
+    fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError> {
+        Ok(stated.unwrap_or(PageSize::DEFAULT))
+    }
+
+    /// Number of runs that need no trace.
+    fn runs_alone(&self) -> usize {
+        0
+    }
+
+    /// Make the runs that need no trace.
+    fn run_alone(&self, _results: &mut Self::Results, _done: Done<'_>) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    /// Number of runs on a workload.
+    fn runs(&self, workload: &Workload<Self::About>) -> usize;
+
+    /// Make the runs on the trace of a workload.
+    fn run(
+        &self,
+        workload: &Workload<Self::About>,
+        trace: &CompiledTrace,
+        results: &mut Self::Results,
+        done: Done<'_>,
+    ) -> Result<(), LabError>;
+
+    /// Judge the claims of the file, in their order; one may hold for several workloads.
+    fn judge(&self, stated: &[Stated<Self::Judge>], results: &Self::Results) -> Vec<Claim>;
+
+    /// The main figures, for a terminal.
+    fn tables(&self, results: &Self::Results) -> Vec<TextTable>;
+
+    /// Add to a report what comes after the claims.
+    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError>;
+}
+
+/// A paper's experiments while they are run again.
+pub trait Reproduction {
+    /// The workloads of the file: the name and the trace of each.
+    fn workloads(&self) -> Vec<(&str, &Source)>;
+
+    /// The number of runs if these workloads are run, by their places in [`workloads`].
+    ///
+    /// [`workloads`]: Self::workloads
+    fn runs(&self, workloads: &[usize]) -> usize;
+
+    /// The page size that a trace is to be compiled with, if it states this one.
+    ///
+    /// # Errors
+    /// A device of the file that does not exist.
+    fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError>;
+
+    /// Make the runs that need no trace; `done` is told each time that one is finished.
+    ///
+    /// # Errors
+    /// A file that asks for what does not exist.
+    fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), LabError>;
+
+    /// Make the runs on the trace of a workload; `done` is told each time that one is finished.
+    ///
+    /// # Errors
+    /// A file that asks for what does not exist, or a trace that the experiments cannot run on.
+    fn run(
+        &mut self,
+        workload: usize,
+        trace: &CompiledTrace,
+        done: &(dyn Fn() + Sync),
+    ) -> Result<(), LabError>;
+
+    /// The paper's claims beside what was measured so far.
+    fn claims(&self) -> Vec<Claim>;
+
+    /// The main figures and the claims, for a terminal.
+    fn tables(&self) -> Vec<TextTable>;
+
+    /// The report; `version` names the program.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if a chart cannot be drawn.
+    fn report(&self, version: &str) -> Result<Report, LabError>;
+
+    /// The claims and everything that was found, as JSON.
+    ///
+    /// # Errors
+    /// None: all that is found has a JSON form.
+    fn json(&self) -> Result<String, serde_json::Error>;
+}
+
+/// Why a paper's experiments cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PaperError {
+    /// An experiment file is not as expected.
+    #[error("the experiment file of `{paper}` is not as expected: {reason}")]
+    BadExperiment {
+        /// The paper.
+        paper: &'static str,
+        /// What is wrong, with line and column.
+        reason: String,
+    },
+}
+
+/// A table as words, for a terminal.
+#[derive(Clone, Debug)]
+pub struct TextTable {
+    /// What stands above it.
+    pub title: Option<String>,
+    /// The titles of the columns.
+    pub header: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+    /// The columns from this one on hold numbers.
+    pub numbers_from: usize,
+}
+
+/// An experiment file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound = "")]
+pub(crate) struct File<S: Study> {
+    title: String,
+    source: String,
+    pub(crate) study: S,
+    #[serde(rename = "workload")]
+    workloads: Vec<Workload<S::About>>,
+    #[serde(rename = "claim")]
+    pub(crate) claims: Vec<Stated<S::Judge>>,
+}
+
+/// What a file says, and what was found so far.
+struct Running<S: Study> {
+    paper: &'static str,
+    file: File<S>,
+    results: S::Results,
+}
+
+/// Read an experiment file, or say what is wrong with it.
+pub(crate) fn parse<S: Study>(text: &str) -> Result<File<S>, String> {
+    let file: File<S> = toml::from_str(text).map_err(|error| error.to_string())?;
+    file.study.check()?;
+    Ok(file)
+}
+
+/// Read the file of a paper.
+pub(crate) fn open<S: Study>(paper: &Paper) -> Result<Box<dyn Reproduction>, PaperError> {
+    let wrong = |reason| PaperError::BadExperiment { paper: paper.name, reason };
+    let file: File<S> = parse(paper.file).map_err(wrong)?;
+    Ok(Box::new(Running { paper: paper.name, file, results: S::Results::default() }))
+}
+
+impl<S: Study> Reproduction for Running<S> {
+    fn workloads(&self) -> Vec<(&str, &Source)> {
+        self.file.workloads.iter().map(|one| (one.name.as_str(), &one.trace)).collect()
+    }
+
+    fn runs(&self, workloads: &[usize]) -> usize {
+        let File { study, workloads: all, .. } = &self.file;
+        let runs = workloads.iter().map(|&workload| study.runs(&all[workload]));
+        study.runs_alone() + runs.sum::<usize>()
+    }
+
+    fn page_size(&self, stated: Option<PageSize>) -> Result<PageSize, LabError> {
+        self.file.study.page_size(stated)
+    }
+
+    fn run_alone(&mut self, done: Done<'_>) -> Result<(), LabError> {
+        self.file.study.run_alone(&mut self.results, done)
+    }
+
+    fn run(
+        &mut self,
+        workload: usize,
+        trace: &CompiledTrace,
+        done: Done<'_>,
+    ) -> Result<(), LabError> {
+        self.file.study.run(&self.file.workloads[workload], trace, &mut self.results, done)
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.file.study.judge(&self.file.claims, &self.results)
+    }
+
+    fn tables(&self) -> Vec<TextTable> {
+        let mut tables = self.file.study.tables(&self.results);
+        tables.push(claim::text_table(&self.claims()));
+        tables
+    }
+
+    fn report(&self, version: &str) -> Result<Report, LabError> {
+        let File { title, source, study, .. } = &self.file;
+        let mut report = Report::new(title);
+        report.paragraph(source);
+        if let Some(introduction) = study.introduction() {
+            report.paragraph(&introduction);
+        }
+        report.heading("The paper's claims");
+        report.table(claim::table(&self.claims()));
+        study.report(&self.results, &mut report)?;
+        report.heading("How to make this report again");
+        report.code(&format!("thermocline reproduce {} --traces DIR", self.paper));
+        report.paragraph(version);
+        Ok(report)
+    }
+
+    fn json(&self) -> Result<String, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Found<'a, Results> {
+            claims: Vec<Claim>,
+            workloads: &'a Results,
+        }
+        serde_json::to_string_pretty(&Found { claims: self.claims(), workloads: &self.results })
+    }
+}
+
+impl TextTable {
+    /// The same for a report, where the first column is always words.
+    pub(crate) fn into_table(self) -> Table {
+        let words = self.numbers_from.max(1);
+        let cell = |(column, text): (usize, String)| {
+            if column < words { Cell::text(text) } else { Cell::number(text) }
+        };
+        let rows = self.rows.into_iter().map(|row| row.into_iter().enumerate().map(cell).collect());
+        Table { header: self.header, rows: rows.collect() }
+    }
+}
+
+/// The titles of the columns of a table.
+pub(crate) fn header(titles: &[&str]) -> Vec<String> {
+    titles.iter().map(|&title| title.into()).collect()
+}
+
+/// Each name once, in the order in which they come.
+pub(crate) fn in_order<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all: Vec<&str> = vec![];
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}

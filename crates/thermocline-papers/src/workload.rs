@@ -1,0 +1,70 @@
+//! Workloads: which trace an experiment runs on.
+
+use serde::Deserialize;
+use thermocline_core::Nanos;
+use thermocline_lab::LabError;
+use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::{CompiledTrace, PageSize};
+
+/// A trace of an experiment, and what its file says `about` it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Workload<About> {
+    /// Its name in the report.
+    pub(crate) name: String,
+    /// Where the trace comes from.
+    pub(crate) trace: Source,
+    /// What this paper's experiments need to know of it.
+    #[serde(default)]
+    pub(crate) about: About,
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A file whose name begins with one of these and a dot, in any case; the first that is found.
+    Files(Vec<String>),
+    /// The trace that comes with the program.
+    Bundled,
+    /// Made on the spot.
+    Zipf(Zipf),
+}
+
+/// Requests for scattered pages by a Zipf distribution.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Zipf {
+    /// Skew of the distribution.
+    pub alpha: f64,
+    /// Pages to draw from.
+    pub pages: u64,
+    /// Number of requests.
+    pub requests: u64,
+    /// The share of them that write.
+    pub write_share: f64,
+    /// Time from one request to the next, in microseconds.
+    pub interval_us: u64,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Zipf {
+    /// Make the trace.
+    ///
+    /// # Errors
+    /// Options outside their ranges.
+    pub fn trace(&self, page_size: PageSize) -> Result<CompiledTrace, LabError> {
+        let options = Options {
+            pattern: Pattern::Zipf { alpha: self.alpha },
+            requests: self.requests,
+            pages: self.pages,
+            write_share: self.write_share,
+            interarrival: Nanos(self.interval_us * 1000),
+            scatter: true,
+            seed: self.seed,
+        };
+        let mut generator = Generator::new(options)?;
+        Ok(CompiledTrace::compile(&mut generator, page_size)?)
+    }
+}

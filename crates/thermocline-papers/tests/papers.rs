@@ -1,0 +1,46 @@
+//! Every paper on a small trace: its file is read, its experiments run, and its claims are judged.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use thermocline_papers::{PAPERS, Source, Zipf, find};
+
+const SMALL: Zipf =
+    Zipf { alpha: 0.9, pages: 2000, requests: 6000, write_share: 0.5, interval_us: 1000, seed: 1 };
+
+#[test]
+fn every_paper_runs_and_is_judged() {
+    for paper in PAPERS {
+        let mut study = paper.reproduction().unwrap();
+        let is_papers = |source: &Source| matches!(source, Source::Files(_));
+        let first = study.workloads().iter().position(|(_, source)| is_papers(source)).unwrap();
+        let trace = SMALL.trace(study.page_size(None).unwrap()).unwrap();
+        let alone = study.runs(&[]);
+        let done = AtomicUsize::new(0);
+        let count = || {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        study.run(first, &trace, &count).unwrap();
+        assert_eq!(alone + done.into_inner(), study.runs(&[first]), "{}", paper.name);
+        for claim in study.claims() {
+            let text = format!("{}: {}: {}", paper.name, claim.claim, claim.measured);
+            assert!(!text.contains(['{', '}']), "{text}");
+            assert!(claim.is_confirmed.is_none() || !text.contains("not run"), "{text}");
+        }
+        let judged = study.claims().iter().filter(|claim| claim.is_confirmed.is_some()).count();
+        assert!(judged > 1, "{} of the claims of {}", judged, paper.name);
+        let html = study.report("version").unwrap().to_html();
+        assert!(html.contains(&format!("thermocline reproduce {} ", paper.name)));
+        let json: serde_json::Value = serde_json::from_str(&study.json().unwrap()).unwrap();
+        assert_eq!(json["claims"].as_array().unwrap().len(), study.claims().len());
+        assert_eq!(study.tables().last().unwrap().rows.len(), study.claims().len());
+    }
+}
+
+#[test]
+fn nothing_is_confirmed_that_was_not_run() {
+    for paper in PAPERS {
+        let claims = paper.reproduction().unwrap().claims();
+        assert!(claims.iter().all(|claim| claim.verdict() == "not run"), "{claims:?}");
+    }
+    assert!(find("nobody").is_none());
+}

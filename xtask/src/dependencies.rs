@@ -1,0 +1,25 @@
+//! Which dependencies may come in, by `deny.toml`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+/// Fails if a dependency has another licence or source than the file allows, or comes in two versions.
+/// Skips, and says so, where cargo-deny is not installed. The check of advisories needs a database from
+/// the network, and is for hosted CI.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let asked = Command::new(crate::cargo_program())
+        .args(["deny", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !asked.is_ok_and(|status| status.success()) {
+        eprintln!(
+            "skipped: licences, sources and versions of dependencies; install the check by: \
+             cargo install --locked cargo-deny"
+        );
+        return Ok(());
+    }
+    crate::cargo(root, &["deny", "check", "bans", "licenses", "sources"], &[])
+}
