@@ -33,7 +33,7 @@ fn failing(options: Options) -> Engine<Failing> {
     let backing_bytes = usize::try_from(options.size_bytes()).unwrap();
     let shard = Shard::new(options).unwrap();
     let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), backing_bytes);
-    Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] })
+    Engine::new(shard, Failing::new(devices))
 }
 
 fn backing_writes_fail(device: Device, kind: OperationKind) -> bool {
@@ -89,12 +89,27 @@ fn a_page_is_written_again_after_a_failed_sync_before_a_flush_succeeds() {
     assert_eq!(seen, [(write, false), (sync, true), (write, false), (sync, false)]);
 }
 
-/// Devices in memory, of which some operations fail at once.
+/// Devices in memory, of which some operations fail at once, and some are kept until nothing is.
 #[derive(Debug)]
 struct Failing {
     devices: MemoryDriver,
     fails: fn(Device, OperationKind) -> bool,
     failed: Vec<Completion>,
+    keeps: fn(Device, OperationKind) -> bool,
+    kept: Vec<Operation>,
+}
+
+impl Failing {
+    /// Devices that work.
+    fn new(devices: MemoryDriver) -> Self {
+        Self { devices, fails: |_, _| false, failed: vec![], keeps: |_, _| false, kept: vec![] }
+    }
+
+    /// From now on nothing fails, and nothing is kept.
+    fn work(&mut self) {
+        (self.fails, self.keeps) = (|_, _| false, |_, _| false);
+        self.kept.drain(..).for_each(|operation| self.devices.start(operation));
+    }
 }
 
 impl Driver for Failing {
@@ -102,6 +117,8 @@ impl Driver for Failing {
         if (self.fails)(operation.device, operation.kind) {
             let error = DeviceError(std::io::ErrorKind::NotConnected);
             self.failed.push((operation, Err(error)));
+        } else if (self.keeps)(operation.device, operation.kind) {
+            self.kept.push(operation);
         } else {
             self.devices.start(operation);
         }
@@ -117,6 +134,89 @@ impl Driver for Failing {
     }
 }
 
+/// An engine and a disk of sevens, of which page 0 was trimmed; the disk kept its bytes.
+fn trimmed() -> Engine<Failing> {
+    let mut engine = failing(options("lru-exclusive"));
+    engine.driver().devices.bytes(Device::Backing).fill(7);
+    ask(&mut engine, Request { kind: RequestKind::Trim, ..Request::read(0, 0, PAGE) }, &[]);
+    engine
+}
+
+/// Submits a request, and returns the bytes of its reply if there is one by now.
+fn ask(engine: &mut Engine<Failing>, request: Request, payload: &[u8]) -> Vec<u8> {
+    engine.submit(request, payload).unwrap();
+    engine.poll();
+    let mut bytes = vec![];
+    while let Some(reply) = engine.next_reply() {
+        bytes = engine.pieces(&reply).flatten().copied().collect();
+        engine.release(reply);
+    }
+    engine.shard().assert_invariants();
+    bytes
+}
+
+/// A flush whose sync fails, beside what fails or is kept already.
+fn fail_a_flush(engine: &mut Engine<Failing>) {
+    engine.driver().fails = |device, kind| (device, kind) == (Device::Backing, OperationKind::Sync);
+    ask(engine, Request::flush(1), &[]);
+    engine.driver().fails = |_, _| false;
+}
+
+/// Everything works again, and goes to the disk.
+fn come_to_rest(engine: &mut Engine<Failing>) {
+    engine.driver().work();
+    for second in 1..10 {
+        engine.poll();
+        engine.shard_mut().tick(Nanos(second * SECOND));
+        ask(engine, Request::flush(2), &[]);
+    }
+}
+
+#[test]
+fn what_is_read_of_a_trimmed_page_after_a_failed_sync_stays() {
+    // Page 0 goes to flash before the sync fails, or after.
+    for goes_after in [false, true] {
+        let mut engine = trimmed();
+        let evict = |engine: &mut Engine<Failing>| {
+            for page in 1..20 {
+                ask(engine, Request::read(page, page * PAGE, PAGE), &[]);
+            }
+        };
+        ask(&mut engine, Request::read(3, 0, PAGE), &[]);
+        engine.driver().keeps =
+            |device, kind| (device, kind) == (Device::Flash, OperationKind::Write);
+        if !goes_after {
+            evict(&mut engine);
+            assert!(!engine.driver().kept.is_empty(), "page 0 is on its way to flash");
+        }
+        fail_a_flush(&mut engine);
+        let read = ask(&mut engine, Request::read(3, 0, PAGE), &[]);
+        evict(&mut engine);
+        engine.driver().work();
+        engine.poll();
+        assert!(ask(&mut engine, Request::read(3, 0, PAGE), &[]) == read, "before the next sync");
+        evict(&mut engine);
+        come_to_rest(&mut engine);
+        assert!(ask(&mut engine, Request::read(3, 0, PAGE), &[]) == read, "after the next sync");
+        engine.shard_mut().stop();
+        come_to_rest(&mut engine);
+        let disk = &engine.driver().devices.bytes(Device::Backing)[..4096];
+        assert!(disk == read, "{} was read, {} is on disk", read[0], disk[0]);
+    }
+}
+
+#[test]
+fn a_part_written_to_a_trimmed_page_outlives_a_failed_sync() {
+    let mut engine = trimmed();
+    engine.driver().keeps = |device, kind| (device, kind) == (Device::Backing, OperationKind::Read);
+    ask(&mut engine, Request::write(3, 512, 512), &[5; 512]);
+    assert!(!engine.driver().kept.is_empty(), "the rest of the page is being fetched");
+    fail_a_flush(&mut engine);
+    come_to_rest(&mut engine);
+    let read = ask(&mut engine, Request::read(4, 0, PAGE), &[]);
+    assert!(read[512..1024].iter().all(|&byte| byte == 5), "{} in place of 5", read[512]);
+}
+
 #[test]
 fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
     let faults: [fn(Device, OperationKind) -> bool; 2] = [
@@ -126,7 +226,7 @@ fn a_backing_store_that_fails_at_once_keeps_nobody_busy() {
     for fails in faults {
         let shard = Shard::new(options("lru-exclusive")).unwrap();
         let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
-        let mut engine = Engine::new(shard, Failing { devices, fails, failed: vec![] });
+        let mut engine = Engine::new(shard, Failing { fails, ..Failing::new(devices) });
         // More dirty pages than RAM and flash have room for.
         for page in 0..200 {
             // Each poll ends.
@@ -169,8 +269,7 @@ fn what_a_failing_flash_still_gives_goes_home() {
         let options = Options { flash_error_budget: 0, ..options("lru-inclusive") };
         let shard = Shard::new(options).unwrap();
         let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
-        let mut engine =
-            Engine::new(shard, Failing { devices, fails: |_, _| false, failed: vec![] });
+        let mut engine = Engine::new(shard, Failing::new(devices));
         let ask = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
             engine.submit(request, payload).unwrap();
             engine.wait_until_idle();
@@ -218,7 +317,7 @@ fn a_page_s_status_says_whether_it_is_newer_or_lost() {
     let options = Options { flash_error_budget: 0, ..options("lru-exclusive") };
     let shard = Shard::new(options).unwrap();
     let devices = MemoryDriver::new(shard.frames(), shard.flash_bytes(), 256 << 12);
-    let driver = Failing { devices, fails: |_, _| false, failed: vec![] };
+    let driver = Failing::new(devices);
     let mut engine = Engine::new(shard, driver);
     let work = |engine: &mut Engine<Failing>, request: Request, payload: &[u8]| {
         engine.submit(request, payload).unwrap();

@@ -194,13 +194,29 @@ impl Shard {
         if fetch.is_write_back {
             self.write_backs.fetch_ended();
         }
-        let mut current = fetch.frame;
+        let current = fetch.frame;
         let id = self.entry(fetch.page).filter(|_| fetch.is_current);
         if let Some(id) = id {
             self.entries[id].fetch = None;
             self.entries[id].frame = Some(current);
         }
-        for waiter in fetch.waiters {
+        let current = self.serve_waiters(id, fetch.page, current, fetch.waiters);
+        match id {
+            Some(id) => self.settle(id),
+            None => self.pool.release(current),
+        }
+    }
+
+    /// Whoever waits for the page's bytes gets them, in order. Returns the frame with all parts that were
+    /// waiting to be written.
+    pub(super) fn serve_waiters(
+        &mut self,
+        id: Option<EntryId>,
+        page: u32,
+        mut current: FrameId,
+        waiters: impl IntoIterator<Item = Waiter>,
+    ) -> FrameId {
+        for waiter in waiters {
             match waiter {
                 Waiter::Read { request, segment } => {
                     let frame = self.pool.retain(current);
@@ -212,14 +228,11 @@ impl Shard {
                     self.pool.copy(current, frame, end as usize..whole);
                     self.pool.release(current);
                     current = frame;
-                    self.patched(id, fetch.page, request, frame, is_to_disk);
+                    self.patched(id, page, request, frame, is_to_disk);
                 }
             }
         }
-        match id {
-            Some(id) => self.settle(id),
-            None => self.pool.release(current),
-        }
+        current
     }
 
     /// A part of the page was replaced; if it was replaced as a whole since, that changes nothing.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::waiters::{Reached, Waiter};
 use super::{InFlight, Shard};
-use crate::entry::EntryId;
+use crate::entry::{EntryId, FetchId};
 use crate::operation::{Device, DeviceError};
 use crate::options::{READ_FRAMES, RESERVED_FRAMES};
 use crate::request::{Request, RequestError};
@@ -370,12 +370,7 @@ impl Shard {
         if !in_slot && self.entries[id].frame.is_none() {
             let entry = &self.entries[id];
             assert_eq!(entry.blank, entry.newest, "an unsynced page is somewhere else, or blank");
-            if let Some(fetch) = self.entries[id].fetch.take() {
-                self.fetches[fetch.0 as usize].is_current = false;
-            }
-            let zeroes = self.pool.retain(self.zero_frame);
-            let entry = &mut self.entries[id];
-            (entry.frame, entry.zeroed, entry.is_discarded) = (Some(zeroes), entry.newest, false);
+            self.become_zeroes(id);
         }
         let entry = &mut self.entries[id];
         let page = entry.page;
@@ -389,5 +384,21 @@ impl Shard {
         self.relog(id);
         self.rest_backing(page);
         self.settle(id);
+    }
+
+    /// Nobody knows what the disk has of a page that was trimmed: it is zeroes from now on. That is a
+    /// version of its own, as bytes that the disk had may be on their way to a slot.
+    fn become_zeroes(&mut self, id: EntryId) {
+        let version = self.note_write(id);
+        let zeroes = self.pool.retain(self.zero_frame);
+        let entry = &mut self.entries[id];
+        (entry.frame, entry.zeroed, entry.blank) = (Some(zeroes), version, version);
+        let page = entry.page;
+        if let Some(FetchId(fetch)) = entry.fetch.take() {
+            let fetch = &mut self.fetches[fetch as usize];
+            fetch.is_current = false;
+            let waiters = std::mem::take(&mut fetch.waiters);
+            self.serve_waiters(Some(id), page, zeroes, waiters);
+        }
     }
 }

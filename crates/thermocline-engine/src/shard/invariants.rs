@@ -48,6 +48,13 @@ impl Shard {
             entry.page
         );
         assert!(entry.frame.is_none() || entry.fetch.is_none(), "what is there is not fetched");
+        if let Some(frame) = entry.frame
+            && entry.zeroed == entry.newest
+            && entry.newest != 0
+        {
+            let bytes = self.pool.bytes(frame);
+            assert!(bytes.iter().all(|&byte| byte == 0), "what goes to disk as zeroes has zeroes");
+        }
         let is_durable_somewhere = in_slot || on_disk || entry.frame.is_none();
         assert!(
             is_durable_somewhere || entry.undurable != 0,
