@@ -37,6 +37,7 @@ mod inputs;
 mod ledger;
 pub mod policy;
 mod prefetch;
+#[doc(hidden)]
 pub mod queue;
 pub mod random;
 pub mod registry;
