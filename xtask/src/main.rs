@@ -196,6 +196,20 @@ fn run(
     Ok(())
 }
 
+/// Builds the command line as `cargo test --workspace` does, with the features that all members want
+/// together, so that nothing is built twice.
+fn tested_program(root: &Path) -> Result<PathBuf> {
+    // A test that starts the program has cargo build it.
+    cargo(root, &["test", "--workspace", "--no-run", "--test", "serve"], &[])?;
+    let program = target(root).join("debug").join("thermocline");
+    Ok(program.with_extension(std::env::consts::EXE_EXTENSION))
+}
+
+/// The folder that cargo builds into.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 fn cargo_program() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::run;
+use crate::{run, target};
 
 /// The least version of Python, as in `pyproject.toml`.
 const LEAST: (u32, u32) = (3, 10);
@@ -37,9 +37,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     tool("mypy", &[])?;
     tool("stubtest", &["thermocline._thermocline"])?;
     // Tests compare the package with the command line, which it does not contain.
-    super::cargo(root, &["build", "--bin", "thermocline"], &[])?;
-    let command_line = target(root).join("debug").join("thermocline");
-    let command_line = command_line.with_extension(std::env::consts::EXE_EXTENSION);
+    let command_line = super::tested_program(root)?;
     let command_line = command_line.to_str().context("the target folder's name is not UTF-8")?;
     run(
         root,
@@ -73,9 +71,4 @@ pub(crate) fn interpreter() -> Result<(OsString, String)> {
 /// A program of an environment.
 fn program(environment: &Path, name: &str) -> PathBuf {
     environment.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name)
-}
-
-/// The folder that cargo builds into.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }

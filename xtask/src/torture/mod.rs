@@ -60,7 +60,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         Some(program) => program.clone(),
         None => {
             super::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
-            target(root).join("release/thermocline")
+            super::target(root).join("release/thermocline")
         }
     };
     let wants_end = Arc::new(AtomicBool::new(false));
@@ -79,11 +79,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         bail!("the server broke its word; run again with `--seed {}`", options.seed);
     }
     Ok(())
-}
-
-/// Where cargo builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
 }
 
 /// Whether the devices make durable what they say.

@@ -10,8 +10,7 @@ fn program() -> Option<PathBuf> {
         eprintln!("skipped: {error:#}");
         return None;
     }
-    crate::cargo(&root, &["build", "--bin", "thermocline"], &[]).unwrap();
-    Some(target(&root).join("debug/thermocline"))
+    Some(crate::tested_program(&root).unwrap())
 }
 
 #[test]
