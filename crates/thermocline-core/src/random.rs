@@ -5,6 +5,17 @@
 
 use core::fmt::Debug;
 
+use crate::config::{Kind, Parameter, Value};
+
+/// Where a policy's draws begin.
+pub(crate) const SEED: Parameter = Parameter {
+    name: "seed",
+    kind: Kind::Integer { min: 0, max: u64::MAX },
+    default: Value::Integer(1),
+    summary: "where the random numbers begin",
+    source: "any",
+};
+
 /// A source of numbers from 0 to below 1.
 pub trait Draws: Debug {
     /// The next number, at least 0 and below 1.

@@ -28,6 +28,7 @@ pub(crate) struct Settings {
     pub(crate) resort: bool,
     pub(crate) d_overflow_demotes: bool,
     pub(crate) miss_to_q1: bool,
+    pub(crate) q2_by_hotness: bool,
     pub(crate) promote_probability: Option<f64>,
     pub(crate) khv: [f64; 3],
     pub(crate) khv_steps: usize,
@@ -51,6 +52,7 @@ impl Settings {
             resort: false,
             d_overflow_demotes: false,
             miss_to_q1: false,
+            q2_by_hotness: false,
             promote_probability: None,
             khv: [2.0, 1.0, 0.5],
             khv_steps: 3,
@@ -379,8 +381,8 @@ impl Hfa {
         block.last_hit = Some(self.now);
         if self.now - block.update > self.settings.t {
             block.f = self.f(level, page);
+            block.update = self.now;
         }
-        block.update = self.now;
         block.h = self.h(block.f, block.hits, self.now - block.load);
         let q1 = &mut self.levels[level].q1;
         match (place, self.settings.kind) {
@@ -427,7 +429,7 @@ impl Hfa {
 
     fn insert_q2(&mut self, level: usize, block: Block) {
         let q2 = &mut self.levels[level].q2;
-        if self.settings.kind == Kind::D {
+        if self.settings.q2_by_hotness {
             bubble(q2, usize::MAX, block);
         } else {
             q2.insert(0, block);
@@ -553,7 +555,7 @@ impl Hfa {
         let (lower, upper) = (self.levels[level].life() as f64, self.levels[above].life());
         let capacity = self.levels[level].capacity as f64;
         let promote = &mut self.levels[above].known_below;
-        if lower <= capacity / 2.0 || ((self.now - promote.last_hint) as f64) < 0.05 * lower {
+        if lower <= capacity / 2.0 || (self.now - promote.last_hint) as f64 <= 0.05 * lower {
             return;
         }
         promote.last_hint = self.now;
@@ -612,7 +614,9 @@ impl Hfa {
         let mut queues = [&self.levels[level].q1, &self.levels[level].q2]
             .map(|queue| queue.iter().map(renew).collect::<Vec<_>>());
         let sorted = usize::from(self.settings.kind == Kind::D);
-        queues[sorted].sort_by(|one, other| other.h.total_cmp(&one.h));
+        if self.settings.kind != Kind::D || self.settings.q2_by_hotness {
+            queues[sorted].sort_by(|one, other| other.h.total_cmp(&one.h));
+        }
         [self.levels[level].q1, self.levels[level].q2] = queues;
     }
 

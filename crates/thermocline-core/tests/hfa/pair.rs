@@ -42,6 +42,8 @@ fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
             let overflow = if settings.d_overflow_demotes { "demote" } else { "q2" };
             texts.push(("d_overflow", overflow.to_owned()));
             texts.push(("miss_to_q1", settings.miss_to_q1.to_string()));
+            let insertion = if settings.q2_by_hotness { "hotness" } else { "head" };
+            texts.push(("q2_insertion", insertion.to_owned()));
         }
         Kind::P => {
             let auto = || "auto".to_owned();

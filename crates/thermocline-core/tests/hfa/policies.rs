@@ -46,14 +46,15 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop::sample::select(vec![0.0, 0.3, 0.5, 1.0]),
         prop::sample::select(vec![0.0, 0.5, 1.0, 3.0]),
     );
-    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let switches = any::<[bool; 6]>();
     let probability = prop::sample::select(vec![None, None, Some(0.0), Some(0.5), Some(1.0)]);
     let khv =
         (prop::sample::select(vec![[2.0, 1.0, 0.5], [1.0, 3.0, 0.9], [0.0, 1.0, 0.0]]), 1_usize..5);
     (kind, time, shares, switches, probability, khv).prop_map(
         |(kind, (t, k, samples), shares, switches, promote_probability, (khv, khv_steps))| {
             let (delta, t_out_share, q1_share, f_min) = shares;
-            let (is_dynamic, is_strict, resort, d_overflow_demotes, miss_to_q1) = switches;
+            let [is_dynamic, is_strict, resort, d_overflow_demotes, miss_to_q1, by_hotness] =
+                switches;
             Settings {
                 t,
                 k,
@@ -67,6 +68,7 @@ fn settings() -> impl Strategy<Value = Settings> {
                 resort,
                 d_overflow_demotes,
                 miss_to_q1,
+                q2_by_hotness: by_hotness && kind == Kind::D,
                 promote_probability,
                 khv,
                 khv_steps,

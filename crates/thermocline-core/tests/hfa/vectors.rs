@@ -34,7 +34,26 @@ fn seed_of(are_below: &[bool]) -> u64 {
 }
 
 #[test]
+fn d_hfa_with_new_pages_at_the_head() {
+    let steps = [
+        (1, " | 1;  | "),
+        (2, " | 2 1;  | "),
+        (3, " | 3 2 1;  | "),
+        (4, " | 4 3 2 1;  | "),
+        (1, "1 | 4 3 2;  | "),
+        (5, "1 | 5 4 3;  | 2"),
+        (2, "1 | 2 5 4;  | 3"),
+        (6, "1 | 6 2 5;  | 4 3"),
+        (3, "1 | 3 6 2;  | 5 4"),
+    ];
+    let model = check(&fixed(Kind::D), &[4, 4], 0, &steps);
+    assert_eq!(model.t_out(0), [2, 3, 4, 5].map(|page| (page, 0, 1)));
+    assert_eq!(model.t_out(1), [2, 3].map(|page| (page, 0, 1)));
+}
+
+#[test]
 fn d_hfa_1() {
+    let settings = Settings { q2_by_hotness: true, ..fixed(Kind::D) };
     let steps = [
         (1, " | 1;  | "),
         (2, " | 2 1;  | "),
@@ -46,7 +65,7 @@ fn d_hfa_1() {
         (6, "1 | 2 6 5;  | 4 3"),
         (3, "1 | 3 2 6;  | 5 4"),
     ];
-    let model = check(&fixed(Kind::D), &[4, 4], 0, &steps);
+    let model = check(&settings, &[4, 4], 0, &steps);
     assert_eq!(model.t_out(0), [2, 3, 4, 5].map(|page| (page, 0, 1)));
     assert_eq!(model.t_out(1), [2, 3].map(|page| (page, 0, 1)));
 }

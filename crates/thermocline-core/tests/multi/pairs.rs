@@ -119,7 +119,7 @@ proptest! {
         draws in prop::collection::vec(0.0..1.0, 1..40),
         (clients, accesses) in shared_accesses(),
     ) {
-        let given: Vec<_> = fixed.map(|pp: f64| ("pp", pp.to_string())).into_iter().collect();
+        let given: Vec<_> = fixed.map(|pp: f64| ("promote_probability", pp.to_string())).into_iter().collect();
         let mut driven = Driven::scripted(&given, &draws, PAGES, &sizes, clients);
         let mut model = Promote::new(&holding(&sizes), clients.get().into(), fixed, &draws);
         check(&mut driven, &mut model, &sizes, &accesses);
@@ -134,10 +134,10 @@ proptest! {
         (clients, accesses) in shared_accesses(),
     ) {
         let given = [
-            ("k", k.to_string()),
-            ("decay", decay.to_string()),
-            ("promote_weight", weights[0].to_string()),
-            ("demote_weight", weights[1].to_string()),
+            ("khv_steps", k.to_string()),
+            ("khv_decay", decay.to_string()),
+            ("khv_promotion", weights[0].to_string()),
+            ("khv_demotion", weights[1].to_string()),
             ("ghost_ratio", ghost_ratio.to_string()),
         ];
         let mut driven = Driven::shared("hint-k", &given, PAGES, &sizes, clients);
@@ -181,7 +181,7 @@ proptest! {
 fn defaults_hold_over_long_runs() {
     let sizes = [40, 100, 200];
     let holding = holding(&sizes);
-    let mut stream = SplitMix64::new(0);
+    let mut stream = SplitMix64::new(1);
     let draws: Vec<f64> = (0..50_000).map(|_| stream.unit()).collect();
     let models: [(&str, Box<dyn Model>); 5] = [
         ("lru-n-inclusive", Box::new(Inclusive::new(&holding, 1))),

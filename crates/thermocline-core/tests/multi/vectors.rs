@@ -70,7 +70,13 @@ fn demote_leaves_copies_in_its_published_modes() {
 #[test]
 fn promote_tosses_a_coin_in_lower_tiers() {
     let draws = [0.9, 0.1, 0.1, 0.9];
-    let driven = Driven::scripted(&[("pp", "0.5".into())], &draws, PAGES, &[1, 1], Clients::ONE);
+    let driven = Driven::scripted(
+        &[("promote_probability", "0.5".into())],
+        &draws,
+        PAGES,
+        &[1, 1],
+        Clients::ONE,
+    );
     let mut model = Promote::new(&[1, 1], 1, Some(0.5), &draws);
     let steps: &[Step] = &[(&[1], " | 1"), (&[2], "2 | 1"), (&[1], "1 | "), (&[2], "1 | 2")];
     check(driven, &mut model, &[1, 1], steps);

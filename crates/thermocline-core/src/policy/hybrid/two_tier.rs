@@ -26,8 +26,9 @@ use alloc::boxed::Box;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, SEED, Space};
+use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, Space};
 use crate::queue::{Logs, PRESENT, PageSet, Use};
+use crate::random::SEED;
 use crate::random::{Draws as _, SplitMix64};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,

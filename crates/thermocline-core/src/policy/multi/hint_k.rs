@@ -30,7 +30,7 @@ use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier}
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] =
-    &[khv::K, khv::DECAY, khv::PROMOTE_WEIGHT, khv::DEMOTE_WEIGHT, khv::GHOST_RATIO];
+    &[khv::STEPS, khv::DECAY, khv::PROMOTION, khv::DEMOTION, khv::GHOST_RATIO];
 
 /// The bits of a value, which order as values do since none is negative; then the time of last use.
 type Key = (u64, u64);

@@ -24,38 +24,38 @@ const MOVE_BITS: u32 = 2;
 const GHOSTS: u32 = 0;
 
 /// How many moves count.
-pub(super) const K: Parameter = Parameter {
-    name: "k",
+pub(super) const STEPS: Parameter = Parameter {
+    name: "khv_steps",
     kind: Kind::Integer { min: 1, max: MOVES_MAX },
     default: Value::Integer(3),
-    summary: "the number of a page's last moves that count",
+    summary: "moves between tiers that a page's hint value is made of (K)",
     source: "reconstruction",
 };
 
 /// What an older move counts.
 pub(super) const DECAY: Parameter = Parameter {
-    name: "decay",
+    name: "khv_decay",
     kind: Kind::Real { min: 0.0, max: 1.0 },
     default: Value::Real(0.5),
-    summary: "what each move counts, as a share of the next newer one",
+    summary: "what a move is worth compared with the next one",
     source: "reconstruction",
 };
 
 /// What a promotion counts.
-pub(super) const PROMOTE_WEIGHT: Parameter = Parameter {
-    name: "promote_weight",
+pub(super) const PROMOTION: Parameter = Parameter {
+    name: "khv_promotion",
     kind: Kind::Real { min: 0.0, max: 1000.0 },
     default: Value::Real(2.0),
-    summary: "what a promotion counts",
+    summary: "what a promotion adds to the hint value",
     source: "reconstruction",
 };
 
 /// What a demotion counts.
-pub(super) const DEMOTE_WEIGHT: Parameter = Parameter {
-    name: "demote_weight",
+pub(super) const DEMOTION: Parameter = Parameter {
+    name: "khv_demotion",
     kind: Kind::Real { min: 0.0, max: 1000.0 },
     default: Value::Real(1.0),
-    summary: "what a demotion counts",
+    summary: "what a demotion adds to the hint value",
     source: "reconstruction",
 };
 
@@ -97,14 +97,13 @@ pub(super) struct Histories {
 }
 
 impl Moves {
-    /// For page numbers below `count`; the last `k` moves count, `weights` are those of a demotion and
-    /// of a promotion.
-    pub(super) fn new(count: u32, k: u32, decay: f64, weights: [f64; 2]) -> Self {
-        let [demotion, promotion] = weights;
+    /// For page numbers below `count`; `values` say how many moves count, and what each is worth.
+    pub(super) fn new(count: u32, values: &Values) -> Self {
+        let [demotion, promotion] = [DEMOTION, PROMOTION].map(|weight| values.real(weight.name));
         Self {
             of_page: vec![0; count as usize],
-            mask: u32::MAX >> (u32::BITS - MOVE_BITS * k),
-            decay,
+            mask: u32::MAX >> (u32::BITS - MOVE_BITS * values.integer_u32(STEPS.name)),
+            decay: values.real(DECAY.name),
             weights: [0.0, demotion, promotion],
         }
     }
@@ -159,12 +158,7 @@ impl Moves {
 impl Histories {
     /// For page numbers below `count`, with at most `ghosts_max` histories of pages in no cache.
     pub(super) fn new(count: u32, ghosts_max: u32, values: &Values) -> Self {
-        let weights = ["demote_weight", "promote_weight"].map(|name| values.real(name));
-        Self {
-            moves: Moves::new(count, values.integer_u32("k"), values.real("decay"), weights),
-            ghosts: Lists::new(count, 1),
-            ghosts_max,
-        }
+        Self { moves: Moves::new(count, values), ghosts: Lists::new(count, 1), ghosts_max }
     }
 
     /// The most histories of pages in no cache, of caches of `cached_pages` over a disk of `pages`.
@@ -175,7 +169,7 @@ impl Histories {
             reason = "no more histories than pages, and not less than none"
         )]
         let ghosts_max =
-            (values.real("ghost_ratio") * cached_pages as f64).min(f64::from(pages)) as u32;
+            (values.real(GHOST_RATIO.name) * cached_pages as f64).min(f64::from(pages)) as u32;
         ghosts_max
     }
 
@@ -244,7 +238,7 @@ mod tests {
     use super::*;
 
     fn histories() -> Histories {
-        let parameters = [K, DECAY, PROMOTE_WEIGHT, DEMOTE_WEIGHT, GHOST_RATIO];
+        let parameters = [STEPS, DECAY, PROMOTION, DEMOTION, GHOST_RATIO];
         let values = Values::resolve("test", &parameters, &[]).expect("these are the defaults");
         Histories::new(4, 2, &values)
     }

@@ -6,7 +6,7 @@
 //!
 //! * Source: Gill, *On Multi-level Exclusive Caching*, FAST 2008, sections on the promote
 //!   probabilities and their adaptation.
-//! * State: 40 bytes per tier.
+//! * State: 40 bytes per pair of neighbours.
 //! * Cost: O(1) per access and tier.
 //! * Deviations: (1) the pseudo-code is printed as images; the conditions here follow the text and
 //!   what implementations of it agree on. Time is counted in accesses. (2) Where both lives are 0,
@@ -17,6 +17,16 @@ use alloc::boxed::Box;
 
 use super::hierarchy::{Caches, Hierarchy};
 use crate::Tier;
+use crate::config::{Kind, Parameter, Value, Values};
+
+/// The probability with which a tier promotes a page, if the tiers do not adapt it.
+pub(super) const PROMOTE_PROBABILITY: Parameter = Parameter {
+    name: "promote_probability",
+    kind: Kind::Real { min: 0.0, max: 1.0 },
+    default: Value::Auto,
+    summary: "how often a tier passes a page up; auto adapts it per tier",
+    source: "Gill, FAST 2008",
+};
 
 /// The lives of two tiers are meant to be equal.
 const GOAL: f64 = 0.5;
@@ -32,12 +42,11 @@ const _: () = assert!(size_of::<Adaptation>() == 40, "update the `State` line of
 pub(super) struct Probabilities {
     /// Per tier: what the next one below knows of it.
     tiers: Box<[Adaptation]>,
-    is_adaptive: bool,
 }
 
 /// What one tier knows of one above it.
 #[derive(Clone, Copy, Debug)]
-struct Adaptation {
+pub(super) struct Adaptation {
     probability: f64,
     ceiling: f64,
     /// How the tier above lived, as a share of both lives, when it was last compared.
@@ -46,6 +55,12 @@ struct Adaptation {
     looked_at: u64,
     /// Every second look acts.
     acts_next: bool,
+    is_adaptive: bool,
+}
+
+/// The probability that users give, if they do not leave it to the tiers.
+pub(super) fn fixed(values: &Values) -> Option<f64> {
+    values.real_or_auto(PROMOTE_PROBABILITY.name)
 }
 
 impl Probabilities {
@@ -54,17 +69,13 @@ impl Probabilities {
         let pages = |caches: Caches| caches.map(|cache| f64::from(hierarchy.capacity(cache))).sum();
         let tier = |above| {
             let below = hierarchy.below(above);
-            let (probability, ceiling) = if below == hierarchy.disk() {
-                (0.0, 0.0)
-            } else {
-                let own_pages = f64::from(hierarchy.capacity(below));
-                let ceiling = ceiling(pages(hierarchy.faster(below)), own_pages);
-                (fixed.unwrap_or(ceiling), ceiling)
-            };
-            Adaptation { probability, ceiling, ratio: GOAL, looked_at: 0, acts_next: false }
+            if below == hierarchy.disk() {
+                return Adaptation::never();
+            }
+            let own_pages = f64::from(hierarchy.capacity(below));
+            Adaptation::new(pages(hierarchy.faster(below)), own_pages, fixed)
         };
-        let tiers = (0..hierarchy.disk().0).map(Tier).map(tier).collect();
-        Self { tiers, is_adaptive: fixed.is_none() }
+        Self { tiers: (0..hierarchy.disk().0).map(Tier).map(tier).collect() }
     }
 
     /// The probability with which the next tier below promotes a page to this one.
@@ -74,52 +85,76 @@ impl Probabilities {
 
     /// Compares the life of a tier of so many pages with that of the tier above, which comes first.
     pub(super) fn adapt(&mut self, above: Tier, now: u64, lives: [u64; 2], capacity_pages: u32) {
-        if !self.is_adaptive {
-            return;
-        }
+        self.tiers[above.index()].adapt(now, lives, capacity_pages);
+    }
+
+    /// Checks the range of every probability.
+    pub(super) fn assert_invariants(&self) {
+        self.tiers.iter().for_each(Adaptation::assert_invariants);
+    }
+}
+
+impl Adaptation {
+    /// Of a tier with so many pages of its own, and so many above it; with that probability, or one
+    /// that it adapts.
+    ///
+    /// The greatest probability is the share of the pages above among all of these: if the tiers filled
+    /// up together, as much would be promoted.
+    pub(super) fn new(above_pages: f64, own_pages: f64, fixed: Option<f64>) -> Self {
+        let total = above_pages + own_pages;
+        let ceiling = if total > 0.0 { above_pages / total } else { 0.0 };
+        let probability = fixed.unwrap_or(ceiling);
+        let is_adaptive = fixed.is_none();
+        Self { probability, ceiling, ratio: GOAL, looked_at: 0, acts_next: false, is_adaptive }
+    }
+
+    /// Of the disk, which passes every page to the lowest tier.
+    pub(super) fn never() -> Self {
+        Self::new(0.0, 0.0, Some(0.0))
+    }
+
+    /// The probability as it stands.
+    pub(super) fn probability(&self) -> f64 {
+        self.probability
+    }
+
+    /// Compares the life of the tier, of so many pages, with that of the tier above, which comes first.
+    pub(super) fn adapt(&mut self, now: u64, lives: [u64; 2], capacity_pages: u32) {
         let [higher, own] = lives;
-        let tier = &mut self.tiers[above.index()];
-        let since = now - tier.looked_at;
-        if 2 * own <= u64::from(capacity_pages) || (since as f64) <= PERIOD * own as f64 {
+        let since = now - self.looked_at;
+        let is_due = 2 * own > u64::from(capacity_pages) && since as f64 > PERIOD * own as f64;
+        if !self.is_adaptive || !is_due {
             return;
         }
-        tier.looked_at = now;
-        let acts = tier.acts_next;
-        tier.acts_next = !acts;
+        self.looked_at = now;
+        let acts = self.acts_next;
+        self.acts_next = !acts;
         if !acts {
             return;
         }
         let total = (higher + own) as f64;
         let ratio = if total > 0.0 { higher as f64 / total } else { GOAL };
-        let [gap, last_gap] = [ratio, tier.ratio].map(|ratio| (ratio - GOAL).abs());
-        tier.ratio = ratio;
+        let [gap, last_gap] = [ratio, self.ratio].map(|ratio| (ratio - GOAL).abs());
+        self.ratio = ratio;
         if last_gap - gap <= CLOSED * last_gap {
-            tier.probability = next(tier.probability, ratio, tier.ceiling);
+            self.step(ratio);
         }
     }
 
-    /// Checks the range of every probability.
+    /// Up if the tier above lives longer, down if shorter.
+    fn step(&mut self, ratio: f64) {
+        let probability = self.probability;
+        let step = probability * (1.0 - probability) * (2.0 * ratio - 1.0);
+        self.probability = (probability + step).min(self.ceiling);
+    }
+
     pub(super) fn assert_invariants(&self) {
-        for tier in &self.tiers {
-            assert!((0.0..=1.0).contains(&tier.probability), "a probability is one");
-            assert!(
-                !self.is_adaptive || tier.probability <= tier.ceiling,
-                "no tier promotes more than its share"
-            );
-        }
+        let greatest = if self.is_adaptive { self.ceiling } else { 1.0 };
+        assert!(
+            (0.0..=greatest).contains(&self.probability),
+            "no tier promotes more than its share"
+        );
     }
-}
-
-/// The share of the pages above among those and the own ones: if the tiers filled up together, as
-/// much would be promoted.
-pub(super) fn ceiling(above_pages: f64, own_pages: f64) -> f64 {
-    let total = above_pages + own_pages;
-    if total > 0.0 { above_pages / total } else { 0.0 }
-}
-
-/// The probability after a step: up if the tier above lives longer, down if shorter.
-pub(super) fn next(probability: f64, ratio: f64, ceiling: f64) -> f64 {
-    (probability + probability * (1.0 - probability) * (2.0 * ratio - 1.0)).min(ceiling)
 }
 
 #[cfg(test)]
@@ -157,9 +192,11 @@ mod tests {
     /// V-PRO-3.
     #[test]
     fn steps_are_large_in_the_middle_and_capped() {
-        assert!(near(next(0.2, 0.75, 0.2), 0.2));
-        assert!(near(next(0.1, 0.75, 0.2), 0.145));
-        assert!(near(next(0.1, 0.25, 0.2), 0.055));
+        for (before, ratio, after) in [(0.2, 0.75, 0.2), (0.1, 0.75, 0.145), (0.1, 0.25, 0.055)] {
+            let mut tier = Adaptation { probability: before, ..Adaptation::new(1.0, 4.0, None) };
+            tier.step(ratio);
+            assert!(near(tier.probability, after), "{tier:?}");
+        }
     }
 
     /// A tier of 4 pages below one of 4.

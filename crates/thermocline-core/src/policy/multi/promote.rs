@@ -23,33 +23,18 @@ use core::iter;
 use core::ops::Range;
 
 use super::hierarchy::Hierarchy;
-use super::probabilities::Probabilities;
+use super::probabilities::{self, PROMOTE_PROBABILITY, Probabilities};
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Lists, Numbers};
-use crate::random::{Draws, SplitMix64};
+use crate::random::{Draws, SEED, SplitMix64};
 use crate::{
     Access, Actions, BoxedPolicy, Clients, Ids, Op, PageId, Policy, Setup, Survivor, Tier,
 };
 
 /// The parameters.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "pp",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Auto,
-        summary: "the probability with which every lower tier promotes; auto adapts one per tier",
-        source: "the paper adapts it",
-    },
-    Parameter {
-        name: "seed",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Integer(0),
-        summary: "where the random numbers start",
-        source: "arbitrary",
-    },
-];
+pub const PARAMETERS: &[Parameter] = &[PROMOTE_PROBABILITY, SEED];
 
 /// PROMOTE over LRU.
 #[derive(Clone, Debug)]
@@ -110,7 +95,7 @@ pub const PROMOTE: PolicyEntry = PolicyEntry {
 
 /// Builds the policy for the registry.
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
-    Box::new(Promote::new(setup, values, SplitMix64::new(values.integer("seed"))))
+    Box::new(Promote::new(setup, values, SplitMix64::new(values.integer(SEED.name))))
 }
 
 impl<D: Draws> Promote<D> {
@@ -125,7 +110,7 @@ impl<D: Draws> Promote<D> {
         };
         Self {
             orders,
-            probabilities: Probabilities::new(&hierarchy, values.real_or_auto("pp")),
+            probabilities: Probabilities::new(&hierarchy, probabilities::fixed(values)),
             hierarchy,
             draws,
             now: 0,

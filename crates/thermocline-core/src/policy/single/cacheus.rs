@@ -21,9 +21,10 @@
 //!   those of other programs.
 
 use super::experts::{Expert, Frequencies, NewestFirst, Weights};
-use super::{Algorithm, Outcome, Replacement, SEED, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
+use crate::random::SEED;
 use crate::{Op, PageId};
 
 /// What can be set.
@@ -155,7 +156,7 @@ impl Replacement for Cacheus {
             .saturating_mul(2)
             .saturating_add(capacity_pages)
             .saturating_add(1);
-        let mut weights = Weights::new(values.integer("seed"));
+        let mut weights = Weights::new(values.integer(SEED.name));
         let drawn = random_rate(weights.unit());
         Self {
             log: Recency::new(

@@ -14,9 +14,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, SEED, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Frames;
+use crate::random::SEED;
 use crate::random::SplitMix64;
 use crate::{Op, PageId};
 
@@ -94,7 +95,7 @@ impl Replacement for Hyperbolic {
             frames,
             sample: values.integer_u32("sample"),
             now: 0,
-            draws: SplitMix64::new(values.integer("seed")),
+            draws: SplitMix64::new(values.integer(SEED.name)),
         }
     }
 

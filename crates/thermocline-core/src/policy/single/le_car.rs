@@ -17,9 +17,10 @@
 //!   its own, so no two have the same miss counts.
 
 use super::experts::{Expert, Frequencies, OldestFirst, Weights};
-use super::{Algorithm, Outcome, Replacement, SEED, Space, share_of};
+use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::queue::Recency;
+use crate::random::SEED;
 use crate::{Op, PageId};
 
 /// What can be set.
@@ -102,7 +103,7 @@ impl Replacement for LeCaR {
         Self {
             log: Recency::new(ids, log_pages, [CACHED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY]),
             frequencies: Frequencies::new(ids, log_pages),
-            weights: Weights::new(values.integer("seed")),
+            weights: Weights::new(values.integer(SEED.name)),
             capacity_pages,
             history_pages: [0; 2],
             history_capacity_pages,

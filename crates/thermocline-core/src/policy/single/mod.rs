@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use crate::capabilities::Capabilities;
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::{Ids, Inputs, Op, PageId};
 
@@ -78,15 +78,6 @@ pub const ALGORITHMS: &[Algorithm] = &[
 
 /// Those that know the future: they run on the trace that they were built for.
 pub const ORACLES: &[Algorithm] = &[opt::OPT];
-
-/// Where an algorithm's draws begin.
-pub(crate) const SEED: Parameter = Parameter {
-    name: "seed",
-    kind: Kind::Integer { min: 0, max: u64::MAX },
-    default: Value::Integer(1),
-    summary: "where the random numbers begin",
-    source: "any",
-};
 
 impl Algorithm {
     const fn new<R: Replacement + Send + 'static>(

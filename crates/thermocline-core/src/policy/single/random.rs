@@ -6,9 +6,10 @@
 //! * Cost: O(1) per reference.
 //! * Deviations: none.
 
-use super::{Algorithm, Outcome, Replacement, SEED, Space};
+use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::queue::Frames;
+use crate::random::SEED;
 use crate::random::SplitMix64;
 use crate::{Op, PageId};
 
@@ -35,7 +36,7 @@ pub const RANDOM: Algorithm = Algorithm::new::<Random>(
 
 impl Replacement for Random {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
-        let draws = SplitMix64::new(values.integer("seed"));
+        let draws = SplitMix64::new(values.integer(SEED.name));
         Self { frames: Frames::new(ids, capacity_pages), held_pages: 0, draws }
     }
 

@@ -29,8 +29,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             let hotness = self.settings.hint_hotness(frequency);
             let may_enter_q1 = !self.is_top(level) || self.settings.miss_to_q1;
             let enters_q1 = may_enter_q1 && frequency > self.settings.f_min;
-            let passes =
-                !enters_q1 && !self.has_room(level, 1) && self.queues.is_coldest(level, hotness);
+            let passes = !enters_q1 && self.passes_q2(level, hotness);
             let victim = if passes {
                 self.queues.frame_mut(frame).is_hot = false;
                 Some(frame)
@@ -70,12 +69,25 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.put((level, Queue::Q2), frame);
             return None;
         }
-        if self.queues.is_coldest(level, self.queues.frame(frame).hotness) {
+        if self.passes_q2(level, self.queues.frame(frame).hotness) {
             return Some(frame);
         }
         let victim = self.take_victim(level);
         self.put((level, Queue::Q2), frame);
         Some(victim)
+    }
+
+    /// Whether a page of this hotness would be the next victim as soon as it entered the second queue.
+    #[inline]
+    fn passes_q2(&self, level: usize, hotness: f64) -> bool {
+        if self.has_room(level, 1) {
+            return false;
+        }
+        if self.settings.sorts_q2 {
+            return self.queues.is_coldest(level, hotness);
+        }
+        // At the head, a page is the last one only if it is alone.
+        self.queues.len(level, Queue::Q2) == 0
     }
 
     /// Takes the next page to leave out of a level.
@@ -125,7 +137,8 @@ mod tests {
                 vec![FAST_PAGES, FAST_PAGES / 2, FAST_PAGES / 2],
             )
         };
-        let values = Values::resolve("d-hfa", D_PARAMETERS, &[]).unwrap();
+        let by_hotness = [("q2_insertion".into(), "hotness".into())];
+        let values = Values::resolve("d-hfa", D_PARAMETERS, &by_hotness).unwrap();
         let mut hfa = DHfa::new(&setup, &values);
         let mut actions = Actions::new();
         let (mut places, mut counted, mut number) = (0, 0_u32, 0_u32);

@@ -26,10 +26,8 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new(ids: Ids, values: &Values) -> Self {
-        let weights = ["khv_demotion", "khv_promotion"].map(|name| values.real(name));
-        let k = values.integer_u32("khv_steps");
         let numbers = Numbers::growing(ids);
-        let moves = Moves::new(numbers.taken(), k, values.real("khv_decay"), weights);
+        let moves = Moves::new(numbers.taken(), values);
         Self { numbers, moves, known_pages: 0 }
     }
 

@@ -8,10 +8,10 @@
 //!   over samples, the paper adds up durations.
 
 use super::hint_table::HintTable;
-use super::promotion::Promotion;
 use super::queues::Queue;
 use super::settings::Settings;
 use crate::Tier;
+use crate::policy::multi::probabilities::Adaptation;
 
 /// Records of a hint table per page of the tier, if the table were as large as the tier.
 const RECORDS_PER_PAGE: f64 = 256.0;
@@ -24,7 +24,8 @@ pub(super) struct Level {
     /// The pages that Q1 may hold.
     pub(super) q1_capacity_pages: u32,
     pub(super) hints: HintTable,
-    pub(super) promotion: Promotion,
+    /// How often the tier below passes a page on to this one.
+    pub(super) promotion: Adaptation,
     /// Per queue: its hot pages, as they stand.
     hot_pages: [u32; 2],
     /// Sums over the samples of a period.
@@ -38,7 +39,7 @@ impl Level {
         tier: Tier,
         capacity_pages: u32,
         pages: u32,
-        promotion: Promotion,
+        promotion: Adaptation,
         settings: &Settings,
     ) -> Self {
         let capacity = f64::from(capacity_pages);

@@ -46,7 +46,6 @@ mod history;
 mod level;
 mod moves;
 mod partition;
-mod promotion;
 mod queues;
 mod runs;
 mod settings;
@@ -63,6 +62,7 @@ pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 use crate::capabilities::{Capabilities, Depth, Future, SparseMemory};
 use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::multi::probabilities::{self, Adaptation};
 use crate::queue::Lists;
 use crate::random::SplitMix64;
 use crate::{
@@ -73,7 +73,6 @@ use cells::Cells;
 use hint_table::RECORD_BYTES;
 use history::History;
 use level::Level;
-use promotion::Promotion;
 use queues::{Queue, Queues};
 use settings::{Settings, Strategy};
 
@@ -249,7 +248,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let settings = Settings::new(values);
         let pages = setup.geometry.pages();
         let given = match Self::STRATEGY {
-            Strategy::Promote => values.real_or_auto("promote_probability"),
+            Strategy::Promote => probabilities::fixed(values),
             Strategy::Demote | Strategy::Hint => Some(0.0),
         };
         let clients = setup.clients;
@@ -260,11 +259,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             // A page of a first tier goes down to the first shared one.
             let below = (index + 1).max(clients.get().into());
             let promotion = match tiers.get(below) {
-                Some(&(tier, pages)) => {
-                    let above = tiers[..below].iter().map(|tier| u64::from(tier.1)).sum();
-                    Promotion::new(tier, above, pages, given)
+                Some(&(_, pages)) => {
+                    let above = tiers[..below].iter().map(|tier| f64::from(tier.1)).sum();
+                    Adaptation::new(above, f64::from(pages), given)
                 }
-                None => Promotion::new(tier, 0, capacity_pages, Some(0.0)),
+                None => Adaptation::never(),
             };
             levels.push(Level::new(tier, capacity_pages, pages, promotion, &settings));
         }
@@ -290,13 +289,13 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             cells: Cells::new(setup.ids(), tracked, frames_per_page as usize, levels.len()),
             free: Vec::new(),
             used_frames: 0,
-            queues: Queues::new(frames, &capacities),
+            queues: Queues::new(frames, &capacities, settings.sorts_q2),
             recent: VecDeque::new(),
             resorted: 0,
             ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
             history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(setup.ids(), values)),
             random: SplitMix64::new(match Self::STRATEGY {
-                Strategy::Promote => values.integer("seed"),
+                Strategy::Promote => values.integer(crate::random::SEED.name),
                 Strategy::Demote | Strategy::Hint => 0,
             }),
             has_promoted: false,
@@ -385,7 +384,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         for below in shared.take_while(|&level| level <= reached) {
             let lifetimes = [above, below].map(|level| lifetime(list(level)));
             let capacity_pages = self.levels[below].capacity_pages;
-            self.levels[above].promotion.adapt(self.now, capacity_pages, lifetimes);
+            self.levels[above].promotion.adapt(self.now, lifetimes, capacity_pages);
             above = below;
         }
     }

@@ -223,13 +223,17 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Counts a hit and says how hot the page is now (Eq. 3), with its hints as last looked up if
-    /// that was within T (lazy update).
+    /// that was within T (lazy update, section 3.2.3). A hit alone does not renew them, or a page that is
+    /// hit often would keep its first hints for ever.
     fn refresh(&mut self, frame: u32, (level, queue): Place) -> f64 {
         let now = self.now;
         let entry = *self.queues.frame(frame);
-        let updated = entry.loaded.max(entry.last_hit).max(self.resorted);
-        if now - updated > self.settings.period {
-            self.queues.frame_mut(frame).frequency = self.look_up(level, entry.page).0;
+        let looked_up = entry.loaded + u64::from(entry.looked_up_after);
+        if now - looked_up.max(self.resorted) > self.settings.period {
+            let frequency = self.look_up(level, entry.page).0;
+            let frame = self.queues.frame_mut(frame);
+            frame.frequency = frequency;
+            frame.looked_up_after = u32::try_from(now - entry.loaded).unwrap_or(u32::MAX);
         }
         let entry = self.queues.frame_mut(frame);
         entry.hits = entry.hits.saturating_add(1);

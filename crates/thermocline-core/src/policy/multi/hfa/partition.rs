@@ -144,7 +144,10 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     fn resort(&mut self, level: usize) {
         for queue in [Queue::Q1, Queue::Q2] {
             let frames = self.queues.frames(level, queue);
-            let is_sorted = (Self::STRATEGY == Strategy::Demote) == (queue == Queue::Q2);
+            let is_sorted = match Self::STRATEGY {
+                Strategy::Demote => queue == Queue::Q2 && self.settings.sorts_q2,
+                Strategy::Promote | Strategy::Hint => queue == Queue::Q1,
+            };
             for &frame in &frames {
                 let page = self.queues.frame(frame).page;
                 let frequency = self.look_up(level, page).0;

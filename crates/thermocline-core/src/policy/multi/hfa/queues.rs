@@ -1,11 +1,11 @@
 //! The two queues of every tier, and who leaves them next.
 //!
 //! Frames are places for pages; each is in at most one queue. D-HFA keeps Q1 by recency and Q2 by
-//! hotness, P-HFA and H-HFA keep Q1 by hotness, with places that a hit moves forward, and Q2 by
+//! arrival or by hotness, P-HFA and H-HFA keep Q1 by hotness, with places that a hit moves forward, and Q2 by
 //! recency. A frame and its links are one cache line.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.2.2.
-//! * State: 64 bytes per frame; for D-HFA 4 more, and 44 per hotness in Q2; for P-HFA and H-HFA 32
+//! * State: 64 bytes per frame; for a Q2 by hotness 4 more, and 44 per hotness in it; for P-HFA and H-HFA 32
 //!   more, and heaps of 8 to 28 per page in Q2.
 //! * Cost: D-HFA O(1) per change, O(log n) where a hotness is new or its last page leaves; the
 //!   others O(log n).
@@ -33,7 +33,7 @@ pub(super) type Place = (usize, Queue);
 
 /// A page, and its history at the tier that it is in.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, packed(4))]
 pub(super) struct Frame {
     pub(super) page: PageId,
     /// Its run, in a Q2 of D-HFA.
@@ -51,9 +51,12 @@ pub(super) struct Frame {
     /// When it was last hit; 0 before the first hit.
     pub(super) last_hit: u64,
     pub(super) loaded: u64,
+    /// How many accesses after it was loaded its hints were looked up last; the greatest number stands
+    /// for any that is greater.
+    pub(super) looked_up_after: u32,
 }
 
-const _: () = assert!(size_of::<Frame>() == 48, "update the `State` line of the module header");
+const _: () = assert!(size_of::<Frame>() == 52, "update the `State` line of the module header");
 
 impl Frame {
     /// Of a page that just came.
@@ -68,6 +71,7 @@ impl Frame {
             frequency: 0.0,
             last_hit: 0,
             loaded: 0,
+            looked_up_after: 0,
         }
     }
 
@@ -80,6 +84,7 @@ impl Frame {
         self.frequency = frequency;
         self.last_hit = 0;
         self.loaded = now;
+        self.looked_up_after = 0;
     }
 }
 
@@ -87,7 +92,9 @@ impl Frame {
 #[derive(Clone, Debug)]
 pub(super) struct Queues<const STRATEGY: u8> {
     lists: Lists<Frame>,
-    /// Per level: the runs of Q2; D-HFA only.
+    /// Whether Q2 is kept by hotness; D-HFA only.
+    sorts_q2: bool,
+    /// Per level: the runs of a Q2 by hotness.
     runs: Vec<Runs>,
     /// The places of Q1; P-HFA and H-HFA only.
     bubble: Bubble,
@@ -107,7 +114,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     const STRATEGY: Strategy = Strategy::of(STRATEGY);
 
     /// Empty queues of levels with so many pages, and so many frames.
-    pub(super) fn new(frames: u32, capacities: &[u32]) -> Self {
+    pub(super) fn new(frames: u32, capacities: &[u32], sorts_q2: bool) -> Self {
         let frames_if = |is_needed: bool| if is_needed { frames } else { 0 };
         let moves_in_place = Self::STRATEGY != Strategy::Demote;
         let levels = capacities.len();
@@ -115,9 +122,10 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         let heap_frames = frames_if(moves_in_place);
         let value_frames = frames_if(Self::STRATEGY == Strategy::Hint);
         // A page enters before another one leaves.
-        let of_level = |&pages: &u32| Runs::new(frames_if(!moves_in_place).min(pages + 1));
+        let of_level = |&pages: &u32| Runs::new(frames_if(sorts_q2).min(pages + 1));
         Self {
             lists: Lists::with_values(frames, lists, Frame::new(PageId(0))),
+            sorts_q2,
             runs: capacities.iter().map(of_level).collect(),
             bubble: Bubble::new(frames_if(moves_in_place), levels),
             by_hits: (0..levels).map(|_| IndexedHeap::new(heap_frames)).collect(),
@@ -143,7 +151,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         let (level, list) = (place.0, list(place));
         let Frame { hits, hotness, .. } = *self.frame(frame);
         match (Self::STRATEGY, place.1) {
-            (Strategy::Demote, Queue::Q2) => {
+            (Strategy::Demote, Queue::Q2) if self.sorts_q2 => {
                 let entry = self.runs[level].insert(frame, hotness);
                 self.frame_mut(frame).run = entry.run;
                 match entry.behind {
@@ -155,7 +163,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
                 let ahead = self.bubble.last_hotter(level, hotness);
                 self.insert_behind(level, ahead, frame, hotness);
             }
-            (Strategy::Demote, Queue::Q1) => self.lists.push_front(list, frame),
+            (Strategy::Demote, Queue::Q1 | Queue::Q2) => self.lists.push_front(list, frame),
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.lists.push_front(list, frame);
                 self.by_hits[level].set(frame, hits);
@@ -172,14 +180,14 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     pub(super) fn remove(&mut self, frame: u32) -> Place {
         let place = self.place_of(frame).expect("the frame is in a queue");
         match (Self::STRATEGY, place.1) {
-            (Strategy::Demote, Queue::Q2) => {
+            (Strategy::Demote, Queue::Q2) if self.sorts_q2 => {
                 let run = self.frame(frame).run;
                 let [newer, older] = [self.lists.before(frame), self.lists.after(frame)]
                     .map(|other| other.filter(|&other| self.frame(other).run == run));
                 self.runs[place.0].remove(run, newer, older);
             }
             (Strategy::Promote | Strategy::Hint, Queue::Q1) => self.bubble.remove(place.0, frame),
-            (Strategy::Demote, Queue::Q1) => {}
+            (Strategy::Demote, Queue::Q1 | Queue::Q2) => {}
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.by_hits[place.0].remove(frame);
                 if Self::STRATEGY == Strategy::Hint {
@@ -246,7 +254,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
 
     /// The frames of a queue, head first.
     pub(super) fn frames(&self, level: usize, queue: Queue) -> Vec<u32> {
-        if Self::STRATEGY == Strategy::Demote && queue == Queue::Q2 {
+        if self.sorts_q2 && queue == Queue::Q2 {
             let run = |&frame: &u32| self.frame(frame).run;
             let of_run = |newest: u32| {
                 let next = |&frame: &u32| self.lists.after(frame);
@@ -262,8 +270,8 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     #[inline]
     pub(super) fn victim(&self, level: usize) -> Option<u32> {
         let of_q2 = match Self::STRATEGY {
-            Strategy::Demote => self.runs[level].coldest().map(|(_, frame)| frame),
-            Strategy::Promote => self.lists.back(list((level, Queue::Q2))),
+            Strategy::Demote if self.sorts_q2 => self.runs[level].coldest().map(|(_, frame)| frame),
+            Strategy::Demote | Strategy::Promote => self.lists.back(list((level, Queue::Q2))),
             Strategy::Hint => self.by_value[level].least().map(|(_, frame)| frame),
         };
         of_q2.or_else(|| self.back_of_q1(level))
@@ -303,6 +311,9 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         for level in 0..self.runs.len() {
             let q2_pages = self.len(level, Queue::Q2) as usize;
             if Self::STRATEGY == Strategy::Demote {
+                if !self.sorts_q2 {
+                    continue;
+                }
                 let frames = self.frames(level, Queue::Q2);
                 assert_eq!(frames.len(), q2_pages, "each page of the second queue is in a run");
                 let of_run = |frame| (frame, self.frame(frame).run, self.frame(frame).hotness);

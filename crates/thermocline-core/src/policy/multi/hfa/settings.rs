@@ -8,6 +8,9 @@
 use alloc::vec::Vec;
 
 use crate::config::{Kind, Parameter, Value, Values};
+use crate::policy::multi::khv;
+use crate::policy::multi::probabilities::PROMOTE_PROBABILITY;
+use crate::random::SEED;
 
 /// What an HFA policy takes its hints from and does with its victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +119,13 @@ const D_OVERFLOW: Parameter = Parameter {
     summary: "where the last page of a full first queue goes",
     source: "section 3.2.2 says the second queue, Algorithm 4 can be read as demotion",
 };
+const Q2_INSERTION: Parameter = Parameter {
+    name: "q2_insertion",
+    kind: Kind::Choice(&["head", "hotness"]),
+    default: Value::Choice("head"),
+    summary: "where a page enters the second queue: at its head, or behind those that are as hot",
+    source: "section 3.2.2: a block without records goes to the head (line 10); section 4.1 sorts by hotness",
+};
 const MISS_TO_Q1: Parameter = Parameter {
     name: "miss_to_q1",
     kind: Kind::Switch,
@@ -123,49 +133,6 @@ const MISS_TO_Q1: Parameter = Parameter {
     summary: "a page with many hints enters the first queue of the fastest tier",
     source: "Algorithm 1; Algorithm 4 uses the second queue always",
 };
-const PROMOTE_PROBABILITY: Parameter = Parameter {
-    name: "promote_probability",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Auto,
-    summary: "how often a tier passes a page up; auto adapts it per tier",
-    source: "Gill, FAST 2008",
-};
-const SEED: Parameter = Parameter {
-    name: "seed",
-    kind: Kind::Integer { min: 0, max: u64::MAX },
-    default: Value::Integer(42),
-    summary: "where the random draws begin",
-    source: "none",
-};
-const KHV_STEPS: Parameter = Parameter {
-    name: "khv_steps",
-    kind: Kind::Integer { min: 1, max: 16 },
-    default: Value::Integer(3),
-    summary: "moves between tiers that a page's hint value is made of (K)",
-    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
-};
-const KHV_PROMOTION: Parameter = Parameter {
-    name: "khv_promotion",
-    kind: Kind::Real { min: 0.0, max: 1e9 },
-    default: Value::Real(2.0),
-    summary: "what a promotion adds to the hint value",
-    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
-};
-const KHV_DEMOTION: Parameter = Parameter {
-    name: "khv_demotion",
-    kind: Kind::Real { min: 0.0, max: 1e9 },
-    default: Value::Real(1.0),
-    summary: "what a demotion adds to the hint value",
-    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
-};
-const KHV_DECAY: Parameter = Parameter {
-    name: "khv_decay",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.5),
-    summary: "what a move is worth compared with the next one",
-    source: "reconstruction of Hint-K, Wu et al., ICPP 2010",
-};
-
 /// The parameters of D-HFA.
 pub const D_PARAMETERS: &[Parameter] = &[
     T,
@@ -181,6 +148,7 @@ pub const D_PARAMETERS: &[Parameter] = &[
     WRITES,
     D_OVERFLOW,
     MISS_TO_Q1,
+    Q2_INSERTION,
 ];
 
 /// The parameters of P-HFA.
@@ -212,10 +180,10 @@ pub const H_PARAMETERS: &[Parameter] = &[
     QUEUES,
     RESORT,
     WRITES,
-    KHV_STEPS,
-    KHV_PROMOTION,
-    KHV_DEMOTION,
-    KHV_DECAY,
+    khv::STEPS,
+    khv::PROMOTION,
+    khv::DEMOTION,
+    khv::DECAY,
 ];
 
 /// The parameters of Oracle HFA.
@@ -229,10 +197,10 @@ pub const ORACLE_PARAMETERS: &[Parameter] = &[
     QUEUES,
     RESORT,
     WRITES,
-    KHV_STEPS,
-    KHV_PROMOTION,
-    KHV_DEMOTION,
-    KHV_DECAY,
+    khv::STEPS,
+    khv::PROMOTION,
+    khv::DEMOTION,
+    khv::DECAY,
 ];
 
 /// The parameters, read.
@@ -256,6 +224,8 @@ pub(super) struct Settings {
     pub(super) writes_back: bool,
     pub(super) overflow_demotes: bool,
     pub(super) miss_to_q1: bool,
+    /// D-HFA: whether the second queue is kept by hotness, and not by arrival.
+    pub(super) sorts_q2: bool,
 }
 
 impl Settings {
@@ -283,6 +253,7 @@ impl Settings {
             writes_back: values.choice(WRITES.name) == "back",
             overflow_demotes: has(D_OVERFLOW) && values.choice(D_OVERFLOW.name) == "demote",
             miss_to_q1: switch(MISS_TO_Q1),
+            sorts_q2: has(Q2_INSERTION) && values.choice(Q2_INSERTION.name) == "hotness",
         }
     }
 
