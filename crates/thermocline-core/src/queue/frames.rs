@@ -6,27 +6,27 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Directory;
+use super::directory::{ABSENT, Directory, Places};
 use crate::Ids;
 use crate::PageId;
 
 /// The page of a frame that is empty.
 const NONE: u32 = u32::MAX;
 
-/// Frames that hold a page each, or none.
+/// Frames that hold a page each, or none. `P` is how the frame of a page is found.
 #[derive(Clone, Debug)]
-pub struct Frames {
+pub struct Frames<P = Directory> {
     /// The frame of each page that has one.
-    frame_of: Directory,
+    frame_of: P,
     /// Per frame: its page, or [`NONE`].
     pages: Vec<u32>,
 }
 
-impl Frames {
+impl<P: Places> Frames<P> {
     /// Empty frames: `frames` of them, but no more than there are pages, and at least one.
     pub fn new(ids: Ids, frames: u32) -> Self {
         let frames = frames.min(ids.pages).max(1) as usize;
-        Self { frame_of: Directory::new(ids, frames), pages: vec![NONE; frames] }
+        Self { frame_of: P::new(ids, frames), pages: vec![NONE; frames] }
     }
 
     /// The frame of a page, if it has one.
@@ -34,7 +34,7 @@ impl Frames {
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn find(&self, page: PageId) -> Option<u32> {
         let frame = self.frame_of.find(page.0, page_of(&self.pages));
-        (frame != Directory::ABSENT).then_some(frame)
+        (frame != ABSENT).then_some(frame)
     }
 
     /// The page of a frame, if it holds one.

@@ -16,7 +16,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Directory;
+use super::directory::{ABSENT, Directory, Places};
 use super::recency::first_member;
 use crate::PageId;
 use crate::{Ids, Indexing};
@@ -111,7 +111,7 @@ impl<const QUEUES: usize> Logs<QUEUES> {
     #[inline]
     pub fn find(&self, page: PageId) -> Option<Position> {
         let position = self.positions.find(page.0, page_of(&self.pages));
-        (position != Directory::ABSENT).then_some(Position(position))
+        (position != ABSENT).then_some(Position(position))
     }
 
     /// The queue that a position is in.

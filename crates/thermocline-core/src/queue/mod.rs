@@ -21,7 +21,7 @@ mod recency;
 mod ring;
 mod slots;
 
-pub use directory::Directory;
+pub use directory::{Directory, Places, Table};
 pub use frames::Frames;
 pub use heap::IndexedHeap;
 pub(crate) use heap::grow;

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::directory::Directory;
+use super::directory::{Directory, Places};
 use crate::PageId;
 use crate::{Ids, Indexing};
 

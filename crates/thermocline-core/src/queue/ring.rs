@@ -7,14 +7,14 @@
 
 use alloc::collections::VecDeque;
 
-use super::Directory;
+use super::directory::{ABSENT, Directory, Places};
 use crate::Ids;
 use crate::PageId;
 
 /// What a slot holds whose page left.
 const HOLE: u32 = u32::MAX;
 /// Slots are numbered on and on, modulo this.
-const NUMBERS: u32 = Directory::ABSENT;
+const NUMBERS: u32 = ABSENT;
 
 /// Slots from front to rear: each holds a page with a value, or is a hole.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl<T: Default> Ring<T> {
     #[inline]
     pub fn find(&self, page: PageId) -> Option<usize> {
         let number = self.numbers.find(page.0, page_of(&self.pages, self.front));
-        (number != Directory::ABSENT).then(|| slot_at(number, self.front))
+        (number != ABSENT).then(|| slot_at(number, self.front))
     }
 
     /// The value of a slot, which is that of its page.

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::Directory;
+use super::directory::{ABSENT, Directory, Places};
 use crate::Ids;
 use crate::PageId;
 
@@ -46,7 +46,7 @@ impl Slots {
     #[inline]
     pub fn find(&self, page: PageId) -> Option<u32> {
         let slot = self.numbers.find(page.0, page_of(&self.pages));
-        (slot != Directory::ABSENT).then_some(slot)
+        (slot != ABSENT).then_some(slot)
     }
 
     /// The page of a slot that is taken.

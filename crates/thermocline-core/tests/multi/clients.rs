@@ -45,8 +45,7 @@ fn lru_hits(size: u32, accesses: &[Access]) -> u64 {
 /// A parameter without which a policy depends on the pages of first tiers that are never used.
 fn independent(policy: &str) -> Vec<(&'static str, String)> {
     match policy {
-        "promote" => vec![("promote_probability", "0.5".to_owned())],
-        "p-hfa" => vec![("promote_probability", "0.5".to_owned())],
+        "promote" | "p-hfa" => vec![("promote_probability", "0.5".to_owned())],
         "hint-k" => vec![("ghost_ratio", "1000".to_owned())],
         _ => vec![],
     }

@@ -7,19 +7,19 @@
 
 use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::Values;
-use crate::queue::Frames;
+use crate::queue::{Directory, Frames, Places, Table};
 use crate::{Op, PageId};
 
-/// First in, first out.
+/// First in, first out. `P` is how pages are found.
 #[derive(Clone, Debug)]
-pub struct Fifo {
-    frames: Frames,
+pub struct Fifo<P> {
+    frames: Frames<P>,
     /// The frame that is filled next: the oldest, once all are full.
     hand: u32,
 }
 
 /// Its row in the registry.
-pub const FIFO: Algorithm = Algorithm::new::<Fifo>(
+pub const FIFO: Algorithm = Algorithm::by_indexing::<Fifo<Table>, Fifo<Directory>>(
     "fifo",
     "first in, first out, no flash",
     "baseline",
@@ -27,7 +27,7 @@ pub const FIFO: Algorithm = Algorithm::new::<Fifo>(
     &[],
 );
 
-impl Replacement for Fifo {
+impl<P: Places> Replacement for Fifo<P> {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         Self { frames: Frames::new(ids, capacity_pages), hand: 0 }
     }

@@ -11,7 +11,7 @@ use core::fmt::Debug;
 use crate::capabilities::Capabilities;
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::{Ids, Inputs, Op, PageId};
+use crate::{Ids, Indexing, Inputs, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
@@ -92,6 +92,23 @@ impl Algorithm {
         Self { parameters, build: boxed::<R>, policy }
     }
 
+    /// An algorithm that is compiled for dense ids and for sparse ones apart: where little is done per
+    /// access, the choice between them would show.
+    const fn by_indexing<
+        Dense: Replacement + Send + 'static,
+        Sparse: Replacement + Send + 'static,
+    >(
+        name: &'static str,
+        summary: &'static str,
+        source: &'static str,
+        module: &'static str,
+        parameters: &'static [Parameter],
+    ) -> Self {
+        let build_policy = Build::Function(one_tier::build_by_indexing::<Dense, Sparse>);
+        let policy = PolicyEntry::of_ram(name, summary, source, module, parameters, build_policy);
+        Self { parameters, build: boxed_by_indexing::<Dense, Sparse>, policy }
+    }
+
     /// An algorithm whose policy has more parameters, among them whether
     /// [writes go through](one_tier::WRITES_THROUGH).
     const fn with_writes<R: Replacement + Send + 'static>(
@@ -132,6 +149,16 @@ fn boxed<R: Replacement + Send + 'static>(
     values: &Values,
 ) -> Box<dyn Replacement + Send> {
     Box::new(R::new(space, values))
+}
+
+fn boxed_by_indexing<Dense: Replacement + Send + 'static, Sparse: Replacement + Send + 'static>(
+    space: Space<'_>,
+    values: &Values,
+) -> Box<dyn Replacement + Send> {
+    match space.ids.indexing {
+        Indexing::Dense => boxed::<Dense>(space, values),
+        Indexing::Sparse => boxed::<Sparse>(space, values),
+    }
 }
 
 /// A share of the pages of a cache, rounded down.

@@ -18,7 +18,8 @@ use crate::config::{Kind, Parameter, Value, Values};
 use crate::policy::for_each;
 use crate::queue::PageSet;
 use crate::{
-    Access, Actions, BoxedPolicy, Counts, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Indexing, Op, PageId, Policy, Setup, Survivor, Tier,
+    WriteMiss,
 };
 
 /// Whether writes go through to disk, for a policy that was published so.
@@ -50,6 +51,20 @@ pub(super) fn build<R: Replacement + Send + 'static>(
     values: &Values,
 ) -> BoxedPolicy {
     Box::new(OneTier::new(R::new(space(setup), values), setup))
+}
+
+/// Builds the policy of an algorithm that is compiled for dense ids and for sparse ones apart.
+pub(super) fn build_by_indexing<
+    Dense: Replacement + Send + 'static,
+    Sparse: Replacement + Send + 'static,
+>(
+    setup: &Setup,
+    values: &Values,
+) -> BoxedPolicy {
+    match setup.indexing {
+        Indexing::Dense => build::<Dense>(setup, values),
+        Indexing::Sparse => build::<Sparse>(setup, values),
+    }
 }
 
 /// Builds the policy of an algorithm that has [`WRITES_THROUGH`] among its parameters.
