@@ -135,8 +135,8 @@ impl Driver for Failing {
 }
 
 /// An engine and a disk of sevens, of which page 0 was trimmed; the disk kept its bytes.
-fn trimmed() -> Engine<Failing> {
-    let mut engine = failing(options("lru-exclusive"));
+fn trimmed(policy: &str) -> Engine<Failing> {
+    let mut engine = failing(options(policy));
     engine.driver().devices.bytes(Device::Backing).fill(7);
     ask(&mut engine, Request { kind: RequestKind::Trim, ..Request::read(0, 0, PAGE) }, &[]);
     engine
@@ -176,7 +176,7 @@ fn come_to_rest(engine: &mut Engine<Failing>) {
 fn what_is_read_of_a_trimmed_page_after_a_failed_sync_stays() {
     // Page 0 goes to flash before the sync fails, or after.
     for goes_after in [false, true] {
-        let mut engine = trimmed();
+        let mut engine = trimmed("lru-exclusive");
         let evict = |engine: &mut Engine<Failing>| {
             for page in 1..20 {
                 ask(engine, Request::read(page, page * PAGE, PAGE), &[]);
@@ -206,8 +206,36 @@ fn what_is_read_of_a_trimmed_page_after_a_failed_sync_stays() {
 }
 
 #[test]
+fn a_read_under_way_when_a_sync_fails_brings_what_flash_has() {
+    let is_slot_write = |device, kind| (device, kind) == (Device::Flash, OperationKind::Write);
+    let mut engine = trimmed("lru-inclusive");
+    engine.driver().keeps = is_slot_write;
+    let before = ask(&mut engine, Request::read(3, 0, PAGE), &[]);
+    for page in 1..20 {
+        ask(&mut engine, Request::read(page, page * PAGE, PAGE), &[]);
+    }
+    let slot_writes = std::mem::take(&mut engine.driver().kept);
+    assert!(!slot_writes.is_empty(), "page 0 is on its way to flash");
+    // Until it is there, the page is read from the disk.
+    engine.driver().keeps = |device, kind| (device, kind) == (Device::Backing, OperationKind::Read);
+    ask(&mut engine, Request::read(4, 0, PAGE), &[]);
+    assert_eq!(engine.driver().kept.len(), 1, "page 0 is being read from the disk");
+    slot_writes.into_iter().for_each(|operation| engine.driver().devices.start(operation));
+    engine.poll();
+    // The disk loses the trim and what was written before it.
+    fail_a_flush(&mut engine);
+    engine.driver().devices.bytes(Device::Backing)[..4096].fill(9);
+    engine.driver().work();
+    engine.poll();
+    let reply = engine.next_reply().expect("the read is answered");
+    let after: Vec<u8> = engine.pieces(&reply).flatten().copied().collect();
+    engine.release(reply);
+    assert!(after == before, "{} was read, and then {}", before[0], after[0]);
+}
+
+#[test]
 fn a_part_written_to_a_trimmed_page_outlives_a_failed_sync() {
-    let mut engine = trimmed();
+    let mut engine = trimmed("lru-exclusive");
     engine.driver().keeps = |device, kind| (device, kind) == (Device::Backing, OperationKind::Read);
     ask(&mut engine, Request::write(3, 512, 512), &[5; 512]);
     assert!(!engine.driver().kept.is_empty(), "the rest of the page is being fetched");
