@@ -13,6 +13,8 @@ const CRATE: &str = "crates/thermocline-engine";
 const LIST: &str = "tests/mutants.toml";
 /// The test file whose tests catch a mutant unless its entry names another.
 const SIMULATION: &str = "crash";
+/// When a test that has not ended never will: a broken engine may go round in circles for ever.
+const PATIENCE_SECONDS: &str = "1200";
 /// What an entry names in place of a file for the tests beside the code.
 const UNITS: &str = "lib";
 /// Seeds of the simulation that run before anything is broken, to see that its tests work.
@@ -114,9 +116,9 @@ fn passes(
     words: &[&str],
     seeds: Option<u64>,
 ) -> Result<bool> {
-    let mut command = Command::new("cargo");
+    let mut command = Command::new("timeout");
     command
-        .args(["test", "--quiet", "--package", "thermocline-engine"])
+        .args([PATIENCE_SECONDS, "cargo", "test", "--quiet", "--package", "thermocline-engine"])
         .args(if test == UNITS { vec!["--lib"] } else { vec!["--test", test] })
         .args(words)
         .env("CARGO_TARGET_DIR", root.join("target/mutants"))
@@ -127,7 +129,7 @@ fn passes(
     if let Some(seeds) = seeds {
         command.env("THERMOCLINE_SEEDS", seeds.to_string());
     }
-    Ok(command.status().context("cannot start `cargo`")?.success())
+    Ok(command.status().context("cannot start `timeout`")?.success())
 }
 
 /// Copies what is committed.
