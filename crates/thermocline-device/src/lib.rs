@@ -30,6 +30,7 @@ pub mod ssd;
 
 mod cost;
 mod presets;
+mod request;
 mod response;
 mod server;
 

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::cost::Device;
-use crate::hdd::HddConfig;
-use crate::ssd::SsdConfig;
+use crate::hdd::{HddConfig, HddError};
+use crate::ssd::{SsdConfig, SsdError};
 
 /// The presets by kind, each kind in the order of its rows.
 #[derive(Debug)]
@@ -35,6 +35,44 @@ pub(crate) fn built_in() -> &'static Presets {
         parsed.unwrap_or_else(|error| panic!("the tests parse this file, too: {error}"))
     });
     &BUILT_IN
+}
+
+impl HddConfig {
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`HddError::UnknownPreset`] with the names that exist.
+    pub fn preset(name: &str) -> Result<Self, HddError> {
+        let presets = Self::presets();
+        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+            HddError::UnknownPreset { name: name.into(), known: known.join(", ") }
+        })
+    }
+
+    /// The presets, in the order in which they are listed.
+    pub fn presets() -> &'static [Self] {
+        &built_in().hdds
+    }
+}
+
+impl SsdConfig {
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`SsdError::UnknownPreset`] with the names that exist.
+    pub fn preset(name: &str) -> Result<Self, SsdError> {
+        let presets = Self::presets();
+        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
+            SsdError::UnknownPreset { name: name.into(), known: known.join(", ") }
+        })
+    }
+
+    /// The presets, in the order in which they are listed.
+    pub fn presets() -> &'static [Self] {
+        &built_in().ssds
+    }
 }
 
 impl Presets {

@@ -7,43 +7,10 @@ use std::fmt::Debug;
 
 use thermocline_core::Nanos;
 
-use crate::hdd::HddError;
-use crate::ssd::{SsdError, SsdMetrics};
+use crate::hdd::{Hdd, HddError};
+use crate::ssd::{Ssd, SsdError, SsdMetrics};
 
-/// What a request asks of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeviceOp {
-    /// The pages' bytes are wanted.
-    Read,
-    /// The pages' bytes are replaced as a whole.
-    Write,
-    /// The pages' bytes are no longer needed.
-    Trim,
-}
-
-/// A request for consecutive pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DeviceRequest {
-    /// What is asked.
-    pub op: DeviceOp,
-    /// The first page, in pages from the start of the device.
-    pub page: u64,
-    /// How many pages, at least 1.
-    pub pages: u32,
-}
-
-/// The name of a submitted request; a device numbers its requests in the order of submission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-/// That a request is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Completion {
-    /// Which one.
-    pub ticket: Ticket,
-    /// When, on the clock of the submissions.
-    pub at: Nanos,
-}
+pub use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 
 /// A device that a driver polls.
 pub trait QueueingDevice: Debug {
@@ -99,4 +66,53 @@ pub enum QueueingError {
     /// The drive refuses, or has come to its end.
     #[error(transparent)]
     Ssd(#[from] SsdError),
+}
+
+impl QueueingDevice for Hdd {
+    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
+        Ok(Self::submit(self, at, request)?)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Self::next_event(self)
+    }
+
+    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError> {
+        Self::advance(self, to, completed);
+        Ok(())
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        Self::capacity_pages(self)
+    }
+
+    fn busy_ns(&self) -> u64 {
+        self.metrics().busy_ns
+    }
+}
+
+impl QueueingDevice for Ssd {
+    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
+        Ok(Self::submit(self, at, request)?)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Self::next_event(self)
+    }
+
+    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError> {
+        Ok(Self::advance(self, to, completed)?)
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.logical_pages()
+    }
+
+    fn busy_ns(&self) -> u64 {
+        Self::busy_ns(self)
+    }
+
+    fn ssd_metrics(&self) -> Option<SsdMetrics> {
+        Some(self.metrics())
+    }
 }

@@ -1,4 +1,4 @@
-//! What a disk is made of: settings with their units and ranges, presets, and TOML.
+//! What a disk is made of: settings with their units and ranges, and TOML.
 //!
 //! * Source: the data sheets that each preset names, in `presets.toml`.
 //! * State: 8 bytes per zone.
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::error::HddError;
 use super::layout::turn_ns;
 use super::seek::{SeekCurve, SeekFigures};
-use crate::presets::built_in;
 
 /// A hard disk: geometry, mechanics, electronics and cache.
 ///
@@ -113,23 +112,6 @@ pub enum Scheduling {
 }
 
 impl HddConfig {
-    /// The preset of that name.
-    ///
-    /// # Errors
-    /// [`HddError::UnknownPreset`] with the names that exist.
-    pub fn preset(name: &str) -> Result<Self, HddError> {
-        let presets = Self::presets();
-        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            HddError::UnknownPreset { name: name.into(), known: known.join(", ") }
-        })
-    }
-
-    /// The presets, in the order in which they are listed.
-    pub fn presets() -> &'static [Self] {
-        &built_in().hdds
-    }
-
     /// A disk from TOML: the fields of [`HddConfig`] by name, the zones as `[[zones]]` at the end.
     /// What stands without a default there must be given.
     ///

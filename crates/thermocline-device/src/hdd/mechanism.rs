@@ -13,7 +13,7 @@ use super::layout::{Extent, Layout, Track};
 use super::queue::Position;
 use super::seek::SeekCurve;
 use super::units::ms_to_ns;
-use crate::queueing::Ticket;
+use crate::request::Ticket;
 
 /// The moving parts.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use super::mechanism::Cost;
-use crate::queueing::DeviceOp;
+use crate::request::DeviceOp;
 use crate::response::{ResponseTimes, ResponseUs};
 
 /// What a disk did since it was made.

@@ -38,7 +38,7 @@ use self::mechanism::{Job, Mechanism, Motion};
 use self::metrics::Recorder;
 use self::queue::Queue;
 use self::units::ms_to_ns;
-use crate::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, QueueingError, Ticket};
+use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 
 pub use self::config::{HddConfig, Scheduling, WriteCache, Zone};
 pub use self::error::HddError;
@@ -408,28 +408,5 @@ impl Hdd {
 
     fn schedule(&mut self, at_ns: u64, event: Event) {
         self.events.push(Reverse((at_ns, event)));
-    }
-}
-
-impl QueueingDevice for Hdd {
-    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
-        Ok(Self::submit(self, at, request)?)
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        Self::next_event(self)
-    }
-
-    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError> {
-        Self::advance(self, to, completed);
-        Ok(())
-    }
-
-    fn capacity_pages(&self) -> u64 {
-        Self::capacity_pages(self)
-    }
-
-    fn busy_ns(&self) -> u64 {
-        self.metrics().busy_ns
     }
 }

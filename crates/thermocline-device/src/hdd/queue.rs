@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::config::Scheduling;
 use super::layout::Extent;
-use crate::queueing::Ticket;
+use crate::request::Ticket;
 
 /// Waiting requests in the order of their scheduling.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What a drive is made of: settings with their units and ranges, presets, and TOML.
+//! What a drive is made of: settings with their units and ranges, and TOML.
 //!
 //! * Source: the papers, programs and data sheets that each preset names, in `presets.toml`.
 //! * State: none that grows.
@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{bad, within};
 use super::error::SsdError;
-use crate::presets::built_in;
 
 /// A solid-state drive: geometry, times, controller and translation layer.
 ///
@@ -223,23 +222,6 @@ pub enum GcBlocks {
 }
 
 impl SsdConfig {
-    /// The preset of that name.
-    ///
-    /// # Errors
-    /// [`SsdError::UnknownPreset`] with the names that exist.
-    pub fn preset(name: &str) -> Result<Self, SsdError> {
-        let presets = Self::presets();
-        presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            SsdError::UnknownPreset { name: name.into(), known: known.join(", ") }
-        })
-    }
-
-    /// The presets, in the order in which they are listed.
-    pub fn presets() -> &'static [Self] {
-        &built_in().ssds
-    }
-
     /// A drive from TOML: the fields of [`SsdConfig`] by name.
     ///
     /// ```

@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use super::nand::Nand;
-use crate::queueing::DeviceOp;
+use crate::request::DeviceOp;
 use crate::response::{ResponseTimes, ResponseUs};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;

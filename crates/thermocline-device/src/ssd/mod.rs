@@ -38,7 +38,7 @@ use self::metrics::Recorder;
 use self::nand::Nand;
 use self::random::SplitMix64;
 use self::service::Service;
-use crate::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, QueueingError, Ticket};
+use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 
 pub use self::config::{
     Allocation, GcBlocks, GcUnit, Mapping, Scheduling, SsdConfig, Victim, WriteCompletes,
@@ -288,6 +288,11 @@ impl Ssd {
         self.service.reset_metrics(self.now_ns);
     }
 
+    /// For how long its parts worked, added up.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.service.busy_ns(self.now_ns)
+    }
+
     /// What was done so far.
     pub fn metrics(&self) -> SsdMetrics {
         let tally = self.ftl.tally();
@@ -496,31 +501,5 @@ impl Ssd {
         let worn_out = SsdError::WornOut { erases: self.nand.erases, host_writes };
         self.worn_out = Some(worn_out.clone());
         worn_out
-    }
-}
-
-impl QueueingDevice for Ssd {
-    fn submit(&mut self, at: Nanos, request: DeviceRequest) -> Result<Ticket, QueueingError> {
-        Ok(Self::submit(self, at, request)?)
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        Self::next_event(self)
-    }
-
-    fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), QueueingError> {
-        Ok(Self::advance(self, to, completed)?)
-    }
-
-    fn capacity_pages(&self) -> u64 {
-        self.logical_pages()
-    }
-
-    fn busy_ns(&self) -> u64 {
-        self.service.busy_ns(self.now_ns)
-    }
-
-    fn ssd_metrics(&self) -> Option<SsdMetrics> {
-        Some(self.metrics())
     }
 }

@@ -1,0 +1,38 @@
+//! The words of queueing devices: what is asked of one, and what it answers.
+
+use thermocline_core::Nanos;
+
+/// What a request asks of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceOp {
+    /// The pages' bytes are wanted.
+    Read,
+    /// The pages' bytes are replaced as a whole.
+    Write,
+    /// The pages' bytes are no longer needed.
+    Trim,
+}
+
+/// A request for consecutive pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeviceRequest {
+    /// What is asked.
+    pub op: DeviceOp,
+    /// The first page, in pages from the start of the device.
+    pub page: u64,
+    /// How many pages, at least 1.
+    pub pages: u32,
+}
+
+/// The name of a submitted request; a device numbers its requests in the order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// That a request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Completion {
+    /// Which one.
+    pub ticket: Ticket,
+    /// When, on the clock of the submissions.
+    pub at: Nanos,
+}
