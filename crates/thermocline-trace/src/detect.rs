@@ -17,9 +17,8 @@ use std::path::Path;
 
 use crate::decode::{Line, TextFormat};
 use crate::error::{Reason, TraceError};
-use crate::format::{FormatName, Recognition};
+use crate::format::{FormatName, ReadOptions, Recognition};
 use crate::input::Input;
-use crate::reader::ReadOptions;
 use crate::text::is_blank_line;
 use crate::volumes::Volumes;
 
@@ -155,11 +154,11 @@ fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Scor
 mod tests {
     use super::*;
     use crate::Reader;
-    use crate::format::recording;
+    use crate::file_table::FileTable;
     use std::io::Cursor;
 
     fn detected(name: &str, content: &[u8]) -> Result<FormatName, TraceError> {
-        let table = recording::FileTable::parse("t", b"file_id,base_page,extent_pages,class,read_pages,write_pages,path\n0,0,9,data,1,1,\"x\"\n")?;
+        let table = FileTable::parse("t", b"file_id,base_page,extent_pages,class,read_pages,write_pages,path\n0,0,9,data,1,1,\"x\"\n")?;
         let options = ReadOptions { file_table: Some(table.into()), ..ReadOptions::default() };
         Reader::from_read(name, Cursor::new(content.to_vec()), &options)
             .map(|reader| reader.format())

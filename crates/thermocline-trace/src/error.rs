@@ -5,8 +5,6 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::format::FormatName;
-
 /// Offending text longer than this many bytes is shortened in messages.
 const EXCERPT_BYTES: usize = 80;
 
@@ -67,10 +65,12 @@ pub enum TraceError {
         reason: String,
     },
     /// A format name that does not exist.
-    #[error("unknown trace format '{name}'; the formats are: {}", FormatName::list())]
+    #[error("unknown trace format '{name}'; the formats are: {known}")]
     NoSuchFormat {
         /// The name given.
         name: String,
+        /// The names that exist, separated by commas.
+        known: String,
     },
     /// Another option has a value that does not exist.
     #[error("unknown {option} '{value}'; expected one of: {expected}")]
@@ -152,22 +152,6 @@ pub enum TraceError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-}
-
-impl TraceError {
-    /// What helps, if it is an option of [`ReadOptions`](crate::ReadOptions): a flag, a key or an
-    /// argument to those who read the message, so `spell` makes of its name what they write.
-    pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
-        if let Self::UnknownFormat { .. } = self {
-            return Some(format!(
-                "name it with {}, one of: {}",
-                spell("format"),
-                FormatName::list()
-            ));
-        }
-        let is_truncated = matches!(self, Self::Truncated { .. });
-        is_truncated.then(|| format!("{} takes what is there", spell("allow_truncated")))
-    }
 }
 
 /// A place in a trace file.

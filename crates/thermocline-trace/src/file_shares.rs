@@ -1,11 +1,14 @@
 //! Whose accesses a recording's are: shares of files, classes and processes.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
+use crate::beside::stats_of;
 use crate::compiled::CompiledTrace;
-use crate::format::recording::{FileEntry, FileTable};
+use crate::error::TraceError;
+use crate::file_table::{FileEntry, FileTable};
 use crate::id_map::WRITE_BIT;
 
 /// Accesses by direction.
@@ -117,8 +120,38 @@ impl FileShares {
     }
 }
 
+/// The shares of the processes of a recording, the largest first; none if they are not stated beside
+/// it.
+///
+/// # Errors
+/// If what is beside it cannot be read.
+pub fn processes_of(path: &Path) -> Result<Vec<ProcessShare>, TraceError> {
+    let Some((path, stats)) = stats_of(path)? else { return Ok(vec![]) };
+    let Some(processes) = stats.get("processes").and_then(serde_json::Value::as_object) else {
+        return Ok(vec![]);
+    };
+    let mut counts = vec![];
+    for (process, count) in processes {
+        let pages = |name: &str| count.get(name).and_then(serde_json::Value::as_u64);
+        let (Some(reads), Some(writes)) = (pages("read_pages"), pages("write_pages")) else {
+            let reason = format!("process '{process}' lacks read_pages or write_pages");
+            return Err(TraceError::Content { path, reason });
+        };
+        counts.push((process, reads, writes));
+    }
+    let all = counts
+        .iter()
+        .fold(0_u64, |all, (_, reads, writes)| all.saturating_add(*reads).saturating_add(*writes));
+    counts.sort_by_key(|(_, reads, writes)| std::cmp::Reverse(reads.saturating_add(*writes)));
+    let share_of = |(process, reads, writes): (&String, u64, u64)| ProcessShare {
+        process: process.clone(),
+        share: share(reads, writes, all),
+    };
+    Ok(counts.into_iter().map(share_of).collect())
+}
+
 /// Accesses as a part of all.
-pub(crate) fn share(reads: u64, writes: u64, all: u64) -> AccessShare {
+fn share(reads: u64, writes: u64, all: u64) -> AccessShare {
     let access_share =
         if all == 0 { 0.0 } else { reads.saturating_add(writes) as f64 / all as f64 };
     AccessShare { reads, writes, access_share }

@@ -1,11 +1,14 @@
 //! The trace formats: one file each, one row each in the table below.
 
+mod options;
+
 use std::fmt;
 use std::str::FromStr;
 
 use crate::decode::{Decoder, Lines, RecordFormat, Records, TextFormat};
 use crate::error::TraceError;
-use crate::reader::ReadOptions;
+
+pub use options::{ReadOptions, TimeUnit, VolumeOf};
 
 /// Declares the module of each format, and makes [`FormatName`] of the rows.
 macro_rules! formats {
@@ -126,7 +129,7 @@ impl FormatName {
     }
 
     /// All names, for messages.
-    pub(crate) fn list() -> String {
+    fn list() -> String {
         let shown = |format: &Self| match format.format().alias {
             None => format.name().to_owned(),
             Some(alias) => format!("{} ({alias})", format.name()),
@@ -155,7 +158,23 @@ impl FromStr for FormatName {
             .iter()
             .copied()
             .find(|format| is_wanted(format.format()))
-            .ok_or_else(|| TraceError::NoSuchFormat { name: name.to_owned() })
+            .ok_or_else(|| TraceError::NoSuchFormat { name: name.to_owned(), known: Self::list() })
+    }
+}
+
+impl TraceError {
+    /// What helps, if it is an option of [`ReadOptions`]: a flag, a key or an argument to those who
+    /// read the message, so `spell` makes of its name what they write.
+    pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
+        if let Self::UnknownFormat { .. } = self {
+            return Some(format!(
+                "name it with {}, one of: {}",
+                spell("format"),
+                FormatName::list()
+            ));
+        }
+        let is_truncated = matches!(self, Self::Truncated { .. });
+        is_truncated.then(|| format!("{} takes what is there", spell("allow_truncated")))
     }
 }
 

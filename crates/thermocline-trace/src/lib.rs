@@ -18,6 +18,7 @@
 //! ```
 
 pub mod atomic;
+mod beside;
 pub mod classes;
 mod clients;
 pub mod columns;
@@ -28,6 +29,7 @@ mod decode;
 mod detect;
 mod error;
 mod file_shares;
+mod file_table;
 mod footprint;
 mod format;
 pub mod generate;
@@ -46,16 +48,17 @@ mod table;
 pub mod text;
 mod volumes;
 
+pub use beside::recording_files;
 pub use clients::{AddressSpace, Split};
 pub use compiled::{CompiledRequest, CompiledTrace, Summary};
 pub use decode::ReadCounts;
 pub use error::{Position, Reason, TraceError, excerpt, hexadecimal};
-pub use file_shares::{AccessShare, ClassShare, FileShare, FileShares, ProcessShare};
+pub use file_shares::{AccessShare, ClassShare, FileShare, FileShares, ProcessShare, processes_of};
+pub use file_table::{FileEntry, FileTable};
 pub use footprint::{Footprint, FootprintPoint};
-pub use format::FormatName;
-pub use format::recording::{FileEntry, FileTable, VolumeOf, processes_of, recording_files};
+pub use format::{FormatName, ReadOptions, TimeUnit, VolumeOf};
 pub use input::{Compression, Input};
-pub use reader::{ReadOptions, Reader, TimeUnit};
+pub use reader::Reader;
 pub use recorder::Recorder;
 pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
 pub use reread::Reread;
@@ -65,5 +68,7 @@ pub use stats::Stats;
 
 /// How the files of a recording are laid out, for programs that write one.
 pub mod recording {
-    pub use crate::format::recording::{HEADER, TABLE_HEADER, stats_path, table_path};
+    pub use crate::beside::{stats_path, table_path};
+    pub use crate::file_table::TABLE_HEADER;
+    pub use crate::format::recording::HEADER;
 }

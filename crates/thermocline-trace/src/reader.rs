@@ -3,90 +3,16 @@
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::beside;
 use crate::decode::{Decoder, ReadCounts, State};
 use crate::detect;
 use crate::error::TraceError;
-use crate::format::FormatName;
-use crate::format::recording::{self, FileTable, VolumeOf};
+use crate::file_table::FileTable;
+use crate::format::{FormatName, ReadOptions, VolumeOf};
 use crate::input::{Compression, Input};
 use crate::request::{PageSize, Request, Requests};
-
-/// The unit of whole times in formats that do not fix one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// 10^-9 s.
-    Nanoseconds,
-    /// 10^-6 s.
-    Microseconds,
-    /// 10^-3 s.
-    Milliseconds,
-}
-
-impl TimeUnit {
-    /// The power of ten that turns one unit into nanoseconds.
-    pub(crate) const fn exponent(self) -> u32 {
-        match self {
-            Self::Nanoseconds => 0,
-            Self::Microseconds => 3,
-            Self::Milliseconds => 6,
-        }
-    }
-}
-
-impl FromStr for TimeUnit {
-    type Err = TraceError;
-
-    fn from_str(name: &str) -> Result<Self, TraceError> {
-        match name {
-            "ns" => Ok(Self::Nanoseconds),
-            "us" => Ok(Self::Microseconds),
-            "ms" => Ok(Self::Milliseconds),
-            other => Err(TraceError::NoSuchValue {
-                option: "time unit",
-                value: other.to_owned(),
-                expected: "ns, us, ms",
-            }),
-        }
-    }
-}
-
-/// How to read a trace.
-#[derive(Clone, Debug)]
-pub struct ReadOptions {
-    /// The format; told from the content if `None`.
-    pub format: Option<FormatName>,
-    /// The unit of times in `ssdsim` and `mqsim` traces; told from the content, or nanoseconds, if
-    /// `None`. Other formats have their own.
-    pub time_unit: Option<TimeUnit>,
-    /// The action whose lines are the requests of `blkparse` text: `Q` queued, `D` issued to the
-    /// driver, `C` completed, ...
-    pub blkparse_action: char,
-    /// Uses a file that was cut off as far as it goes; otherwise that is an error.
-    pub allow_truncated: bool,
-    /// The file table of a recording, if it is not beside it.
-    pub file_table: Option<Arc<FileTable>>,
-    /// Of a recording, only requests to files of these classes; all if there is none.
-    pub only_classes: Vec<String>,
-    /// What a recording's volumes are.
-    pub volume_of: VolumeOf,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            format: None,
-            time_unit: None,
-            blkparse_action: 'Q',
-            allow_truncated: false,
-            file_table: None,
-            only_classes: vec![],
-            volume_of: VolumeOf::All,
-        }
-    }
-}
 
 /// A trace file being read.
 pub struct Reader {
@@ -152,11 +78,11 @@ impl Reader {
         let mut page_size = None;
         if format == FormatName::Recording {
             if options.file_table.is_none() {
-                options.file_table = Some(Arc::new(recording::table_of(input.path(), beside)?));
+                options.file_table = Some(Arc::new(beside::table_of(input.path(), beside)?));
             }
-            page_size = beside.map(recording::page_size_of).transpose()?.flatten();
+            page_size = beside.map(beside::page_size_of).transpose()?.flatten();
             if let Some(table) = &options.file_table {
-                recording::check_classes(input.path(), table, &options.only_classes)?;
+                table.check_classes(input.path(), &options.only_classes)?;
             }
         } else if !options.only_classes.is_empty() || options.volume_of != VolumeOf::All {
             let reason = format!(

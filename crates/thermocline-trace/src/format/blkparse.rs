@@ -12,10 +12,10 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::options::ReadOptions;
 use super::{Format, Recognition};
 use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
-use crate::reader::ReadOptions;
 use crate::request::Request;
 use crate::text::{Fields, Joined, integer, sectors, time};
 use crate::volumes::Volumes;

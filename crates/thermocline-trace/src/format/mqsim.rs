@@ -7,11 +7,11 @@
 //! * Source: Tavakkol et al., *MQSim: A Framework for Enabling Realistic Studies of Modern
 //!   Multi-Queue SSD Devices*, FAST '18, and the trace reader of its published code.
 
+use super::options::{ReadOptions, TimeUnit};
 use super::ssdsim::{Ssdsim, time_unit};
 use super::{Format, Recognition};
 use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
-use crate::reader::{ReadOptions, TimeUnit};
 use crate::volumes::Volumes;
 
 pub(crate) const FORMAT: Format = Format {

@@ -11,10 +11,10 @@
 
 use thermocline_core::{Nanos, Op};
 
+use super::options::{ReadOptions, TimeUnit};
 use super::{Format, Recognition};
 use crate::decode::{Line, Lines, TextFormat};
 use crate::error::Reason;
-use crate::reader::{ReadOptions, TimeUnit};
 use crate::request::Request;
 use crate::text::{Fields, integer, sectors, time};
 use crate::volumes::Volumes;
