@@ -25,12 +25,11 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt::Debug;
 
-use super::PAGES_PER_BLOCK;
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::blocks::Blocks;
+use crate::policy::blocks::{Blocks, PAGES_PER_BLOCK};
 use crate::queue::{IndexedHeap, Lists};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 

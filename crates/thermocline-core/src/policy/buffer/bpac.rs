@@ -20,12 +20,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::PAGES_PER_BLOCK;
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Kind, Parameter, Value, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::blocks::Blocks;
+use crate::policy::blocks::{Blocks, PAGES_PER_BLOCK};
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 

@@ -15,17 +15,7 @@ pub mod unbuffered;
 
 mod frames;
 
-use crate::config::{Kind, Parameter, Value};
 use crate::entry::PolicyEntry;
-
-/// The pages of a flash block, the unit of policies that evict by block.
-pub(crate) const PAGES_PER_BLOCK: Parameter = Parameter {
-    name: "pages_per_block",
-    kind: Kind::Integer { min: 1, max: 1 << 16 },
-    default: Value::Integer(64),
-    summary: "pages of a flash block, by which pages are grouped",
-    source: "SSDsim's default geometry, on which HWB was evaluated",
-};
 
 /// All write buffers, in the order in which they are listed; their names are their own.
 pub const BUFFERS: &[PolicyEntry] = &[
