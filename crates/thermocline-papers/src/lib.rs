@@ -29,20 +29,8 @@ mod workload;
 pub use annotated::Annotated;
 pub use claim::Claim;
 pub use hca::Figures as HcaFigures;
-pub use study::{PaperError, Reproduction, TextTable};
+pub use study::{Paper, PaperError, Reproduction, TextTable};
 pub use workload::{Source, Zipf};
-
-/// A paper whose experiments can be run again.
-#[derive(Clone, Copy, Debug)]
-pub struct Paper {
-    /// Its name.
-    pub name: &'static str,
-    /// What is run, in one line.
-    pub summary: &'static str,
-    /// Its `experiment.toml`.
-    file: &'static str,
-    open: fn(&Self) -> Result<Box<dyn Reproduction>, PaperError>,
-}
 
 /// The papers, by name.
 pub const PAPERS: &[Paper] = &[
@@ -81,14 +69,4 @@ pub const PAPERS: &[Paper] = &[
 /// Find a paper by its name.
 pub fn find(name: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.name == name)
-}
-
-impl Paper {
-    /// Read its file, to run what it says.
-    ///
-    /// # Errors
-    /// A file that is not as expected, with line and column.
-    pub fn reproduction(&self) -> Result<Box<dyn Reproduction>, PaperError> {
-        (self.open)(self)
-    }
 }

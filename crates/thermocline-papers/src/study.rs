@@ -6,9 +6,20 @@ use thermocline_lab::LabError;
 use thermocline_lab::report::{Cell, Report, Table};
 use thermocline_trace::{CompiledTrace, PageSize};
 
-use crate::Paper;
 use crate::claim::{self, Claim, Stated};
 use crate::workload::{Source, Workload};
+
+/// A paper whose experiments can be run again.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Its name.
+    pub name: &'static str,
+    /// What is run, in one line.
+    pub summary: &'static str,
+    /// Its `experiment.toml`.
+    pub(crate) file: &'static str,
+    pub(crate) open: fn(&Self) -> Result<Box<dyn Reproduction>, PaperError>,
+}
 
 /// What is told each time that a run is finished.
 pub(crate) type Done<'a> = &'a (dyn Fn() + Sync);
@@ -173,6 +184,16 @@ pub(crate) fn parse<S: Study>(text: &str) -> Result<File<S>, String> {
     let file: File<S> = toml::from_str(text).map_err(|error| error.to_string())?;
     file.study.check()?;
     Ok(file)
+}
+
+impl Paper {
+    /// Read its file, to run what it says.
+    ///
+    /// # Errors
+    /// A file that is not as expected, with line and column.
+    pub fn reproduction(&self) -> Result<Box<dyn Reproduction>, PaperError> {
+        (self.open)(self)
+    }
 }
 
 /// Read the file of a paper.
