@@ -34,11 +34,13 @@ mod identification;
 pub mod listing;
 pub mod metric;
 pub mod mrc;
+mod numbers;
 mod over_time;
 mod parameters;
 pub mod planning;
 mod replay;
 pub mod report;
+mod runs;
 mod size;
 pub mod spec;
 mod summary;
@@ -63,10 +65,10 @@ pub use identification::{
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
+pub use runs::{RunOptions, compare, run};
 pub use size::TierSize;
 pub use summary::{
-    AdmissionSummary, ClientSummary, Gauge, PolicySummary, RunOptions, Summary, TierSummary,
-    TraceSummary, compare, run,
+    AdmissionSummary, ClientSummary, Gauge, PolicySummary, Summary, TierSummary, TraceSummary,
 };
 pub use tiers::{Cost, Prices, default_latencies_ms};
 pub use timing::{

@@ -19,7 +19,7 @@ use thermocline_core::{Geometry, config, hotness};
 use thermocline_device::ssd::{Precondition, SsdConfig, SsdMetrics};
 use thermocline_trace::CompiledTrace;
 
-use crate::timing::Placement;
+use crate::timing::{Placement, subpages};
 use crate::{Arrivals, LabError, ResponseSummary, TierSize, TraceSummary, Watch};
 
 /// Pages of a flash block where no SSD says otherwise: those of SSDsim's default geometry.
@@ -192,15 +192,6 @@ impl Layout {
         let geometry = Geometry::table(addresses);
         Ok(Self { subpages, pages_per_block, placement: Some(placement), geometry })
     }
-}
-
-/// Pages of the drive per page of the trace.
-pub(crate) fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
-    let drive_bytes = u64::from(config.page_bytes);
-    u32::try_from(page_size_bytes / drive_bytes.max(1))
-        .ok()
-        .filter(|&subpages| subpages > 0 && page_size_bytes.is_multiple_of(drive_bytes))
-        .ok_or(LabError::PageMismatch { page_size_bytes, drive_bytes })
 }
 
 /// Pages of the trace per flash block.

@@ -1,13 +1,13 @@
 //! The figures of a run. Each is declared once, as a row of a table, and the row is all that tables,
 //! charts, JSON, Parquet, the Python package and `docs/json.md` know of it.
 
+mod json;
 mod runs;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Summary;
-use crate::metric::drive;
 
 pub use runs::RUNS;
 
@@ -203,7 +203,7 @@ pub(crate) fn inside(run: &Summary) -> Map<String, Value> {
     for figure in RUNS.iter().filter(|figure| figure.inside.is_some()) {
         let tiers = if figure.is_of_tier() { run.tiers.as_slice() } else { &run.tiers[..1] };
         for (place, tier) in tiers.iter().enumerate() {
-            let of_drive = figure.is_of_tier() && drive(run, place).is_some();
+            let of_drive = figure.is_of_tier() && run.drive(place).is_some();
             let nothing = of_drive.then_some(Value::Null);
             if let Some(value) = figure.json(run, place).or(nothing) {
                 found.insert(figure.column(&tier.name), value);

@@ -2,7 +2,7 @@
 //! rows of tiers that are shown for the same tiers together, tier by tier.
 
 use super::{Figure, Found, On, Shown};
-use crate::metric::{drive, four_digits, one_decimal, three_decimals, two_decimals, whole};
+use crate::numbers::{four_digits, one_decimal, three_decimals, two_decimals, whole};
 use crate::{ResponseSummary, Summary, TierSummary};
 
 const fn count(
@@ -199,7 +199,7 @@ pub const RUNS: &[Figure] = &[
         "erases_per_day",
         "blocks per day",
         "of a solid-state drive: blocks erased, at the rate of the run",
-        |run, place| Some(drive(run, place)?.erases_per_day),
+        |run, place| Some(run.drive(place)?.erases_per_day),
     )
     .inside("devices[].ssd.erases_per_day")
     .shown(less(On::Everything, "{Tier} erases", "blocks per day", whole)),
@@ -207,7 +207,7 @@ pub const RUNS: &[Figure] = &[
         "write_amplification",
         "",
         "of a solid-state drive: pages programmed, divided by pages written",
-        |run, place| Some(drive(run, place)?.metrics.write_amplification),
+        |run, place| Some(run.drive(place)?.metrics.write_amplification),
     )
     .inside("devices[].ssd.write_amplification")
     .shown(less(On::Everything, "{Tier} write amplification", "programs per page", two_decimals)),
@@ -215,7 +215,7 @@ pub const RUNS: &[Figure] = &[
         "lifetime_years",
         "years",
         "of a solid-state drive: until its blocks are worn out, at the rate of the run; none if nothing was erased",
-        |run, place| drive(run, place)?.lifetime_years,
+        |run, place| run.drive(place)?.lifetime_years,
     )
     .inside("devices[].ssd.lifetime_years")
     .shown(more(On::Everything, "{Tier} lifetime", "years", one_decimal)),

@@ -230,6 +230,13 @@ impl ParameterSpec {
     }
 }
 
+impl LabError {
+    /// A part of a specification that cannot be; `reason` says why, and what would be right.
+    pub(crate) fn at(steps: &[Step], reason: impl fmt::Display) -> Self {
+        Self::Spec { path: SpecPath::new(steps), reason: reason.to_string() }
+    }
+}
+
 impl fmt::Display for ParameterSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(owner) = &self.owner {

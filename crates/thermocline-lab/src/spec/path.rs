@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::LabError;
-
 /// A step from a specification to one of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -20,6 +18,11 @@ pub enum Step {
 pub struct SpecPath(Vec<Step>);
 
 impl SpecPath {
+    /// The way of these steps, the outermost first.
+    pub(super) fn new(steps: &[Step]) -> Self {
+        Self(steps.to_vec())
+    }
+
     /// The steps, the outermost first.
     pub fn steps(&self) -> &[Step] {
         &self.0
@@ -44,12 +47,5 @@ impl fmt::Display for SpecPath {
             }
         }
         Ok(())
-    }
-}
-
-impl LabError {
-    /// A part of a specification that cannot be; `reason` says why, and what would be right.
-    pub(crate) fn at(steps: &[Step], reason: impl fmt::Display) -> Self {
-        Self::Spec { path: SpecPath(steps.to_vec()), reason: reason.to_string() }
     }
 }

@@ -16,7 +16,6 @@ use thermocline_device::ssd::{Precondition, Ssd, SsdConfig, SsdMetrics};
 use thermocline_device::{Device, ResponseTimes, ResponseUs, Server};
 
 use crate::LabError;
-use crate::buffering::subpages;
 
 pub(crate) use engine::{Engine, Timed};
 pub(crate) use layout::Placement;
@@ -190,4 +189,13 @@ impl TierSsdSummary {
             metrics,
         })
     }
+}
+
+/// Pages of the drive per page of the trace.
+pub(crate) fn subpages(config: &SsdConfig, page_size_bytes: u64) -> Result<u32, LabError> {
+    let drive_bytes = u64::from(config.page_bytes);
+    u32::try_from(page_size_bytes / drive_bytes.max(1))
+        .ok()
+        .filter(|&subpages| subpages > 0 && page_size_bytes.is_multiple_of(drive_bytes))
+        .ok_or(LabError::PageMismatch { page_size_bytes, drive_bytes })
 }
