@@ -17,7 +17,7 @@ use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
 use thermocline_papers::{PAPERS, Paper};
 
 use crate::backing::Place;
-use crate::commands::serve::config::Bytes;
+use crate::bytes::Bytes;
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,

@@ -9,6 +9,7 @@
 
 mod arguments;
 mod backing;
+mod bytes;
 mod commands;
 mod hierarchy;
 mod note;

@@ -1,23 +1,22 @@
 //! The configuration of an engine, as its file says it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{Geometry, Indexing, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
-use thermocline_lab::{TierSize, find_policy};
+use thermocline_lab::find_policy;
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
 use super::listening::{Account, SocketMode};
 use crate::backing::Place;
+use crate::bytes::Bytes;
 
 /// A commented configuration with every key.
 pub(crate) const EXAMPLE: &str = include_str!("example.toml");
@@ -250,10 +249,6 @@ pub(crate) enum Miss {
     Allocate,
 }
 
-/// A number of bytes: a number, or text with a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
-
 fn uri<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NbdUri>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
 }
@@ -299,48 +294,6 @@ const fn default_direct() -> bool {
 impl Default for Io {
     fn default() -> Self {
         Self { engine: IoEngine::Auto, direct: default_direct() }
-    }
-}
-
-impl FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "sizes are not negative, and far below 2^64"
-            )]
-            Ok(TierSize::Bytes(bytes)) if bytes < 1e18 => Ok(Self(bytes as u64)),
-            _ => Err(format!("invalid size `{text}`: use a number of bytes, as in 64MiB")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct BytesVisitor;
-
-        impl Visitor<'_> for BytesVisitor {
-            type Value = Bytes;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a number of bytes, as in 4096 or \"64MiB\"")
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Bytes, E> {
-                u64::try_from(value)
-                    .map(Bytes)
-                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bytes, E> {
-                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
-            }
-        }
-
-        deserializer.deserialize_any(BytesVisitor)
     }
 }
 

@@ -13,7 +13,8 @@ use thermocline_nbd::server::{Export, Listen, Server, Settings, SocketAccess};
 use tracing::{info, warn};
 
 use super::Service;
-use super::config::{self, Config, Nbd};
+use super::config::{Config, Nbd};
+use crate::bytes::Bytes;
 
 /// The permission bits of a socket's file, written in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +163,7 @@ impl Nbd {
 pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
     let nbd = &config.nbd;
     let defaults = Settings::default();
-    let bytes = |size: Option<config::Bytes>, default: usize| {
+    let bytes = |size: Option<Bytes>, default: usize| {
         size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
     };
     let settings = Settings {

@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::{Flash, FlashError, PolicyOptions, Uuid};
 
-use super::config::{Bytes, Config};
+use super::config::Config;
 use super::control::ReplaceOrder;
 use super::devices::{initialise, lock_flash, options};
+use crate::bytes::Bytes;
 
 /// A flash that was set up, and holds nothing yet.
 #[derive(Debug)]

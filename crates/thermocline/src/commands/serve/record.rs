@@ -405,8 +405,8 @@ mod tests {
     use thermocline_lab::{RunOptions, Summary, TierSize, Watch, configurations};
     use thermocline_trace::{CompiledTrace, PageSize, ReadCounts, ReadOptions, Reader, Requests};
 
-    use super::super::config::Bytes;
     use super::*;
+    use crate::bytes::Bytes;
 
     const PAGE: u64 = 4096;
     const DISK_PAGES: u32 = 4096;
