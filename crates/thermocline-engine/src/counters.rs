@@ -2,7 +2,7 @@
 
 use thermocline_core::{Counts, Op, Tier};
 
-use crate::figures::Figure;
+use crate::figure::Figure;
 use crate::operation::OperationKind;
 
 /// Why pages or blocks move between RAM and a device.

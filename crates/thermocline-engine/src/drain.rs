@@ -15,12 +15,12 @@ use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
 use crate::driver::{Completion, Driver};
+use crate::format::checksum;
 use crate::memory::{FrameId, Frames};
 use crate::operation::{
     Device, DeviceError, Operation, OperationId, OperationKind, OperationParts,
 };
 use crate::recovery::{Flash, FlashError};
-use crate::shard::checksum;
 use crate::storage::Storage;
 
 /// Windows of a worker that are under way at once, and their bytes.

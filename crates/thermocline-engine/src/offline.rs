@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use crate::epoch::{Begin, End, Keep};
+use crate::format::checksum;
 use crate::format::superblock::Superblock;
 use crate::recovery::{self, Flash, FlashError};
-use crate::shard::checksum;
-use crate::start::{Begin, End, Keep};
 use crate::storage::Storage;
 
 /// What a flash holds.

@@ -15,10 +15,10 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use crate::driver::files::sync_folder_of;
+use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
 use crate::format::EPOCH_LIMIT;
 use crate::offline::Contents;
-use crate::start::End;
 
 /// What the note says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

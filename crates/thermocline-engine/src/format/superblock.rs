@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::{BLOCK_BYTES, Layout, Reader, Writer};
+use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
-use crate::start::End;
 
 /// What a superblock begins with.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";

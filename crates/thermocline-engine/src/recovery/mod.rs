@@ -20,10 +20,10 @@ use uuid::Uuid;
 
 pub use self::error::FlashError;
 use self::replay::Journal;
+use crate::epoch::Begin;
 use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::table::{Row, SLOTS_PER_BLOCK};
 use crate::format::{self, BLOCK_BYTES, Layout};
-use crate::start::Begin;
 use crate::storage::{AlignedBytes, Storage};
 
 /// Recovery takes a device for unused if this many bytes at its beginning and at its end are zero.
@@ -344,9 +344,9 @@ pub(crate) fn write_superblock(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::checksum;
     use crate::format::journal::{self, Record, RecordKind};
     use crate::format::table;
-    use crate::shard::checksum;
     use crate::storage::memory::Memory;
 
     /// A flash whose first journal block says this.

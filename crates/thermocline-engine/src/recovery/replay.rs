@@ -11,8 +11,7 @@ use crate::blocks::Blocks;
 use crate::format::journal::{self, Record, RecordKind};
 use crate::format::superblock::Superblock;
 use crate::format::table::Row;
-use crate::format::{BLOCK_BYTES, Layout};
-use crate::shard::checksum;
+use crate::format::{BLOCK_BYTES, Layout, checksum};
 use crate::storage::{AlignedBytes, Storage};
 
 /// Bytes of slots that are verified at a time.

@@ -11,8 +11,6 @@
 //! request that overlaps one on its way is taken when that is complete. A range is forgotten when a sync
 //! of the disk covers it. A sync that fails may have dropped it, so the range is zeroed again.
 
-mod complete;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -29,7 +27,7 @@ use crate::request::RequestError;
 /// Ranges that the engine remembers; a request that needs one more waits for a sync.
 const RANGES_MAX: usize = 4096;
 /// Ranges that wait for a sync before somebody asks for one.
-const UNSYNCED_RANGES_MAX: usize = 1024;
+pub(super) const UNSYNCED_RANGES_MAX: usize = 1024;
 /// The longest zeroing that the disk is asked for at once: one that can only write must end in time.
 pub(super) const ZERO_BYTES_MAX: u64 = 256 << 20;
 /// Neighbouring discards become one up to this length.
@@ -38,12 +36,12 @@ const DISCARD_BYTES_MAX: u64 = 4 << 30;
 /// The ranges, by their first pages.
 #[derive(Debug, Default)]
 pub(super) struct Blanks {
-    ranges: BTreeMap<u32, Blank>,
+    pub(super) ranges: BTreeMap<u32, Blank>,
     /// Those whose operation is not started.
     wanted: BTreeSet<u32>,
     /// Those that are dirty, and tried again later.
     resting: BTreeSet<u32>,
-    retry_at: Nanos,
+    pub(super) retry_at: Nanos,
     /// Where the sweep over the wanted ranges stands.
     sweep: u32,
     /// Pages of ranges on their way that have entries.
@@ -51,38 +49,38 @@ pub(super) struct Blanks {
     /// Ranges on their way, or resting, that a flush has to wait for.
     owed: usize,
     /// The number of the sync that covers the last range that was written or refused; 0 if there was none.
-    last_sync: u64,
+    pub(super) last_sync: u64,
     /// Whether other writes to the disk come first now.
     is_others_turn: bool,
 }
 
 /// A range.
 #[derive(Clone, Debug)]
-struct Blank {
-    end: u32,
+pub(super) struct Blank {
+    pub(super) end: u32,
     /// The version of its pages, and the one that they had.
-    version: u64,
-    before: u64,
+    pub(super) version: u64,
+    pub(super) before: u64,
     /// A zero or a discard.
-    kind: OperationKind,
-    state: State,
+    pub(super) kind: OperationKind,
+    pub(super) state: State,
     /// The request that is answered when the disk has it.
-    request: Option<usize>,
+    pub(super) request: Option<usize>,
     /// The oldest version of a part of it that a request zeroed and that was answered, if there is one:
     /// flushes after that wait for the range, whatever replaced that version since. A discard promises
     /// nothing.
-    owed: Option<u64>,
+    pub(super) owed: Option<u64>,
     /// Whether the disk may show what it does not have durably, because a sync failed: only zeroes make
     /// that right.
-    is_doubtful: bool,
+    pub(super) is_doubtful: bool,
     /// Whether it failed before, together with its neighbours.
-    is_retry: bool,
+    pub(super) is_retry: bool,
     /// Its pages that have entries.
-    seen: BTreeSet<u32>,
+    pub(super) seen: BTreeSet<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// The disk will be asked for it.
     Wanted,
     /// The disk has been asked for it.
@@ -96,7 +94,7 @@ enum State {
 /// Neighbouring ranges that the disk is asked for at once.
 #[derive(Debug)]
 pub(super) struct BlankRun {
-    starts: SmallVec<[u32; 1]>,
+    pub(super) starts: SmallVec<[u32; 1]>,
     /// Whether a sync failed since the operation was started, and may have dropped it.
     pub(super) is_doubtful: bool,
 }
@@ -122,12 +120,12 @@ impl Blank {
 }
 
 /// The older of two versions, of which one or both may not be there.
-fn oldest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+pub(super) fn oldest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
 impl Blanks {
-    fn insert(&mut self, start: u32, blank: Blank) {
+    pub(super) fn insert(&mut self, start: u32, blank: Blank) {
         debug_assert!(start < blank.end, "a range has a page");
         match blank.state {
             State::Wanted => drop(self.wanted.insert(start)),
@@ -140,7 +138,7 @@ impl Blanks {
         assert!(former.is_none(), "ranges are disjoint");
     }
 
-    fn remove(&mut self, start: u32) -> Blank {
+    pub(super) fn remove(&mut self, start: u32) -> Blank {
         let blank = self.ranges.remove(&start).expect("the caller knows of the range");
         self.wanted.remove(&start);
         self.resting.remove(&start);

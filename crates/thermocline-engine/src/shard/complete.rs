@@ -1,10 +1,10 @@
 //! What the devices report.
 
 use super::metadata::OwnOperation;
-use super::settle::checksum;
 use super::{Fetch, InFlight, Shard, Waiter};
 use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId};
+use crate::format::checksum;
 use crate::memory::FrameId;
 use crate::operation::{Device, DeviceError, Operation, OperationKind};
 use crate::outbox::{Run, Task, Transfer};

@@ -3,6 +3,7 @@
 use thermocline_core::{Nanos, Tier};
 
 use super::{InFlight, Place, Shard};
+use crate::figure::Figure;
 use crate::operation::Device;
 use crate::options::Cleaning;
 
@@ -16,6 +17,57 @@ pub struct PageStatus {
     /// Whether they are gone: reads fail until the page is written as a whole.
     pub is_lost: bool,
 }
+
+/// The figures of the engine that a shard knows without counting.
+pub const SHARD_FIGURES: &[Figure<Shard>] = &[
+    Figure::gauge("dirty_pages", "Pages that are newer than the disk's", |shard: &Shard| {
+        u64::from(shard.dirty_slots()).into()
+    })
+    .details("These are slots of the flash."),
+    Figure::gauge("undurable_pages", "Pages whose newest bytes no device has", |shard: &Shard| {
+        (shard.undurable_pages() as u64).into()
+    })
+    .details("The next flush has to write them."),
+    Figure::gauge("lost_pages", "Pages whose newest bytes are lost", |shard: &Shard| {
+        (shard.lost_pages().len() as u64).into()
+    })
+    .details("See [faults](#faults); `lost` in `/status` lists where they are."),
+    Figure::counter(
+        "flash_failures",
+        "Flash operations that failed in spite of further tries",
+        |shard: &Shard| shard.flash_failures().into(),
+    )
+    .metric("flash_errors")
+    .details("Wrong checksums are included; see [faults](#faults)."),
+    Figure::gauge(
+        "flash_retired_slots",
+        "Slots of the flash that failed and are not used again",
+        |shard: &Shard| u64::from(shard.retired_slots()).into(),
+    )
+    .details("The next start tries them again; see [faults](#faults)."),
+    Figure::counter(
+        "flash_lifetime_written_bytes",
+        "Bytes written to the flash since it was set up",
+        |shard: &Shard| shard.flash_lifetime_written_bytes().into(),
+    )
+    .details("It goes on over all starts."),
+    Figure::gauge(
+        "write_budget_left_bytes",
+        "Bytes that may be written to flash now",
+        |shard: &Shard| shard.flash_budget_bytes().into(),
+    )
+    .metric("flash_write_budget_left_bytes")
+    .details("Below zero it is overdrawn. Absent without a budget."),
+    Figure::gauge("requests_in_flight", "Requests taken and not answered", |shard: &Shard| {
+        (shard.requests_in_flight() as u64).into()
+    }),
+    Figure::gauge(
+        "metadata_bytes",
+        "Memory for what is known of pages, the pages themselves not",
+        |shard: &Shard| (shard.memory_bytes() as u64).into(),
+    )
+    .details("What the policy needs is included."),
+];
 
 impl Shard {
     /// Which tier serves a page now: the fastest that has its newest bytes.

@@ -7,6 +7,7 @@
 
 mod access;
 mod blank;
+mod blank_done;
 mod budget;
 mod cleaning;
 mod commit;
@@ -30,8 +31,6 @@ mod settle;
 mod slot;
 mod waiters;
 mod write_backs;
-
-pub(crate) use self::settle::checksum;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -60,7 +59,7 @@ use self::cleaning::Cleaner;
 use self::disk_syncs::DiskSyncs;
 pub use self::event::{Event, Observer};
 use self::exchange::FlashUse;
-pub use self::figures::PageStatus;
+pub use self::figures::{PageStatus, SHARD_FIGURES};
 pub use self::hold::WriteHold;
 use self::journal::Journal;
 use self::metadata::{Metadata, OwnOperation};

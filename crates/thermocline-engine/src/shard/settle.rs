@@ -324,12 +324,3 @@ impl Shard {
         OperationId(u32::try_from(id).expect("there are fewer operations than frames"))
     }
 }
-
-/// The checksum of a page's bytes, mixed with what they should be: bytes of another page, or of
-/// another version of the same page, do not match.
-pub(crate) fn checksum(page: u32, version: u64, bytes: &[u8]) -> u32 {
-    let mut identity = [0; 12];
-    identity[..4].copy_from_slice(&page.to_le_bytes());
-    identity[4..].copy_from_slice(&version.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&identity), bytes)
-}

@@ -17,9 +17,9 @@
 use std::num::NonZeroU64;
 
 use super::Shard;
-use super::settle::checksum;
 use crate::counters::Purpose;
 use crate::entry::{Capture, EntryId, SlotWrite};
+use crate::format::checksum;
 use crate::format::journal::RecordKind;
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::outbox::{Task, Transfer};

@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use thermocline_core::Nanos;
 
-use super::super::Shard;
-use super::super::write_backs::REST;
-use super::{Blank, BlankRun, State, UNSYNCED_RANGES_MAX, ZERO_BYTES_MAX, oldest};
+use super::Shard;
+use super::blank::{Blank, BlankRun, State, UNSYNCED_RANGES_MAX, ZERO_BYTES_MAX, oldest};
+use super::write_backs::REST;
 use crate::operation::{Device, DeviceError, OperationKind};
 use crate::request::RequestError;
 
 impl Shard {
     /// The disk has done with ranges.
-    pub(in crate::shard) fn blanks_done(&mut self, run: BlankRun, result: Result<(), DeviceError>) {
+    pub(super) fn blanks_done(&mut self, run: BlankRun, result: Result<(), DeviceError>) {
         self.outbox.write_ended();
         if result.is_err() && run.starts.len() > 1 {
             // One bad range must not fail its neighbours.
@@ -150,7 +150,7 @@ impl Shard {
 
     /// A sync of the disk succeeded, or failed: what it covers is durable, or what was written since the
     /// last good one is not.
-    pub(in crate::shard) fn blanks_synced(&mut self, is_good: bool) {
+    pub(super) fn blanks_synced(&mut self, is_good: bool) {
         let covers = |state: State| match state {
             State::Written(sync) => !is_good || sync <= self.disk_syncs.done(),
             State::Wanted | State::InFlight | State::Resting => false,
