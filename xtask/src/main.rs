@@ -33,7 +33,7 @@ enum Task {
     Test,
     /// Build the Python package, and run its lints, type checks, tests, doctests and notebooks
     Python,
-    /// Check the rules that no lint knows: sizes, headers, titles, dependency directions
+    /// Check the rules that no lint knows: sizes, headers, titles, dependency directions, circles of imports
     Tidy,
     /// Write the golden results and the table of the engine's figures; review the difference
     Golden,

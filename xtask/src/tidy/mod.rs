@@ -1,8 +1,13 @@
 //! The rules that no lint knows.
 
+mod circles;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+
+use circles::Crate;
 
 /// Lines of a source file, its tests not counted.
 const SOURCE_LINES_MAX: usize = 600;
@@ -27,6 +32,7 @@ const DEPENDENCIES: [(&str, &[&str]); 10] = [
 /// Checks every file that git tracks, or would.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut faults = vec![];
+    let mut crates: BTreeMap<String, Crate> = BTreeMap::new();
     let package = std::fs::read_to_string(root.join("pyproject.toml"))?;
     for name in crate::files(root)? {
         let path = root.join(&name);
@@ -44,6 +50,11 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             Some("rs") => {
                 check_source(&name, &text, &mut fault);
                 check_built_in(&name, &text, &package, &mut fault);
+                if let Some((folder, file)) = name.split_once("/src/")
+                    && folder.starts_with("crates/")
+                {
+                    crates.entry(folder.to_owned()).or_default().add(file, &text)?;
+                }
             }
             Some("md") => check_titles(&text, &mut fault),
             Some("toml") => {
@@ -52,6 +63,12 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             }
             _ => {}
         }
+    }
+    for (name, sources) in crates {
+        let circles = sources.circles();
+        faults.extend(circles.iter().map(|circle| {
+            format!("{name}: a circle of imports through more than one folder: {circle}")
+        }));
     }
     faults.extend(crate::mutants::misplaced(root)?);
     if !faults.is_empty() {
