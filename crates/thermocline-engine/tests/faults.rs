@@ -220,7 +220,9 @@ fn a_read_under_way_when_a_sync_fails_brings_what_flash_has() {
     engine.driver().keeps = |device, kind| (device, kind) == (Device::Backing, OperationKind::Read);
     ask(&mut engine, Request::read(4, 0, PAGE), &[]);
     assert_eq!(engine.driver().kept.len(), 1, "page 0 is being read from the disk");
-    slot_writes.into_iter().for_each(|operation| engine.driver().devices.start(operation));
+    for operation in slot_writes {
+        engine.driver().devices.start(operation);
+    }
     engine.poll();
     // The disk loses the trim and what was written before it.
     fail_a_flush(&mut engine);

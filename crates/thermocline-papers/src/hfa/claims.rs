@@ -2,8 +2,12 @@
 
 use serde::Deserialize;
 
+use super::hints::HintGroup;
 use super::{Experiment, Pair, Point, WorkloadResult, protected};
 use crate::claim::{Claim, Measured, Stated, is_near, mean, median};
+
+/// So many pages are enough for a mean.
+const PAGES_OF_A_MEAN: u64 = 10;
 
 /// How a claim is judged. Percentages are of the algorithm that HFA is combined with.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,6 +25,11 @@ pub(crate) enum Judge {
     Protects { policy: String, percent: f64 },
     /// That share is more than this one.
     ProtectsMore { policy: String, percent: f64 },
+    /// Pages that move more often are accessed more often (Figure 1 a): so many percent of the steps from
+    /// one group of pages to the next, at least.
+    MovedMoreIsAccessedMore { percent: f64 },
+    /// They return after fewer distinct pages (Figure 1 b).
+    MovedMoreReturnsSooner { percent: f64 },
 }
 
 /// What the combined algorithm changes at one size of one workload, in percent.
@@ -33,6 +42,9 @@ struct Change<'a> {
 
 impl Experiment {
     pub(super) fn judge_one(&self, stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim {
+        let results: Vec<&WorkloadResult> =
+            results.iter().filter(|result| result.has_reuse(self)).collect();
+        let results = results.as_slice();
         let changes = |combined: &str| {
             let pair = self.pairs.iter().find(|pair| pair.combined == combined);
             pair.map_or_else(Vec::new, |pair| changes(pair, results))
@@ -52,11 +64,17 @@ impl Experiment {
             Judge::ProtectsMore { policy, percent } => {
                 protects(policy, results).map(|(words, median)| (words, median > *percent))
             }
+            Judge::MovedMoreIsAccessedMore { percent } => {
+                steps(results, *percent, |less, more| Some(more.accesses >= less.accesses))
+            }
+            Judge::MovedMoreReturnsSooner { percent } => {
+                steps(results, *percent, |less, more| Some(more.distance? <= less.distance?))
+            }
         };
         Claim::new(stated.says(&[]), measured)
     }
 
-    fn moves(&self, percent: f64, results: &[WorkloadResult]) -> Option<Measured> {
+    fn moves(&self, percent: f64, results: &[&WorkloadResult]) -> Option<Measured> {
         let means = self.pairs.iter().map(|pair| {
             let hints = changes(pair, results).into_iter().map(|change| change.hints);
             (pair.combined.as_str(), mean(&hints.collect::<Vec<f64>>()).unwrap_or(0.0))
@@ -69,7 +87,7 @@ impl Experiment {
         (!results.is_empty()).then(|| (words, is_near(all, percent, self.tolerance_points)))
     }
 
-    fn metadata(&self, percent: f64, results: &[WorkloadResult]) -> Option<Measured> {
+    fn metadata(&self, percent: f64, results: &[&WorkloadResult]) -> Option<Measured> {
         let is_combined =
             |point: &&Point| self.pairs.iter().any(|pair| pair.combined == point.policy);
         let points = results.iter().flat_map(|result| &result.points).filter(is_combined);
@@ -78,7 +96,7 @@ impl Experiment {
     }
 }
 
-fn changes<'a>(pair: &Pair, results: &'a [WorkloadResult]) -> Vec<Change<'a>> {
+fn changes<'a>(pair: &Pair, results: &[&'a WorkloadResult]) -> Vec<Change<'a>> {
     let mut changes = vec![];
     for result in results {
         for combined in result.points.iter().filter(|point| point.policy == pair.combined) {
@@ -120,8 +138,28 @@ fn most(
     Some((words, gain(best) >= least_percent))
 }
 
+/// That a step from pages that moved less to those that moved more is right, nearly always.
+fn steps(
+    results: &[&WorkloadResult],
+    least_percent: f64,
+    is_right: impl Fn(&HintGroup, &HintGroup) -> Option<bool>,
+) -> Option<Measured> {
+    let (mut right, mut count) = (0_u32, 0_u32);
+    for hints in results.iter().flat_map(|result| &result.hints) {
+        // The mean of few pages says little.
+        let groups: Vec<_> =
+            hints.groups.iter().filter(|group| group.pages >= PAGES_OF_A_MEAN).collect();
+        for step in groups.windows(2).filter_map(|pair| is_right(pair[0], pair[1])) {
+            (right, count) = (right + u32::from(step), count + 1);
+        }
+    }
+    let percent = f64::from(right) * 100.0 / f64::from(count.max(1));
+    let words = format!("{right} of {count} steps from one group of pages to the next");
+    (count > 0).then_some((words, percent >= least_percent))
+}
+
 /// The share of the first level that Q1 takes in the end, in words, and its median in percent.
-fn protects(policy: &str, results: &[WorkloadResult]) -> Option<(String, f64)> {
+fn protects(policy: &str, results: &[&WorkloadResult]) -> Option<(String, f64)> {
     let runs = results.iter().flat_map(|result| &result.over_time);
     let runs = runs.filter(|run| run.policy == policy);
     let shares = runs.filter_map(|run| Some(protected(run.over_time.intervals.last()?)? * 100.0));

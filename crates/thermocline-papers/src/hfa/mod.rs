@@ -18,7 +18,7 @@ use crate::claim::{Claim, Stated};
 use crate::study::{Done, Study, TextTable};
 use crate::workload::Workload;
 use claims::Judge;
-use hints::HintGroup;
+use hints::Hints;
 
 /// What is to be run.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,6 +32,12 @@ pub(crate) struct Experiment {
     study_ratios: Vec<u32>,
     /// That size, in percent of the footprint.
     study_percent: f64,
+    /// There, the accesses of a period (T), as a share of the pages of the first level.
+    study_period_share: f64,
+    /// There, the algorithms whose hints are observed.
+    hints_of: Vec<String>,
+    /// A workload with fewer hits at every size and with every algorithm judges nothing, in percent.
+    least_hits_percent: f64,
     /// Points over time.
     points: usize,
     /// Fixed shares of Q1, in percent.
@@ -78,8 +84,8 @@ pub(crate) struct WorkloadResult {
     paper_requests: Option<f64>,
     /// The sizes of the levels, relative to one another.
     ratios: Vec<u32>,
-    /// Figure 1: pages by how often they moved under the first pair's original.
-    hint_groups: Vec<HintGroup>,
+    /// Figure 1: pages by how often they moved.
+    hints: Vec<Hints>,
     /// Figures 4 to 7: every algorithm at every size.
     points: Vec<Point>,
     /// Figure 8: the combined algorithms over time.
@@ -130,7 +136,7 @@ impl Study for Experiment {
     fn runs(&self, _workload: &Workload<About>) -> usize {
         self.policies().len() * self.aggregate_percent.len()
             + self.pairs.len() * (self.k.len() + self.q1_percent.len() + 1)
-            + 1
+            + self.hints_of.len()
     }
 
     fn run(
@@ -162,6 +168,14 @@ impl Experiment {
     fn policies(&self) -> Vec<&str> {
         let pairs = self.pairs.iter().flat_map(|pair| [&*pair.original, &*pair.combined]);
         pairs.chain(self.rivals.iter().map(String::as_str)).collect()
+    }
+}
+
+impl WorkloadResult {
+    /// Whether pages return often enough that algorithms can differ.
+    fn has_reuse(&self, experiment: &Experiment) -> bool {
+        let ratios = self.points.iter().map(|point| point.summary.aggregate_hit_ratio() * 100.0);
+        ratios.fold(0.0, f64::max) >= experiment.least_hits_percent
     }
 }
 

@@ -72,25 +72,33 @@ fn workload(
     result: &WorkloadResult,
 ) -> Result<(), LabError> {
     report.heading(&result.workload);
+    if !result.has_reuse(experiment) {
+        report.paragraph(&format!(
+            "Fewer than {} % of the accesses hit at every size and with every algorithm: this workload cannot judge any claim.",
+            experiment.least_hits_percent
+        ));
+    }
     let header =
-        ["moves between levels", "pages", "accesses per page", "accesses between two moves"];
-    let groups = result.hint_groups.iter().map(|group| {
-        let distance = group.distance.map_or_else(|| "-".into(), |mean| format!("{mean:.0}"));
-        let cells = [
-            format!("{} to {}", group.hints, 2 * group.hints - 1),
-            grouped(group.pages),
-            format!("{:.1}", group.accesses),
-            distance,
-        ];
-        cells.map(Cell::number).to_vec()
-    });
-    report.paragraph(&format!(
-        "Hint frequencies under {} on levels of {} (Figure 1), {} % of the footprint:",
-        experiment.pairs.first().map_or("demote", |pair| &pair.original),
-        ratios(&experiment.study_ratios),
-        experiment.study_percent
-    ));
-    report.table(Table { header: header.map(String::from).to_vec(), rows: groups.collect() });
+        ["moves between levels", "pages", "accesses per page", "distinct pages until it returns"];
+    for hints in &result.hints {
+        let groups = hints.groups.iter().map(|group| {
+            let distance = group.distance.map_or_else(|| "-".into(), |mean| format!("{mean:.0}"));
+            let cells = [
+                format!("{} to {}", group.hints, 2 * group.hints - 1),
+                grouped(group.pages),
+                format!("{:.1}", group.accesses),
+                distance,
+            ];
+            cells.map(Cell::number).to_vec()
+        });
+        report.paragraph(&format!(
+            "Hint frequencies under {} on levels of {} (Figure 1), {} % of the footprint:",
+            hints.policy,
+            ratios(&experiment.study_ratios),
+            experiment.study_percent
+        ));
+        report.table(Table { header: header.map(String::from).to_vec(), rows: groups.collect() });
+    }
     for (title, y_title, value) in FIGURES {
         report.lines(&over_sizes(experiment, result, title, y_title, value))?;
     }
