@@ -4,6 +4,7 @@
 
 use std::io::Cursor;
 
+use thermocline_core::config::Given;
 use thermocline_core::hotness;
 use thermocline_core::registry::{self, BUFFERS};
 use thermocline_device::ssd::{Precondition, SsdConfig};
@@ -62,6 +63,21 @@ fn mixed() -> CompiledTrace {
         scatter: true,
         ..Options::default()
     })
+}
+
+/// Of a buffer of 8 pages, each flush writes what there is of one block.
+#[test]
+fn without_a_drive_flushes_are_of_the_policy_s_blocks() {
+    let lines: String = (0..256).map(|page| format!("{page} 0 {} 4 0\n", page * 4)).collect();
+    let trace = trace(&lines, 2048);
+    for pages_per_block in [2, 4, 8] {
+        let mut configuration = configuration("fab", "8p", None);
+        let given = Given::Integer(pages_per_block.into());
+        configuration.parameters.push(("pages_per_block".into(), given));
+        let summary = run_buffer(&trace, &configuration, true, &Watch::default()).unwrap();
+        let sizes: Vec<u32> = summary.flush_sizes.iter().map(|size| size.pages).collect();
+        assert_eq!(sizes, [pages_per_block], "{summary:?}");
+    }
 }
 
 /// Reference prototypes found these on 300,000 writes, Zipf 0.9, with a buffer of 4,096 pages; ours

@@ -194,7 +194,7 @@ impl Tracer<'_> {
                 }
                 self.resolve_final(pid, call, folder, path, one)?;
                 self.collector.counts.unlinks += 1;
-                self.names.unlink(one);
+                self.names.unlink(one, &mut self.collector);
             }
             _ => {
                 self.resolve_final(pid, call, None, 0, one)?;

@@ -1,6 +1,6 @@
 //! Which file a path names, and how large the files are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::class::split;
 use crate::collector::Collector;
@@ -19,6 +19,8 @@ struct Size {
 pub(super) struct Names {
     identity: Identity,
     file_of: BTreeMap<Vec<u8>, u32>,
+    /// All names of the files that have had several.
+    linked: HashMap<u32, BTreeSet<Vec<u8>>>,
     sizes: Vec<Size>,
     /// Folders that are reached by other names too, through symbolic links.
     folders: HashMap<Vec<u8>, Vec<u8>>,
@@ -40,7 +42,8 @@ pub(super) struct Opening {
 
 impl Names {
     pub(super) fn new(identity: Identity) -> Self {
-        Self { identity, file_of: BTreeMap::new(), sizes: vec![], folders: HashMap::new() }
+        let (file_of, linked, folders) = (BTreeMap::new(), HashMap::new(), HashMap::new());
+        Self { identity, file_of, linked, sizes: vec![], folders }
     }
 
     /// The file of this name, if it was met before.
@@ -92,10 +95,10 @@ impl Names {
             // Two names of one file: POSIX has both stay.
             return;
         }
-        self.file_of.remove(to);
-        match self.file_of.remove(from) {
+        self.take_name(to, collector);
+        match self.take_name(from, collector) {
             Some(file) => {
-                self.file_of.insert(to.to_vec(), file);
+                self.give_name(to.to_vec(), file);
                 collector.rename(file, to);
             }
             None => self.rename_folder(from, to, collector),
@@ -119,10 +122,10 @@ impl Names {
             .map(|(path, &file)| (path.clone(), file))
             .collect();
         for (path, file) in below {
-            self.file_of.remove(&path);
+            self.take_name(&path, collector);
             let path = [to, &path[from.len()..]].concat();
             collector.rename(file, &path);
-            self.file_of.insert(path, file);
+            self.give_name(path, file);
         }
     }
 
@@ -130,11 +133,11 @@ impl Names {
         if self.identity == Identity::Path {
             return;
         }
-        let files = (self.file_of.remove(one), self.file_of.remove(other));
+        let files = (self.take_name(one, collector), self.take_name(other, collector));
         for (file, path) in [(files.0, other), (files.1, one)] {
             if let Some(file) = file {
                 collector.rename(file, path);
-                self.file_of.insert(path.to_vec(), file);
+                self.give_name(path.to_vec(), file);
             }
         }
     }
@@ -143,20 +146,40 @@ impl Names {
     pub(super) fn link(&mut self, from: &[u8], to: &[u8], collector: &mut Collector<'_>) {
         if self.identity == Identity::Inode {
             let file = self.adopt(from, collector);
-            self.file_of.insert(to.to_vec(), file);
+            self.linked.entry(file).or_default().insert(from.to_vec());
+            self.give_name(to.to_vec(), file);
         }
     }
 
     /// Gives a file without a name one.
     pub(super) fn name(&mut self, file: u32, path: &[u8], collector: &mut Collector<'_>) {
         collector.rename(file, path);
-        self.file_of.insert(path.to_vec(), file);
+        self.give_name(path.to_vec(), file);
     }
 
-    pub(super) fn unlink(&mut self, path: &[u8]) {
+    /// Takes a name away. A file that went by it goes by another one, if it has one.
+    fn take_name(&mut self, path: &[u8], collector: &mut Collector<'_>) -> Option<u32> {
+        let file = self.file_of.remove(path)?;
+        if let Some(names) = self.linked.get_mut(&file) {
+            names.remove(path);
+            if let Some(other) = names.first().filter(|_| collector.path_of(file) == path) {
+                collector.rename(file, other);
+            }
+        }
+        Some(file)
+    }
+
+    fn give_name(&mut self, path: Vec<u8>, file: u32) {
+        if let Some(names) = self.linked.get_mut(&file) {
+            names.insert(path.clone());
+        }
+        self.file_of.insert(path, file);
+    }
+
+    pub(super) fn unlink(&mut self, path: &[u8], collector: &mut Collector<'_>) {
         match self.identity {
             Identity::Inode => {
-                self.file_of.remove(path);
+                self.take_name(path, collector);
             }
             Identity::Path => {
                 if let Some(file) = self.known(path) {

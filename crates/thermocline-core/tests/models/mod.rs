@@ -52,7 +52,7 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         "tac" => {
             let savings = [
                 value(given, "random_saving_ms", 12.7 - 0.16),
-                value(given, "sequential_saving_ms", 0.04 - 0.16),
+                value(given, "sequential_saving_ms", 12.7 - 0.16),
             ];
             let aging_interval = value(given, "aging_interval", 0);
             Box::new(Tac::new(

@@ -41,6 +41,11 @@ pub(super) fn run(
     for (name, value) in &configuration.parameters {
         values.set(&entry.name, name, value)?;
     }
+    // Without a drive, the policy alone says what a flash block is.
+    let pages_per_block = match (entry.capabilities.whole_block, &layout.placement) {
+        (Some(pages_per_block), None) => values.integer_u32(pages_per_block.name),
+        _ => layout.pages_per_block,
+    };
     let footprint_pages = trace.footprint_pages();
     let buffer_pages =
         configuration.size.pages("buffer", trace.page_size_bytes(), footprint_pages, None)?;
@@ -55,7 +60,7 @@ pub(super) fn run(
         watch,
         actions: Actions::new(),
         ledger: is_checked.then(|| Ledger::new(footprint_pages, &[buffer_pages])),
-        tally: Tally::new(&layout.geometry, layout.pages_per_block),
+        tally: Tally::new(&layout.geometry, pages_per_block),
         traffic: Traffic::default(),
     };
     let ssd = match (&configuration.ssd, &layout.placement) {

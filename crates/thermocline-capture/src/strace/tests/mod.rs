@@ -446,9 +446,9 @@ fn a_file_is_not_its_name() {
         1 1.14 write(7, ""..., 4096) = 4096
         1 1.15 write(6, ""..., 4096) = 4096"#;
     let converted = convert(lines);
-    let files = ["/d/final data", "/d/journal data", "/d/journal data"];
+    let files = ["/d/second data", "/d/journal data", "/d/journal data"];
     assert_eq!(converted.files, files);
-    let first = ["W /d/final 0+1", "W /d/final 1+1", "R /d/final 0+1", "R /d/final 0+1"];
+    let first = ["W /d/second 0+1", "W /d/second 1+1", "R /d/second 0+1", "R /d/second 0+1"];
     assert_eq!(converted.requests[..4], first);
     assert_eq!(
         converted.requests[4..],
@@ -458,6 +458,34 @@ fn a_file_is_not_its_name() {
     let converted = convert_with(lines, &by_path).unwrap();
     let files = ["/d/tmp1 data", "/d/final data", "/d/second data", "/d/journal data"];
     assert_eq!(converted.files, files);
+}
+
+#[test]
+fn a_file_goes_by_a_name_that_it_still_has() {
+    let of = |calls: &str| {
+        let lines = format!(
+            r#"1 1.0 openat(AT_FDCWD, "/d/a", O_RDWR) = 3
+            1 1.1 write(3, ""..., 4096) = 4096
+            1 1.2 link("/d/a", "/d/b") = 0
+            1 1.3 link("/d/a", "/d/c") = 0
+            {calls}"#
+        );
+        convert(&lines).files[0].clone()
+    };
+    assert_eq!(of(""), "/d/a data");
+    assert_eq!(of(r#"1 1.4 unlink("/d/b") = 0"#), "/d/a data");
+    assert_eq!(of(r#"1 1.4 unlink("/d/a") = 0"#), "/d/b data");
+    let all = r#"1 1.4 unlink("/d/a") = 0
+            1 1.5 unlink("/d/b") = 0
+            1 1.6 unlink("/d/c") = 0"#;
+    assert_eq!(of(all), "/d/c data", "the last name that it had");
+    let replaced = r#"1 1.4 openat(AT_FDCWD, "/d/x", O_RDWR) = 4
+            1 1.5 rename("/d/x", "/d/a") = 0"#;
+    assert_eq!(of(replaced), "/d/b data");
+    let moved = r#"1 1.4 rename("/d", "/e") = 0
+            1 1.5 unlink("/e/a") = 0
+            1 1.6 unlink("/e/c") = 0"#;
+    assert_eq!(of(moved), "/e/b data");
 }
 
 /// Pitfall 10.

@@ -14,8 +14,9 @@
 //! * Deviations: (1) flash hits warm an extent too: they measure what the cache saves. (2) A miss is
 //!   sequential if its page number follows that of the previous miss. (3) Ties between coldest
 //!   extents fall to the page admitted longest ago. (4) A write miss that fetches its page admits it
-//!   and invalidates it at once. (5) With the default costs a sequential read from disk is faster
-//!   than flash, so sequential misses cool their extent.
+//!   and invalidates it at once. (5) What a miss would have saved follows from the costs that are
+//!   charged, which are the same for sequential and random reads: by default both warm alike. Where
+//!   sequential reads from disk cost less, `sequential_saving_ms` says so.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -52,22 +53,19 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "random_saving_ms",
-        kind: Kind::Real { min: f64::MIN, max: f64::MAX },
+        kind: Kind::Real { min: 0.0, max: f64::MAX },
         default: Value::Auto,
-        summary: "what a random miss adds to its extent; auto: disk read minus flash read",
+        summary: "what a random miss adds to its extent; auto: disk read minus flash read, at least 0",
         source: "the paper",
     },
     Parameter {
         name: "sequential_saving_ms",
-        kind: Kind::Real { min: f64::MIN, max: f64::MAX },
+        kind: Kind::Real { min: 0.0, max: f64::MAX },
         default: Value::Auto,
-        summary: "what a sequential miss adds; auto: a sequential disk read minus a flash read",
-        source: "the paper",
+        summary: "what a sequential miss adds to its extent; auto: as a random one, which costs as much",
+        source: "the paper subtracts a sequential flash read from a sequential disk read",
     },
 ];
-
-/// What a page of a sequential read from disk costs, for the saving of a sequential miss.
-const SEQUENTIAL_READ_MS: f64 = 0.04;
 
 /// State bit of a page in memory: it is there.
 const RESIDENT: u8 = 1;
@@ -151,8 +149,8 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let slots = Slots::new(ids, flash_pages);
     let slot_count = slots.count() as usize;
     let read_ms = |tier: Tier| setup.costs.get(tier.index()).map_or(0.0, |c: &PageCost| c.read_ms);
-    let random_saving_ms = read_ms(Tier::DISK) - read_ms(Tier::FLASH);
-    let sequential_saving_ms = SEQUENTIAL_READ_MS - read_ms(Tier::FLASH);
+    let charged_ms = (read_ms(Tier::DISK) - read_ms(Tier::FLASH)).max(0.0);
+    let saving_ms = |name| values.real_or_auto(name).unwrap_or(charged_ms);
     Box::new(Tac {
         memory: Recency::new(ids, memory_pages.saturating_add(1), [u8::MAX]),
         memory_pages,
@@ -166,10 +164,8 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         next_in_extent: vec![NONE; slot_count],
         admission_of: vec![0; slot_count],
         admissions: 0,
-        random_saving_ms: values.real_or_auto("random_saving_ms").unwrap_or(random_saving_ms),
-        sequential_saving_ms: values
-            .real_or_auto("sequential_saving_ms")
-            .unwrap_or(sequential_saving_ms),
+        random_saving_ms: saving_ms("random_saving_ms"),
+        sequential_saving_ms: saving_ms("sequential_saving_ms"),
         aging_interval: values.integer("aging_interval"),
         accesses: 0,
         next_in_sequence: None,
