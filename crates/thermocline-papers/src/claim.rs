@@ -1,4 +1,6 @@
-//! Claims: what a paper says, what we measure, and whether that confirms it.
+//! Claims: what a paper says, what we measure, and how far that bears it out.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thermocline_lab::report::{Cell, Table};
@@ -8,12 +10,31 @@ use crate::TextTable;
 /// One claim of a paper, and what we measure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// What the paper claims, in our words.
+    /// What the paper claims, in our words, with the paper's number.
     pub claim: String,
     /// What we measure.
     pub measured: String,
-    /// Whether that confirms it; none if the workload was not run.
-    pub is_confirmed: Option<bool>,
+    /// How far that bears the claim out.
+    pub verdict: Verdict,
+}
+
+/// How far a measurement bears a claim out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// At 95 % of the points at least, or at the one point that there is.
+    Holds,
+    /// At 75 % of the points at least.
+    Mostly,
+    /// At 25 % of the points at least.
+    Mixed,
+    /// At fewer.
+    Fails,
+    /// What was run cannot tell: it is not the paper's trace, or shows no difference at all.
+    CannotBeJudged,
+    /// No trace of the claim was there.
+    NotRun,
 }
 
 /// A claim as the file of a paper has it.
@@ -26,26 +47,70 @@ pub(crate) struct Stated<Judge> {
     pub(crate) judge: Judge,
 }
 
-/// What was measured for a claim, in words, and whether that confirms it.
-pub(crate) type Measured = (String, bool);
+/// What was measured for a claim, in words, and how far that bears it out.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    words: String,
+    verdict: Verdict,
+}
+
+impl Verdict {
+    /// Of a claim that holds at some of so many points.
+    fn of_points(right: usize, points: usize) -> Self {
+        let percent = right * 100;
+        match points {
+            0 => Self::CannotBeJudged,
+            _ if percent >= 95 * points => Self::Holds,
+            _ if percent >= 75 * points => Self::Mostly,
+            _ if percent >= 25 * points => Self::Mixed,
+            _ => Self::Fails,
+        }
+    }
+
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Mostly => "mostly holds",
+            Self::Mixed => "mixed",
+            Self::Fails => "fails",
+            Self::CannotBeJudged => "cannot be judged",
+            Self::NotRun => "not run",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+impl Measured {
+    /// One number, which is right or not.
+    pub(crate) fn one(words: impl Into<String>, is_right: bool) -> Self {
+        Self::points(words, usize::from(is_right), 1)
+    }
+
+    /// Something that is right at some of so many points.
+    pub(crate) fn points(words: impl Into<String>, right: usize, points: usize) -> Self {
+        Self { words: words.into(), verdict: Verdict::of_points(right, points) }
+    }
+
+    /// Something that says nothing about the claim.
+    pub(crate) fn beside_the_point(words: impl Into<String>) -> Self {
+        Self { words: words.into(), verdict: Verdict::CannotBeJudged }
+    }
+}
 
 impl Claim {
     /// A claim with what was measured, if its workload was run.
     pub(crate) fn new(claim: impl Into<String>, measured: Option<Measured>) -> Self {
-        let (measured, is_confirmed) = match measured {
-            Some((measured, is_confirmed)) => (measured, Some(is_confirmed)),
-            None => ("not run: the trace was not found".into(), None),
-        };
-        Self { claim: claim.into(), measured, is_confirmed }
-    }
-
-    /// The verdict in words.
-    pub fn verdict(&self) -> &'static str {
-        match self.is_confirmed {
-            Some(true) => "confirmed",
-            Some(false) => "not confirmed",
-            None => "not run",
-        }
+        let Measured { words, verdict } = measured.unwrap_or_else(|| Measured {
+            words: "not run: the trace was not found".into(),
+            verdict: Verdict::NotRun,
+        });
+        Self { claim: claim.into(), measured: words, verdict }
     }
 }
 
@@ -58,15 +123,22 @@ impl<Judge> Stated<Judge> {
     }
 }
 
-/// That all of some points are so; none if there are no points. `words` makes words of how many are
-/// so, and how many there are.
+/// How many of some points are so; none if there are no points. `words` makes words of how many are so,
+/// and how many there are.
 pub(crate) fn all(
     points: impl IntoIterator<Item = bool>,
     words: impl FnOnce(usize, usize) -> String,
 ) -> Option<Measured> {
     let (so, count) =
         points.into_iter().fold((0, 0), |(so, count), is_so| (so + usize::from(is_so), count + 1));
-    (count > 0).then(|| (words(so, count), so == count))
+    (count > 0).then(|| Measured::points(words(so, count), so, count))
+}
+
+/// The median, the least and the greatest of some values; none if there are none.
+pub(crate) fn spread(values: &mut [f64], unit: &str) -> Option<String> {
+    let median = median(values)?;
+    let [least, most] = [values[0], values[values.len() - 1]];
+    Some(format!("median {median:+.1}{unit}, {least:+.1} to {most:+.1}{unit}"))
 }
 
 /// Whether a value comes as near to another one as is allowed.
@@ -88,10 +160,12 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
 /// The claims, what was measured, and the verdicts, for a report.
 pub(crate) fn table(claims: &[Claim]) -> Table {
     let row = |claim: &Claim| {
-        let verdict = claim.is_confirmed.map_or_else(
-            || Cell::text(claim.verdict()),
-            |is_confirmed| Cell::verdict(is_confirmed, claim.verdict()),
-        );
+        let words = claim.verdict.words();
+        let verdict = match claim.verdict {
+            Verdict::Holds | Verdict::Mostly => Cell::verdict(true, words),
+            Verdict::Fails => Cell::verdict(false, words),
+            Verdict::Mixed | Verdict::CannotBeJudged | Verdict::NotRun => Cell::text(words),
+        };
         vec![Cell::text(&claim.claim), Cell::text(&claim.measured), verdict]
     };
     Table {
@@ -103,12 +177,35 @@ pub(crate) fn table(claims: &[Claim]) -> Table {
 /// The same for a terminal.
 pub(crate) fn text_table(claims: &[Claim]) -> TextTable {
     let row = |claim: &Claim| {
-        vec![claim.claim.clone(), claim.measured.clone(), claim.verdict().to_owned()]
+        vec![claim.claim.clone(), claim.measured.clone(), claim.verdict.to_string()]
     };
     TextTable {
         title: None,
         header: ["the paper's claim", "what we measure", "verdict"].map(String::from).to_vec(),
         rows: claims.iter().map(row).collect(),
         numbers_from: 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_have_degrees() {
+        let of = |right: usize, points: usize| Verdict::of_points(right, points).words();
+        assert_eq!([of(1, 1), of(19, 20), of(20, 20)], ["holds"; 3]);
+        assert_eq!([of(18, 20), of(3, 4)], ["mostly holds"; 2]);
+        assert_eq!([of(2, 3), of(1, 4)], ["mixed"; 2]);
+        assert_eq!([of(0, 1), of(1, 5)], ["fails"; 2]);
+        assert_eq!(of(0, 0), "cannot be judged");
+        assert_eq!(Claim::new("", None).verdict, Verdict::NotRun);
+    }
+
+    #[test]
+    fn a_spread_has_the_middle_and_both_ends() {
+        let words = spread(&mut [3.0, -1.0, 2.0], " %").unwrap();
+        assert_eq!(words, "median +2.0 %, -1.0 to +3.0 %");
+        assert_eq!(spread(&mut [], ""), None);
     }
 }

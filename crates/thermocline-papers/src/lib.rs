@@ -11,7 +11,7 @@
 //! assert_eq!(names, ["hat", "hca", "hfa", "hwb", "mbf"]);
 //! let paper = find("hat").expect("a paper of the table").reproduction()?;
 //! assert_eq!(paper.workloads()[0].0, "TPC-B");
-//! assert_eq!(paper.claims()[0].verdict(), "not run");
+//! assert_eq!(paper.claims()[0].verdict.words(), "not run");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -27,7 +27,7 @@ mod study;
 mod workload;
 
 pub use annotated::Annotated;
-pub use claim::Claim;
+pub use claim::{Claim, Verdict};
 pub use hca::Figures as HcaFigures;
 pub use study::{Paper, PaperError, Reproduction, TextTable};
 pub use workload::{Source, Zipf};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thermocline_papers::{PAPERS, Source, Zipf, find};
+use thermocline_papers::{PAPERS, Source, Verdict, Zipf, find};
 
 const SMALL: Zipf =
     Zipf { alpha: 0.9, pages: 2000, requests: 6000, write_share: 0.5, interval_us: 1000, seed: 1 };
@@ -24,9 +24,9 @@ fn every_paper_runs_and_is_judged() {
         for claim in study.claims() {
             let text = format!("{}: {}: {}", paper.name, claim.claim, claim.measured);
             assert!(!text.contains(['{', '}']), "{text}");
-            assert!(claim.is_confirmed.is_none() || !text.contains("not run"), "{text}");
+            assert_eq!(claim.verdict == Verdict::NotRun, text.contains("not run"), "{text}");
         }
-        let judged = study.claims().iter().filter(|claim| claim.is_confirmed.is_some()).count();
+        let judged = study.claims().iter().filter(|claim| claim.verdict != Verdict::NotRun).count();
         assert!(judged > 1, "{} of the claims of {}", judged, paper.name);
         let html = study.report("version").unwrap().to_html();
         assert!(html.contains(&format!("thermocline reproduce {} ", paper.name)));
@@ -37,10 +37,10 @@ fn every_paper_runs_and_is_judged() {
 }
 
 #[test]
-fn nothing_is_confirmed_that_was_not_run() {
+fn nothing_is_judged_that_was_not_run() {
     for paper in PAPERS {
         let claims = paper.reproduction().unwrap().claims();
-        assert!(claims.iter().all(|claim| claim.verdict() == "not run"), "{claims:?}");
+        assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun), "{claims:?}");
     }
     assert!(find("nobody").is_none());
 }

@@ -2,41 +2,34 @@
 
 use serde::Deserialize;
 
-use super::{Experiment, WorkloadResult};
-use crate::claim::{Claim, Measured, Stated};
+use super::WorkloadResult;
+use crate::claim::{Claim, Measured, Stated, spread};
 
 /// How a claim is judged; `on` is how the names of its workloads begin, of all if it is absent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// The most I/O time that HAT saves against a rival, in percent.
-    Saves { on: Option<String>, rival: String, percent: f64 },
     /// HAT takes less I/O time than a rival at every flash size.
-    AlwaysFaster { on: Option<String>, rival: String },
+    Saves { on: Option<String>, rival: String },
     /// HAT is slower than a rival with the least flash, and faster with more.
     Overtakes { on: Option<String>, rival: String },
     /// I/O time varies by this share at most over the non-hot ratios.
     VariesLittle { at_most: f64 },
 }
 
-impl Experiment {
-    pub(super) fn judge_one(&self, stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim {
-        let savings = |on: &Option<String>, rival: &str| {
-            let is_meant = |result: &&WorkloadResult| {
-                on.as_ref().is_none_or(|begin| result.workload.starts_with(begin))
-            };
-            savings(results.iter().filter(is_meant), rival)
+pub(super) fn judge(stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim {
+    let savings = |on: &Option<String>, rival: &str| {
+        let is_meant = |result: &&WorkloadResult| {
+            on.as_ref().is_none_or(|begin| result.workload.starts_with(begin))
         };
-        let measured = match &stated.judge {
-            Judge::Saves { on, rival, percent } => {
-                saves(&savings(on, rival), percent - self.tolerance_points)
-            }
-            Judge::AlwaysFaster { on, rival } => always_faster(&savings(on, rival)),
-            Judge::Overtakes { on, rival } => overtakes(&savings(on, rival), rival),
-            Judge::VariesLittle { at_most } => varies_little(results, *at_most),
-        };
-        Claim::new(stated.says(&[]), measured)
-    }
+        savings(results.iter().filter(is_meant), rival)
+    };
+    let measured = match &stated.judge {
+        Judge::Saves { on, rival } => saves(&savings(on, rival)),
+        Judge::Overtakes { on, rival } => overtakes(&savings(on, rival), rival),
+        Judge::VariesLittle { at_most } => varies_little(results, *at_most),
+    };
+    Claim::new(stated.says(&[]), measured)
 }
 
 /// The share of I/O time that HAT saves on a workload, with a flash of this multiple of memory.
@@ -59,26 +52,17 @@ fn savings<'a>(results: impl Iterator<Item = &'a WorkloadResult>, rival: &str) -
     savings
 }
 
-fn saves(savings: &[Saving<'_>], least_percent: f64) -> Option<Measured> {
-    let most = savings.iter().max_by(|one, other| one.2.total_cmp(&other.2));
-    most.map(|(result, flash_ratio, saving)| {
-        let (place, percent) = (&result.workload, saving * 100.0);
-        let words = format!("up to {percent:.1} % ({place}, flash {flash_ratio}x memory)");
-        (words, percent >= least_percent)
-    })
-}
-
-fn always_faster(savings: &[Saving<'_>]) -> Option<Measured> {
-    let faster = savings.iter().filter(|(_, _, saving)| *saving > 0.0).count();
-    let least = savings.iter().min_by(|one, other| one.2.total_cmp(&other.2));
-    least.map(|(result, flash_ratio, saving)| {
-        let place = &result.workload;
-        let (points, least) = (savings.len(), saving * 100.0);
-        let words = format!(
-            "faster at {faster} of {points} points; least saving {least:.1} % ({place}, flash {flash_ratio}x memory)"
-        );
-        (words, faster == points)
-    })
+fn saves(savings: &[Saving<'_>]) -> Option<Measured> {
+    let saved = savings.iter().filter(|(_, _, saving)| *saving > 0.0).count();
+    let (result, flash_ratio, _) = savings.iter().max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let percents = savings.iter().map(|(_, _, saving)| saving * 100.0);
+    let spread = spread(&mut percents.collect::<Vec<f64>>(), " %")?;
+    let words = format!(
+        "faster at {saved} of {} points, {spread} ({}, flash {flash_ratio}x memory)",
+        savings.len(),
+        result.workload,
+    );
+    Some(Measured::points(words, saved, savings.len()))
 }
 
 fn overtakes(savings: &[Saving<'_>], rival: &str) -> Option<Measured> {
@@ -90,7 +74,7 @@ fn overtakes(savings: &[Saving<'_>], rival: &str) -> Option<Measured> {
             saving * 100.0,
             at_most * 100.0
         );
-        (words, *saving < 0.0 && at_most > 0.0)
+        Measured::one(words, *saving < 0.0 && at_most > 0.0)
     })
 }
 
@@ -106,6 +90,6 @@ fn varies_little(results: &[WorkloadResult], at_most: f64) -> Option<Measured> {
     widest.map(|(spread, result)| {
         let place = &result.workload;
         let words = format!("I/O time varies by {:.1} % at most ({place})", spread * 100.0);
-        (words, spread <= at_most)
+        Measured::one(words, spread <= at_most)
     })
 }

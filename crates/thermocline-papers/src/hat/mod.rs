@@ -30,8 +30,6 @@ pub(crate) struct Experiment {
     memory: String,
     /// Flash sizes, as multiples of memory.
     flash_ratios: Vec<f64>,
-    /// How near a measured percentage must come to the paper's to confirm it, in points.
-    tolerance_points: f64,
     nonhot: NonHot,
     /// What the policies do to the flash.
     wear: WearExperiment,
@@ -154,7 +152,7 @@ impl Study for Experiment {
     }
 
     fn judge(&self, stated: &[Stated<Judge>], results: &Self::Results) -> Vec<Claim> {
-        stated.iter().map(|one| self.judge_one(one, results)).collect()
+        stated.iter().map(|one| claims::judge(one, results)).collect()
     }
 
     fn tables(&self, results: &Self::Results) -> Vec<TextTable> {

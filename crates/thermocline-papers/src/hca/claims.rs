@@ -127,16 +127,17 @@ impl Experiment {
                 let paper = workload.hits_percent.map(|hits| hits[2]);
                 values.push(("baseline", paper[0].to_string()));
                 values.push(("hybrid", paper[1].to_string()));
-                let is_confirmed =
-                    self.is_near_point(without, paper[0]) && self.is_near_point(with, paper[1]);
-                Some((format!("from {without:.2} to {with:.2} %"), is_confirmed))
+                let is_near = [(without, paper[0]), (with, paper[1])];
+                let is_near =
+                    is_near.into_iter().all(|(ours, paper)| self.is_near_point(ours, paper));
+                Some(Measured::one(format!("from {without:.2} to {with:.2} %"), is_near))
             }
             OfSystem::Factor(figure) => {
                 let factor = |[before, after]: [f64; 2]| after / before;
                 let [paper, ours] = [figure.of_paper(workload), runs.map(|run| figure.of(run))];
                 values.push(("factor", format!("{:.2}", factor(paper))));
                 let words = format!("{:.2} times: {:.1} to {:.1}", factor(ours), ours[0], ours[1]);
-                Some((words, self.is_near_factor(factor(ours), factor(paper))))
+                Some(Measured::one(words, self.is_near_factor(factor(ours), factor(paper))))
             }
             OfSystem::Reduction(figure) => {
                 let printed = |[before, after]: [f64; 2]| after / (before + after) * 100.0;
@@ -149,22 +150,26 @@ impl Experiment {
                     printed(ours),
                     true_reduction(ours)
                 );
-                Some((words, self.is_near_point(true_reduction(ours), true_reduction(paper))))
+                Some(Measured::one(
+                    words,
+                    self.is_near_point(true_reduction(ours), true_reduction(paper)),
+                ))
             }
             OfSystem::ArcHits => {
                 let [without, with] = runs.map(|run| run.hits.ram * 100.0);
                 let words = format!("{without:.2} and {with:.2} %");
-                Some((words, self.is_near_point(without, with)))
+                Some(Measured::one(words, self.is_near_point(without, with)))
             }
             OfSystem::Migration => {
                 let hours = workload.hours_to_migrate?;
                 values.push(("hours", hours.to_string()));
                 let ours = hybrid.migrated_after_s.map(|seconds| seconds as f64 / 3600.0);
-                let words = ours.map_or_else(
-                    || "not within the run".into(),
-                    |ours| format!("disk hits below 1 % after {ours:.1} hours"),
-                );
-                Some((words, ours.is_some_and(|ours| self.is_near_factor(ours, hours))))
+                let after = |ours| format!("disk hits below 1 % after {ours:.1} hours");
+                let words = ours.map_or_else(|| "not within the run".into(), after);
+                Some(Measured::one(
+                    words,
+                    ours.is_some_and(|ours| self.is_near_factor(ours, hours)),
+                ))
             }
             OfSystem::Cells => Some(self.mean_differences(cells)),
             OfSystem::FallsWithSsd => {
@@ -201,7 +206,7 @@ impl Experiment {
             cells.len(),
             self.tolerance_points
         );
-        (words, disk <= self.tolerance_points)
+        Measured::one(words, disk <= self.tolerance_points)
     }
 
     fn of_traces(&self, judge: OfTraces, traces: &[TraceResult]) -> Option<Measured> {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::hints::HintGroup;
 use super::{Experiment, Pair, Point, WorkloadResult, protected};
-use crate::claim::{Claim, Measured, Stated, is_near, mean, median};
+use crate::claim::{Claim, Measured, Stated, is_near, mean, median, spread};
 
 /// So many pages are enough for a mean.
 const PAGES_OF_A_MEAN: u64 = 10;
@@ -13,10 +13,10 @@ const PAGES_OF_A_MEAN: u64 = 10;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// The most that hits grow, over all sizes and workloads.
-    HitsMore { combined: String, percent: f64 },
-    /// The most that the response time shrinks.
-    AnswersSooner { combined: String, percent: f64 },
+    /// Hits grow, at every size of every workload.
+    HitsMore { combined: String },
+    /// The response time shrinks.
+    AnswersSooner { combined: String },
     /// How much fewer pages all pairs move between levels, on average.
     MovesFewer { percent: f64 },
     /// What the combined algorithms keep besides the pages is always less than this share.
@@ -25,11 +25,10 @@ pub(crate) enum Judge {
     Protects { policy: String, percent: f64 },
     /// That share is more than this one.
     ProtectsMore { policy: String, percent: f64 },
-    /// Pages that move more often are accessed more often (Figure 1 a): so many percent of the steps from
-    /// one group of pages to the next, at least.
-    MovedMoreIsAccessedMore { percent: f64 },
+    /// Pages that move more often are accessed more often (Figure 1 a).
+    MovedMoreIsAccessedMore,
     /// They return after fewer distinct pages (Figure 1 b).
-    MovedMoreReturnsSooner { percent: f64 },
+    MovedMoreReturnsSooner,
 }
 
 /// What the combined algorithm changes at one size of one workload, in percent.
@@ -50,25 +49,23 @@ impl Experiment {
             pair.map_or_else(Vec::new, |pair| changes(pair, results))
         };
         let measured = match &stated.judge {
-            Judge::HitsMore { combined, percent } => {
-                most(&changes(combined), |change| change.hits, percent - self.tolerance_points)
-            }
-            Judge::AnswersSooner { combined, percent } => {
-                let least_percent = percent - self.tolerance_points;
-                most(&changes(combined), |change| -change.response, least_percent)
+            Judge::HitsMore { combined } => gains(&changes(combined), |change| change.hits),
+            Judge::AnswersSooner { combined } => {
+                gains(&changes(combined), |change| -change.response)
             }
             Judge::MovesFewer { percent } => self.moves(-percent, results),
             Judge::KeepsLess { percent } => self.metadata(*percent, results),
-            Judge::Protects { policy, percent } => protects(policy, results)
-                .map(|(words, median)| (words, is_near(median, *percent, self.tolerance_points))),
+            Judge::Protects { policy, percent } => {
+                protects(policy, results, |share| is_near(share, *percent, self.tolerance_points))
+            }
             Judge::ProtectsMore { policy, percent } => {
-                protects(policy, results).map(|(words, median)| (words, median > *percent))
+                protects(policy, results, |share| share > *percent)
             }
-            Judge::MovedMoreIsAccessedMore { percent } => {
-                steps(results, *percent, |less, more| Some(more.accesses >= less.accesses))
+            Judge::MovedMoreIsAccessedMore => {
+                steps(results, |less, more| Some(more.accesses >= less.accesses))
             }
-            Judge::MovedMoreReturnsSooner { percent } => {
-                steps(results, *percent, |less, more| Some(more.distance? <= less.distance?))
+            Judge::MovedMoreReturnsSooner => {
+                steps(results, |less, more| Some(more.distance? <= less.distance?))
             }
         };
         Claim::new(stated.says(&[]), measured)
@@ -84,7 +81,8 @@ impl Experiment {
         let words: Vec<String> =
             means.iter().map(|(policy, mean)| format!("{policy} {mean:+.1} %")).collect();
         let words = format!("{all:+.1} % ({})", words.join(", "));
-        (!results.is_empty()).then(|| (words, is_near(all, percent, self.tolerance_points)))
+        (!results.is_empty())
+            .then(|| Measured::one(words, is_near(all, percent, self.tolerance_points)))
     }
 
     fn metadata(&self, percent: f64, results: &[&WorkloadResult]) -> Option<Measured> {
@@ -92,7 +90,7 @@ impl Experiment {
             |point: &&Point| self.pairs.iter().any(|pair| pair.combined == point.policy);
         let points = results.iter().flat_map(|result| &result.points).filter(is_combined);
         let most = points.map(|point| point.summary.metadata_share).fold(0.0, f64::max) * 100.0;
-        (!results.is_empty()).then(|| (format!("at most {most:.2} %"), most < percent))
+        (!results.is_empty()).then(|| Measured::one(format!("at most {most:.2} %"), most < percent))
     }
 }
 
@@ -120,51 +118,47 @@ fn changes<'a>(pair: &Pair, results: &[&'a WorkloadResult]) -> Vec<Change<'a>> {
     changes
 }
 
-/// That the greatest gain is at least as great as this one.
-fn most(
-    changes: &[Change<'_>],
-    gain: impl Fn(&Change<'_>) -> f64,
-    least_percent: f64,
-) -> Option<Measured> {
+/// That there is a gain at every point.
+fn gains(changes: &[Change<'_>], gain: impl Fn(&Change<'_>) -> f64) -> Option<Measured> {
     let best = changes.iter().max_by(|one, other| gain(one).total_cmp(&gain(other)))?;
-    let gains = changes.iter().filter(|change| gain(change) > 0.0).count();
-    let mean = mean(&changes.iter().map(&gain).collect::<Vec<f64>>())?;
-    let words = format!(
-        "up to {:.1} % ({}); a gain at {gains} of {} points, {mean:+.1} % on average",
-        gain(best),
-        best.workload,
-        changes.len()
-    );
-    Some((words, gain(best) >= least_percent))
+    let right = changes.iter().filter(|change| gain(change) > 0.0).count();
+    let spread = spread(&mut changes.iter().map(&gain).collect::<Vec<f64>>(), " %")?;
+    let words =
+        format!("a gain at {right} of {} points, {spread} ({})", changes.len(), best.workload);
+    Some(Measured::points(words, right, changes.len()))
 }
 
-/// That a step from pages that moved less to those that moved more is right, nearly always.
+/// That every step from pages that moved less to those that moved more is right.
 fn steps(
     results: &[&WorkloadResult],
-    least_percent: f64,
     is_right: impl Fn(&HintGroup, &HintGroup) -> Option<bool>,
 ) -> Option<Measured> {
-    let (mut right, mut count) = (0_u32, 0_u32);
+    let (mut right, mut count) = (0, 0);
     for hints in results.iter().flat_map(|result| &result.hints) {
         // The mean of few pages says little.
         let groups: Vec<_> =
             hints.groups.iter().filter(|group| group.pages >= PAGES_OF_A_MEAN).collect();
         for step in groups.windows(2).filter_map(|pair| is_right(pair[0], pair[1])) {
-            (right, count) = (right + u32::from(step), count + 1);
+            (right, count) = (right + usize::from(step), count + 1);
         }
     }
-    let percent = f64::from(right) * 100.0 / f64::from(count.max(1));
     let words = format!("{right} of {count} steps from one group of pages to the next");
-    (count > 0).then_some((words, percent >= least_percent))
+    (count > 0).then(|| Measured::points(words, right, count))
 }
 
-/// The share of the first level that Q1 takes in the end, in words, and its median in percent.
-fn protects(policy: &str, results: &[&WorkloadResult]) -> Option<(String, f64)> {
+/// That the share of the first level that Q1 takes in the end is right, on every workload.
+fn protects(
+    policy: &str,
+    results: &[&WorkloadResult],
+    is_right: impl Fn(f64) -> bool,
+) -> Option<Measured> {
     let runs = results.iter().flat_map(|result| &result.over_time);
     let runs = runs.filter(|run| run.policy == policy);
     let shares = runs.filter_map(|run| Some(protected(run.over_time.intervals.last()?)? * 100.0));
     let mut shares: Vec<f64> = shares.collect();
+    let right = shares.iter().filter(|&&share| is_right(share)).count();
     let median = median(&mut shares)?;
     let [least, most] = [shares[0], shares[shares.len() - 1]];
-    Some((format!("{median:.0} % in the median; {least:.0} to {most:.0} %"), median))
+    let words = format!("{median:.0} % in the median; {least:.0} to {most:.0} %");
+    Some(Measured::points(words, right, shares.len()))
 }

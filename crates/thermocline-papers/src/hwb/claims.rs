@@ -119,7 +119,7 @@ impl Experiment {
                 let [ratio, hwb, lru] = [format!("{paper:.2}"), hwb.to_string(), lru.to_string()];
                 let values = [workload, ("ratio", &ratio), ("hwb", &hwb), ("lru", &lru)];
                 let is_confirmed = is_near(ours, paper, self.tolerance);
-                Some(Claim::new(stated.says(&values), Some((words, is_confirmed))))
+                Some(Claim::new(stated.says(&values), Some(Measured::one(words, is_confirmed))))
             }
             Judge::Classes => {
                 let shares = paper.classes_percent?;
@@ -131,7 +131,8 @@ impl Experiment {
                 };
                 let is_confirmed = difference.fold(0.0, f64::max) <= 100.0 * self.tolerance;
                 let says = stated.says(&[workload, ("shares", &words(&shares))]);
-                Some(Claim::new(says, Some((format!("{} %", words(&ours)), is_confirmed))))
+                let measured = Measured::one(format!("{} %", words(&ours)), is_confirmed);
+                Some(Claim::new(says, Some(measured)))
             }
             Judge::NoTraceOfThePaper
             | Judge::AlwaysBetter { .. }
@@ -199,5 +200,5 @@ fn updated_more_often(results: &[WorkloadResult], times: [f64; 2]) -> Option<Mea
     let is_confirmed =
         ratios.iter().zip(times).all(|(ratios, times)| ratios.iter().all(|&ratio| ratio >= times));
     let words = format!("FS {}, FL {}", range(&ratios[0]), range(&ratios[1]));
-    (!results.is_empty()).then_some((words, is_confirmed))
+    (!results.is_empty()).then(|| Measured::one(words, is_confirmed))
 }

@@ -109,11 +109,13 @@ impl Experiment {
         };
         let percent = format!("{expected:.0}");
         let says = stated.says(&[("workload", &result.workload), ("percent", &percent)]);
-        Some(Claim {
-            claim: says,
-            measured: format!("{measured:.1} % less ({trace})"),
-            is_confirmed: is_whole.then_some(is_near(measured, expected, self.tolerance_points)),
-        })
+        let words = format!("{measured:.1} % less ({trace})");
+        let measured = if is_whole {
+            Measured::one(words, is_near(measured, expected, self.tolerance_points))
+        } else {
+            Measured::beside_the_point(words)
+        };
+        Some(Claim::new(says, Some(measured)))
     }
 }
 
@@ -245,7 +247,7 @@ fn filters_help(
     let words = format!(
         "{plain:.1} % less with threshold 4, {scaled:.1} % less with a threshold in proportion (means of all traces)"
     );
-    Some((words, [plain, scaled].into_iter().any(|mean| mean >= least_percent)))
+    Some(Measured::one(words, [plain, scaled].into_iter().any(|mean| mean >= least_percent)))
 }
 
 fn saves_time(results: &[WorkloadResult], time: Time, least_percent: f64) -> Option<Measured> {
@@ -253,11 +255,11 @@ fn saves_time(results: &[WorkloadResult], time: Time, least_percent: f64) -> Opt
     let savings = runtimes.filter_map(|all| Some(time.saving(all.ok()?) * 100.0));
     let saving = median(&mut savings.collect::<Vec<f64>>())?;
     let words = format!("{saving:.0} % less time (median of all traces)");
-    Some((words, saving >= least_percent))
+    Some(Measured::one(words, saving >= least_percent))
 }
 
 fn half_the_memory(results: &[WorkloadResult]) -> Option<Measured> {
     let [mbf, mhf] = ["MBF", "MHF"].map(|label| Some(find(results.first()?, label)?.memory_bits));
     let (mbf, mhf) = (mbf?, mhf?);
-    Some((format!("{} bytes and {} bytes", mbf / 8, mhf / 8), mbf * 2 == mhf))
+    Some(Measured::one(format!("{} bytes and {} bytes", mbf / 8, mhf / 8), mbf * 2 == mhf))
 }
