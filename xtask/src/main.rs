@@ -6,6 +6,7 @@ mod book;
 mod console;
 mod dependencies;
 mod mutants;
+mod papers;
 mod python;
 mod readme;
 mod soak;
@@ -37,6 +38,11 @@ enum Task {
     Tidy,
     /// Write the golden results and the table of the engine's figures; review the difference
     Golden,
+    /// Write the tables of claims on the papers' pages from the results of `thermocline reproduce --json`
+    Papers {
+        /// The folder with `hat.json`, `hca.json`, `hfa.json`, `hwb.json` and `mbf.json`, or some of them
+        results: PathBuf,
+    },
     /// Run the README's commands in a clean copy of the project
     Readme,
     /// Write the source of the documentation site, and check its links and the guide's commands
@@ -113,6 +119,7 @@ fn main() -> Result<()> {
             torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
         }
         Task::Mutants { filter } => mutants::check(&root, &filter),
+        Task::Papers { results } => papers::update(&root, &results),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }
 }

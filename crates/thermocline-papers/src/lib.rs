@@ -10,7 +10,7 @@
 //! let names: Vec<&str> = PAPERS.iter().map(|paper| paper.name).collect();
 //! assert_eq!(names, ["hat", "hca", "hfa", "hwb", "mbf"]);
 //! let paper = find("hat").expect("a paper of the table").reproduction()?;
-//! assert_eq!(paper.workloads()[0].0, "TPC-B");
+//! assert_eq!(paper.workloads()[0].name, "TPC-B");
 //! assert_eq!(paper.claims()[0].verdict.words(), "not run");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,7 +30,7 @@ pub use annotated::Annotated;
 pub use claim::{Claim, Verdict};
 pub use hca::Figures as HcaFigures;
 pub use study::{Paper, PaperError, Reproduction, TextTable};
-pub use workload::{Source, Zipf};
+pub use workload::{Source, Take, Wanted, Zipf};
 
 /// The papers, by name.
 pub const PAPERS: &[Paper] = &[

@@ -7,7 +7,7 @@ use thermocline_lab::report::{Cell, Report, Table};
 use thermocline_trace::{CompiledTrace, PageSize};
 
 use crate::claim::{self, Claim, Stated};
-use crate::workload::{Source, Workload};
+use crate::workload::{Wanted, Workload};
 
 /// A paper whose experiments can be run again.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +82,8 @@ pub(crate) trait Study: DeserializeOwned + 'static {
 
 /// A paper's experiments while they are run again.
 pub trait Reproduction {
-    /// The workloads of the file: the name and the trace of each.
-    fn workloads(&self) -> Vec<(&str, &Source)>;
+    /// The workloads of the file.
+    fn workloads(&self) -> Vec<Wanted<'_>>;
 
     /// The number of runs if these workloads are run, by their places in [`workloads`].
     ///
@@ -204,8 +204,15 @@ pub(crate) fn open<S: Study>(paper: &Paper) -> Result<Box<dyn Reproduction>, Pap
 }
 
 impl<S: Study> Reproduction for Running<S> {
-    fn workloads(&self) -> Vec<(&str, &Source)> {
-        self.file.workloads.iter().map(|one| (one.name.as_str(), &one.trace)).collect()
+    fn workloads(&self) -> Vec<Wanted<'_>> {
+        let all = self.file.workloads.iter();
+        all.map(|one| Wanted {
+            name: &one.name,
+            source: &one.trace,
+            take: &one.take,
+            is_original: one.is_original,
+        })
+        .collect()
     }
 
     fn runs(&self, workloads: &[usize]) -> usize {

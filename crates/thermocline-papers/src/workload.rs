@@ -14,9 +14,39 @@ pub(crate) struct Workload<About> {
     pub(crate) name: String,
     /// Where the trace comes from.
     pub(crate) trace: Source,
+    /// What of the trace is taken.
+    #[serde(default)]
+    pub(crate) take: Take,
+    /// Whether it is the trace that the paper used, and no stand-in.
+    #[serde(default)]
+    pub(crate) is_original: bool,
     /// What this paper's experiments need to know of it.
     #[serde(default)]
     pub(crate) about: About,
+}
+
+/// A workload as a paper's file has it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Wanted<'a> {
+    /// Its name in the report.
+    pub name: &'a str,
+    /// Where the trace comes from.
+    pub source: &'a Source,
+    /// What of the trace is taken.
+    pub take: &'a Take,
+    /// Whether it is the trace that the paper used, and no stand-in.
+    pub is_original: bool,
+}
+
+/// What of a trace's requests is taken; all by default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Take {
+    /// Of a recording, requests to files of these classes only.
+    pub only: Vec<String>,
+    /// The first requests only.
+    pub first_requests: Option<u64>,
 }
 
 /// Where a trace comes from.

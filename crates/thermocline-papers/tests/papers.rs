@@ -12,7 +12,7 @@ fn every_paper_runs_and_is_judged() {
     for paper in PAPERS {
         let mut study = paper.reproduction().unwrap();
         let is_papers = |source: &Source| matches!(source, Source::Files(_));
-        let first = study.workloads().iter().position(|(_, source)| is_papers(source)).unwrap();
+        let first = study.workloads().iter().position(|wanted| is_papers(wanted.source)).unwrap();
         let trace = SMALL.trace(study.page_size(None).unwrap()).unwrap();
         let alone = study.runs(&[]);
         let done = AtomicUsize::new(0);

@@ -33,6 +33,7 @@ mod file_table;
 mod footprint;
 mod format;
 pub mod generate;
+mod head;
 mod id_map;
 mod input;
 mod lru_stack;
@@ -57,6 +58,7 @@ pub use file_shares::{AccessShare, ClassShare, FileShare, FileShares, ProcessSha
 pub use file_table::{FileEntry, FileTable};
 pub use footprint::{Footprint, FootprintPoint};
 pub use format::{FormatName, ReadOptions, TimeUnit, VolumeOf};
+pub use head::Head;
 pub use input::{Compression, Input};
 pub use reader::Reader;
 pub use recorder::Recorder;

@@ -384,6 +384,9 @@ pub(crate) struct ReproduceOptions {
     /// The folder that holds the traces, itself or in its parts `captured` and `public`
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
+    /// Print which traces of the paper are found, and which are missing, and run nothing
+    #[arg(long, conflicts_with_all = ["report", "json"])]
+    pub(crate) list: bool,
     /// Where to write the report; default: reproduce-PAPER.html
     #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,

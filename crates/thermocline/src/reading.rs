@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, FileTable, PageSize, ReadOptions, Reader, Request, Requests,
+    AddressSpace, CompiledTrace, FileTable, Head, PageSize, ReadOptions, Reader, Request, Requests,
     TraceError, VolumeOf,
 };
 
@@ -32,6 +32,23 @@ pub(crate) fn open_bundled() -> Result<CompiledTrace> {
 /// Reads and compiles a trace, with a progress bar on a terminal.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
     Ok(open_with_files(path, reading)?.0)
+}
+
+/// The same of the first requests only, if a number of them is given.
+pub(crate) fn open_head(
+    path: &Path,
+    reading: &Reading,
+    first_requests: Option<u64>,
+) -> Result<CompiledTrace> {
+    let Some(first_requests) = first_requests else { return open(path, reading) };
+    ensure!(
+        !CompiledTrace::is_saved(path),
+        "`{}` is a compiled trace, and only the first {first_requests} requests are wanted: give the trace that it was made from",
+        path.display()
+    );
+    let reader = open_reader(path, reading)?;
+    let page_size = page_size(reading, &reader)?;
+    Ok(CompiledTrace::compile(&mut Head::new(reader, first_requests), page_size)?)
 }
 
 /// Reads and compiles a trace; a recording comes with its file table.

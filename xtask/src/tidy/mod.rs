@@ -71,6 +71,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         }));
     }
     faults.extend(crate::mutants::misplaced(root)?);
+    faults.extend(crate::papers::outdated(root)?);
     if !faults.is_empty() {
         bail!("not tidy:\n{}", faults.join("\n"));
     }

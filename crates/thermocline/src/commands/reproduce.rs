@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use thermocline_papers::{Reproduction, Source, TextTable, Zipf};
+use thermocline_papers::{Reproduction, Source, Take, TextTable, Wanted, Zipf};
 use thermocline_trace::CompiledTrace;
 
 use crate::arguments::{Reading, ReproduceOptions};
@@ -27,16 +27,28 @@ enum Found {
 pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     let paper = options.paper;
     let mut reproduction = paper.reproduction()?;
+    if options.list {
+        return list(&*reproduction, &folders(options));
+    }
     let found = find_workloads(&*reproduction, &folders(options))?;
     let places: Vec<usize> = found.iter().map(|(place, _)| *place).collect();
     let bar = progress(reproduction.runs(&places))?;
     reproduction.run_alone(&|| bar.inc(1))?;
+    let mut left_out = 0;
     for (place, found) in found {
-        let name = reproduction.workloads()[place].0.to_owned();
+        let Wanted { name, take, .. } = reproduction.workloads()[place];
+        let (name, take) = (name.to_owned(), take.clone());
         bar.set_message(name.clone());
-        let trace = open(&*reproduction, found)?;
-        reproduction.run(place, &trace, &|| bar.inc(1)).context(name)?;
+        match open(&*reproduction, found, &take) {
+            Ok(trace) => reproduction.run(place, &trace, &|| bar.inc(1)).context(name)?,
+            Err(error) => {
+                bar.suspend(|| output::note(&format!("note: left out {name}: {error:#}")));
+                bar.inc(reproduction.runs(&[place]) as u64 - reproduction.runs(&[]) as u64);
+                left_out += 1;
+            }
+        }
     }
+    ensure!(left_out < places.len(), "no trace can be read");
     bar.finish_and_clear();
     let report = reproduction.report(VERSION)?;
     let path = options.report.clone();
@@ -70,12 +82,11 @@ fn find_workloads(
     let workloads = reproduction.workloads();
     let mut found = vec![];
     let mut wanted: Vec<&str> = vec![];
-    for (place, &(name, source)) in workloads.iter().enumerate() {
+    for (place, &Wanted { name, source, .. }) in workloads.iter().enumerate() {
         match source {
             Source::Files(files) => {
                 wanted.extend(files.iter().map(String::as_str));
-                let paths = files.iter().map(|file| find_trace(folders, file));
-                match paths.collect::<Result<Vec<_>>>()?.into_iter().flatten().next() {
+                match find_first(folders, files)? {
                     Some(path) => found.push((place, Found::File(path))),
                     None => note_skipped(name, files, folders),
                 }
@@ -95,6 +106,33 @@ fn find_workloads(
         wanted.join(", ")
     );
     Ok(found)
+}
+
+/// What the paper wants, and what is there.
+fn list(reproduction: &dyn Reproduction, folders: &[PathBuf]) -> Result<String> {
+    let row = |&Wanted { name, source, is_original, .. }: &Wanted<'_>| {
+        let (wanted, found) = match source {
+            Source::Files(files) => {
+                let wanted: Vec<String> = files.iter().map(|file| format!("{file}.*")).collect();
+                let found = find_first(folders, files)?;
+                let found = found.map_or("missing".into(), |path| path.display().to_string());
+                (wanted.join(" or "), found)
+            }
+            Source::Bundled => ("-".into(), "comes with the program".into()),
+            Source::Zipf(_) => ("-".into(), "made on the spot".into()),
+        };
+        let role = if is_original { "the paper's" } else { "stands in" };
+        Ok(vec![name.to_owned(), role.into(), wanted, found])
+    };
+    let workloads = reproduction.workloads();
+    let rows: Vec<Vec<String>> = workloads.iter().map(row).collect::<Result<_>>()?;
+    Ok(output::table(&["workload", "trace", "file", "found"], &rows, 4))
+}
+
+/// The first of some traces that is there.
+fn find_first(folders: &[PathBuf], names: &[String]) -> Result<Option<PathBuf>> {
+    let paths = names.iter().map(|name| find_trace(folders, name));
+    Ok(paths.collect::<Result<Vec<_>>>()?.into_iter().flatten().next())
 }
 
 /// The trace whose file name begins with `name.`, in any case; of several, the first by name.
@@ -134,15 +172,16 @@ fn note_skipped(workload: &str, files: &[String], folders: &[PathBuf]) {
 }
 
 /// Reads or makes a trace, in pages as the paper's experiments want them.
-fn open(reproduction: &dyn Reproduction, found: Found) -> Result<CompiledTrace> {
+fn open(reproduction: &dyn Reproduction, found: Found, take: &Take) -> Result<CompiledTrace> {
     match found {
-        Found::File(path) if CompiledTrace::is_saved(&path) => {
-            reading::open(&path, &Reading::default())
-        }
         Found::File(path) => {
-            let stated = reading::open_reader(&path, &Reading::default())?.page_size();
-            let page_size = Some(reproduction.page_size(stated)?.bytes().to_string());
-            reading::open(&path, &Reading { page_size, ..Reading::default() })
+            let only = take.only.clone();
+            let mut reading = Reading { only, ..Reading::default() };
+            if !CompiledTrace::is_saved(&path) {
+                let stated = reading::open_reader(&path, &reading)?.page_size();
+                reading.page_size = Some(reproduction.page_size(stated)?.bytes().to_string());
+            }
+            reading::open_head(&path, &reading, take.first_requests)
         }
         Found::Bundled => reading::open_bundled(),
         Found::Made(zipf) => Ok(zipf.trace(reproduction.page_size(None)?)?),

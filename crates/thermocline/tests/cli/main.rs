@@ -8,6 +8,7 @@ mod mrc;
 mod over_time;
 mod plan;
 mod record;
+mod reproduce;
 mod sweep;
 mod tiers;
 mod two_tier;
@@ -354,24 +355,6 @@ fn admission_saves_flash_writes() {
     assert_eq!(hot["policy"]["admission"]["parameters"]["filters"], 4);
     fails(&simulate(TRACE, "hat", &["--admit", "mbf"]), &["`hat` decides by itself", "face"]);
     fails(&simulate(TRACE, "face", &["--admit", "mbv"]), &["mbv", "mbf"]);
-}
-
-#[test]
-fn the_mbf_paper_is_reproduced_without_any_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    let report = folder.path().join("mbf.html");
-    let output = Command::new(env!("CARGO_BIN_EXE_thermocline"))
-        .args(["reproduce", "mbf", "--report", report.to_str().unwrap()])
-        .env_remove("THERMOCLINE_TRACES")
-        .output()
-        .unwrap();
-    assert!(output.status.success());
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(printed.contains("PostgreSQL (bundled)") && printed.contains("confirmed"));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("skipped Financial1"));
-    let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("Figure 13 d") && html.contains("The traces really used"));
-    assert!(html.contains("</html>"));
 }
 
 #[test]
