@@ -70,8 +70,14 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         done: Done<'_>,
     ) -> Result<(), LabError>;
 
-    /// Judge the claims of the file, in their order; one may hold for several workloads.
-    fn judge(&self, stated: &[Stated<Self::Judge>], results: &Self::Results) -> Vec<Claim>;
+    /// Judge the claims of the file, in their order; one may stand for several workloads, also for those
+    /// that were not run.
+    fn judge(
+        &self,
+        workloads: &[Workload<Self::About>],
+        stated: &[Stated<Self::Judge>],
+        results: &Self::Results,
+    ) -> Vec<Claim>;
 
     /// The main figures, for a terminal.
     fn tables(&self, results: &Self::Results) -> Vec<TextTable>;
@@ -239,7 +245,8 @@ impl<S: Study> Reproduction for Running<S> {
     }
 
     fn claims(&self) -> Vec<Claim> {
-        self.file.study.judge(&self.file.claims, &self.results)
+        let File { study, workloads, claims, .. } = &self.file;
+        study.judge(workloads, claims, &self.results)
     }
 
     fn tables(&self) -> Vec<TextTable> {

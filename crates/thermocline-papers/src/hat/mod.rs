@@ -151,7 +151,12 @@ impl Study for Experiment {
         Ok(())
     }
 
-    fn judge(&self, stated: &[Stated<Judge>], results: &Self::Results) -> Vec<Claim> {
+    fn judge(
+        &self,
+        _workloads: &[Workload<()>],
+        stated: &[Stated<Judge>],
+        results: &Self::Results,
+    ) -> Vec<Claim> {
         stated.iter().map(|one| claims::judge(one, results)).collect()
     }
 

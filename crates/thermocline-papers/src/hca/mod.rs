@@ -258,7 +258,12 @@ impl Study for Experiment {
         Ok(())
     }
 
-    fn judge(&self, stated: &[Stated<Judge>], results: &Results) -> Vec<Claim> {
+    fn judge(
+        &self,
+        _workloads: &[Workload<()>],
+        stated: &[Stated<Judge>],
+        results: &Results,
+    ) -> Vec<Claim> {
         self.judge_all(stated, results)
     }
 

@@ -70,7 +70,7 @@ fn the_same_seed_gives_the_same_report() {
     let file = file();
     let html = |system: &[SystemResult; 2]| {
         let results = Results { system: system.to_vec(), traces: vec![] };
-        let claims = file.study.judge(&file.claims, &results);
+        let claims = file.study.judge(&[], &file.claims, &results);
         assert!(claims.iter().all(|claim| !claim.claim.contains('{')), "{claims:?}");
         assert_eq!(claims.last().unwrap().verdict.words(), "not run");
         let mut report = Report::new("title");

@@ -150,7 +150,12 @@ impl Study for Experiment {
         Ok(())
     }
 
-    fn judge(&self, stated: &[Stated<Judge>], results: &Self::Results) -> Vec<Claim> {
+    fn judge(
+        &self,
+        _workloads: &[Workload<About>],
+        stated: &[Stated<Judge>],
+        results: &Self::Results,
+    ) -> Vec<Claim> {
         stated.iter().map(|one| self.judge_one(one, results)).collect()
     }
 

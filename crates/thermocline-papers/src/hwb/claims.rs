@@ -4,8 +4,9 @@ use serde::Deserialize;
 use thermocline_lab::BufferSummary;
 use thermocline_lab::metric::{self, Metric};
 
-use super::{Experiment, PaperWorkload, Run, WorkloadResult};
+use super::{About, Experiment, PaperWorkload, Run, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, all, is_near};
+use crate::workload::Workload;
 
 /// How a claim is judged.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,8 +16,6 @@ pub(crate) enum Judge {
     RatioToLru(Figure),
     /// Of each of the paper's traces: the shares of the classes.
     Classes,
-    /// What the paper says, where none of its traces is there.
-    NoTraceOfThePaper,
     /// One buffer has a better figure than another on every workload, at every size.
     AlwaysBetter { figure: Figure, one: String, other: String },
     /// Pages with short and with long distances that are updated frequently are updated so many
@@ -73,19 +72,20 @@ impl Experiment {
     /// All claims: those about the paper's traces one trace after the other, then the others.
     pub(super) fn judge_all(
         &self,
+        workloads: &[Workload<About>],
         stated: &[Stated<Judge>],
         results: &[WorkloadResult],
     ) -> Vec<Claim> {
         let mut claims = vec![];
-        for result in results {
-            claims.extend(stated.iter().filter_map(|one| self.of_papers_trace(one, result)));
+        for workload in workloads {
+            let Some(paper) = workload.about.paper else { continue };
+            let result = results.iter().find(|result| result.workload == workload.name);
+            let of_trace = |one| self.of_papers_trace(one, &workload.name, &paper, result);
+            claims.extend(stated.iter().filter_map(of_trace));
         }
-        let has_trace = !claims.is_empty();
         for one in stated {
             let measured = match &one.judge {
                 Judge::RatioToLru(_) | Judge::Classes => continue,
-                Judge::NoTraceOfThePaper if has_trace => continue,
-                Judge::NoTraceOfThePaper => None,
                 Judge::AlwaysBetter { figure, one, other } => {
                     always_better(results, figure.metric(), one, other)
                 }
@@ -99,45 +99,53 @@ impl Experiment {
     }
 
     /// A claim about one of the paper's traces on the paper's drive, if this is one.
-    fn of_papers_trace(&self, stated: &Stated<Judge>, result: &WorkloadResult) -> Option<Claim> {
-        let paper = result.paper?;
+    fn of_papers_trace(
+        &self,
+        stated: &Stated<Judge>,
+        name: &str,
+        paper: &PaperWorkload,
+        result: Option<&WorkloadResult>,
+    ) -> Option<Claim> {
+        let workload = ("workload", name);
+        match &stated.judge {
+            Judge::RatioToLru(figure) => {
+                let [lru, hwb] = figure.of_paper(paper);
+                let measured = result.and_then(|result| self.ratio(*figure, hwb / lru, result));
+                let [ratio, hwb, lru] =
+                    [format!("{:.2}", hwb / lru), hwb.to_string(), lru.to_string()];
+                let values = [workload, ("ratio", &ratio), ("hwb", &hwb), ("lru", &lru)];
+                Some(Claim::new(stated.says(&values), measured))
+            }
+            Judge::Classes => {
+                let shares = paper.classes_percent?;
+                let words = |shares: &[f64]| {
+                    shares.iter().map(|share| format!("{share:.0}")).collect::<Vec<_>>().join("/")
+                };
+                let measured = result.map(|result| {
+                    let classes = result.classes.classes.iter();
+                    let ours: Vec<f64> = classes.map(|class| class.page_share * 100.0).collect();
+                    let off = ours.iter().zip(shares).map(|(one, other)| (one - other).abs());
+                    let is_near = off.fold(0.0, f64::max) <= 100.0 * self.tolerance;
+                    Measured::one(format!("{} %", words(&ours)), is_near)
+                });
+                let says = stated.says(&[workload, ("shares", &words(&shares))]);
+                Some(Claim::new(says, measured))
+            }
+            Judge::AlwaysBetter { .. } | Judge::UpdatedMoreOften { .. } => None,
+        }
+    }
+
+    /// A figure of HWB, divided by that of LRU, on the paper's drive.
+    fn ratio(&self, figure: Figure, paper: f64, result: &WorkloadResult) -> Option<Measured> {
         let find = |label: &str| {
             let mut runs = result.paper_drive.iter();
             runs.find(|run| run.label == label && run.size == self.text_size)
         };
-        let runs = [find("LRU")?, find("HWB")?];
-        let workload = ("workload", result.workload.as_str());
-        match &stated.judge {
-            Judge::RatioToLru(figure) => {
-                let [lru, hwb] = figure.of_paper(&paper);
-                let [our_lru, our_hwb] = runs.map(|run| figure.of(run).unwrap_or(f64::NAN));
-                let [paper, ours] = [hwb / lru, our_hwb / our_lru];
-                let words = format!(
-                    "{ours:.2} ({our_hwb:.1} to {our_lru:.1}; {} requests)",
-                    metric::grouped(result.requests)
-                );
-                let [ratio, hwb, lru] = [format!("{paper:.2}"), hwb.to_string(), lru.to_string()];
-                let values = [workload, ("ratio", &ratio), ("hwb", &hwb), ("lru", &lru)];
-                let is_confirmed = is_near(ours, paper, self.tolerance);
-                Some(Claim::new(stated.says(&values), Some(Measured::one(words, is_confirmed))))
-            }
-            Judge::Classes => {
-                let shares = paper.classes_percent?;
-                let ours = result.classes.classes.iter().map(|class| class.page_share * 100.0);
-                let ours: Vec<f64> = ours.collect();
-                let difference = ours.iter().zip(shares).map(|(one, other)| (one - other).abs());
-                let words = |shares: &[f64]| {
-                    shares.iter().map(|share| format!("{share:.0}")).collect::<Vec<_>>().join("/")
-                };
-                let is_confirmed = difference.fold(0.0, f64::max) <= 100.0 * self.tolerance;
-                let says = stated.says(&[workload, ("shares", &words(&shares))]);
-                let measured = Measured::one(format!("{} %", words(&ours)), is_confirmed);
-                Some(Claim::new(says, Some(measured)))
-            }
-            Judge::NoTraceOfThePaper
-            | Judge::AlwaysBetter { .. }
-            | Judge::UpdatedMoreOften { .. } => None,
-        }
+        let [lru, hwb] = [find("LRU")?, find("HWB")?].map(|run| figure.of(run).unwrap_or(f64::NAN));
+        let ours = hwb / lru;
+        let requests = metric::grouped(result.requests);
+        let words = format!("{ours:.2} ({hwb:.1} to {lru:.1}; {requests} requests)");
+        Some(Measured::one(words, is_near(ours, paper, self.tolerance)))
     }
 }
 

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use thermocline_lab::IdentifierSummary;
 
-use super::{Experiment, Runtime, SweepPoint, WorkloadResult};
+use super::{About, Experiment, PaperWorkload, Runtime, SweepPoint, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, all, is_near, mean, median};
+use crate::workload::Workload;
 
 /// How a claim is judged.
 #[derive(Clone, Debug, Deserialize)]
@@ -69,6 +70,7 @@ impl Experiment {
     /// All claims; one about the paper's traces stands for each of them.
     pub(super) fn judge_all(
         &self,
+        workloads: &[Workload<About>],
         stated: &[Stated<Judge>],
         results: &[WorkloadResult],
     ) -> Vec<Claim> {
@@ -76,7 +78,11 @@ impl Experiment {
         for one in stated {
             let measured = match &one.judge {
                 Judge::ReductionOnThePapersTrace => {
-                    claims.extend(results.iter().filter_map(|result| self.reduction(one, result)));
+                    let papers = workloads.iter().filter_map(|workload| {
+                        let paper = workload.about.paper?;
+                        Some(self.reduction(one, &workload.name, paper, results))
+                    });
+                    claims.extend(papers);
                     continue;
                 }
                 Judge::Everywhere { figure, unit } => everywhere(results, *figure, unit),
@@ -97,25 +103,32 @@ impl Experiment {
     }
 
     /// The paper's figure for one of its own traces.
-    fn reduction(&self, stated: &Stated<Judge>, result: &WorkloadResult) -> Option<Claim> {
-        let paper = result.paper?;
-        let expected = paper.reduction_percent;
-        let measured = reduction_percent(result)?;
-        let is_whole = result.requests == paper.requests;
-        let trace = if is_whole {
-            "the paper's trace by its number of requests".to_owned()
-        } else {
-            format!("not the paper's trace: {} requests, not {}", result.requests, paper.requests)
-        };
+    fn reduction(
+        &self,
+        stated: &Stated<Judge>,
+        workload: &str,
+        paper: PaperWorkload,
+        results: &[WorkloadResult],
+    ) -> Claim {
+        let PaperWorkload { requests, reduction_percent: expected } = paper;
+        let result = results.iter().find(|result| result.workload == workload);
+        let measured = result.and_then(|result| {
+            let measured = reduction_percent(result)?;
+            let is_whole = result.requests == requests;
+            let trace = if is_whole {
+                "the paper's trace by its number of requests".to_owned()
+            } else {
+                format!("not the paper's trace: {} requests, not {requests}", result.requests)
+            };
+            let words = format!("{measured:.1} % less ({trace})");
+            Some(if is_whole {
+                Measured::one(words, is_near(measured, expected, self.tolerance_points))
+            } else {
+                Measured::beside_the_point(words)
+            })
+        });
         let percent = format!("{expected:.0}");
-        let says = stated.says(&[("workload", &result.workload), ("percent", &percent)]);
-        let words = format!("{measured:.1} % less ({trace})");
-        let measured = if is_whole {
-            Measured::one(words, is_near(measured, expected, self.tolerance_points))
-        } else {
-            Measured::beside_the_point(words)
-        };
-        Some(Claim::new(says, Some(measured)))
+        Claim::new(stated.says(&[("workload", workload), ("percent", &percent)]), measured)
     }
 }
 

@@ -190,8 +190,13 @@ impl Study for Experiment {
         Ok(())
     }
 
-    fn judge(&self, stated: &[Stated<Judge>], results: &Self::Results) -> Vec<Claim> {
-        self.judge_all(stated, results)
+    fn judge(
+        &self,
+        workloads: &[Workload<About>],
+        stated: &[Stated<Judge>],
+        results: &Self::Results,
+    ) -> Vec<Claim> {
+        self.judge_all(workloads, stated, results)
     }
 
     fn tables(&self, results: &Self::Results) -> Vec<TextTable> {
