@@ -178,7 +178,10 @@ impl HierarchySpec {
         choose(selection, suits, own)
     }
 
-    fn identifier(&self) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
+    /// The identifier that decides what enters flash.
+    pub(crate) fn identifier(
+        &self,
+    ) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
         let found = self.admit.as_deref().map(hotness::registry::find).transpose();
         found.map_err(|error| LabError::at(&[Key("admit")], error))
     }

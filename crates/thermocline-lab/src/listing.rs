@@ -1,4 +1,4 @@
-//! What can be chosen by name: policies, identifiers, write buffers and drives.
+//! What can be chosen by name: policies, identifiers, write buffers, drives and options.
 
 use serde::Serialize;
 use thermocline_core::config::Parameter;
@@ -6,6 +6,8 @@ use thermocline_core::hotness;
 use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::hdd::HddConfig;
 use thermocline_device::ssd::SsdConfig;
+
+use crate::spec::{HIERARCHY_OPTIONS, HierarchyOption, OptionKind};
 
 /// A policy, an identifier or a write buffer. Its JSON form is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +52,17 @@ pub struct Drives {
     pub hdd: &'static [HddConfig],
 }
 
+/// An option that all tiers of a hierarchy share. Its JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedOption {
+    /// Its key in a sweep, and its name in Python.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// The words that it takes, its default first; none if it takes a name or a number.
+    pub words: Vec<&'static str>,
+}
+
 /// All registered policies.
 pub fn policies() -> Vec<Listed> {
     registry::entries().map(policy).collect()
@@ -87,6 +100,16 @@ pub fn buffer(entry: &'static PolicyEntry) -> Listed {
 /// All drives that are built in.
 pub fn drives() -> Drives {
     Drives { ssd: SsdConfig::presets(), hdd: HddConfig::presets() }
+}
+
+/// The options that all tiers of a hierarchy share.
+pub fn hierarchy_options() -> Vec<ListedOption> {
+    let listed = |option: &HierarchyOption| {
+        let words = if let OptionKind::Words(words) = option.kind { words } else { &[] };
+        let words = words.iter().map(|word| word.word).collect();
+        ListedOption { name: option.key, summary: option.summary, words }
+    };
+    HIERARCHY_OPTIONS.iter().map(listed).collect()
 }
 
 impl Listed {

@@ -5,44 +5,29 @@
 //! by its [`SpecPath`], so that the surface can say what its user wrote there.
 
 mod buffer;
+mod hierarchy;
 mod hot;
 mod mrc;
+mod option;
 mod path;
 pub(crate) mod text;
 
 use std::fmt;
 use std::path::PathBuf;
 
+use thermocline_core::PageCost;
 use thermocline_core::config::Given;
-use thermocline_core::{PageCost, WriteMiss};
 
 use crate::{LabError, TierSize};
 pub use buffer::{BufferSpec, Buffers, SsdSize, find_buffer};
+pub use hierarchy::{HIERARCHY_OPTIONS, HierarchySpec, TimingMode, TimingSpec};
 pub use hot::{Candidates, HotSpec};
 pub use mrc::MrcSpec;
+pub use option::{HierarchyOption, OptionKind, OptionWord, hierarchy_option};
 pub use path::{SpecPath, Step};
 
 /// The name of the tier below all caches.
 pub(crate) const DISK: &str = "disk";
-
-/// A hierarchy, and what is the same for all policies that run on it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HierarchySpec {
-    /// The cache tiers, fastest first: `ram` and `flash`, or `l1` to `l8`.
-    pub tiers: Vec<TierSpec>,
-    /// The disk below them.
-    pub disk: DeviceSpec,
-    /// A TOML file of more devices.
-    pub device_file: Option<PathBuf>,
-    /// Parameters of the policies and of the identifier; of two for one name the last one counts.
-    pub parameters: Vec<ParameterSpec>,
-    /// What a write miss does.
-    pub write_miss: WriteMiss,
-    /// The identifier that decides which pages enter flash; all enter without one.
-    pub admit: Option<String>,
-    /// How time is counted.
-    pub timing: TimingSpec,
-}
 
 /// A cache tier.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,26 +77,6 @@ pub enum DriveSpec {
     File(PathBuf),
 }
 
-/// How time is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimingSpec {
-    /// By costs, or by events.
-    pub mode: TimingMode,
-    /// Requests kept outstanding instead of arrivals at the trace's times, at least 1; for
-    /// [`TimingMode::Events`].
-    pub closed_loop: Option<u32>,
-}
-
-/// What time is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimingMode {
-    /// A constant cost per page transfer.
-    #[default]
-    Cost,
-    /// Requests that arrive and wait, and devices that queue.
-    Events,
-}
-
 /// What is chosen by name: policies, write buffers or identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -154,40 +119,6 @@ pub enum Setting {
     Price(f64),
     /// [`DeviceSpec::model`].
     Model(ModelSpec),
-}
-
-impl HierarchySpec {
-    /// Apply a setting to the device of its tier, in place of an earlier one.
-    ///
-    /// # Errors
-    /// A tier that the hierarchy does not have; the text names those that it has.
-    pub fn set(&mut self, setting: TierSetting) -> Result<(), String> {
-        let TierSetting { tier, setting } = setting;
-        let device = match self.tiers.iter_mut().position(|known| known.name == tier) {
-            Some(place) => &mut self.tiers[place].device,
-            None if tier == DISK => &mut self.disk,
-            None => {
-                let names = self.tiers.iter().map(|known| known.name.as_str());
-                let known: Vec<&str> = names.chain([DISK]).collect();
-                return Err(format!("no tier `{tier}`; there are: {}", known.join(", ")));
-            }
-        };
-        match setting {
-            Setting::Name(name) => device.name = Some(name),
-            Setting::Cost(cost) => device.cost = Some(cost),
-            Setting::LatencyMs(latency_ms) => device.latency_ms = Some(latency_ms),
-            Setting::Price(price) => device.price = Some(price),
-            Setting::Model(model) => device.model = Some(model),
-        }
-        Ok(())
-    }
-
-    /// The same with the fastest cache tiers only, at most `count` of them, over the same disk.
-    #[must_use]
-    pub fn with_first_tiers(&self, count: usize) -> Self {
-        let tiers = self.tiers.iter().take(count).cloned().collect();
-        Self { tiers, ..self.clone() }
-    }
 }
 
 impl Selection {

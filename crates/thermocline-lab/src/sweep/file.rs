@@ -5,11 +5,13 @@ use std::path::Path;
 use std::slice;
 
 use serde::Deserialize;
+use thermocline_core::Clients;
 use thermocline_core::config::Given;
+use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::registry::{self, Depth, PolicyEntry};
-use thermocline_core::{Clients, WriteMiss, hotness};
 use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
 
+use super::options::{GivenOption, WithOptions};
 use super::places::Step::{At, Key};
 use super::places::{Origin, Places, Step};
 use super::values::{BadValues, Values, given_of, size_of, word};
@@ -17,7 +19,7 @@ use super::{Sweep, SweepPoint, TraceSource};
 use crate::parameters::check;
 use crate::spec::{
     DISK, DriveSpec, HierarchySpec, ModelSpec, ParameterSpec, Setting, Step as SpecStep,
-    TierSetting, TierSpec, TimingMode, TimingSpec,
+    TierSetting, TierSpec,
 };
 use crate::{LabError, Owner, RunOptions, WarmUp, configurations, find_policy};
 
@@ -34,9 +36,6 @@ struct File {
     #[serde(default)]
     check: bool,
     #[serde(default)]
-    write_miss: MissWord,
-    admit: Option<String>,
-    #[serde(default)]
     device: Vec<String>,
     #[serde(default)]
     cost: Vec<String>,
@@ -46,15 +45,13 @@ struct File {
     price: Vec<String>,
     devices: Option<std::path::PathBuf>,
     #[serde(default)]
-    timing: TimingWord,
-    closed_loop: Option<u32>,
-    #[serde(default)]
     model: Vec<String>,
 }
 
-/// A file, and where its keys are.
+/// A file, the options of its hierarchy, and where its keys are.
 struct Placed<'a> {
     file: &'a File,
+    options: &'a [GivenOption],
     places: &'a Places<'a>,
 }
 
@@ -109,22 +106,6 @@ enum VolumesWord {
 /// How the text of a setting is read.
 type ParseSetting = fn(&str) -> Result<TierSetting, String>;
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum MissWord {
-    #[default]
-    Fetch,
-    Allocate,
-}
-
-#[derive(Default, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case")]
-enum TimingWord {
-    #[default]
-    Cost,
-    Events,
-}
-
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum UnitWord {
@@ -163,13 +144,14 @@ impl Sweep {
 
     fn parse_of(text: &str, folder: &Path, origin: Origin) -> Result<Self, LabError> {
         let places = Places::new(text, origin)?;
-        let file: File = toml::from_str(text).map_err(|error| places.misread(&error))?;
-        let file = Placed { file: &file, places: &places };
+        let file: WithOptions<File> =
+            toml::from_str(text).map_err(|error| places.misread(&error))?;
+        let file = Placed { file: &file.rest, options: &file.options, places: &places };
         let traces = file.traces(folder)?;
         let policies = file.policies()?;
         let spec = file.hierarchy(folder)?;
         let parameters = file.parameters()?;
-        file.check_parameters(&policies, &parameters)?;
+        file.check_parameters(&policies, &spec, &parameters)?;
         let mut of_one_trace = vec![];
         for place in 0..policies.len() {
             of_one_trace.extend(file.configurations(&policies, place, &spec, &parameters)?);
@@ -245,12 +227,7 @@ impl Placed<'_> {
         let mut spec = HierarchySpec {
             tiers: self.tiers()?,
             device_file: file.devices.as_ref().map(|file| folder.join(file)),
-            write_miss: match file.write_miss {
-                MissWord::Fetch => WriteMiss::Fetch,
-                MissWord::Allocate => WriteMiss::Allocate,
-            },
-            admit: file.admit.clone(),
-            ..HierarchySpec::default()
+            ..self.shared()?
         };
         // The settings of tiers below name tiers, which must be right first.
         spec.check().map_err(|error| self.placed(error))?;
@@ -269,12 +246,17 @@ impl Placed<'_> {
                     .map_err(|reason| self.places.bad(&[Key(key), At(place)], reason))?;
             }
         }
-        let mode = match file.timing {
-            TimingWord::Cost => TimingMode::Cost,
-            TimingWord::Events => TimingMode::Events,
-        };
-        spec.timing = TimingSpec { mode, closed_loop: file.closed_loop };
         spec.check().map_err(|error| self.placed(error))?;
+        Ok(spec)
+    }
+
+    /// A hierarchy without tiers that has the options.
+    fn shared(&self) -> Result<HierarchySpec, LabError> {
+        let mut spec = HierarchySpec::default();
+        for option in self.options {
+            let bad = |reason| self.places.bad(&[Key(option.key)], reason);
+            option.apply(&mut spec).map_err(bad)?;
+        }
         Ok(spec)
     }
 
@@ -319,9 +301,10 @@ impl Placed<'_> {
     fn check_parameters(
         &self,
         policies: &[PolicyEntry],
+        spec: &HierarchySpec,
         parameters: &[SweptParameter<'_>],
     ) -> Result<(), LabError> {
-        let identifier = self.identifier()?;
+        let identifier = self.identifier(spec)?;
         let mut owners: Vec<Owner<'_>> = policies.iter().map(Owner::from).collect();
         owners.extend(identifier.map(Owner::from));
         for parameter in parameters {
@@ -349,9 +332,11 @@ impl Placed<'_> {
         })
     }
 
-    fn identifier(&self) -> Result<Option<&'static hotness::registry::IdentifierEntry>, LabError> {
-        let found = self.file.admit.as_deref().map(hotness::registry::find).transpose();
-        found.map_err(|error| self.places.bad(&[Key("admit")], error))
+    fn identifier(
+        &self,
+        spec: &HierarchySpec,
+    ) -> Result<Option<&'static IdentifierEntry>, LabError> {
+        spec.identifier().map_err(|error| self.placed(error))
     }
 
     /// All configurations of a policy: one for each of its parameters' values and each size.
@@ -364,7 +349,7 @@ impl Placed<'_> {
     ) -> Result<Vec<crate::Configuration>, LabError> {
         let policy = &policies[place];
         let mut owners = vec![Owner::from(policy)];
-        owners.extend(self.identifier()?.map(Owner::from));
+        owners.extend(self.identifier(spec)?.map(Owner::from));
         let mut choices: Vec<Vec<ParameterSpec>> = vec![vec![]];
         for parameter in parameters {
             if check(&parameter.spec(&parameter.values[0]), &owners).is_err() {
@@ -626,6 +611,14 @@ mod tests {
                 "at least 0",
             ),
             ("policies", "timing = 'event'\npolicies", "line 2", "`events`"),
+            ("policies", "admit = 3\npolicies", "line 2", "a string"),
+            ("policies", "admitt = 'mbf'\npolicies", "line 2", "`closed_loop`"),
+            (
+                "policies",
+                "timing = 'events'\nclosed_loop = 0\npolicies",
+                "line 3, key `closed_loop`",
+                "at least 1 request",
+            ),
         ] {
             let error = parse(&SMALL.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(place) && error.contains(reason), "{to}: {error}");

@@ -7,6 +7,7 @@
 //! the file or of a trace runs what it concerns. The output is in the order of the points.
 
 mod file;
+mod options;
 mod places;
 mod results;
 mod run;
