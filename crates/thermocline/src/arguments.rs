@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 mod files;
+mod shared;
 mod studies;
 mod traces;
 mod two_tier;
@@ -18,6 +19,7 @@ use thermocline_papers::{PAPERS, Paper};
 
 use crate::backing::Place;
 use crate::bytes::Bytes;
+pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
     CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
@@ -202,20 +204,10 @@ pub(crate) struct HierarchyOptions {
     /// A parameter of a policy or of the identifier of --admit: name=value, or policy.name=value; see `thermocline policies NAME`
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
-    /// Whether a write miss reads the page from disk first; the published policies do
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
-    pub(crate) write_miss: WriteMiss,
-    /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
-    #[arg(long, value_name = "IDENTIFIER")]
-    pub(crate) admit: Option<String>,
+    #[command(flatten)]
+    pub(crate) shared: SharedOptions,
     #[command(flatten)]
     pub(crate) two_tier: TwoTierOptions,
-    /// How time is counted: a constant cost per page transfer, or devices with queues
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
-    pub(crate) timing: TimingMode,
-    /// Keep N requests outstanding instead of taking the trace's times (with --timing events)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) closed_loop: Option<u32>,
     /// The queueing device of a tier (with --timing events): disk=st380011a, flash=mlc-sata-2011, flash=server:8 (its costs, 8 at a time); see `thermocline drives`
     #[arg(long = "model", value_name = "TIER=MODEL", value_parser = TierSetting::model)]
     pub(crate) models: Vec<TierSetting>,
@@ -236,24 +228,6 @@ impl HierarchyOptions {
         let intervals = self.over_time.map_or(0, |intervals| intervals as usize);
         RunOptions { warm_up: self.warm_up, is_checked: self.check, intervals }
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-pub(crate) enum WriteMiss {
-    /// Read the page from disk first
-    #[default]
-    Fetch,
-    /// The write covers the page: no read
-    Allocate,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TimingMode {
-    /// A constant per page transfer, summed up
-    #[default]
-    Cost,
-    /// Requests that arrive and wait, devices that queue; response times
-    Events,
 }
 
 #[derive(Args, Debug)]

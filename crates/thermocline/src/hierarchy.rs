@@ -3,13 +3,11 @@
 use anyhow::{Error, Result, anyhow};
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, PolicyEntry};
-use thermocline_lab::spec::{
-    self, HierarchySpec, ParameterSpec, SpecPath, Step, TierSetting, TierSpec, TimingSpec,
-};
+use thermocline_lab::spec::{HierarchySpec, ParameterSpec, SpecPath, Step, TierSetting, TierSpec};
 use thermocline_lab::{Configuration, LabError};
 use thermocline_trace::CompiledTrace;
 
-use crate::arguments::{HierarchyOptions, TimingMode, TwoTierSpec, WriteMiss};
+use crate::arguments::{HierarchyOptions, TwoTierSpec, flag_of};
 use crate::output;
 
 /// Every combination of policies and tier sizes, policies last, for so many clients.
@@ -26,19 +24,15 @@ pub(crate) fn configurations(
 /// What the options say.
 fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
     let two_tier = options.two_tier.spec()?;
-    let mode = match options.timing {
-        TimingMode::Cost => spec::TimingMode::Cost,
-        TimingMode::Events => spec::TimingMode::Events,
-    };
     let mut spec = HierarchySpec {
         tiers: options.tiers.clone(),
         device_file: options.device_file.clone(),
         parameters: [two_tier.parameters, options.parameters.clone()].concat(),
-        write_miss: options.write_miss.into_core(),
-        admit: two_tier.admit.or_else(|| options.admit.clone()),
-        timing: TimingSpec { mode, closed_loop: options.closed_loop },
-        ..HierarchySpec::default()
+        ..options.shared.0.clone()
     };
+    if two_tier.admit.is_some() {
+        spec.admit = two_tier.admit;
+    }
     for (flag, settings) in settings(options) {
         for setting in settings {
             spec.set(setting.clone())
@@ -119,7 +113,7 @@ pub(crate) fn with_parameters(path: &SpecPath, parameters: &[ParameterSpec]) -> 
 
 /// The option that is called like the last field on a path.
 pub(crate) fn flag(path: &SpecPath) -> String {
-    format!("--{}", path.keys().last().unwrap_or_default().replace('_', "-"))
+    flag_of(path.keys().last().unwrap_or_default())
 }
 
 /// Says which policies leave the flash that they are given empty.
@@ -156,13 +150,4 @@ pub(crate) fn note_shrinking_tiers(
         }
     }
     Ok(())
-}
-
-impl WriteMiss {
-    pub(crate) const fn into_core(self) -> thermocline_core::WriteMiss {
-        match self {
-            Self::Fetch => thermocline_core::WriteMiss::Fetch,
-            Self::Allocate => thermocline_core::WriteMiss::Allocate,
-        }
-    }
 }

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use thermocline_core::WriteMiss;
 use thermocline_lab::TierSize;
 use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
 
-use super::{Reading, TwoTierOptions, WriteMiss};
+use super::shared::{default_word, words_of};
+use super::{Reading, TwoTierOptions};
 
 #[derive(Args, Debug)]
 pub(crate) struct MrcOptions {
@@ -40,7 +42,7 @@ pub(crate) struct MrcOptions {
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
     /// Whether a write miss reads the page from disk first
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    #[arg(long, value_name = "HOW", default_value = default_word("write_miss"), value_parser = words_of("write_miss", |spec| spec.write_miss))]
     pub(crate) write_miss: WriteMiss,
     /// Let an identifier decide which pages enter flash; see `thermocline identifiers`
     #[arg(long, value_name = "IDENTIFIER")]

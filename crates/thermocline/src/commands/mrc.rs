@@ -50,7 +50,7 @@ fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
         seed: options.seed,
         is_checked: options.check,
         parameters: [two_tier.parameters.clone(), options.parameters.clone()].concat(),
-        write_miss: options.write_miss.into_core(),
+        write_miss: options.write_miss,
         admit: two_tier.admit.clone().or_else(|| options.admit.clone()),
     };
     Ok((spec, two_tier))

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Error, Result};
 use thermocline_lab::report::{Options, sweep as report_of};
+use thermocline_lab::spec::{HIERARCHY_OPTIONS, HierarchyOption, OptionKind};
 use thermocline_lab::sweep::{Outcome, Progress, Row, Sweep};
 use thermocline_lab::{LabError, Watch};
 
@@ -11,13 +12,13 @@ use crate::arguments::SweepOptions;
 use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
-/// A commented sweep with every key.
+/// A commented sweep with every key but the options of its hierarchy, which go to the line `OPTIONS`.
 const EXAMPLE: &str = include_str!("sweep.toml");
 
 /// Runs the command; `command` is the command line, for the report.
 pub(crate) fn run(options: &SweepOptions, command: &str) -> Result<String> {
     if options.example {
-        return Ok(EXAMPLE.to_owned());
+        return Ok(EXAMPLE.replace("OPTIONS\n", &hierarchy_options()));
     }
     let path = options.sweep.as_ref().context("clap asks for it")?;
     let sweep = Sweep::read(path)?;
@@ -51,6 +52,25 @@ pub(crate) fn run(options: &SweepOptions, command: &str) -> Result<String> {
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&outcome.report(&target)) } else { Ok(table(&outcome, &target)) }
+}
+
+/// The options that all tiers share, as comments with the default of each, or an example.
+fn hierarchy_options() -> String {
+    let lines =
+        HIERARCHY_OPTIONS.iter().map(|HierarchyOption { key, summary, only_with, kind }| {
+            let with = only_with.map(|(other, word)| format!(", with {other} = {word:?}"));
+            let (value, words) = match kind {
+                OptionKind::Words(words) => {
+                    let all: Vec<String> =
+                        words.iter().map(|word| format!("{:?}", word.word)).collect();
+                    (all[0].clone(), format!(" One of: {}.", all.join(", ")))
+                }
+                OptionKind::Name { example, .. } => (format!("{example:?}"), String::new()),
+                OptionKind::Count { example, .. } => (example.to_string(), String::new()),
+            };
+            format!("# {summary}{}.{words}\n#{key} = {value}\n", with.unwrap_or_default())
+        });
+    lines.collect()
 }
 
 fn table(outcome: &Outcome, target: &Path) -> String {

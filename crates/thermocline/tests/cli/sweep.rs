@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use thermocline_lab::spec::HIERARCHY_OPTIONS;
+
 use super::{TRACE, fails, json, text};
 
 /// 24 points that take a while each.
@@ -103,6 +105,9 @@ fn a_sweep_prints_its_rows_and_writes_a_report() {
 #[test]
 fn the_example_can_be_run_and_mistakes_are_named() {
     let example = text(&["sweep", "--example"]);
+    for option in HIERARCHY_OPTIONS {
+        assert!(example.contains(&format!("\n#{} = ", option.key)), "{example}");
+    }
     let place = Place::new(&example.replace("trace.csv.zst", "TRACE"));
     let sweep = place.word("sweep.toml");
     assert_eq!(json(&["sweep", &sweep, "--json"])["points"], 15);
