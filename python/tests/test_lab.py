@@ -5,14 +5,17 @@ import math
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args, get_type_hints
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 import thermocline as tc
+from thermocline import _thermocline
 
 # Figures that differ from run to run.
 SPEED = ("replay_seconds", "accesses_per_second")
@@ -404,3 +407,14 @@ def test_a_bar_is_shown_if_asked_for(zipf: tc.Trace, capsys: pytest.CaptureFixtu
     assert "2/2" in capsys.readouterr().err
     tc.compare(zipf, ["lru", "arc"], {"ram": 10})
     assert capsys.readouterr().err == ""
+
+
+def test_options_of_all_tiers_are_those_of_the_lab() -> None:
+    # The package imports these two for type checkers only.
+    names = {"Mapping": Mapping, "PathLike": PathLike}
+    types = get_type_hints(tc.HierarchyOptions, localns=names)
+    for option in json.loads(_thermocline.catalogue("options", None)):
+        name = option["name"]
+        assert name in types, f"{name}: {option['summary']}"
+        if option["words"]:
+            assert list(get_args(types[name])) == option["words"]

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
+use thermocline_core::PageCost;
 use thermocline_core::config::Given;
-use thermocline_core::{PageCost, WriteMiss};
 use thermocline_device::ssd::Precondition;
 use thermocline_lab::planning::{Objective, PlanOptions};
 use thermocline_lab::spec::{
-    BufferSpec, DriveSpec, HierarchySpec, HotSpec, MrcSpec, ParameterSpec, Selection, Setting,
-    SpecPath, SsdSize, Step, TierSetting, TierSpec, TimingMode, TimingSpec,
+    BufferSpec, DriveSpec, HIERARCHY_OPTIONS, HierarchyOption, HierarchySpec, HotSpec, MrcSpec,
+    OptionKind, ParameterSpec, Selection, Setting, SpecPath, SsdSize, Step, TierSetting, TierSpec,
 };
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
 
@@ -55,15 +55,7 @@ impl<'py> Arguments<'py> {
             tiers: self.tiers()?,
             device_file: self.path("device_file")?,
             parameters: self.parameters()?,
-            write_miss: self.write_miss()?,
-            admit: self.text("admit")?,
-            timing: TimingSpec {
-                mode: self
-                    .word("timing", &[("cost", TimingMode::Cost), ("events", TimingMode::Events)])?
-                    .unwrap_or_default(),
-                closed_loop: self.closed_loop()?,
-            },
-            ..HierarchySpec::default()
+            ..self.shared()?
         };
         for (argument, setting) in SETTINGS {
             for (tier, value) in self.mapping(argument)? {
@@ -92,6 +84,7 @@ impl<'py> Arguments<'py> {
 
     /// What `mrc` asks for.
     pub(crate) fn mrc(&self) -> PyResult<MrcSpec> {
+        let HierarchySpec { write_miss, admit, .. } = self.shared()?;
         Ok(MrcSpec {
             policies: self.selection("policies")?,
             sizes: self.sizes("sizes")?,
@@ -102,8 +95,8 @@ impl<'py> Arguments<'py> {
             seed: self.seed()?,
             is_checked: self.switch("check")?,
             parameters: self.parameters()?,
-            write_miss: self.write_miss()?,
-            admit: self.text("admit")?,
+            write_miss,
+            admit,
         })
     }
 
@@ -216,9 +209,30 @@ impl<'py> Arguments<'py> {
             .collect()
     }
 
-    fn write_miss(&self) -> PyResult<WriteMiss> {
-        let words = [("fetch", WriteMiss::Fetch), ("allocate", WriteMiss::Allocate)];
-        Ok(self.word("write_miss", &words)?.unwrap_or_default())
+    /// A hierarchy without tiers that has the options which all tiers share.
+    fn shared(&self) -> PyResult<HierarchySpec> {
+        let mut spec = HierarchySpec::default();
+        for HierarchyOption { key, kind, .. } in HIERARCHY_OPTIONS {
+            match kind {
+                OptionKind::Words(words) => {
+                    let words: Vec<_> = words.iter().map(|word| (word.word, word.set)).collect();
+                    if let Some(set) = self.word(key, &words)? {
+                        set(&mut spec);
+                    }
+                }
+                OptionKind::Name { set, .. } => {
+                    if let Some(name) = self.text(key)? {
+                        set(&mut spec, name);
+                    }
+                }
+                OptionKind::Count { set, .. } => {
+                    if let Some(count) = self.whole_u32(key)? {
+                        set(&mut spec, count);
+                    }
+                }
+            }
+        }
+        Ok(spec)
     }
 
     fn closed_loop(&self) -> PyResult<Option<u32>> {

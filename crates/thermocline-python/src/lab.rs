@@ -67,8 +67,8 @@ pub(crate) fn find(
     }
 }
 
-/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives` or the
-/// `figures` of a run.
+/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives`, the
+/// `options` that all tiers share, or the `figures` of a run.
 #[pyfunction]
 pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<String> {
     match kind {
@@ -80,6 +80,7 @@ pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<St
             json(&catalogue.map_err(python)?.devices())
         }
         "drives" => json(&listing::drives()),
+        "options" => json(&listing::hierarchy_options()),
         "figures" => json(&thermocline_lab::figure::listed()),
         _ => Err(configuration(format!("there is no catalogue of {kind}"))),
     }
