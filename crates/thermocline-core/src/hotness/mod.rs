@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use crate::PageId;
+use registry::IdentifierEntry;
 
 pub mod count_min;
 pub mod dam;
@@ -35,6 +36,17 @@ pub mod wdac;
 
 pub use hash::PageHash;
 pub use lanes::{Lanes, Place, WIDTH_BITS_MAX};
+
+/// All identifiers, in the order in which they are listed.
+pub const ENTRIES: &[IdentifierEntry] = &[
+    mbf::MBF,
+    mhf::MHF,
+    dam::DAM,
+    wdac::WDAC,
+    two_level_lru::TWO_LEVEL_LRU,
+    fms::FMS,
+    count_min::COUNT_MIN,
+];
 
 /// An identifier that owns its state, ready to be driven.
 pub type BoxedIdentifier = Box<dyn Identifier + Send>;

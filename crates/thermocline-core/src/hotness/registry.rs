@@ -1,12 +1,13 @@
-//! Every identifier that there is: one row each.
+//! How an identifier is found, checked and built; [`ENTRIES`] has a row for each.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{BoxedIdentifier, count_min, dam, fms, mbf, mhf, two_level_lru, wdac};
-
+use super::BoxedIdentifier;
 use crate::config::{ConfigError, Parameter, Values};
+
+pub use super::ENTRIES;
 
 /// One registered identifier.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +24,6 @@ pub struct IdentifierEntry {
     pub parameters: &'static [Parameter],
     pub(super) build: fn(u32, &Values) -> Result<BoxedIdentifier, ConfigError>,
 }
-
-/// All identifiers, in the order in which they are listed.
-pub const ENTRIES: &[IdentifierEntry] = &[
-    mbf::MBF,
-    mhf::MHF,
-    dam::DAM,
-    wdac::WDAC,
-    two_level_lru::TWO_LEVEL_LRU,
-    fms::FMS,
-    count_min::COUNT_MIN,
-];
 
 /// The identifier of that name.
 ///
