@@ -14,7 +14,6 @@ mod tiers;
 mod two_tier;
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
