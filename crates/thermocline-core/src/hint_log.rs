@@ -7,6 +7,7 @@
 //! * Deviations: none; the paper names the idea only.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use crate::{PageId, Tier};
 
@@ -42,6 +43,14 @@ impl HintLog {
     /// All of it, ordered by tier, page and period: tier, page, period, how often.
     pub fn iter(&self) -> impl Iterator<Item = (Tier, PageId, u64, u32)> + '_ {
         self.counts.iter().map(|(&(tier, page, period), &times)| (tier, page, period, times))
+    }
+
+    /// Which page has hints at which tier in which period, ordered by period.
+    pub fn by_period(&self) -> Vec<(u64, Tier, PageId)> {
+        let mut all: Vec<_> =
+            self.counts.keys().map(|&(tier, page, period)| (period, tier, page)).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Hints in all.

@@ -15,7 +15,8 @@
 //!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 20 per page
 //!   that ever moved; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
 //!   second queue, for P-HFA and H-HFA 40 to 70 more; 16 per hit of late, at most two of them per
-//!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints.
+//!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints; for
+//!   Oracle HFA 16 per hint.
 //! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
 //!   D-HFA, O(1) for a queue that holds pages as hot. The paper's bubble sort is O(n) in the worst
 //!   case, a cold queue whose last page is hit, or a page that enters behind equally hot ones; the
@@ -123,6 +124,8 @@ pub struct Hfa<const STRATEGY: u8> {
     log: Option<HintLog>,
     /// The hints of an earlier run, for an oracle.
     future: Option<Arc<HintLog>>,
+    /// The same by period: who has hints, and where.
+    foretold: Vec<(u64, Tier, PageId)>,
     /// Frames of pages whose last hint expired: kept for its memory.
     expired: Vec<u32>,
 }
@@ -219,6 +222,7 @@ fn build_hint(setup: &Setup, values: &Values) -> BoxedPolicy {
 fn build_oracle(setup: &Setup, values: &Values) -> BoxedPolicy {
     let mut hfa = Hfa::<{ Strategy::Hint as u8 }>::new(setup, values);
     let hints = setup.inputs.hints.as_ref().expect("the registry asks for hints");
+    hfa.foretold = hints.by_period();
     hfa.future = Some(Arc::clone(hints));
     Box::new(hfa)
 }
@@ -301,6 +305,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             has_promoted: false,
             log: None,
             future: None,
+            foretold: Vec::new(),
             expired: Vec::new(),
             levels,
             settings,

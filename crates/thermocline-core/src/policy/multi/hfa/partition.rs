@@ -4,7 +4,7 @@
 //!   Algorithm 3.
 //! * State: none of its own.
 //! * Cost: amortised O(1) per access; O(n log n) per period if the queues are sorted anew, and
-//!   O(n log h) for an oracle with h hints.
+//!   O(m log h) for an oracle with h hints, of which m count from a period on, or no longer.
 //! * Deviations: (1) "cold" is read as: no hit for T accesses and no hint that counts. Eq. 3 alone
 //!   never returns to 0 after a hit, so the first queue could never shrink, but the paper's does.
 //!   (2) Where the second queue borrows, nothing is moved to a first queue that grew: it may fill
@@ -12,9 +12,9 @@
 
 use alloc::vec::Vec;
 
-use super::Hfa;
 use super::queues::{Frame, Queue};
 use super::settings::Strategy;
+use super::{ABSENT, Hfa};
 use crate::Actions;
 
 /// How many hits of late are kept before those that count no longer are left out: so many per frame,
@@ -91,11 +91,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     fn begin_period(&mut self) {
         self.period += 1;
         if self.future.is_some() {
-            for frame in 0..self.used_frames {
-                if let Some((level, _)) = self.queues.place_of(frame) {
-                    self.review(level, frame);
-                }
-            }
+            self.review_foretold();
             return;
         }
         let mut expired = core::mem::take(&mut self.expired);
@@ -107,6 +103,28 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             }
         }
         self.expired = expired;
+    }
+
+    /// An oracle: looks at the pages whose hints count from this period on, or no longer.
+    fn review_foretold(&mut self) {
+        let foretold = core::mem::take(&mut self.foretold);
+        let newest = (self.period + u64::from(self.settings.k)).saturating_sub(1);
+        for period in [self.period - 1, newest] {
+            let first = foretold.partition_point(|&(other, ..)| other < period);
+            let of_period = foretold[first..].iter().take_while(|(other, ..)| *other == period);
+            for &(_, tier, page) in of_period {
+                let Some(level) = self.levels.iter().position(|level| level.tier == tier) else {
+                    continue;
+                };
+                let frame = self.frame_at(level, page);
+                if frame != ABSENT
+                    && self.queues.place_of(frame).is_some_and(|place| place.0 == level)
+                {
+                    self.review(level, frame);
+                }
+            }
+        }
+        self.foretold = foretold;
     }
 
     /// Moves pages between the queues of a level until both keep to their sizes, if they must.
