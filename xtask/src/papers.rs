@@ -56,10 +56,11 @@ pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The pages whose table is not that of their claims.
+/// The pages that have claims beside them, and another table.
 pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     let mut outdated = vec![];
-    for folder in folders(root)? {
+    let with_claims = |folder: &PathBuf| folder.join(CLAIMS).exists();
+    for folder in folders(root)?.into_iter().filter(with_claims) {
         let text = std::fs::read_to_string(folder.join(PAGE))?;
         let expected = with_table(&text, &table(&read(&folder.join(CLAIMS))?));
         if expected.as_ref() != Some(&text) {
@@ -71,7 +72,7 @@ pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     Ok(outdated)
 }
 
-/// The folders of papers that have claims, or are to have them.
+/// The folders of papers.
 fn folders(root: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(root.join(FOLDER)).context("cannot list the papers")?;
     let paths: Vec<PathBuf> =
