@@ -205,8 +205,8 @@ fn updated_more_often(results: &[WorkloadResult], times: [f64; 2]) -> Option<Mea
         let most = ratios.iter().copied().fold(0.0, f64::max);
         if ratios.is_empty() { "none".into() } else { format!("{least:.0} to {most:.0} times") }
     };
-    let is_confirmed =
+    let is_right =
         ratios.iter().zip(times).all(|(ratios, times)| ratios.iter().all(|&ratio| ratio >= times));
     let words = format!("FS {}, FL {}", range(&ratios[0]), range(&ratios[1]));
-    (!results.is_empty()).then(|| Measured::one(words, is_confirmed))
+    (!results.is_empty()).then(|| Measured::one(words, is_right))
 }
