@@ -132,11 +132,18 @@ mod tests {
 
     const TEXT: &str = include_str!("presets.toml");
 
-    /// What the parser says of the file after a change to it.
+    /// What the parser says of the file after a change to a row.
     #[track_caller]
-    fn check(from: &str, to: &str, expected: &[&str]) {
-        assert!(TEXT.contains(from), "{from}");
-        let error = Presets::parse(&TEXT.replacen(from, to, 1)).unwrap_err().to_string();
+    fn check(row: &str, from: &str, to: &str, expected: &[&str]) {
+        let start = TEXT.find(&format!("name = \"{row}\"\n")).unwrap();
+        let (before, row) = TEXT.split_at(start);
+        assert!(row.contains(from), "{from}");
+        check_text(&format!("{before}{}", row.replacen(from, to, 1)), expected);
+    }
+
+    #[track_caller]
+    fn check_text(text: &str, expected: &[&str]) {
+        let error = Presets::parse(text).unwrap_err().to_string();
         for part in expected {
             assert!(error.contains(part), "{part}: {error}");
         }
@@ -165,35 +172,51 @@ mod tests {
 
     #[test]
     fn damage_is_reported_with_the_row_and_the_key() {
-        check("read_ms = 0.16\n", "", &["[[cost]] `samsung-470`", "missing field `read_ms`"]);
-        check("read_ms = 0.16", "read_ms = \"fast\"", &["[[cost]] `samsung-470`", "`read_ms`"]);
         check(
+            "samsung-470",
+            "read_ms = 0.16\n",
+            "",
+            &["[[cost]] `samsung-470`", "missing field `read_ms`"],
+        );
+        check(
+            "samsung-470",
+            "read_ms = 0.16",
+            "read_ms = \"fast\"",
+            &["[[cost]] `samsung-470`", "`read_ms`"],
+        );
+        check(
+            "samsung-470",
             "read_ms = 0.16",
             "raed_ms = 0.16",
             &["[[cost]] `samsung-470`", "`raed_ms`", "`read_ms`"],
         );
-        check("name = \"dram\"\n", "", &["[[cost]] number 2", "missing field `name`"]);
-        check("name = \"dram\"", "name = 3", &["[[cost]] number 2", "`name`"]);
-        check("channels = 2", "channels = -2", &["[[ssd]] `ssdsim`", "`channels`"]);
+        check("dram", "name = \"dram\"\n", "", &["[[cost]] number ", "missing field `name`"]);
+        check("dram", "name = \"dram\"", "name = 3", &["[[cost]] number ", "`name`"]);
+        check("ssdsim", "channels = 2", "channels = -2", &["[[ssd]] `ssdsim`", "`channels`"]);
         check(
+            "ssdsim",
             "gc_unit = \"pages\"",
             "gc_unit = \"page\"",
             &["[[ssd]] `ssdsim`", "`gc_unit`", "`pages`"],
         );
-        check("heads = 2\n", "", &["[[hdd]] `st380011a`", "missing field `heads`"]);
+        check("st380011a", "heads = 2\n", "", &["[[hdd]] `st380011a`", "missing field `heads`"]);
         check(
+            "exos-x18",
             "{ cylinders = 23400, s",
             "{ cilinders = 23400, s",
             &["[[hdd]] `exos-x18`", "`zones`", "`cilinders`"],
         );
         check(
+            "qlc-nvme",
             "name = \"qlc-nvme\"",
             "name = \"tlc-nvme\"",
             &["[[ssd]] `tlc-nvme`", "`name`", "earlier row"],
         );
-        check("[[ssd]]\n", "[[sdd]]\n", &["`sdd`", "[[cost]], [[ssd]] and [[hdd]]"]);
-        check("[[hdd]]\n", "[hdd\n", &["TOML", "line "]);
-        let error = Presets::parse("").unwrap_err().to_string();
-        assert!(error.contains("`cost`") && error.contains("[[cost]]"), "{error}");
+        check_text(
+            &TEXT.replacen("[[ssd]]\n", "[[sdd]]\n", 1),
+            &["`sdd`", "[[cost]], [[ssd]] and [[hdd]]"],
+        );
+        check_text(&TEXT.replacen("[[hdd]]\n", "[hdd\n", 1), &["TOML", "line "]);
+        check_text("", &["`cost`", "[[cost]]"]);
     }
 }
