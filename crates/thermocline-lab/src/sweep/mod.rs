@@ -158,13 +158,25 @@ impl std::io::Write for HashWriter {
 impl SweepPoint {
     /// A hash of everything that the result depends on: 32 hexadecimal digits.
     pub fn key(&self, source: &TraceSource, trace_sha256: &str, options: RunOptions) -> String {
-        let one = &self.configuration;
-        let tiers = one.tiers.iter().map(|tier| {
+        // Taken apart, so that no field is forgotten. A sweep has one client.
+        let Configuration {
+            policy,
+            values,
+            tiers,
+            disk,
+            write_miss,
+            admission,
+            latencies_ms,
+            prices,
+            timing,
+            clients: _,
+        } = &self.configuration;
+        let tiers = tiers.iter().map(|tier| {
             let cost = tier.device.page_cost();
             json!([tier.name, tier.size.to_string(), tier.device.name, cost.read_ms, cost.write_ms])
         });
         let admission =
-            one.admission.identifier().map(|(entry, values)| (entry.name, parameters(values)));
+            admission.identifier().map(|(entry, values)| (entry.name, parameters(values)));
         let identity = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "trace": json!([
@@ -174,15 +186,15 @@ impl SweepPoint {
                 source.only_classes,
                 format!("{:?}", source.volume_of),
             ]),
-            "policy": one.policy.name,
-            "parameters": parameters(&one.values),
+            "policy": policy.name,
+            "parameters": parameters(values),
             "tiers": tiers.collect::<Vec<_>>(),
-            "disk": json!([one.disk.name, one.disk.read_ms, one.disk.write_ms]),
-            "write_miss": one.write_miss == WriteMiss::Fetch,
+            "disk": json!([disk.name, disk.read_ms, disk.write_ms]),
+            "write_miss": *write_miss == WriteMiss::Fetch,
             "admission": admission,
-            "latencies_ms": one.latencies_ms,
-            "prices": format!("{:?}", one.prices),
-            "timing": format!("{:?}", one.timing),
+            "latencies_ms": latencies_ms,
+            "prices": format!("{prices:?}"),
+            "timing": format!("{timing:?}"),
             "options": format!("{options:?}"),
         });
         hex(&Sha256::digest(identity.to_string()))[..32].to_owned()
