@@ -165,10 +165,14 @@ fn is_trace(path: &Path, begin: &str) -> bool {
 /// Says that a workload is left out, and why.
 fn note_skipped(workload: &str, files: &[String], folders: &[PathBuf]) {
     let files: Vec<String> = files.iter().map(|file| format!("`{file}.*`")).collect();
+    let files = files.join(" or ");
     let places: Vec<String> = folders.iter().map(|place| place.display().to_string()).collect();
-    let places =
-        if places.is_empty() { "no folder: give --traces DIR".into() } else { places.join(", ") };
-    output::note(&format!("note: skipped {workload}: no trace {} in {places}", files.join(" or ")));
+    let reason = if places.is_empty() {
+        format!("it needs a trace {files}: give its folder with --traces DIR")
+    } else {
+        format!("no trace {files} in {}", places.join(", "))
+    };
+    output::note(&format!("note: skipped {workload}: {reason}"));
 }
 
 /// Reads or makes a trace, in pages as the paper's experiments want them.
