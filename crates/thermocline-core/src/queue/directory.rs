@@ -17,10 +17,10 @@ pub trait Places: Clone + Debug + Send {
     /// Without pages, for a queue of at most `capacity` of them.
     fn new(ids: Ids, capacity: usize) -> Self;
 
-    /// The place of a page, or [`ABSENT`].
+    /// The place of a page, or `u32::MAX`.
     fn find(&self, page: u32, page_of: impl Fn(u32) -> u32) -> u32;
 
-    /// Puts a page at a place, and returns where it was, or [`ABSENT`].
+    /// Puts a page at a place, and returns where it was, or `u32::MAX`.
     fn put(&mut self, page: u32, place: u32, page_of: impl Fn(u32) -> u32) -> u32;
 
     /// Forgets where a page is.
@@ -51,7 +51,7 @@ pub struct Table(Vec<u32>);
 /// * State: 4 bytes per page that exists; or 5 per page that the queue can hold.
 #[derive(Clone, Debug)]
 pub struct Directory {
-    /// Per page: its place, or [`ABSENT`]. Empty if there is an index.
+    /// Per page: its place, or `u32::MAX`. Empty if there is an index.
     table: Vec<u32>,
     /// Places by a hash of their pages.
     index: Option<Index>,
