@@ -36,6 +36,17 @@ fn every_paper_runs_and_is_judged() {
     }
 }
 
+/// Pages that hardly ever return tell nothing of caches, and say so.
+#[test]
+fn a_trace_without_reuse_judges_nothing() {
+    let mut study = find("hfa").unwrap().reproduction().unwrap();
+    let scan = Zipf { alpha: 0.01, pages: 10_000_000, ..SMALL };
+    let trace = scan.trace(study.page_size(None).unwrap()).unwrap();
+    study.run(0, &trace, &|| ()).unwrap();
+    let claims = study.claims();
+    assert!(claims.iter().all(|claim| claim.verdict == Verdict::CannotBeJudged), "{claims:?}");
+}
+
 #[test]
 fn nothing_is_judged_that_was_not_run() {
     for paper in PAPERS {

@@ -40,9 +40,15 @@ struct Change<'a> {
 }
 
 impl Experiment {
-    pub(super) fn judge_one(&self, stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim {
+    pub(super) fn judge_one(&self, stated: &Stated<Judge>, all: &[WorkloadResult]) -> Claim {
         let results: Vec<&WorkloadResult> =
-            results.iter().filter(|result| result.has_reuse(self)).collect();
+            all.iter().filter(|result| result.has_reuse(self)).collect();
+        if results.is_empty() && !all.is_empty() {
+            let least = self.least_hits_percent;
+            let words =
+                format!("fewer than {least} % of the accesses hit on all traces that were run");
+            return Claim::new(stated.says(&[]), Some(Measured::beside_the_point(words)));
+        }
         let results = results.as_slice();
         let changes = |combined: &str| {
             let pair = self.pairs.iter().find(|pair| pair.combined == combined);
