@@ -65,13 +65,14 @@ fn mixed() -> CompiledTrace {
     })
 }
 
-/// Of a buffer of 8 pages, each flush writes what there is of one block.
+/// A flush writes one block, whether that is smaller or larger than the blocks of a policy that knows
+/// none.
 #[test]
 fn without_a_drive_flushes_are_of_the_policy_s_blocks() {
-    let lines: String = (0..256).map(|page| format!("{page} 0 {} 4 0\n", page * 4)).collect();
+    let lines: String = (0..1024).map(|page| format!("{page} 0 {} 4 0\n", page * 4)).collect();
     let trace = trace(&lines, 2048);
-    for pages_per_block in [2, 4, 8] {
-        let mut configuration = configuration("fab", "8p", None);
+    for pages_per_block in [8, 128, 256] {
+        let mut configuration = configuration("fab", "256p", None);
         let given = Given::Integer(pages_per_block.into());
         configuration.parameters.push(("pages_per_block".into(), given));
         let summary = run_buffer(&trace, &configuration, true, &Watch::default()).unwrap();
