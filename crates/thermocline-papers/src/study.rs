@@ -282,6 +282,21 @@ impl<S: Study> Reproduction for Running<S> {
 }
 
 impl TextTable {
+    /// A row of figures for each trace.
+    pub(crate) fn of_traces(
+        title: &str,
+        columns: &[&str],
+        rows: impl Iterator<Item = (String, Vec<String>)>,
+    ) -> Self {
+        let row = |(trace, cells)| [trace].into_iter().chain(cells).collect();
+        Self {
+            title: Some(title.to_owned()),
+            header: header(&[&["trace"], columns].concat()),
+            rows: rows.map(row).collect(),
+            numbers_from: 1,
+        }
+    }
+
     /// The same for a report, where the first column is always words.
     pub(crate) fn into_table(self) -> Table {
         let words = self.numbers_from.max(1);

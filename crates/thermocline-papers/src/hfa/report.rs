@@ -1,7 +1,7 @@
 //! The report of the HFA paper's experiments.
 
 use super::{Experiment, Point, WorkloadResult, first_level, protected};
-use crate::study::{TextTable, header};
+use crate::study::TextTable;
 use thermocline_lab::metric::grouped;
 use thermocline_lab::report::{Cell, LineChart, Report, Series, Table, chart_over_time};
 use thermocline_lab::{IntervalSummary, LabError};
@@ -39,17 +39,13 @@ pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> T
                 },
             )
         });
-        [result.workload.clone()].into_iter().chain(cells).collect()
+        (result.workload.clone(), cells.collect())
     };
-    TextTable {
-        title: Some(format!(
-            "Aggregate hits in % / average response in ms, with all levels {} % of the footprint",
-            experiment.study_percent
-        )),
-        header: header(&[&["trace"], policies.as_slice()].concat()),
-        rows: results.iter().map(row).collect(),
-        numbers_from: 1,
-    }
+    let title = &format!(
+        "Aggregate hits in % / average response in ms, with all levels {} % of the footprint",
+        experiment.study_percent
+    );
+    TextTable::of_traces(title, &policies, results.iter().map(row))
 }
 
 /// Adds the traces, then the figures of each workload.

@@ -3,7 +3,7 @@
 use thermocline_trace::classes::Class;
 
 use super::{Experiment, Run, WorkloadResult};
-use crate::study::{TextTable, header, in_order};
+use crate::study::{TextTable, in_order};
 use thermocline_lab::metric::{BUFFERED_SSD, BUFFERS, Metric, grouped};
 use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
 use thermocline_lab::{BufferSummary, LabError};
@@ -31,17 +31,13 @@ pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> T
                 [&BUFFERS[0], &BUFFERED_SSD[0], &BUFFERED_SSD[2]].map(figure);
             format!("{hits} / {erases} / {response}")
         });
-        [result.workload.clone()].into_iter().chain(cells).collect()
+        (result.workload.clone(), cells.collect())
     };
-    TextTable {
-        title: Some(format!(
-            "Write hits in % / erases / mean write response in us, with {} of buffer on a drive in use",
-            experiment.text_size
-        )),
-        header: header(&[&["trace"], contenders.as_slice()].concat()),
-        rows: results.iter().map(row).collect(),
-        numbers_from: 1,
-    }
+    let title = &format!(
+        "Write hits in % / erases / mean write response in us, with {} of buffer on a drive in use",
+        experiment.text_size
+    );
+    TextTable::of_traces(title, &contenders, results.iter().map(row))
 }
 
 /// Adds the traces, the ablation, then the figures of each workload.

@@ -19,16 +19,10 @@ pub(super) fn overview(results: &[WorkloadResult]) -> TextTable {
         let rates = identifiers.map(|one| {
             format!("{:.1} ({:.1})", one.false_identification_rate * 100.0, one.hot_ratio * 100.0)
         });
-        [result.workload.clone()].into_iter().chain(rates).collect()
+        (result.workload.clone(), rates.collect())
     };
-    TextTable {
-        title: Some(
-            "False identification rate against WDAC and, in brackets, hot ratio, in %".into(),
-        ),
-        header: header(&[&["trace"], labels.as_slice()].concat()),
-        rows: results.iter().map(row).collect(),
-        numbers_from: 1,
-    }
+    let title = "False identification rate against WDAC and, in brackets, hot ratio, in %";
+    TextTable::of_traces(title, &labels, results.iter().map(row))
 }
 
 /// Adds all workloads in tables, then the figures of each.

@@ -149,17 +149,22 @@ pub struct LazyCleaning {
     gate: Gate,
 }
 
+/// Where the three designs were published.
+const SOURCE: &str = "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011";
+/// What the three designs can do.
+const CAPABILITIES: Capabilities = Capabilities {
+    takes_admission: true,
+    looks_at_neighbours: true,
+    ..Capabilities::of(Depth::RamFlash)
+};
+
 /// The row of `lc` in the registry.
 pub const LC: PolicyEntry = PolicyEntry {
     name: Cow::Borrowed("lc"),
     summary: "lazy cleaning: dirty pages go to flash and are cleaned to disk in groups, later",
-    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    source: SOURCE,
     module: module_path!(),
-    capabilities: Capabilities {
-        takes_admission: true,
-        looks_at_neighbours: true,
-        ..Capabilities::of(Depth::RamFlash)
-    },
+    capabilities: CAPABILITIES,
     parameters: LC_PARAMETERS,
     build: Build::Function(build_lc),
 };
@@ -168,13 +173,9 @@ pub const LC: PolicyEntry = PolicyEntry {
 pub const CW: PolicyEntry = PolicyEntry {
     name: Cow::Borrowed("cw"),
     summary: "clean write: dirty pages go to disk only, flash holds clean pages",
-    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    source: SOURCE,
     module: module_path!(),
-    capabilities: Capabilities {
-        takes_admission: true,
-        looks_at_neighbours: true,
-        ..Capabilities::of(Depth::RamFlash)
-    },
+    capabilities: CAPABILITIES,
     parameters: PARAMETERS,
     build: Build::Function(build_cw),
 };
@@ -183,13 +184,9 @@ pub const CW: PolicyEntry = PolicyEntry {
 pub const DW: PolicyEntry = PolicyEntry {
     name: Cow::Borrowed("dw"),
     summary: "dual write: dirty pages go to flash and to disk",
-    source: "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGMOD 2011",
+    source: SOURCE,
     module: module_path!(),
-    capabilities: Capabilities {
-        takes_admission: true,
-        looks_at_neighbours: true,
-        ..Capabilities::of(Depth::RamFlash)
-    },
+    capabilities: CAPABILITIES,
     parameters: PARAMETERS,
     build: Build::Function(build_dw),
 };
