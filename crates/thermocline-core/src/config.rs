@@ -402,6 +402,7 @@ impl fmt::Display for Kind {
             Self::Real { min: f64::MIN_POSITIVE, max } => {
                 write!(f, "a number above 0, up to {max}")
             }
+            Self::Real { min, max: f64::MAX } => write!(f, "a number from {min}"),
             Self::Real { min, max } => write!(f, "a number from {min} to {max}"),
             Self::Switch => f.write_str("true or false"),
             Self::Choice(words) => f.write_str(&words.join(" or ")),

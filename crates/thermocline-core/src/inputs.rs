@@ -1,10 +1,10 @@
-//! What a policy is told at its construction about accesses to come.
+//! Knowledge of future accesses that a policy receives when it is built.
 
 use alloc::sync::Arc;
 
 use crate::{Foresight, HintLog};
 
-/// Knowledge of accesses to come. A policy takes what its
+/// Knowledge of future accesses. A policy takes what its
 /// [capabilities](crate::registry::Capabilities::future) ask for, and no more.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {

@@ -25,7 +25,7 @@ pub struct Setup {
     pub clients: Clients,
     /// How the policy finds the state of a page.
     pub indexing: Indexing,
-    /// What the policy is told of accesses to come.
+    /// Knowledge of future accesses.
     pub inputs: Inputs,
 }
 

@@ -71,7 +71,7 @@ impl Verdict {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
-            Self::Mostly => "mostly holds",
+            Self::Mostly => "mostly",
             Self::Mixed => "mixed",
             Self::Fails => "fails",
             Self::CannotBeJudged => "cannot be judged",
@@ -195,7 +195,7 @@ mod tests {
     fn verdicts_have_degrees() {
         let of = |right: usize, points: usize| Verdict::of_points(right, points).words();
         assert_eq!([of(1, 1), of(19, 20), of(20, 20)], ["holds"; 3]);
-        assert_eq!([of(18, 20), of(3, 4)], ["mostly holds"; 2]);
+        assert_eq!([of(18, 20), of(3, 4)], ["mostly"; 2]);
         assert_eq!([of(2, 3), of(1, 4)], ["mixed"; 2]);
         assert_eq!([of(0, 1), of(1, 5)], ["fails"; 2]);
         assert_eq!(of(0, 0), "cannot be judged");

@@ -48,7 +48,10 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
             }
         }
     }
-    ensure!(left_out < places.len(), "no trace can be read");
+    ensure!(
+        left_out < places.len(),
+        "none of the traces that were found can be read: the notes above say why"
+    );
     bar.finish_and_clear();
     let report = reproduction.report(VERSION)?;
     let path = options.report.clone();

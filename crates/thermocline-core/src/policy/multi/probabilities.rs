@@ -83,7 +83,8 @@ impl Probabilities {
         self.tiers[above.index()].probability
     }
 
-    /// Compares the life of a tier of so many pages with that of the tier above, which comes first.
+    /// Compare the lives of the tier `above` and of the tier below it, in that order, and adapt the
+    /// probability between them. The lower tier has `capacity_pages`.
     pub(super) fn adapt(&mut self, above: Tier, now: u64, lives: [u64; 2], capacity_pages: u32) {
         self.tiers[above.index()].adapt(now, lives, capacity_pages);
     }
@@ -95,11 +96,11 @@ impl Probabilities {
 }
 
 impl Adaptation {
-    /// Of a tier with so many pages of its own, and so many above it; with that probability, or one
-    /// that it adapts.
+    /// Create the state of a tier of `own_pages` below faster tiers of `above_pages` in all. The
+    /// probability stays `fixed`, or adapts if that is absent.
     ///
-    /// The greatest probability is the share of the pages above among all of these: if the tiers filled
-    /// up together, as much would be promoted.
+    /// An adapted probability is at most the share of the faster tiers in all these pages: if all tiers
+    /// filled up together, that share of the pages would be promoted.
     pub(super) fn new(above_pages: f64, own_pages: f64, fixed: Option<f64>) -> Self {
         let total = above_pages + own_pages;
         let ceiling = if total > 0.0 { above_pages / total } else { 0.0 };
@@ -108,17 +109,18 @@ impl Adaptation {
         Self { probability, ceiling, ratio: GOAL, looked_at: 0, acts_next: false, is_adaptive }
     }
 
-    /// Of the disk, which passes every page to the lowest tier.
+    /// Create the state of the disk, which passes every page to the lowest tier.
     pub(super) fn never() -> Self {
         Self::new(0.0, 0.0, Some(0.0))
     }
 
-    /// The probability as it stands.
+    /// Current probability.
     pub(super) fn probability(&self) -> f64 {
         self.probability
     }
 
-    /// Compares the life of the tier, of so many pages, with that of the tier above, which comes first.
+    /// Compare the lives of the tier above and of this tier, in that order, and adapt the probability.
+    /// The tier has `capacity_pages`.
     pub(super) fn adapt(&mut self, now: u64, lives: [u64; 2], capacity_pages: u32) {
         let [higher, own] = lives;
         let since = now - self.looked_at;
@@ -141,7 +143,7 @@ impl Adaptation {
         }
     }
 
-    /// Up if the tier above lives longer, down if shorter.
+    /// Raise the probability if the tier above lives longer, lower it if shorter.
     fn step(&mut self, ratio: f64) {
         let probability = self.probability;
         let step = probability * (1.0 - probability) * (2.0 * ratio - 1.0);

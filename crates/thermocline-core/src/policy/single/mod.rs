@@ -179,7 +179,7 @@ pub struct Space<'a> {
     pub ids: Ids,
     /// The pages that it may keep, at least one.
     pub capacity_pages: u32,
-    /// What it is told of references to come.
+    /// Knowledge of future references.
     pub inputs: &'a Inputs,
 }
 
