@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use crate::Tier;
 
@@ -198,6 +199,64 @@ pub enum ConfigError {
 }
 
 impl Parameter {
+    /// A whole number within `range`.
+    pub const fn integer(name: &'static str, range: RangeInclusive<u64>, default: u64) -> Self {
+        assert!(*range.start() <= default && default <= *range.end(), "the default is in range");
+        Self { default: Value::Integer(default), ..Self::integer_or_auto(name, range) }
+    }
+
+    /// A whole number within `range`, which the policy chooses by default.
+    pub const fn integer_or_auto(name: &'static str, range: RangeInclusive<u64>) -> Self {
+        let kind = Kind::Integer { min: *range.start(), max: *range.end() };
+        Self { name, kind, default: Value::Auto, summary: "", source: "" }
+    }
+
+    /// A number within `range`.
+    pub const fn real(name: &'static str, range: RangeInclusive<f64>, default: f64) -> Self {
+        assert!(*range.start() <= default && default <= *range.end(), "the default is in range");
+        Self { default: Value::Real(default), ..Self::real_or_auto(name, range) }
+    }
+
+    /// A number within `range`, which the policy chooses by default.
+    pub const fn real_or_auto(name: &'static str, range: RangeInclusive<f64>) -> Self {
+        let kind = Kind::Real { min: *range.start(), max: *range.end() };
+        Self { name, kind, default: Value::Auto, summary: "", source: "" }
+    }
+
+    /// `true` or `false`.
+    pub const fn switch(name: &'static str, default: bool) -> Self {
+        Self { name, kind: Kind::Switch, default: Value::Switch(default), summary: "", source: "" }
+    }
+
+    /// One of these words.
+    pub const fn choice(
+        name: &'static str,
+        words: &'static [&'static str],
+        default: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Choice(words),
+            default: Value::Choice(default),
+            summary: "",
+            source: "",
+        }
+    }
+
+    /// The same parameter with its meaning, in one sentence.
+    #[must_use]
+    pub const fn summary(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// The same parameter with the place that its default comes from.
+    #[must_use]
+    pub const fn source(mut self, source: &'static str) -> Self {
+        self.source = source;
+        self
+    }
+
     /// Reads a value of this parameter from text.
     ///
     /// # Errors

@@ -5,16 +5,12 @@
 
 use core::fmt::Debug;
 
-use crate::config::{Kind, Parameter, Value};
+use crate::config::Parameter;
 
 /// Where a policy's draws begin.
-pub(crate) const SEED: Parameter = Parameter {
-    name: "seed",
-    kind: Kind::Integer { min: 0, max: u64::MAX },
-    default: Value::Integer(1),
-    summary: "where the random numbers begin",
-    source: "any",
-};
+pub(crate) const SEED: Parameter = Parameter::integer("seed", 0..=u64::MAX, 1)
+    .summary("where the random numbers begin")
+    .source("any");
 
 /// A source of numbers from 0 to below 1.
 pub trait Draws: Debug {

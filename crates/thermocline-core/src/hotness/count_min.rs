@@ -22,59 +22,31 @@ use super::lanes::{Lanes, WIDTH_BITS_MAX};
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
-use crate::config::{ConfigError, Kind, Parameter, Value, Values};
+use crate::config::{ConfigError, Parameter, Values};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "rows",
-        kind: Kind::Integer { min: 1, max: 8 },
-        default: Value::Integer(2),
-        summary: "rows, each with a hash function of its own",
-        source: "as many as MBF and MHF have hash functions",
-    },
-    Parameter {
-        name: "columns",
-        kind: Kind::Integer { min: 1, max: 1 << 24 },
-        default: Value::Integer(2048),
-        summary: "counters of each row and generation",
-        source: "2 KiB in all, as MHF has",
-    },
-    Parameter {
-        name: "generations",
-        kind: Kind::Integer { min: 1, max: 16 },
-        default: Value::Integer(2),
-        summary: "parts of the window",
-        source: "of 2 KiB, the parameters that come nearest to WDAC",
-    },
-    Parameter {
-        name: "counter_bits",
-        kind: Kind::Integer { min: 1, max: 8 },
-        default: Value::Integer(2),
-        summary: "bits of each counter, which stays when it is full",
-        source: "of 2 KiB, the parameters that come nearest to WDAC",
-    },
-    Parameter {
-        name: "window_writes",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Integer(4096),
-        summary: "writes of all generations together",
-        source: "the window of WDAC",
-    },
-    Parameter {
-        name: "threshold",
-        kind: Kind::Real { min: f64::MIN_POSITIVE, max: 1e9 },
-        default: Value::Real(4.0),
-        summary: "estimate from which on a page is hot",
-        source: "as WDAC",
-    },
-    Parameter {
-        name: "recency",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "whether younger generations weigh more; without, it is the plain count",
-        source: "the weights of WDAC",
-    },
+    Parameter::integer("rows", 1..=8, 2)
+        .summary("rows, each with a hash function of its own")
+        .source("as many as MBF and MHF have hash functions"),
+    Parameter::integer("columns", 1..=1 << 24, 2048)
+        .summary("counters of each row and generation")
+        .source("2 KiB in all, as MHF has"),
+    Parameter::integer("generations", 1..=16, 2)
+        .summary("parts of the window")
+        .source("of 2 KiB, the parameters that come nearest to WDAC"),
+    Parameter::integer("counter_bits", 1..=8, 2)
+        .summary("bits of each counter, which stays when it is full")
+        .source("of 2 KiB, the parameters that come nearest to WDAC"),
+    Parameter::integer("window_writes", 1..=u32::MAX as u64, 4096)
+        .summary("writes of all generations together")
+        .source("the window of WDAC"),
+    Parameter::real("threshold", f64::MIN_POSITIVE..=1e9, 4.0)
+        .summary("estimate from which on a page is hot")
+        .source("as WDAC"),
+    Parameter::switch("recency", true)
+        .summary("whether younger generations weigh more; without, it is the plain count")
+        .source("the weights of WDAC"),
 ];
 
 /// A count-min sketch over a window.

@@ -14,25 +14,17 @@ use alloc::vec;
 
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::{PageId, prefetch};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "decay_writes",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Integer(4096),
-        summary: "writes from one halving of all counters to the next",
-        source: "Park and Du, MSST 2011, Table I",
-    },
-    Parameter {
-        name: "threshold",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Integer(4),
-        summary: "count from which on a page is hot",
-        source: "Park and Du, MSST 2011, Table I",
-    },
+    Parameter::integer("decay_writes", 1..=u32::MAX as u64, 4096)
+        .summary("writes from one halving of all counters to the next")
+        .source("Park and Du, MSST 2011, Table I"),
+    Parameter::integer("threshold", 1..=u32::MAX as u64, 4)
+        .summary("count from which on a page is hot")
+        .source("Park and Du, MSST 2011, Table I"),
 ];
 
 /// The direct address method.

@@ -13,17 +13,13 @@ use alloc::vec;
 
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::{PageId, prefetch};
 
 /// What can be set.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "hot_writes",
-    kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-    default: Value::Integer(4096),
-    summary: "writes since the previous one up to which a page is hot",
-    source: "the window of Park and Du, MSST 2011, Table I; the rule itself is not published",
-}];
+pub const PARAMETERS: &[Parameter] = &[Parameter::integer("hot_writes", 1..=u32::MAX as u64, 4096)
+    .summary("writes since the previous one up to which a page is hot")
+    .source("the window of Park and Du, MSST 2011, Table I; the rule itself is not published")];
 
 /// Last write times.
 #[derive(Clone, Debug)]

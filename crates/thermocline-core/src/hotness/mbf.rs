@@ -26,55 +26,29 @@ use super::lanes::{Lanes, Place};
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
-use crate::config::{ConfigError, Kind, Parameter, Value, Values};
+use crate::config::{ConfigError, Parameter, Values};
 
 /// The most filters for which all sets of them fit a word, one bit each.
 const FILTERS_OF_A_SET: u32 = 6;
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "filters",
-        kind: Kind::Integer { min: 1, max: 16 },
-        default: Value::Integer(4),
-        summary: "number of bloom filters (V)",
-        source: "Table I",
-    },
-    Parameter {
-        name: "filter_bits",
-        kind: Kind::Integer { min: 1, max: 1 << 26 },
-        default: Value::Integer(2048),
-        summary: "bits of each bloom filter (M)",
-        source: "Table I",
-    },
-    Parameter {
-        name: "hashes",
-        kind: Kind::Integer { min: 1, max: 16 },
-        default: Value::Integer(2),
-        summary: "hash functions (K)",
-        source: "Table I",
-    },
-    Parameter {
-        name: "decay_writes",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Auto,
-        summary: "writes from one reset to the next (T); auto: M / V",
-        source: "section III-A",
-    },
-    Parameter {
-        name: "threshold",
-        kind: Kind::Real { min: f64::MIN_POSITIVE, max: 1e9 },
-        default: Value::Real(4.0),
-        summary: "sum of weights from which on a page is hot",
-        source: "Table I",
-    },
-    Parameter {
-        name: "shortcut",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "whether a page that all filters have seen is hot without further steps",
-        source: "section III-A",
-    },
+    Parameter::integer("filters", 1..=16, 4)
+        .summary("number of bloom filters (V)")
+        .source("Table I"),
+    Parameter::integer("filter_bits", 1..=1 << 26, 2048)
+        .summary("bits of each bloom filter (M)")
+        .source("Table I"),
+    Parameter::integer("hashes", 1..=16, 2).summary("hash functions (K)").source("Table I"),
+    Parameter::integer_or_auto("decay_writes", 1..=u32::MAX as u64)
+        .summary("writes from one reset to the next (T); auto: M / V")
+        .source("section III-A"),
+    Parameter::real("threshold", f64::MIN_POSITIVE..=1e9, 4.0)
+        .summary("sum of weights from which on a page is hot")
+        .source("Table I"),
+    Parameter::switch("shortcut", true)
+        .summary("whether a page that all filters have seen is hot without further steps")
+        .source("section III-A"),
 ];
 
 /// Multiple bloom filters.

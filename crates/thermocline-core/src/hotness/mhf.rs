@@ -20,59 +20,31 @@ use super::lanes::{Lanes, Place};
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
-use crate::config::{ConfigError, Kind, Parameter, Value, Values};
+use crate::config::{ConfigError, Parameter, Values};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "counters",
-        kind: Kind::Integer { min: 1, max: 1 << 26 },
-        default: Value::Integer(4096),
-        summary: "number of counters (M)",
-        source: "Park and Du, MSST 2011, Table I",
-    },
-    Parameter {
-        name: "counter_bits",
-        kind: Kind::Integer { min: 1, max: 8 },
-        default: Value::Integer(4),
-        summary: "bits of each counter (D)",
-        source: "Park and Du, MSST 2011, Figure 2",
-    },
-    Parameter {
-        name: "hot_bits",
-        kind: Kind::Integer { min: 1, max: 8 },
-        default: Value::Integer(2),
-        summary: "most significant bits of which one must be set (B): hot from 2^(D-B) on",
-        source: "Park and Du, MSST 2011, Figure 2",
-    },
-    Parameter {
-        name: "hashes",
-        kind: Kind::Integer { min: 1, max: 16 },
-        default: Value::Integer(2),
-        summary: "hash functions (K)",
-        source: "Park and Du, MSST 2011, Table I",
-    },
-    Parameter {
-        name: "decay_writes",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Integer(4096),
-        summary: "writes from one halving of all counters to the next; 5117 in the original",
-        source: "Park and Du, MSST 2011, Table I",
-    },
-    Parameter {
-        name: "overflow",
-        kind: Kind::Choice(&[FREEZE, HALVE]),
-        default: Value::Choice(FREEZE),
-        summary: "what a full counter does: it stays, or all counters are halved first",
-        source: "Park and Du, MSST 2011, section IV-A",
-    },
-    Parameter {
-        name: "update",
-        kind: Kind::Choice(&[ALL, SMALLEST]),
-        default: Value::Choice(ALL),
-        summary: "which of a page's counters a write raises",
-        source: "Hsieh et al., TOS 2006; `smallest` is a variant of ours",
-    },
+    Parameter::integer("counters", 1..=1 << 26, 4096)
+        .summary("number of counters (M)")
+        .source("Park and Du, MSST 2011, Table I"),
+    Parameter::integer("counter_bits", 1..=8, 4)
+        .summary("bits of each counter (D)")
+        .source("Park and Du, MSST 2011, Figure 2"),
+    Parameter::integer("hot_bits", 1..=8, 2)
+        .summary("most significant bits of which one must be set (B): hot from 2^(D-B) on")
+        .source("Park and Du, MSST 2011, Figure 2"),
+    Parameter::integer("hashes", 1..=16, 2)
+        .summary("hash functions (K)")
+        .source("Park and Du, MSST 2011, Table I"),
+    Parameter::integer("decay_writes", 1..=u32::MAX as u64, 4096)
+        .summary("writes from one halving of all counters to the next; 5117 in the original")
+        .source("Park and Du, MSST 2011, Table I"),
+    Parameter::choice("overflow", &[FREEZE, HALVE], FREEZE)
+        .summary("what a full counter does: it stays, or all counters are halved first")
+        .source("Park and Du, MSST 2011, section IV-A"),
+    Parameter::choice("update", &[ALL, SMALLEST], ALL)
+        .summary("which of a page's counters a write raises")
+        .source("Hsieh et al., TOS 2006; `smallest` is a variant of ours"),
 ];
 
 const FREEZE: &str = "freeze";

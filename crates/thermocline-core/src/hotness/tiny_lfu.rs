@@ -21,26 +21,20 @@ use alloc::vec::Vec;
 
 use super::{Lanes, PageHash};
 use crate::PageId;
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 
 /// References of a sample, as a multiple of the pages in the cache.
-pub const SAMPLE_FACTOR: Parameter = Parameter {
-    name: "sample_factor",
-    kind: Kind::Integer { min: 1, max: 64 },
-    default: Value::Integer(10),
-    summary: "references after which all counts are halved, per page of the cache",
-    source: "Caffeine",
-};
+pub const SAMPLE_FACTOR: Parameter = Parameter::integer("sample_factor", 1..=64, 10)
+    .summary("references after which all counts are halved, per page of the cache")
+    .source("Caffeine");
 
 /// Whether there is a doorkeeper.
-pub const DOORKEEPER: Parameter = Parameter {
-    name: "doorkeeper",
-    kind: Kind::Switch,
-    default: Value::Switch(true),
-    summary: "whether a page's first reference in a sample goes to a bloom filter, not to the counters",
-    source: "section 3.4.2",
-};
+pub const DOORKEEPER: Parameter = Parameter::switch("doorkeeper", true)
+    .summary(
+        "whether a page's first reference in a sample goes to a bloom filter, not to the counters",
+    )
+    .source("section 3.4.2");
 
 /// Rows of counters.
 const ROWS: u32 = 4;

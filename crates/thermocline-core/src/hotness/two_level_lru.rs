@@ -12,7 +12,7 @@
 
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::{Ids, PageId};
 use alloc::boxed::Box;
@@ -28,20 +28,12 @@ const CANDIDATE_LIST: usize = 1;
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "hot_pages",
-        kind: Kind::Integer { min: 1, max: 1 << 24 },
-        default: Value::Integer(512),
-        summary: "pages of the hot list",
-        source: "not published",
-    },
-    Parameter {
-        name: "candidate_pages",
-        kind: Kind::Integer { min: 1, max: 1 << 24 },
-        default: Value::Integer(1024),
-        summary: "pages of the candidate list",
-        source: "not published",
-    },
+    Parameter::integer("hot_pages", 1..=1 << 24, 512)
+        .summary("pages of the hot list")
+        .source("not published"),
+    Parameter::integer("candidate_pages", 1..=1 << 24, 1024)
+        .summary("pages of the candidate list")
+        .source("not published"),
 ];
 
 /// Two LRU lists.

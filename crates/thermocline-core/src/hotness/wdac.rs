@@ -18,7 +18,7 @@ use alloc::vec;
 
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
-use crate::config::{ConfigError, Kind, Parameter, Value, Values};
+use crate::config::{ConfigError, Parameter, Values};
 use crate::{PageId, prefetch};
 
 /// Bits of the sum of write numbers; the count has the others.
@@ -28,20 +28,12 @@ const ONE_WRITE: u64 = 1 << SUM_BITS;
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "window_writes",
-        kind: Kind::Integer { min: 1, max: 1 << 20 },
-        default: Value::Integer(4096),
-        summary: "writes of the window (W)",
-        source: "Table I",
-    },
-    Parameter {
-        name: "threshold",
-        kind: Kind::Real { min: f64::MIN_POSITIVE, max: 1e9 },
-        default: Value::Real(4.0),
-        summary: "sum of weights from which on a page is hot",
-        source: "Table I",
-    },
+    Parameter::integer("window_writes", 1..=1 << 20, 4096)
+        .summary("writes of the window (W)")
+        .source("Table I"),
+    Parameter::real("threshold", f64::MIN_POSITIVE..=1e9, 4.0)
+        .summary("sum of weights from which on a page is hot")
+        .source("Table I"),
 ];
 
 /// Window-based direct address counting.

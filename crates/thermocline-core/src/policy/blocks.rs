@@ -9,18 +9,15 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::config::{Kind, Parameter, Value};
+use crate::config::Parameter;
 use crate::prefetch::prefetch;
 use crate::{Geometry, PageId};
 
 /// The pages of a flash block, the unit of policies that evict by block.
-pub(crate) const PAGES_PER_BLOCK: Parameter = Parameter {
-    name: "pages_per_block",
-    kind: Kind::Integer { min: 1, max: 1 << 16 },
-    default: Value::Integer(64),
-    summary: "pages of a flash block, by which pages are grouped",
-    source: "SSDsim's default geometry, on which HWB was evaluated",
-};
+pub(crate) const PAGES_PER_BLOCK: Parameter =
+    Parameter::integer("pages_per_block", 1..=1 << 16, 64)
+        .summary("pages of a flash block, by which pages are grouped")
+        .source("SSDsim's default geometry, on which HWB was evaluated");
 
 /// The blocks of the pages that exist, numbered without gaps in the order of their addresses.
 #[derive(Clone, Debug)]

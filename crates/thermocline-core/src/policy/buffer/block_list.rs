@@ -27,7 +27,7 @@ use core::fmt::Debug;
 
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::{Blocks, PAGES_PER_BLOCK};
 use crate::queue::{IndexedHeap, Lists};
@@ -39,20 +39,12 @@ pub const PARAMETERS: &[Parameter] = &[PAGES_PER_BLOCK];
 /// The parameters of BPLRU.
 pub const BPLRU_PARAMETERS: &[Parameter] = &[
     PAGES_PER_BLOCK,
-    Parameter {
-        name: "padding",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "write a block whole, with its missing pages read from the NAND",
-        source: "the paper pads; off, as that is for FTLs with log blocks",
-    },
-    Parameter {
-        name: "compensation",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "a block written from its first page to its last is the next to go",
-        source: "the paper's LRU compensation",
-    },
+    Parameter::switch("padding", false)
+        .summary("write a block whole, with its missing pages read from the NAND")
+        .source("the paper pads; off, as that is for FTLs with log blocks"),
+    Parameter::switch("compensation", true)
+        .summary("a block written from its first page to its last is the next to go")
+        .source("the paper's LRU compensation"),
 ];
 
 /// The order in which blocks are evicted.

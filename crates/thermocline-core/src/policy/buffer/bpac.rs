@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::{Blocks, PAGES_PER_BLOCK};
 use crate::queue::Lists;
@@ -31,27 +31,15 @@ use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 /// The parameters of BPAC.
 pub const PARAMETERS: &[Parameter] = &[
     PAGES_PER_BLOCK,
-    Parameter {
-        name: "page_threshold",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Auto,
-        summary: "a page not written again within so many writes leaves the page region (PIRD)",
-        source: "reconstruction: the pages of the buffer",
-    },
-    Parameter {
-        name: "block_threshold",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Auto,
-        summary: "a cluster not written within so many writes is evicted (BIRD)",
-        source: "reconstruction: four times the pages of the buffer",
-    },
-    Parameter {
-        name: "adapt",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "the page region grows and shrinks",
-        source: "the paper's adaptive partitioning",
-    },
+    Parameter::integer_or_auto("page_threshold", 1..=u32::MAX as u64)
+        .summary("a page not written again within so many writes leaves the page region (PIRD)")
+        .source("reconstruction: the pages of the buffer"),
+    Parameter::integer_or_auto("block_threshold", 1..=u32::MAX as u64)
+        .summary("a cluster not written within so many writes is evicted (BIRD)")
+        .source("reconstruction: four times the pages of the buffer"),
+    Parameter::switch("adapt", true)
+        .summary("the page region grows and shrinks")
+        .source("the paper's adaptive partitioning"),
 ];
 
 /// The list of the page region.

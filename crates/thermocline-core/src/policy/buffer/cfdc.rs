@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::frames::Frames;
 use super::page_list::{Reads, reads, share};
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::Lists;
@@ -33,20 +33,12 @@ use crate::{Access, Actions, BoxedPolicy, Geometry, Op, PageId, Policy, Setup, S
 /// The parameters of CFDC.
 pub const PARAMETERS: &[Parameter] = &[
     reads("hold"),
-    Parameter {
-        name: "working_region",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.5),
-        summary: "the share of the buffer that the working region takes",
-        source: "implementations of the paper",
-    },
-    Parameter {
-        name: "cluster_pages",
-        kind: Kind::Integer { min: 1, max: 1 << 12 },
-        default: Value::Integer(16),
-        summary: "neighbouring pages that form a cluster",
-        source: "implementations of the paper; 64 is in use too",
-    },
+    Parameter::real("working_region", 0.0..=1.0, 0.5)
+        .summary("the share of the buffer that the working region takes")
+        .source("implementations of the paper"),
+    Parameter::integer("cluster_pages", 1..=1 << 12, 16)
+        .summary("neighbouring pages that form a cluster")
+        .source("implementations of the paper; 64 is in use too"),
 ];
 
 /// The list of the working region.

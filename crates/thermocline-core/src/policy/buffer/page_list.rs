@@ -20,20 +20,18 @@ use alloc::boxed::Box;
 
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::Lists;
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 
 /// What reads do, with its default.
 pub(super) const fn reads(default: &'static str) -> Parameter {
-    Parameter {
-        name: "reads",
-        kind: Kind::Choice(&["ignore", "touch", "hold"]),
-        default: Value::Choice(default),
-        summary: "a read changes nothing; refreshes a page of the buffer; or brings its page in too",
-        source: "write buffers leave reads alone, page caches hold what is read",
-    }
+    Parameter::choice("reads", &["ignore", "touch", "hold"], default)
+        .summary(
+            "a read changes nothing; refreshes a page of the buffer; or brings its page in too",
+        )
+        .source("write buffers leave reads alone, page caches hold what is read")
 }
 
 /// The parameters of LRU.
@@ -42,25 +40,17 @@ pub const LRU_PARAMETERS: &[Parameter] = &[reads("ignore")];
 /// The parameters of CFLRU.
 pub const CFLRU_PARAMETERS: &[Parameter] = &[
     reads("hold"),
-    Parameter {
-        name: "window",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.5),
-        summary: "the share of the buffer, from the old end, in which clean pages go first",
-        source: "implementations of the paper; it gives none",
-    },
+    Parameter::real("window", 0.0..=1.0, 0.5)
+        .summary("the share of the buffer, from the old end, in which clean pages go first")
+        .source("implementations of the paper; it gives none"),
 ];
 
 /// The parameters of LRU-WSR.
 pub const LRU_WSR_PARAMETERS: &[Parameter] = &[
     reads("hold"),
-    Parameter {
-        name: "initial_cold",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "a page needs a reference before it earns a second chance",
-        source: "the paper's pages enter unmarked",
-    },
+    Parameter::switch("initial_cold", false)
+        .summary("a page needs a reference before it earns a second chance")
+        .source("the paper's pages enter unmarked"),
 ];
 
 /// The list of the pages outside the window.

@@ -28,7 +28,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::arc::Arc;
 use crate::policy::single::{Outcome, Replacement, Space};
@@ -39,76 +39,36 @@ use crate::{
 
 /// The parameters of ARC with an L2ARC.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "feed_every",
-        kind: Kind::Integer { min: 1, max: 1 << 31 },
-        default: Value::Integer(20),
-        summary: "accesses between two feeds",
-        source: "small caches; ZFS feeds by the clock",
-    },
-    Parameter {
-        name: "feed_ms",
-        kind: Kind::Integer { min: 0, max: 1 << 31 },
-        default: Value::Integer(0),
-        summary: "milliseconds between two feeds, in place of `feed_every`; 0: by accesses",
-        source: "ZFS: 1000, l2arc_feed_secs",
-    },
-    Parameter {
-        name: "write_max",
-        kind: Kind::Integer { min: 1, max: 1 << 31 },
-        default: Value::Integer(8),
-        summary: "pages that a feed writes at most",
-        source: "small caches; ZFS: 8 MiB, l2arc_write_max",
-    },
-    Parameter {
-        name: "write_boost",
-        kind: Kind::Integer { min: 0, max: 1 << 31 },
-        default: Value::Integer(8),
-        summary: "pages that a feed writes beyond that while ARC warms up",
-        source: "ZFS: as many as l2arc_write_max",
-    },
-    Parameter {
-        name: "headroom",
-        kind: Kind::Integer { min: 1, max: 1024 },
-        default: Value::Integer(2),
-        summary: "pages that a feed looks at in each list, per page that it may write",
-        source: "ZFS: l2arc_headroom",
-    },
-    Parameter {
-        name: "warm_up",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "until ARC first evicts, write more per feed and begin with the hottest pages",
-        source: "ZFS",
-    },
-    Parameter {
-        name: "reuse_holes",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "write where a copy was dropped before overwriting another",
-        source: "ZFS: the rotor fills holes in its turn",
-    },
-    Parameter {
-        name: "charge_headers",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "give up as much memory as the headers of a full flash take",
-        source: "off, so that memory compares with plain ARC; ZFS keeps them in ARC",
-    },
-    Parameter {
-        name: "header_bytes",
-        kind: Kind::Integer { min: 0, max: 1 << 16 },
-        default: Value::Integer(96),
-        summary: "bytes of memory per page on flash",
-        source: "OpenZFS: about 70 to 100, by version",
-    },
-    Parameter {
-        name: "page_bytes",
-        kind: Kind::Integer { min: 1, max: 1 << 31 },
-        default: Value::Integer(4096),
-        summary: "bytes of a page, by which headers are charged",
-        source: "the default page size",
-    },
+    Parameter::integer("feed_every", 1..=1 << 31, 20)
+        .summary("accesses between two feeds")
+        .source("small caches; ZFS feeds by the clock"),
+    Parameter::integer("feed_ms", 0..=1 << 31, 0)
+        .summary("milliseconds between two feeds, in place of `feed_every`; 0: by accesses")
+        .source("ZFS: 1000, l2arc_feed_secs"),
+    Parameter::integer("write_max", 1..=1 << 31, 8)
+        .summary("pages that a feed writes at most")
+        .source("small caches; ZFS: 8 MiB, l2arc_write_max"),
+    Parameter::integer("write_boost", 0..=1 << 31, 8)
+        .summary("pages that a feed writes beyond that while ARC warms up")
+        .source("ZFS: as many as l2arc_write_max"),
+    Parameter::integer("headroom", 1..=1024, 2)
+        .summary("pages that a feed looks at in each list, per page that it may write")
+        .source("ZFS: l2arc_headroom"),
+    Parameter::switch("warm_up", true)
+        .summary("until ARC first evicts, write more per feed and begin with the hottest pages")
+        .source("ZFS"),
+    Parameter::switch("reuse_holes", false)
+        .summary("write where a copy was dropped before overwriting another")
+        .source("ZFS: the rotor fills holes in its turn"),
+    Parameter::switch("charge_headers", false)
+        .summary("give up as much memory as the headers of a full flash take")
+        .source("off, so that memory compares with plain ARC; ZFS keeps them in ARC"),
+    Parameter::integer("header_bytes", 0..=1 << 16, 96)
+        .summary("bytes of memory per page on flash")
+        .source("OpenZFS: about 70 to 100, by version"),
+    Parameter::integer("page_bytes", 1..=1 << 31, 4096)
+        .summary("bytes of a page, by which headers are charged")
+        .source("the default page size"),
 ];
 
 /// When a feed is due.

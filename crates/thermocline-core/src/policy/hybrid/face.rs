@@ -25,41 +25,29 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Recency, Ring};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
 
-const CACHE_CLEAN: Parameter = Parameter {
-    name: "cache_clean",
-    kind: Kind::Switch,
-    default: Value::Switch(true),
-    summary: "append clean pages too, not only dirty ones",
-    source: "the paper; its MySQL port caches dirty pages only",
-};
+const CACHE_CLEAN: Parameter = Parameter::switch("cache_clean", true)
+    .summary("append clean pages too, not only dirty ones")
+    .source("the paper; its MySQL port caches dirty pages only");
 
 /// The parameters of plain FaCE.
 pub const PARAMETERS: &[Parameter] = &[CACHE_CLEAN];
 
 /// The parameters of FaCE with group replacement.
 pub const GROUP_PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "group_pages",
-        kind: Kind::Integer { min: 1, max: 1 << 20 },
-        default: Value::Integer(16),
-        summary: "pages that leave the front of the FIFO together",
-        source: "small caches; the paper uses a flash block, 64 to 128 pages",
-    },
+    Parameter::integer("group_pages", 1..=1 << 20, 16)
+        .summary("pages that leave the front of the FIFO together")
+        .source("small caches; the paper uses a flash block, 64 to 128 pages"),
     CACHE_CLEAN,
-    Parameter {
-        name: "pull",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "fill the slots that a batch leaves with pages from the old end of memory",
-        source: "the paper's group replacement; off, as memory is then a plain LRU",
-    },
+    Parameter::switch("pull", false)
+        .summary("fill the slots that a batch leaves with pages from the old end of memory")
+        .source("the paper's group replacement; off, as memory is then a plain LRU"),
 ];
 
 /// State bit of a page in memory: it is there.

@@ -31,27 +31,19 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::{Position, Recency};
 use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
 
 /// The parameters of HAT.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "nonhot_ratio",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.1),
-        summary: "share of memory reserved for pages that are not hot; at least one page",
-        source: "the paper, section 3.4",
-    },
-    Parameter {
-        name: "early_brush",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "brush the regions from the first hot or flash page on, not only when full",
-        source: "reconstruction: the paper presupposes a hot tail",
-    },
+    Parameter::real("nonhot_ratio", 0.0..=1.0, 0.1)
+        .summary("share of memory reserved for pages that are not hot; at least one page")
+        .source("the paper, section 3.4"),
+    Parameter::switch("early_brush", false)
+        .summary("brush the regions from the first hot or flash page on, not only when full")
+        .source("reconstruction: the paper presupposes a hot tail"),
 ];
 
 /// State bit: hot, hence in memory.

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Lists, Numbers, Slots};
@@ -44,20 +44,12 @@ use crate::{
 
 /// The parameters of HCA.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "buffer_pages",
-        kind: Kind::Integer { min: 0, max: 1 << 31 },
-        default: Value::Integer(16),
-        summary: "pages of RAM that are the transient buffer; the rest is the first level",
-        source: "the paper: 64 KiB, as pages of 4 KiB",
-    },
-    Parameter {
-        name: "pages_per_block",
-        kind: Kind::Integer { min: 1, max: 1 << 16 },
-        default: Value::Integer(64),
-        summary: "pages of an SSD block, by which pages are grouped",
-        source: "the paper names no size; SSDsim's default geometry",
-    },
+    Parameter::integer("buffer_pages", 0..=1 << 31, 16)
+        .summary("pages of RAM that are the transient buffer; the rest is the first level")
+        .source("the paper: 64 KiB, as pages of 4 KiB"),
+    Parameter::integer("pages_per_block", 1..=1 << 16, 64)
+        .summary("pages of an SSD block, by which pages are grouped")
+        .source("the paper names no size; SSDsim's default geometry"),
 ];
 
 /// Bytes of a directory entry: the page, its count and its location.

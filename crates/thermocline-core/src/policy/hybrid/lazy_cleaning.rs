@@ -24,7 +24,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::{HeapPair, Recency, Side, Slots};
 use crate::{
@@ -32,13 +32,9 @@ use crate::{
     WriteMiss,
 };
 
-const FILLING_THRESHOLD: Parameter = Parameter {
-    name: "filling_threshold",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.95),
-    summary: "share of flash up to which every page that leaves memory is admitted",
-    source: "the paper (tau)",
-};
+const FILLING_THRESHOLD: Parameter = Parameter::real("filling_threshold", 0.0..=1.0, 0.95)
+    .summary("share of flash up to which every page that leaves memory is admitted")
+    .source("the paper (tau)");
 
 /// The parameters of CW and DW.
 pub const PARAMETERS: &[Parameter] = &[FILLING_THRESHOLD];
@@ -46,27 +42,15 @@ pub const PARAMETERS: &[Parameter] = &[FILLING_THRESHOLD];
 /// The parameters of LC.
 pub const LC_PARAMETERS: &[Parameter] = &[
     FILLING_THRESHOLD,
-    Parameter {
-        name: "dirty_threshold",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.5),
-        summary: "share of flash that may be dirty before cleaning starts",
-        source: "the paper (lambda), as for TPC-C; 0.01 for TPC-E and TPC-H",
-    },
-    Parameter {
-        name: "low_mark",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.99),
-        summary: "share of the dirty threshold at which cleaning stops",
-        source: "reconstruction",
-    },
-    Parameter {
-        name: "group_pages",
-        kind: Kind::Integer { min: 1, max: 1 << 20 },
-        default: Value::Integer(32),
-        summary: "adjacent pages that one disk write cleans at most",
-        source: "the paper (alpha)",
-    },
+    Parameter::real("dirty_threshold", 0.0..=1.0, 0.5)
+        .summary("share of flash that may be dirty before cleaning starts")
+        .source("the paper (lambda), as for TPC-C; 0.01 for TPC-E and TPC-H"),
+    Parameter::real("low_mark", 0.0..=1.0, 0.99)
+        .summary("share of the dirty threshold at which cleaning stops")
+        .source("reconstruction"),
+    Parameter::integer("group_pages", 1..=1 << 20, 32)
+        .summary("adjacent pages that one disk write cleans at most")
+        .source("the paper (alpha)"),
 ];
 
 /// State bit of a page in memory: it is there.

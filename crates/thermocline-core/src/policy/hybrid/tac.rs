@@ -26,7 +26,7 @@ use core::cmp::Ordering;
 use core::mem;
 
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{IndexedHeap, Recency, Slots};
@@ -37,34 +37,22 @@ use crate::{
 
 /// The parameters of TAC.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "extent_pages",
-        kind: Kind::Integer { min: 1, max: u32::MAX as u64 },
-        default: Value::Integer(32),
-        summary: "pages per extent",
-        source: "the paper",
-    },
-    Parameter {
-        name: "aging_interval",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Integer(0),
-        summary: "accesses after which all temperatures are halved; 0 for never",
-        source: "Lv et al. sweep it from 0.1 to 10 million and take the best",
-    },
-    Parameter {
-        name: "random_saving_ms",
-        kind: Kind::Real { min: 0.0, max: f64::MAX },
-        default: Value::Auto,
-        summary: "what a random miss adds to its extent; auto: disk read minus flash read, at least 0",
-        source: "the paper",
-    },
-    Parameter {
-        name: "sequential_saving_ms",
-        kind: Kind::Real { min: 0.0, max: f64::MAX },
-        default: Value::Auto,
-        summary: "what a sequential miss adds to its extent; auto: as a random one, which costs as much",
-        source: "the paper subtracts a sequential flash read from a sequential disk read",
-    },
+    Parameter::integer("extent_pages", 1..=u32::MAX as u64, 32)
+        .summary("pages per extent")
+        .source("the paper"),
+    Parameter::integer("aging_interval", 0..=u64::MAX, 0)
+        .summary("accesses after which all temperatures are halved; 0 for never")
+        .source("Lv et al. sweep it from 0.1 to 10 million and take the best"),
+    Parameter::real_or_auto("random_saving_ms", 0.0..=f64::MAX)
+        .summary(
+            "what a random miss adds to its extent; auto: disk read minus flash read, at least 0",
+        )
+        .source("the paper"),
+    Parameter::real_or_auto("sequential_saving_ms", 0.0..=f64::MAX)
+        .summary(
+            "what a sequential miss adds to its extent; auto: as a random one, which costs as much",
+        )
+        .source("the paper subtracts a sequential flash read from a sequential disk read"),
 ];
 
 /// State bit of a page in memory: it is there.

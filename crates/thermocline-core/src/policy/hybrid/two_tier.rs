@@ -24,7 +24,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, Space};
 use crate::queue::{Logs, PRESENT, PageSet, Use};
@@ -52,50 +52,30 @@ pub const FLASH: &str = "flash";
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: RAM,
-        kind: Kind::Choice(&NAMES),
-        default: Value::Choice("lru"),
-        summary: "which pages memory keeps",
-        source: "a common choice",
-    },
-    Parameter {
-        name: FLASH,
-        kind: Kind::Choice(&NAMES),
-        default: Value::Choice("lru"),
-        summary: "which pages flash keeps",
-        source: "a common choice",
-    },
-    Parameter {
-        name: INCLUSION,
-        kind: Kind::Choice(&["lazy", "exclusive", "inclusive"]),
-        default: Value::Choice("lazy"),
-        summary: "whether a page may, must not or must be in both tiers",
-        source: "Koltsidas, Viglas, ADBIS 2011",
-    },
-    Parameter {
-        name: "writes",
-        kind: Kind::Choice(&["back", "through", "around"]),
-        default: Value::Choice("back"),
-        summary: "whether a write goes to disk when its page leaves the caches, at once as well, or \
+    Parameter::choice(RAM, &NAMES, "lru")
+        .summary("which pages memory keeps")
+        .source("a common choice"),
+    Parameter::choice(FLASH, &NAMES, "lru")
+        .summary("which pages flash keeps")
+        .source("a common choice"),
+    Parameter::choice(INCLUSION, &["lazy", "exclusive", "inclusive"], "lazy")
+        .summary("whether a page may, must not or must be in both tiers")
+        .source("Koltsidas, Viglas, ADBIS 2011"),
+    Parameter::choice("writes", &["back", "through", "around"], "back")
+        .summary(
+            "whether a write goes to disk when its page leaves the caches, at once as well, or \
                   at once instead of to the caches",
-        source: "a common choice",
-    },
-    Parameter {
-        name: ADMISSION,
-        kind: Kind::Choice(&["all", SECOND_ACCESS]),
-        default: Value::Choice("all"),
-        summary: "which of the pages offered to flash may enter it: all, or those that were offered \
+        )
+        .source("a common choice"),
+    Parameter::choice(ADMISSION, &["all", SECOND_ACCESS], "all")
+        .summary(
+            "which of the pages offered to flash may enter it: all, or those that were offered \
                   before and refused, not longer ago than as many others as flash has pages",
-        source: "caching on the second hit, Maggs, Sitaraman, CCR 45(3), 2015, section 3",
-    },
-    Parameter {
-        name: PROBABILITY,
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(1.0),
-        summary: "the share of the pages offered to flash that may enter it, drawn by lot",
-        source: "random admission of CacheLib, Berg et al., OSDI 2020; all is no lot",
-    },
+        )
+        .source("caching on the second hit, Maggs, Sitaraman, CCR 45(3), 2015, section 3"),
+    Parameter::real(PROBABILITY, 0.0..=1.0, 1.0)
+        .summary("the share of the pages offered to flash that may enter it, drawn by lot")
+        .source("random admission of CacheLib, Berg et al., OSDI 2020; all is no lot"),
     SEED,
 ];
 

@@ -23,18 +23,19 @@ use alloc::boxed::Box;
 use super::hierarchy::Hierarchy;
 use super::stacks::Stacks;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "mode",
-    kind: Kind::Choice(&["remove", "mru", "lru"]),
-    default: Value::Choice("remove"),
-    summary: "a page read from a lower tier leaves it; or stays as its next, or its last, victim",
-    source: "strict exclusion, as the HFA paper assumes; the authors' simulator has mru and lru",
-}];
+pub const PARAMETERS: &[Parameter] =
+    &[Parameter::choice("mode", &["remove", "mru", "lru"], "remove")
+        .summary(
+            "a page read from a lower tier leaves it; or stays as its next, or its last, victim",
+        )
+        .source(
+            "strict exclusion, as the HFA paper assumes; the authors' simulator has mru and lru",
+        )];
 
 /// What becomes of the copy that a page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

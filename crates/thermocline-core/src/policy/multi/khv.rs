@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::PageId;
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 use crate::queue::{Lists, grow};
 
@@ -24,49 +24,29 @@ const MOVE_BITS: u32 = 2;
 const GHOSTS: u32 = 0;
 
 /// How many moves count.
-pub(super) const STEPS: Parameter = Parameter {
-    name: "khv_steps",
-    kind: Kind::Integer { min: 1, max: MOVES_MAX },
-    default: Value::Integer(3),
-    summary: "moves between tiers that a page's hint value is made of (K)",
-    source: "reconstruction",
-};
+pub(super) const STEPS: Parameter = Parameter::integer("khv_steps", 1..=MOVES_MAX, 3)
+    .summary("moves between tiers that a page's hint value is made of (K)")
+    .source("reconstruction");
 
 /// What an older move counts.
-pub(super) const DECAY: Parameter = Parameter {
-    name: "khv_decay",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.5),
-    summary: "what a move is worth compared with the next one",
-    source: "reconstruction",
-};
+pub(super) const DECAY: Parameter = Parameter::real("khv_decay", 0.0..=1.0, 0.5)
+    .summary("what a move is worth compared with the next one")
+    .source("reconstruction");
 
 /// What a promotion counts.
-pub(super) const PROMOTION: Parameter = Parameter {
-    name: "khv_promotion",
-    kind: Kind::Real { min: 0.0, max: 1000.0 },
-    default: Value::Real(2.0),
-    summary: "what a promotion adds to the hint value",
-    source: "reconstruction",
-};
+pub(super) const PROMOTION: Parameter = Parameter::real("khv_promotion", 0.0..=1000.0, 2.0)
+    .summary("what a promotion adds to the hint value")
+    .source("reconstruction");
 
 /// What a demotion counts.
-pub(super) const DEMOTION: Parameter = Parameter {
-    name: "khv_demotion",
-    kind: Kind::Real { min: 0.0, max: 1000.0 },
-    default: Value::Real(1.0),
-    summary: "what a demotion adds to the hint value",
-    source: "reconstruction",
-};
+pub(super) const DEMOTION: Parameter = Parameter::real("khv_demotion", 0.0..=1000.0, 1.0)
+    .summary("what a demotion adds to the hint value")
+    .source("reconstruction");
 
 /// How many histories outlive their pages.
-pub(super) const GHOST_RATIO: Parameter = Parameter {
-    name: "ghost_ratio",
-    kind: Kind::Real { min: 0.0, max: 1000.0 },
-    default: Value::Real(1.0),
-    summary: "histories kept of pages in no cache, as a multiple of all cached pages",
-    source: "reconstruction",
-};
+pub(super) const GHOST_RATIO: Parameter = Parameter::real("ghost_ratio", 0.0..=1000.0, 1.0)
+    .summary("histories kept of pages in no cache, as a multiple of all cached pages")
+    .source("reconstruction");
 
 /// One move of a page between two caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,16 +17,13 @@ use alloc::boxed::Box;
 
 use super::hierarchy::{Caches, Hierarchy};
 use crate::Tier;
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 
 /// The probability with which a tier promotes a page, if the tiers do not adapt it.
-pub(super) const PROMOTE_PROBABILITY: Parameter = Parameter {
-    name: "promote_probability",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Auto,
-    summary: "how often a tier passes a page up; auto adapts it per tier",
-    source: "Gill, FAST 2008",
-};
+pub(super) const PROMOTE_PROBABILITY: Parameter =
+    Parameter::real_or_auto("promote_probability", 0.0..=1.0)
+        .summary("how often a tier passes a page up; auto adapts it per tier")
+        .source("Gill, FAST 2008");
 
 /// The lives of two tiers are meant to be equal.
 const GOAL: f64 = 0.5;

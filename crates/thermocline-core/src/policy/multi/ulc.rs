@@ -26,20 +26,16 @@ use alloc::vec::Vec;
 
 use super::hierarchy::Hierarchy;
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::prefetch::prefetch;
 use crate::queue::{IndexedHeap, Numbers, grow};
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "ghosts",
-    kind: Kind::Real { min: 0.0, max: 1000.0 },
-    default: Value::Auto,
-    summary: "uncached pages in the stack, as a multiple of all cached pages; auto does not bound",
-    source: "the protocol bounds the stack by its yardsticks only",
-}];
+pub const PARAMETERS: &[Parameter] = &[Parameter::real_or_auto("ghosts", 0.0..=1000.0)
+    .summary("uncached pages in the stack, as a multiple of all cached pages; auto does not bound")
+    .source("the protocol bounds the stack by its yardsticks only")];
 
 /// ULC.
 #[derive(Clone, Debug)]

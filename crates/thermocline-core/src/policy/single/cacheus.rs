@@ -22,27 +22,19 @@
 
 use super::experts::{Expert, Frequencies, NewestFirst, Weights};
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::random::SEED;
 use crate::{Op, PageId};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "learning_rate",
-        kind: Kind::Real { min: RATE_MIN, max: RATE_MAX },
-        default: Value::Auto,
-        summary: "the first learning rate; by default, drawn from its range",
-        source: "section 4.1",
-    },
-    Parameter {
-        name: "history_share",
-        kind: Kind::Real { min: 0.0, max: 4.0 },
-        default: Value::Real(0.5),
-        summary: "pages of each history, as a share of the cache",
-        source: "the authors' program",
-    },
+    Parameter::real_or_auto("learning_rate", RATE_MIN..=RATE_MAX)
+        .summary("the first learning rate; by default, drawn from its range")
+        .source("section 4.1"),
+    Parameter::real("history_share", 0.0..=4.0, 0.5)
+        .summary("pages of each history, as a share of the cache")
+        .source("the authors' program"),
     SEED,
 ];
 

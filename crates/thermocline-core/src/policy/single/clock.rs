@@ -17,18 +17,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Frames;
 use crate::{Op, PageId};
 
 /// The parameters.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "bits",
-    kind: Kind::Integer { min: 1, max: 8 },
-    default: Value::Integer(1),
-    summary: "bits of a page's counter: 2^bits - 1 further chances at most",
-    source: "second chance; libCacheSim: n-bit-counter",
-}];
+pub const PARAMETERS: &[Parameter] = &[Parameter::integer("bits", 1..=8, 1)
+    .summary("bits of a page's counter: 2^bits - 1 further chances at most")
+    .source("second chance; libCacheSim: n-bit-counter")];
 
 /// The clock.
 #[derive(Clone, Debug)]

@@ -22,18 +22,14 @@
 //!   promotes without comparing, and lets all pages be cold, so its miss counts differ.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
 
 /// What can be set.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "cold_share",
-    kind: Kind::Real { min: 0.0, max: 0.5 },
-    default: Value::Real(0.01),
-    summary: "least share of the cache for cold pages, and the first; hot pages keep as much",
-    source: "LIRS: 1 %",
-}];
+pub const PARAMETERS: &[Parameter] = &[Parameter::real("cold_share", 0.0..=0.5, 0.01)
+    .summary("least share of the cache for cold pages, and the first; hot pages keep as much")
+    .source("LIRS: 1 %")];
 
 /// In the cache, and hot.
 const HOT: u8 = 1;

@@ -15,7 +15,7 @@
 use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Frames;
 use crate::random::SEED;
 use crate::random::SplitMix64;
@@ -23,13 +23,9 @@ use crate::{Op, PageId};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "sample",
-        kind: Kind::Integer { min: 1, max: 1 << 16 },
-        default: Value::Integer(64),
-        summary: "pages that are drawn for an eviction",
-        source: "the paper; libCacheSim: 64",
-    },
+    Parameter::integer("sample", 1..=1 << 16, 64)
+        .summary("pages that are drawn for an eviction")
+        .source("the paper; libCacheSim: 64"),
     SEED,
 ];
 

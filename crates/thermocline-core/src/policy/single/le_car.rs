@@ -18,34 +18,22 @@
 
 use super::experts::{Expert, Frequencies, OldestFirst, Weights};
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::random::SEED;
 use crate::{Op, PageId};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "learning_rate",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.45),
-        summary: "how much a mistake costs the expert that made it",
-        source: "section 3: 0.45",
-    },
-    Parameter {
-        name: "discount",
-        kind: Kind::Real { min: 1e-9, max: 1.0 },
-        default: Value::Real(0.005),
-        summary: "what is left of that for a mistake as many references ago as the cache has pages",
-        source: "section 3: 0.005",
-    },
-    Parameter {
-        name: "history_share",
-        kind: Kind::Real { min: 0.0, max: 4.0 },
-        default: Value::Real(0.5),
-        summary: "pages of each history, as a share of the cache",
-        source: "the authors' program",
-    },
+    Parameter::real("learning_rate", 0.0..=1.0, 0.45)
+        .summary("how much a mistake costs the expert that made it")
+        .source("section 3: 0.45"),
+    Parameter::real("discount", 1e-9..=1.0, 0.005)
+        .summary("what is left of that for a mistake as many references ago as the cache has pages")
+        .source("section 3: 0.005"),
+    Parameter::real("history_share", 0.0..=4.0, 0.5)
+        .summary("pages of each history, as a share of the cache")
+        .source("the authors' program"),
     SEED,
 ];
 

@@ -20,19 +20,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::policy::single::one_tier::WRITES_THROUGH;
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Logs, Numbers, PRESENT, Stamp, Use};
 use crate::{Op, PageId};
 
-const AGING: Parameter = Parameter {
-    name: "aging",
-    kind: Kind::Choice(&["none", "dynamic"]),
-    default: Value::Choice("none"),
-    summary: "whether references count from the key of the page that was evicted last",
-    source: "the classical algorithm: none; LFU-DA: dynamic",
-};
+const AGING: Parameter = Parameter::choice("aging", &["none", "dynamic"], "none")
+    .summary("whether references count from the key of the page that was evicted last")
+    .source("the classical algorithm: none; LFU-DA: dynamic");
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[AGING];

@@ -22,26 +22,18 @@
 //!   the specification of the tests has its miss counts.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "hir_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.01),
-        summary: "share of the cache for HIR pages, one page at least",
-        source: "section 4.3: 1 %",
-    },
-    Parameter {
-        name: "stack_factor",
-        kind: Kind::Real { min: 1.0, max: 1e6 },
-        default: Value::Real(2.0),
-        summary: "most pages of the stack, as a multiple of the cache",
-        source: "libCacheSim; the paper has no limit",
-    },
+    Parameter::real("hir_share", 0.0..=1.0, 0.01)
+        .summary("share of the cache for HIR pages, one page at least")
+        .source("section 4.3: 1 %"),
+    Parameter::real("stack_factor", 1.0..=1e6, 2.0)
+        .summary("most pages of the stack, as a multiple of the cache")
+        .source("libCacheSim; the paper has no limit"),
 ];
 
 /// In the stack and the cache.

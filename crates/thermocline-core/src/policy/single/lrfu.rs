@@ -20,19 +20,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Stamp};
 use crate::{Op, PageId};
 
 /// What can be set.
-pub const PARAMETERS: &[Parameter] = &[Parameter {
-    name: "lambda",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.001),
-    summary: "how fast a reference fades: its weight halves in 1 / lambda references; 0 is LFU, 1 LRU",
-    source: "section 4: near the best for the file and database traces",
-}];
+pub const PARAMETERS: &[Parameter] = &[Parameter::real("lambda", 0.0..=1.0, 0.001)
+    .summary(
+        "how fast a reference fades: its weight halves in 1 / lambda references; 0 is LFU, 1 LRU",
+    )
+    .source("section 4: near the best for the file and database traces")];
 
 /// What is known of a page.
 #[derive(Clone, Copy, Debug)]

@@ -20,27 +20,21 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Recency, Stamp};
 use crate::{Ids, Op, PageId};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "correlated",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Integer(0),
-        summary: "references to any page within which those to a page count as one",
-        source: "the paper: up to the system; none in its experiments",
-    },
-    Parameter {
-        name: "retained",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Auto,
-        summary: "references to any page for which a page is known after its last one; auto: for ever",
-        source: "the paper: 200 seconds; libCacheSim: 0",
-    },
+    Parameter::integer("correlated", 0..=u64::MAX, 0)
+        .summary("references to any page within which those to a page count as one")
+        .source("the paper: up to the system; none in its experiments"),
+    Parameter::integer_or_auto("retained", 0..=u64::MAX)
+        .summary(
+            "references to any page for which a page is known after its last one; auto: for ever",
+        )
+        .source("the paper: 200 seconds; libCacheSim: 0"),
 ];
 
 /// State of a page that is among the candidates.

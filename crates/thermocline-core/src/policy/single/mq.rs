@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::{Lists, Numbers};
 use crate::{Op, PageId};
 
@@ -27,27 +27,15 @@ const QUEUES_MAX: u32 = 32;
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "queues",
-        kind: Kind::Integer { min: 1, max: QUEUES_MAX as u64 },
-        default: Value::Integer(8),
-        summary: "the number of queues of a cache",
-        source: "the paper's experiments, as recalled",
-    },
-    Parameter {
-        name: "life_time",
-        kind: Kind::Integer { min: 0, max: u64::MAX },
-        default: Value::Auto,
-        summary: "accesses of the cache without a use after which a page sinks; auto adapts it",
-        source: "the paper follows the most frequent distance between two uses, as recalled",
-    },
-    Parameter {
-        name: "ghosts",
-        kind: Kind::Real { min: 0.0, max: 1000.0 },
-        default: Value::Real(4.0),
-        summary: "histories kept of evicted pages, as a multiple of the cache's pages",
-        source: "the paper's experiments, as recalled",
-    },
+    Parameter::integer("queues", 1..=QUEUES_MAX as u64, 8)
+        .summary("the number of queues of a cache")
+        .source("the paper's experiments, as recalled"),
+    Parameter::integer_or_auto("life_time", 0..=u64::MAX)
+        .summary("accesses of the cache without a use after which a page sinks; auto adapts it")
+        .source("the paper follows the most frequent distance between two uses, as recalled"),
+    Parameter::real("ghosts", 0.0..=1000.0, 4.0)
+        .summary("histories kept of evicted pages, as a multiple of the cache's pages")
+        .source("the paper's experiments, as recalled"),
 ];
 
 /// Classes of distances: one per bit of a time.

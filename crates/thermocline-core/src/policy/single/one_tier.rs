@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 
 use super::{Outcome, Replacement, Space};
 use crate::action::Sink;
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::policy::for_each;
 use crate::queue::PageSet;
 use crate::{
@@ -23,13 +23,10 @@ use crate::{
 };
 
 /// Whether writes go through to disk, for a policy that was published so.
-pub(crate) const WRITES_THROUGH: Parameter = Parameter {
-    name: "writes",
-    kind: Kind::Choice(&["through", "back"]),
-    default: Value::Choice("through"),
-    summary: "whether a write goes to disk at once, or when its page leaves the cache",
-    source: "the baseline of HCA writes through",
-};
+pub(crate) const WRITES_THROUGH: Parameter =
+    Parameter::choice("writes", &["through", "back"], "through")
+        .summary("whether a write goes to disk at once, or when its page leaves the cache")
+        .source("the baseline of HCA writes through");
 
 /// An algorithm over a disk.
 #[derive(Clone, Debug)]

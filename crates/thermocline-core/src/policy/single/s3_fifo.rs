@@ -17,40 +17,26 @@
 //!   one page, so its misses differ in caches of less than 20 pages.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "small_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.1),
-        summary: "share of the small queue in the cache",
-        source: "the paper, section 4.1",
-    },
-    Parameter {
-        name: "ghost_share",
-        kind: Kind::Real { min: 0.0, max: 100.0 },
-        default: Value::Real(0.9),
-        summary: "ghosts that are remembered, as a share of the cache's pages",
-        source: "the paper, section 4.1: as many as M has pages",
-    },
-    Parameter {
-        name: "promote_at",
-        kind: Kind::Integer { min: 1, max: COUNT_MAX as u64 },
-        default: Value::Integer(2),
-        summary: "hits in the small queue that bring a page to the main one",
-        source: "the paper, Algorithm 1: a counter above 1",
-    },
-    Parameter {
-        name: "fill_main",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "while the cache fills up, pages enter the main queue once the small one has its share",
-        source: "the paper, Algorithm 1: no; libCacheSim: yes",
-    },
+    Parameter::real("small_share", 0.0..=1.0, 0.1)
+        .summary("share of the small queue in the cache")
+        .source("the paper, section 4.1"),
+    Parameter::real("ghost_share", 0.0..=100.0, 0.9)
+        .summary("ghosts that are remembered, as a share of the cache's pages")
+        .source("the paper, section 4.1: as many as M has pages"),
+    Parameter::integer("promote_at", 1..=COUNT_MAX as u64, 2)
+        .summary("hits in the small queue that bring a page to the main one")
+        .source("the paper, Algorithm 1: a counter above 1"),
+    Parameter::switch("fill_main", false)
+        .summary(
+            "while the cache fills up, pages enter the main queue once the small one has its share",
+        )
+        .source("the paper, Algorithm 1: no; libCacheSim: yes"),
 ];
 
 /// S, M and G.

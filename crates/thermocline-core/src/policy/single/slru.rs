@@ -18,7 +18,7 @@
 //!   misses are the same if its segments divide the cache.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
 
@@ -27,27 +27,15 @@ const SEGMENTS_MAX: usize = 16;
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "segments",
-        kind: Kind::Integer { min: 2, max: SEGMENTS_MAX as u64 },
-        default: Value::Integer(2),
-        summary: "segments of the cache",
-        source: "the paper: probationary and protected",
-    },
-    Parameter {
-        name: "protected_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.8),
-        summary: "share of all segments above the lowest in the cache",
-        source: "usual; the paper tunes it to the workload",
-    },
-    Parameter {
-        name: "fill_upwards",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "pages enter the lowest segment that has room within its share",
-        source: "the paper: the lowest; libCacheSim: yes",
-    },
+    Parameter::integer("segments", 2..=SEGMENTS_MAX as u64, 2)
+        .summary("segments of the cache")
+        .source("the paper: probationary and protected"),
+    Parameter::real("protected_share", 0.0..=1.0, 0.8)
+        .summary("share of all segments above the lowest in the cache")
+        .source("usual; the paper tunes it to the workload"),
+    Parameter::switch("fill_upwards", false)
+        .summary("pages enter the lowest segment that has room within its share")
+        .source("the paper: the lowest; libCacheSim: yes"),
 ];
 
 /// The lowest segment, the probationary one.

@@ -15,26 +15,18 @@
 //!   possible.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "in_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.25),
-        summary: "share of A1in in the cache (Kin)",
-        source: "the paper: 25 %",
-    },
-    Parameter {
-        name: "out_share",
-        kind: Kind::Real { min: 0.0, max: 100.0 },
-        default: Value::Real(0.5),
-        summary: "pages that A1out remembers, as a share of the cache's pages (Kout)",
-        source: "the paper: 50 %",
-    },
+    Parameter::real("in_share", 0.0..=1.0, 0.25)
+        .summary("share of A1in in the cache (Kin)")
+        .source("the paper: 25 %"),
+    Parameter::real("out_share", 0.0..=100.0, 0.5)
+        .summary("pages that A1out remembers, as a share of the cache's pages (Kout)")
+        .source("the paper: 50 %"),
 ];
 
 /// A1in, A1out and Am.

@@ -18,27 +18,19 @@
 //!   miss counts differ.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
 
 /// What can be set.
 pub const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "window_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.01),
-        summary: "share of the cache for the window, one page at least",
-        source: "section 4: 1 %",
-    },
-    Parameter {
-        name: "protected_share",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.8),
-        summary: "share of the main cache for the protected segment",
-        source: "section 4: 80 %",
-    },
+    Parameter::real("window_share", 0.0..=1.0, 0.01)
+        .summary("share of the cache for the window, one page at least")
+        .source("section 4: 1 %"),
+    Parameter::real("protected_share", 0.0..=1.0, 0.8)
+        .summary("share of the main cache for the protected segment")
+        .source("section 4: 80 %"),
     histogram::SAMPLE_FACTOR,
     histogram::DOORKEEPER,
 ];

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use self::temperature::{Frequencies, Frequency, History, Rules};
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::{Blocks, PAGES_PER_BLOCK};
 use crate::prefetch::prefetch;
@@ -44,90 +44,42 @@ use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 /// The parameters of HWB.
 pub const PARAMETERS: &[Parameter] = &[
     PAGES_PER_BLOCK,
-    Parameter {
-        name: "sigma",
-        kind: Kind::Real { min: 0.0, max: 1.0 },
-        default: Value::Real(0.5),
-        summary: "the weight of the frequency in a temperature; the rest is the distance's",
-        source: "the paper's value at boot",
-    },
-    Parameter {
-        name: "prediction",
-        kind: Kind::Choice(&["power", "product"]),
-        default: Value::Choice("power"),
-        summary: "the factor of Eq. 2: two to the power of lambda, or two times lambda",
-        source: "Eq. 2 prints a product, Eq. 3 an exponent in the same place",
-    },
-    Parameter {
-        name: "lambda_cap",
-        kind: Kind::Real { min: 0.0, max: 64.0 },
-        default: Value::Real(8.0),
-        summary: "the greatest lambda",
-        source: "reconstruction: keeps predictions finite",
-    },
-    Parameter {
-        name: "residual",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "add the error of the last prediction (beta) to the next one",
-        source: "Eq. 2",
-    },
-    Parameter {
-        name: "aging",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "a page that is overdue counts with the time since its last write",
-        source: "extension: the paper's temperatures never cool",
-    },
-    Parameter {
-        name: "period",
-        kind: Kind::Integer { min: 1, max: u64::MAX },
-        default: Value::Auto,
-        summary: "page writes per period; frequencies count this one and the last",
-        source: "the paper gives none; auto is the whole run",
-    },
-    Parameter {
-        name: "promotion",
-        kind: Kind::Choice(&["hotter", "always"]),
-        default: Value::Choice("hotter"),
-        summary: "a page moves up if it is hotter than the last page there, or always",
-        source: "the paper compares; always leaves the predictor out",
-    },
-    Parameter {
-        name: "regions",
-        kind: Kind::Choice(&["strict", "soft"]),
-        default: Value::Choice("strict"),
-        summary: "the cold region keeps to its size, or may use what the others leave",
-        source: "the paper flushes what the cold region has no room for",
-    },
-    Parameter {
-        name: "adapt",
-        kind: Kind::Switch,
-        default: Value::Switch(true),
-        summary: "the regions grow and shrink with the pages that move",
-        source: "section III-C",
-    },
-    Parameter {
-        name: "move_threshold",
-        kind: Kind::Integer { min: 0, max: u32::MAX as u64 },
-        default: Value::Integer(16),
-        summary: "moves between two regions after which a page of room follows (A)",
-        source: "reconstruction: the paper gives no value",
-    },
-    Parameter {
-        name: "ghosts",
-        kind: Kind::Integer { min: 0, max: u32::MAX as u64 },
-        default: Value::Auto,
-        summary: "pages that left the buffer and are remembered",
-        source: "reconstruction: auto is four times the pages of the buffer",
-    },
-    Parameter {
-        name: "active_flush",
-        kind: Kind::Switch,
-        default: Value::Switch(false),
-        summary: "write the tail block back as soon as it is overdue (Eq. 3)",
-        source: "section III-D, flush case 1",
-    },
+    Parameter::real("sigma", 0.0..=1.0, 0.5)
+        .summary("the weight of the frequency in a temperature; the rest is the distance's")
+        .source("the paper's value at boot"),
+    Parameter::choice("prediction", &["power", "product"], "power")
+        .summary("the factor of Eq. 2: two to the power of lambda, or two times lambda")
+        .source("Eq. 2 prints a product, Eq. 3 an exponent in the same place"),
+    Parameter::real("lambda_cap", 0.0..=64.0, 8.0)
+        .summary("the greatest lambda")
+        .source("reconstruction: keeps predictions finite"),
+    Parameter::switch("residual", true)
+        .summary("add the error of the last prediction (beta) to the next one")
+        .source("Eq. 2"),
+    Parameter::switch("aging", false)
+        .summary("a page that is overdue counts with the time since its last write")
+        .source("extension: the paper's temperatures never cool"),
+    Parameter::integer_or_auto("period", 1..=u64::MAX)
+        .summary("page writes per period; frequencies count this one and the last")
+        .source("the paper gives none; auto is the whole run"),
+    Parameter::choice("promotion", &["hotter", "always"], "hotter")
+        .summary("a page moves up if it is hotter than the last page there, or always")
+        .source("the paper compares; always leaves the predictor out"),
+    Parameter::choice("regions", &["strict", "soft"], "strict")
+        .summary("the cold region keeps to its size, or may use what the others leave")
+        .source("the paper flushes what the cold region has no room for"),
+    Parameter::switch("adapt", true)
+        .summary("the regions grow and shrink with the pages that move")
+        .source("section III-C"),
+    Parameter::integer("move_threshold", 0..=u32::MAX as u64, 16)
+        .summary("moves between two regions after which a page of room follows (A)")
+        .source("reconstruction: the paper gives no value"),
+    Parameter::integer_or_auto("ghosts", 0..=u32::MAX as u64)
+        .summary("pages that left the buffer and are remembered")
+        .source("reconstruction: auto is four times the pages of the buffer"),
+    Parameter::switch("active_flush", false)
+        .summary("write the tail block back as soon as it is overdue (Eq. 3)")
+        .source("section III-D, flush case 1"),
 ];
 
 /// The list of the hot region.

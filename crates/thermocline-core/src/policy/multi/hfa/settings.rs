@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use crate::config::{Kind, Parameter, Value, Values};
+use crate::config::{Parameter, Values};
 use crate::policy::multi::khv;
 use crate::policy::multi::probabilities::PROMOTE_PROBABILITY;
 use crate::random::SEED;
@@ -34,105 +34,49 @@ impl Strategy {
     }
 }
 
-const T: Parameter = Parameter {
-    name: "t",
-    kind: Kind::Integer { min: 1, max: u64::MAX },
-    default: Value::Integer(1000),
-    summary: "accesses per period (T)",
-    source: "section 5.1",
-};
-const K: Parameter = Parameter {
-    name: "k",
-    kind: Kind::Integer { min: 0, max: 64 },
-    default: Value::Integer(6),
-    summary: "periods whose hints count; 0 disables the tables",
-    source: "section 3.2.2",
-};
-const DELTA: Parameter = Parameter {
-    name: "delta",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.5),
-    summary: "what a hint is worth compared with one of the next period",
-    source: "section 5.1",
-};
-const F_MIN: Parameter = Parameter {
-    name: "f_min",
-    kind: Kind::Real { min: 0.0, max: f64::MAX },
-    default: Value::Real(1.0),
-    summary: "a page with a greater hint frequency enters the first queue",
-    source: "section 3.2.2",
-};
-const T_OUT_SHARE: Parameter = Parameter {
-    name: "t_out_share",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.001),
-    summary: "bytes of the hint table per byte of its tier; at least one record unless 0",
-    source: "section 5.1; pages of 4 KiB, records of 16 bytes",
-};
-const Q1_SHARE: Parameter = Parameter {
-    name: "q1_share",
-    kind: Kind::Real { min: 0.0, max: 1.0 },
-    default: Value::Real(0.5),
-    summary: "share of the first queue in a tier, at first; one page at least for either queue",
-    source: "section 3.4",
-};
-const PARTITION: Parameter = Parameter {
-    name: "partition",
-    kind: Kind::Choice(&["dynamic", "fixed"]),
-    default: Value::Choice("dynamic"),
-    summary: "whether the share of the first queue adapts, once per period",
-    source: "section 3.4; fixed is Fig. 9",
-};
-const SAMPLES: Parameter = Parameter {
-    name: "samples",
-    kind: Kind::Integer { min: 1, max: u64::MAX },
-    default: Value::Integer(10),
-    summary: "how often per period cold and hot pages are counted for the partition",
-    source: "reconstruction: the paper adds up durations",
-};
-const QUEUES: Parameter = Parameter {
-    name: "queues",
-    kind: Kind::Choice(&["borrowing", "strict"]),
-    default: Value::Choice("borrowing"),
-    summary: "whether the second queue may use what the first one leaves empty",
-    source: "reconstruction: with k = 0 the paper's results are those of a whole tier",
-};
-const RESORT: Parameter = Parameter {
-    name: "resort",
-    kind: Kind::Switch,
-    default: Value::Switch(false),
-    summary: "sort the queues that are ordered by hotness anew, once per period",
-    source: "extension: the paper's bubble sort moves pages forward only",
-};
+const T: Parameter = Parameter::integer("t", 1..=u64::MAX, 1000)
+    .summary("accesses per period (T)")
+    .source("section 5.1");
+const K: Parameter = Parameter::integer("k", 0..=64, 6)
+    .summary("periods whose hints count; 0 disables the tables")
+    .source("section 3.2.2");
+const DELTA: Parameter = Parameter::real("delta", 0.0..=1.0, 0.5)
+    .summary("what a hint is worth compared with one of the next period")
+    .source("section 5.1");
+const F_MIN: Parameter = Parameter::real("f_min", 0.0..=f64::MAX, 1.0)
+    .summary("a page with a greater hint frequency enters the first queue")
+    .source("section 3.2.2");
+const T_OUT_SHARE: Parameter = Parameter::real("t_out_share", 0.0..=1.0, 0.001)
+    .summary("bytes of the hint table per byte of its tier; at least one record unless 0")
+    .source("section 5.1; pages of 4 KiB, records of 16 bytes");
+const Q1_SHARE: Parameter = Parameter::real("q1_share", 0.0..=1.0, 0.5)
+    .summary("share of the first queue in a tier, at first; one page at least for either queue")
+    .source("section 3.4");
+const PARTITION: Parameter = Parameter::choice("partition", &["dynamic", "fixed"], "dynamic")
+    .summary("whether the share of the first queue adapts, once per period")
+    .source("section 3.4; fixed is Fig. 9");
+const SAMPLES: Parameter = Parameter::integer("samples", 1..=u64::MAX, 10)
+    .summary("how often per period cold and hot pages are counted for the partition")
+    .source("reconstruction: the paper adds up durations");
+const QUEUES: Parameter = Parameter::choice("queues", &["borrowing", "strict"], "borrowing")
+    .summary("whether the second queue may use what the first one leaves empty")
+    .source("reconstruction: with k = 0 the paper's results are those of a whole tier");
+const RESORT: Parameter = Parameter::switch("resort", false)
+    .summary("sort the queues that are ordered by hotness anew, once per period")
+    .source("extension: the paper's bubble sort moves pages forward only");
 /// Whether writes go through to disk.
-pub(super) const WRITES: Parameter = Parameter {
-    name: "writes",
-    kind: Kind::Choice(&["through", "back"]),
-    default: Value::Choice("through"),
-    summary: "whether a write goes to disk at once, or when its page leaves the caches",
-    source: "reconstruction: the paper replays reads",
-};
-const D_OVERFLOW: Parameter = Parameter {
-    name: "d_overflow",
-    kind: Kind::Choice(&["q2", "demote"]),
-    default: Value::Choice("q2"),
-    summary: "where the last page of a full first queue goes",
-    source: "section 3.2.2 says the second queue, Algorithm 4 can be read as demotion",
-};
-const Q2_INSERTION: Parameter = Parameter {
-    name: "q2_insertion",
-    kind: Kind::Choice(&["head", "hotness"]),
-    default: Value::Choice("head"),
-    summary: "where a page enters the second queue: at its head, or behind those that are as hot",
-    source: "section 3.2.2: a block without records goes to the head (line 10); section 4.1 sorts by hotness",
-};
-const MISS_TO_Q1: Parameter = Parameter {
-    name: "miss_to_q1",
-    kind: Kind::Switch,
-    default: Value::Switch(false),
-    summary: "a page with many hints enters the first queue of the fastest tier",
-    source: "Algorithm 1; Algorithm 4 uses the second queue always",
-};
+pub(super) const WRITES: Parameter = Parameter::choice("writes", &["through", "back"], "through")
+    .summary("whether a write goes to disk at once, or when its page leaves the caches")
+    .source("reconstruction: the paper replays reads");
+const D_OVERFLOW: Parameter = Parameter::choice("d_overflow", &["q2", "demote"], "q2")
+    .summary("where the last page of a full first queue goes")
+    .source("section 3.2.2 says the second queue, Algorithm 4 can be read as demotion");
+const Q2_INSERTION: Parameter = Parameter::choice("q2_insertion", &["head", "hotness"], "head")
+    .summary("where a page enters the second queue: at its head, or behind those that are as hot")
+    .source("section 3.2.2: a block without records goes to the head (line 10); section 4.1 sorts by hotness");
+const MISS_TO_Q1: Parameter = Parameter::switch("miss_to_q1", false)
+    .summary("a page with many hints enters the first queue of the fastest tier")
+    .source("Algorithm 1; Algorithm 4 uses the second queue always");
 /// The parameters of D-HFA.
 pub const D_PARAMETERS: &[Parameter] = &[
     T,
