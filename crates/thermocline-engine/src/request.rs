@@ -39,6 +39,13 @@ pub enum RequestKind {
     Cache,
 }
 
+impl RequestKind {
+    /// `true` if no byte of the range changes.
+    pub(crate) const fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::Cache)
+    }
+}
+
 /// The answer to a request.
 ///
 /// Whoever takes a reply gives it back with [`Shard::release`](crate::Shard::release), or its frames

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 use thermocline_core::{Action, Op, Tier};
 
-use super::request::{Building, Content, NO_FRAME, Piece};
+use super::request::{Building, Content, Piece};
+use super::requests::NO_FRAME;
 use super::{Event, Place, Shard, Waiter};
 use crate::entry::{EntryId, SlotWrite};
 use crate::memory::FrameId;

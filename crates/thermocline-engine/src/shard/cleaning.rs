@@ -78,7 +78,7 @@ impl Shard {
 
     /// Whether background work may take a frame.
     pub(super) fn has_spare_frame(&self) -> bool {
-        self.pool.free_frames() > self.claimed_frames
+        self.pool.free_frames() > self.requests.claimed_frames()
     }
 
     /// The backing store refused the page: it is tried again later.

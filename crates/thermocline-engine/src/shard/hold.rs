@@ -36,7 +36,7 @@ impl Shard {
 
     /// What requests of this kind are answered, whatever came of them.
     pub(super) fn held_back(&self, kind: RequestKind) -> Result<(), RequestError> {
-        let is_read = matches!(kind, RequestKind::Read | RequestKind::Cache);
+        let is_read = kind.only_reads();
         if is_read || !self.write_hold.is_held() { Ok(()) } else { Err(RequestError::Io) }
     }
 }

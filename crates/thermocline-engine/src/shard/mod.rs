@@ -26,6 +26,7 @@ mod metadata;
 mod overdue;
 mod places;
 mod request;
+mod requests;
 mod retry;
 mod settle;
 mod slot;
@@ -64,7 +65,7 @@ pub use self::hold::WriteHold;
 use self::journal::Journal;
 use self::metadata::{Metadata, OwnOperation};
 use self::places::{Place, Places};
-use self::request::Pending;
+use self::requests::Requests;
 use self::retry::FlashFaults;
 use self::waiters::Waiters;
 use self::write_backs::WriteBacks;
@@ -90,8 +91,7 @@ pub struct Shard {
     observer: Option<Observer>,
     write_hold: WriteHold,
     counters: Counters,
-    requests: Slab<Pending>,
-    replies: VecDeque<Reply>,
+    requests: Requests,
     outbox: Outbox,
     in_flight: Slab<InFlight>,
     journal: Journal,
@@ -107,10 +107,6 @@ pub struct Shard {
     cleaner: Cleaner,
     flash_budget: Option<FlashBudget>,
     streams: Streams,
-    /// Frames that the request being taken may still need.
-    claimed_frames: usize,
-    /// When requests were last looked at for those that have waited for too long.
-    looked_for_overdue: Nanos,
     /// The last version given to a page.
     version: u64,
     /// Page accesses so far.
@@ -255,8 +251,7 @@ impl Shard {
             observer: None,
             write_hold: WriteHold::default(),
             counters: Counters::default(),
-            requests: Slab::new(),
-            replies: VecDeque::new(),
+            requests: Requests::default(),
             outbox: Outbox::default(),
             in_flight: Slab::new(),
             journal: Journal::new(flash.superblock, flash.generations.clone()),
@@ -270,8 +265,6 @@ impl Shard {
             cleaner: Cleaner::default(),
             flash_budget: budget,
             streams: Streams::default(),
-            claimed_frames: 0,
-            looked_for_overdue: Nanos(0),
             version: flash.version,
             clock: 0,
             now: Nanos(0),
@@ -328,7 +321,7 @@ impl Shard {
 
     /// The next reply, if there is one. To be given back with [`release`](Self::release).
     pub fn next_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.requests.next_reply()
     }
 
     /// The next operation for the driver, if there is one.

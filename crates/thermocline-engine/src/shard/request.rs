@@ -5,26 +5,12 @@ use std::ops::Range;
 use thermocline_core::{Access, Nanos, Op, PageId, Tier};
 
 use super::blank::{BlankParts, ZERO_BYTES_MAX};
+use super::requests::Pending;
 use super::{Event, Shard};
 use crate::memory::FrameId;
 use crate::operation::{DeviceError, OperationKind};
 use crate::options::{READ_FRAMES, RESERVED_FRAMES, WriteMode};
 use crate::request::{Reply, Request, RequestError, RequestKind, Segment, Segments, SubmitError};
-
-/// A request that waits.
-#[derive(Debug)]
-pub(super) struct Pending {
-    request: Request,
-    /// When it was taken.
-    since: Nanos,
-    segments: Segments,
-    /// How many pages it waits for; a durable write, besides these, waits for a commit.
-    waiting: u32,
-    found: Option<Tier>,
-    error: Option<RequestError>,
-    /// The newest version that it made.
-    version: u64,
-}
 
 /// A request while its pages are being accessed.
 #[derive(Debug)]
@@ -143,7 +129,7 @@ impl Shard {
         let touched_pages =
             parts.as_ref().map_or(pages.end - pages.start, |parts| parts.pages.len() as u64);
         let needed = 2 * touched_pages + u64::from(RESERVED_FRAMES);
-        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        let is_write = !request.kind.only_reads();
         match self.obstacle(needed, &numbers(&pages), is_write, is_blank) {
             None => {}
             Some(Ok(())) => return Err(SubmitError::Full),
@@ -165,14 +151,15 @@ impl Shard {
         let is_sequential =
             self.options.sequential_bypass_bytes.is_some_and(|bytes| stream_bytes > bytes);
         let mut building = Building {
-            key: self.requests.vacant_key(),
+            key: self.requests.next_key(),
             segments: Segments::new(),
             waiting: 0,
             found: None,
             error: None,
             is_sequential,
         };
-        self.claimed_frames = usize::try_from(needed).expect("there are as many frames");
+        let frames = usize::try_from(needed).expect("there are as many frames");
+        self.requests.claim_frames(frames);
         if let Some(BlankParts { pages, gaps }) = parts {
             let is_trim = request.kind == RequestKind::Trim;
             let kind = if is_trim { OperationKind::Discard } else { OperationKind::Zero };
@@ -188,7 +175,7 @@ impl Shard {
                 self.access_page(&request, payload, page, &mut building);
             }
         }
-        self.claimed_frames = 0;
+        self.requests.claim_frames(0);
         self.finish_building(request, building);
         Ok(())
     }
@@ -230,7 +217,7 @@ impl Shard {
         let end = end_bytes.min((page + 1) * page_bytes);
         let piece = piece(request, payload, page, page_bytes, start..end);
         self.access_piece(&piece, building);
-        self.claimed_frames -= 2;
+        self.requests.unclaim_frames(2);
     }
 
     /// How much of a request, from its beginning on, one request may cover now, in bytes. A trim or a
@@ -278,7 +265,7 @@ impl Shard {
                 self.pool.release(segment.frame);
             }
         }
-        self.replies.push_back(reply);
+        self.requests.push_reply(reply);
     }
 
     /// A request that waits for a flush.
@@ -296,69 +283,51 @@ impl Shard {
 
     /// More pages of the request to wait for.
     pub(super) fn add_waiting(&mut self, key: usize, pages: u32) {
-        self.requests[key].waiting += pages;
+        self.requests.wait_for(key, pages);
     }
 
     /// One page of the request less to wait for.
     pub(super) fn page_done(&mut self, key: usize, result: Result<(), RequestError>) {
-        let pending = &mut self.requests[key];
-        pending.waiting -= 1;
-        if let Err(error) = result {
-            pending.error.get_or_insert(error);
-        }
-        if pending.waiting == 0 {
+        if self.requests.page_done(key, result) {
             self.pages_done(key);
         }
     }
 
     /// Fills in the bytes of a page that a read waited for; the frame has a user for it.
     pub(super) fn read_done(&mut self, key: usize, index: usize, frame: FrameId) {
-        self.requests[key].segments[index].frame = frame;
+        self.requests.fill(key, index, frame);
         self.page_done(key, Ok(()));
     }
 
     /// The bytes of a page that a read waited for cannot be had.
     pub(super) fn read_failed(&mut self, key: usize, index: usize, error: RequestError) {
-        self.requests[key].segments[index].length_bytes = 0;
+        self.requests.give_up(key, index);
         self.page_done(key, Err(error));
     }
 
     /// The newest version that the request made is at least this one.
     pub(super) fn note_version(&mut self, key: usize, version: u64) {
-        let pending = &mut self.requests[key];
-        pending.version = pending.version.max(version);
+        self.requests.note_version(key, version);
     }
 
     /// What a flush or a durable write waited for is durable, or cannot be made so.
     pub(super) fn page_done_durably(&mut self, key: usize, result: Result<(), RequestError>) {
         if let Err(error) = result {
-            self.requests[key].error.get_or_insert(error);
+            self.requests.fail(key, error);
         }
         self.answer(key);
     }
 
     /// When the first of the requests that wait has waited for too long.
     pub(super) fn first_deadline(&self) -> Option<Nanos> {
-        let since = self.requests.iter().map(|(_, pending)| pending.since).min()?;
+        let since = self.requests.first_since()?;
         Some(Nanos(since.0.saturating_add(self.options.backing_timeout.0)))
-    }
-
-    /// The requests that have waited for too long.
-    pub(super) fn overdue(&self) -> Vec<usize> {
-        let timeout = self.options.backing_timeout.0;
-        let is_overdue = |pending: &Pending| self.now.0.saturating_sub(pending.since.0) >= timeout;
-        let overdue = self.requests.iter().filter(|(_, pending)| is_overdue(pending));
-        overdue.map(|(key, _)| key).collect()
     }
 
     /// The request fails now; it must be in no list of those that wait. Bytes that a read waits for
     /// have no frame.
     pub(super) fn end(&mut self, key: usize, error: RequestError) {
-        let pending = &mut self.requests[key];
-        pending.error = Some(error);
-        for segment in pending.segments.iter_mut().filter(|it| it.frame == NO_FRAME) {
-            segment.length_bytes = 0;
-        }
+        self.requests.end(key, error);
         self.answer(key);
     }
 
@@ -388,10 +357,8 @@ impl Shard {
 
     /// All pages of a request are served; a durable write now waits for a commit.
     fn pages_done(&mut self, key: usize) {
-        let Pending { request, error, version, .. } = &self.requests[key];
-        let is_write = !matches!(request.kind, RequestKind::Read | RequestKind::Cache);
-        if request.is_durable && is_write && error.is_none() {
-            let (version, page_bytes) = (*version, u64::from(self.options.page_bytes));
+        if let Some((request, version)) = self.requests.durable_write(key) {
+            let page_bytes = u64::from(self.options.page_bytes);
             let end_bytes = request.offset_bytes + request.length_bytes;
             let pages = request.offset_bytes / page_bytes..end_bytes.div_ceil(page_bytes);
             self.wait_until_durable(key, pages, version);
@@ -423,7 +390,7 @@ impl Shard {
         if given_bytes != wanted_bytes {
             return Err(SubmitError::WrongPayload { given_bytes, wanted_bytes });
         }
-        let is_read = matches!(request.kind, RequestKind::Read | RequestKind::Cache);
+        let is_read = request.kind.only_reads();
         if self.awaits_epoch && !is_read { Err(SubmitError::Full) } else { Ok(()) }
     }
 }
@@ -458,9 +425,6 @@ fn numbers(pages: &Range<u64>) -> Range<u32> {
     let number = |page: u64| u32::try_from(page).expect("page numbers have 32 bits");
     number(pages.start)..number(pages.end)
 }
-
-/// Stands for the frame of bytes that are on their way.
-pub(super) const NO_FRAME: FrameId = FrameId(u32::MAX);
 
 fn segment(frame: FrameId, range: &Range<usize>) -> Segment {
     let bytes = |bytes: usize| u32::try_from(bytes).expect("pages are at most 1 MiB");
