@@ -123,7 +123,7 @@ impl Entry {
 
 /// Where a file lies in its entry.
 #[derive(Clone, Copy)]
-struct Place {
+struct ForkPlace {
     entry: usize,
     fork: usize,
     first_page: u64,
@@ -258,7 +258,7 @@ impl<'a> Collector<'a> {
     fn entries(
         &self,
         first_of: &[Option<u64>],
-    ) -> Result<(Vec<Entry>, Vec<Option<Place>>), TraceError> {
+    ) -> Result<(Vec<Entry>, Vec<Option<ForkPlace>>), TraceError> {
         let page_size = self.options.page_size.bytes();
         let mut order: Vec<usize> =
             (0..self.files.len()).filter(|&file| first_of[file].is_some()).collect();
@@ -290,7 +290,7 @@ impl<'a> Collector<'a> {
             let end_page = first_page + end.div_ceil(page_size);
             let fork_pages = &mut entries[entry].fork_pages[fork];
             *fork_pages = end_page.max(*fork_pages);
-            places[file] = Some(Place { entry, fork, first_page });
+            places[file] = Some(ForkPlace { entry, fork, first_page });
         }
         let mut base_page = 0_u64;
         for entry in &mut entries {
@@ -325,7 +325,7 @@ impl<'a> Collector<'a> {
         mut self,
         source: &str,
         entries: &mut [Entry],
-        places: &[Option<Place>],
+        places: &[Option<ForkPlace>],
     ) -> Result<Captured, CaptureError> {
         let mut processes = vec![Share::default(); self.commands.len()];
         let mut lines = Lines::default();

@@ -9,7 +9,7 @@ use thermocline_trace::CompiledTrace;
 use crate::over_time::Tally;
 use crate::replay::sum;
 use crate::summary::PolicyState;
-use crate::timing::{Engine, Timed};
+use crate::timing::{Simulation, Timed};
 use crate::{
     ClientSummary, Configuration, Intervals, LabError, PolicySummary, Replay, Summary, TierSummary,
     Timing, TimingSummary, TraceSummary, WarmUp, Watch, replay, tiers,
@@ -119,9 +119,10 @@ fn run_timed(
     let names = configuration.tier_names();
     let mut intervals = options.intervals(trace, configuration);
     let tally = Tally::new(trace, warm_up_accesses, intervals.as_mut());
-    let engine = Engine::new(trace, configuration, timing, options.is_checked, tally, watch)?;
+    let simulation =
+        Simulation::new(trace, configuration, timing, options.is_checked, tally, watch)?;
     let start = Instant::now();
-    let Timed { counts, state, timing } = engine.run(timing, &names, warm_up_accesses)?;
+    let Timed { counts, state, timing } = simulation.run(timing, &names, warm_up_accesses)?;
     let replay_seconds = start.elapsed().as_secs_f64();
     let timing = Some(timing);
     let found = Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing };

@@ -13,7 +13,7 @@ use thermocline_lab::Watch;
 
 /// A policy as Python hands it over.
 #[derive(FromPyObject)]
-pub(crate) struct Given {
+pub(crate) struct CustomPolicy {
     name: String,
     /// Called with capacities, pages and whether a write miss fetches.
     factory: Py<PyAny>,
@@ -44,7 +44,7 @@ struct Kinds {
     drop: Py<PyAny>,
 }
 
-impl Given {
+impl CustomPolicy {
     /// The policy, for those that choose by name.
     pub(crate) fn entry(self, failure: &Arc<Failure>) -> PolicyEntry {
         let depth = if self.tiers == 1 { Depth::Ram } else { Depth::Tiers };

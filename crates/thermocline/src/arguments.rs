@@ -17,7 +17,7 @@ use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
 use thermocline_papers::{PAPERS, Paper};
 
-use crate::backing::Place;
+use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
 pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
@@ -424,7 +424,7 @@ pub(crate) enum CacheCommand {
         flash: PathBuf,
         /// The backing store that it caches: a file, a block device, or an NBD address
         #[arg(long)]
-        backing: Place,
+        backing: BackingLocation,
         /// The note of an NBD export, if it is not beside the flash
         #[arg(long)]
         note: Option<PathBuf>,
@@ -465,7 +465,7 @@ pub(crate) enum CacheCommand {
         flash: Option<PathBuf>,
         /// The backing store, which may be served without the flash from then on
         #[arg(long)]
-        backing: Option<Place>,
+        backing: Option<BackingLocation>,
         /// The note of an NBD export, if it is not beside the flash
         #[arg(long, requires = "backing")]
         note: Option<PathBuf>,

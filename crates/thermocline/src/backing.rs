@@ -11,14 +11,14 @@ use crate::note::NotePlace;
 
 /// Where a backing store is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum BackingLocation {
     /// A file or block device.
     File(PathBuf),
     /// An export.
     Nbd(NbdUri),
 }
 
-impl Place {
+impl BackingLocation {
     /// Where its note is: where it is said to be, with the file or block device, or else with the
     /// flash; an export without a flash has none.
     ///
@@ -48,7 +48,7 @@ impl Place {
 }
 
 /// On a command line, what has a scheme is an address.
-impl FromStr for Place {
+impl FromStr for BackingLocation {
     type Err = UriError;
 
     fn from_str(text: &str) -> std::result::Result<Self, UriError> {
@@ -56,7 +56,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for BackingLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),

@@ -5,8 +5,8 @@
 //! answered; what it does after that goes on behind it. A request is answered when its last page
 //! access is.
 
-mod engine;
 mod layout;
+mod simulation;
 
 use serde::Serialize;
 use thermocline_core::Clients;
@@ -17,8 +17,8 @@ use thermocline_device::{Device, ResponseTimes, ResponseUs, Server};
 
 use crate::LabError;
 
-pub(crate) use engine::{Engine, Timed};
 pub(crate) use layout::Placement;
+pub(crate) use simulation::{Simulation, Timed};
 
 /// Pages that a cache may hold beyond its capacity while it answers an access.
 const SPARE_SLOTS: u64 = 64;

@@ -66,7 +66,7 @@ pub(crate) struct Timed {
 }
 
 /// A hierarchy of devices, and a policy that drives it.
-pub(crate) struct Engine<'a> {
+pub(crate) struct Simulation<'a> {
     trace: &'a CompiledTrace,
     policy: BoxedPolicy,
     actions: Actions,
@@ -97,7 +97,7 @@ pub(crate) struct Engine<'a> {
     last_step: Nanos,
 }
 
-impl<'a> Engine<'a> {
+impl<'a> Simulation<'a> {
     pub(crate) fn new(
         trace: &'a CompiledTrace,
         configuration: &'a Configuration,

@@ -10,7 +10,7 @@ const RANGE_PIECE_BYTES: u32 = 1 << 20;
 
 /// Which connection, request and piece a tag means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Origin {
     pub(super) connection: usize,
     pub(super) request: usize,
     /// Where the piece begins, counted from the beginning of the request.
@@ -25,7 +25,7 @@ pub(super) const CONNECTIONS_MAX: usize = 1 << CONNECTION_BITS;
 /// More requests of one client than this cannot be told apart.
 pub(super) const REQUESTS_MAX: usize = 1 << REQUEST_BITS;
 
-impl Place {
+impl Origin {
     pub(super) fn to_tag(self) -> Tag {
         debug_assert!(self.connection < CONNECTIONS_MAX && self.request < REQUESTS_MAX);
         let high = (self.connection as u64) << REQUEST_BITS | self.request as u64;
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn tags_keep_places_apart() {
         for place in [
-            Place { connection: 0, request: 0, done_bytes: 0 },
-            Place { connection: CONNECTIONS_MAX - 1, request: 0, done_bytes: u32::MAX },
-            Place { connection: 1, request: REQUESTS_MAX - 1, done_bytes: 1 },
+            Origin { connection: 0, request: 0, done_bytes: 0 },
+            Origin { connection: CONNECTIONS_MAX - 1, request: 0, done_bytes: u32::MAX },
+            Origin { connection: 1, request: REQUESTS_MAX - 1, done_bytes: 1 },
         ] {
-            assert_eq!(Place::from_tag(place.to_tag()), place);
+            assert_eq!(Origin::from_tag(place.to_tag()), place);
         }
     }
 

@@ -32,7 +32,7 @@ use slab::Slab;
 
 use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
 pub use self::handle::Handle;
-use self::in_flight::{CONNECTIONS_MAX, Place};
+use self::in_flight::{CONNECTIONS_MAX, Origin};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess};
 use self::names::check_names;
@@ -480,7 +480,7 @@ impl<S: Service> Server<S> {
                 is_going_on = false;
                 service.drive();
                 while let Some(reply) = service.next_reply() {
-                    let place = Place::from_tag(reply.tag);
+                    let place = Origin::from_tag(reply.tag);
                     let connection = &mut self.connections[place.connection];
                     let scratch = &mut self.scratch;
                     let answered = Answered { place, reply: &reply, scratch };

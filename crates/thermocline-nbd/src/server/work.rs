@@ -3,7 +3,7 @@
 use slab::Slab;
 
 use super::in_flight::{
-    EXTENT_BYTES, EXTENTS_HEADER_BYTES, EXTENTS_MAX, InFlight, Place, REQUESTS_MAX, charge_bytes,
+    EXTENT_BYTES, EXTENTS_HEADER_BYTES, EXTENTS_MAX, InFlight, Origin, REQUESTS_MAX, charge_bytes,
 };
 use super::transport::Output;
 use crate::codec::server::{Negotiated, Request, replies};
@@ -16,7 +16,7 @@ pub(super) const REPLY_BYTES: usize = 128;
 /// A piece that a service answered.
 #[derive(Debug)]
 pub(super) struct Answered<'a> {
-    pub(super) place: Place,
+    pub(super) place: Origin,
     pub(super) reply: &'a Reply,
     /// Room for the bytes of a piece.
     pub(super) scratch: &'a mut Vec<u8>,
@@ -182,7 +182,7 @@ impl Work {
     }
 
     fn tag(&self, request: usize, done_bytes: u32) -> crate::service::Tag {
-        Place { connection: self.connection, request, done_bytes }.to_tag()
+        Origin { connection: self.connection, request, done_bytes }.to_tag()
     }
 
     fn insert(&mut self, request: Request, negotiated: &Negotiated) -> usize {

@@ -45,7 +45,7 @@ struct Recording {
 }
 
 /// Where a file's pages are.
-struct Place {
+struct FileLocation {
     volume: u32,
     base_page: u64,
 }
@@ -85,9 +85,9 @@ impl Recording {
         file_id: u64,
         end_page: u64,
         volumes: &mut Volumes,
-    ) -> Result<Option<Place>, Reason> {
+    ) -> Result<Option<FileLocation>, Reason> {
         let Some(table) = &self.table else {
-            return Ok(Some(Place { volume: volumes.number(ONLY_VOLUME), base_page: 0 }));
+            return Ok(Some(FileLocation { volume: volumes.number(ONLY_VOLUME), base_page: 0 }));
         };
         let id = usize::try_from(file_id).ok().filter(|&id| id < table.files().len());
         let Some(id) = id else { return Err("the file is not in the file table".into()) };
@@ -101,11 +101,11 @@ impl Recording {
         }
         if self.volume_of == VolumeOf::All {
             let volume = volumes.number(ONLY_VOLUME);
-            return Ok(Some(Place { volume, base_page: file.base_page }));
+            return Ok(Some(FileLocation { volume, base_page: file.base_page }));
         }
         let volume = *self.volumes[id]
             .get_or_insert_with(|| volumes.number(format!("{}#{id}", file.path).as_bytes()));
-        Ok(Some(Place { volume, base_page: 0 }))
+        Ok(Some(FileLocation { volume, base_page: 0 }))
     }
 }
 
@@ -132,7 +132,8 @@ impl TextFormat for Recording {
         }
         fields.end()?;
         let end_page = page_number.saturating_add(count);
-        let Some(Place { volume, base_page }) = self.place(file_id, end_page, volumes)? else {
+        let Some(FileLocation { volume, base_page }) = self.place(file_id, end_page, volumes)?
+        else {
             return Ok(Line::OtherEvent);
         };
         let extent = pages(base_page.saturating_add(page_number), count)?;

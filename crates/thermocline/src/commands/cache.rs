@@ -18,7 +18,7 @@ use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
 
 use crate::arguments::{CacheCommand, CacheOptions};
-use crate::backing::Place;
+use crate::backing::BackingLocation;
 use crate::commands::serve::config::{Config, IoEngine};
 use crate::commands::serve::control::{self, ReplaceOrder};
 use crate::commands::serve::devices::{AnyDriver, drive_files, drive_nbd};
@@ -153,7 +153,12 @@ fn check(path: &Path, as_json: bool) -> Result<String> {
     Ok(text)
 }
 
-fn drain(path: &Path, backing: &Place, place: &NotePlace, options: DrainOptions) -> Result<String> {
+fn drain(
+    path: &Path,
+    backing: &BackingLocation,
+    place: &NotePlace,
+    options: DrainOptions,
+) -> Result<String> {
     let (file, flash) = open(path)?;
     let page_bytes = flash.superblock().layout.page_bytes;
     let disk = Disk::open(backing).with_context(|| format!("`{backing}`"))?;
@@ -208,7 +213,7 @@ fn drain(path: &Path, backing: &Place, place: &NotePlace, options: DrainOptions)
 /// A flash and the backing store that it is drained to.
 struct Draining<'a> {
     path: &'a Path,
-    backing: &'a Place,
+    backing: &'a BackingLocation,
     place: &'a NotePlace,
     page_bytes: u32,
     file: DeviceFile,
@@ -297,7 +302,7 @@ impl Draining<'_> {
 /// `backing` is a backing store with the place of its note.
 fn forget(
     flash: Option<&Path>,
-    backing: Option<(&Place, &NotePlace)>,
+    backing: Option<(&BackingLocation, &NotePlace)>,
     is_sure: bool,
 ) -> Result<String> {
     let note = backing.map(|(_, note)| note.load()).transpose()?.flatten();
@@ -323,7 +328,7 @@ fn forget(
             "a cache has newer bytes of `{backing}`: serve it with its flash, or give them up with --yes"
         );
         // Locked, so that no engine has it, or learns of this too late.
-        if let Place::File(path) = backing {
+        if let BackingLocation::File(path) = backing {
             lock(path).with_context(|| in_flash(path))?;
         }
         if let Some(note) = note {
@@ -336,13 +341,13 @@ fn forget(
 
 /// Where the note of a backing store is.
 fn place_of_note(
-    backing: &Place,
+    backing: &BackingLocation,
     said: Option<&Path>,
     flash: Option<&Path>,
     state_dir: Option<&Path>,
 ) -> Result<NotePlace> {
     ensure!(
-        said.is_none() || matches!(backing, Place::Nbd(_)),
+        said.is_none() || matches!(backing, BackingLocation::Nbd(_)),
         "--note is for NBD exports: the note of a file or block device has its place"
     );
     backing.note(said, flash, state_dir)?.context("say with --note where the note of the export is")
@@ -356,10 +361,10 @@ enum Disk {
 }
 
 impl Disk {
-    fn open(place: &Place) -> Result<Self> {
+    fn open(place: &BackingLocation) -> Result<Self> {
         Ok(match place {
-            Place::File(path) => Self::File(lock(path)?),
-            Place::Nbd(uri) => Self::Nbd(uri.clone()),
+            BackingLocation::File(path) => Self::File(lock(path)?),
+            BackingLocation::Nbd(uri) => Self::Nbd(uri.clone()),
         })
     }
 

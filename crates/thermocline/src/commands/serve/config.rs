@@ -15,7 +15,7 @@ use thermocline_lab::find_policy;
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
 use super::listening::{Account, SocketMode};
-use crate::backing::Place;
+use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
 
 /// A commented configuration with every key.
@@ -507,10 +507,10 @@ impl Backing {
     }
 
     /// Where the backing store is.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> BackingLocation {
         match (&self.path, &self.nbd) {
-            (Some(path), _) => Place::File(path.clone()),
-            (None, Some(uri)) => Place::Nbd(uri.clone()),
+            (Some(path), _) => BackingLocation::File(path.clone()),
+            (None, Some(uri)) => BackingLocation::Nbd(uri.clone()),
             (None, None) => unreachable!("a configuration was checked when it was read"),
         }
     }

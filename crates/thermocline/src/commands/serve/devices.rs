@@ -25,7 +25,7 @@ use super::config::{Config, IoEngine, Mode};
 use super::epoch::{Beginning, FirstNote, FoundFlash};
 use super::kept_note::Note;
 use super::start::{self, BackingAtEnd};
-use crate::backing::Place;
+use crate::backing::BackingLocation;
 use crate::note::NotePlace;
 
 /// Threads that drive devices where `io_uring` does not.
@@ -234,14 +234,14 @@ fn sync_backing(driver: &mut AnyDriver) -> Result<()> {
 }
 
 /// Finds the backing store, and its size in bytes.
-fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
+fn find(place: &BackingLocation, config: &Config, caching: Caching) -> Result<(Backing, u64)> {
     match place {
-        Place::File(path) => {
+        BackingLocation::File(path) => {
             let file = lock(path, DeviceFile::open_within, caching).context("cannot open it")?;
             let size_bytes = file.size_bytes()?;
             Ok((Backing::File(file), size_bytes))
         }
-        Place::Nbd(uri) => {
+        BackingLocation::Nbd(uri) => {
             let access = match config.write_mode {
                 Mode::ReadOnly => Access::ReadOnly,
                 Mode::Back | Mode::Through | Mode::Around => Access::ReadWrite,
@@ -260,7 +260,7 @@ fn find(place: &Place, config: &Config, caching: Caching) -> Result<(Backing, u6
 fn sample(
     backing: Backing,
     wanted: Option<(Uuid, u64)>,
-    place: &Place,
+    place: &BackingLocation,
     config: &Config,
 ) -> Result<(Backing, Option<Fingerprint>)> {
     let Some((cache, size_bytes)) = wanted else { return Ok((backing, None)) };

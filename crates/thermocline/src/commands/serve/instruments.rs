@@ -25,7 +25,7 @@ use super::status::{
 const INCIDENT_ENDS: Duration = Duration::from_mins(1);
 
 /// What is kept of a running engine.
-pub(crate) struct Watch {
+pub(crate) struct Instruments {
     latencies: Shared<Latencies>,
     observed: Shared<Observed>,
     start: Instant,
@@ -73,7 +73,7 @@ impl Meter for LatencyMeter {
     }
 }
 
-impl Watch {
+impl Instruments {
     /// Watches a shard from now on; if its flash fails, the note is told.
     ///
     /// # Errors
@@ -86,16 +86,16 @@ impl Watch {
     ) -> Result<Self> {
         let shadows = build_shadows(config, shadows, shard.options())?;
         let observed = Shared::new(Mutex::new(Observed { shadows, recording: None, note }));
-        let watch = Self {
+        let instruments = Self {
             latencies: Shared::default(),
             observed: Arc::clone(&observed),
             start: Instant::now(),
             has_flash: config.flash.is_some(),
             flash_incident: Shared::default(),
         };
-        watch.set_recording(config.record.as_ref(), shard.options())?;
+        instruments.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
-        Ok(watch)
+        Ok(instruments)
     }
 
     /// Warns once per incident, not once per page.

@@ -7,6 +7,7 @@ pub(crate) mod devices;
 mod epoch;
 mod exposition;
 mod http;
+mod instruments;
 mod kept_note;
 mod listening;
 pub(crate) mod metrics;
@@ -16,7 +17,6 @@ mod replacing;
 mod shadows;
 pub(crate) mod start;
 pub(crate) mod status;
-mod watch;
 mod watchdog;
 
 use std::io::IsTerminal as _;
@@ -40,10 +40,10 @@ use self::control::Control;
 use self::devices::AnyDriver;
 use self::epoch::Begins;
 
+use self::instruments::Instruments;
 use self::kept_note::{Left, Note};
 use self::listening::listen;
 use self::replacing::Replacing;
-use self::watch::Watch;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
@@ -85,8 +85,9 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let mut opened = devices::open(&config, options.force_init)?;
     let note = opened.note.clone();
     let control = Control::new(config.clone(), opened.engine.shard().options().size_bytes());
-    let watch = Watch::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
-    let service = Cached::new(opened.engine).with_meter(watch.meter());
+    let instruments =
+        Instruments::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
+    let service = Cached::new(opened.engine).with_meter(instruments.meter());
     let server = listen(&config, service)?;
     control.start(server.handle())?;
     // Clients may connect, and no write is served yet.
@@ -96,14 +97,14 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
         let address = board::start(listener, board.clone())?;
         info!(%address, "metrics are served");
     }
-    let serving = Serving { watch: &watch, board: &board, control: &control, options };
+    let serving = Serving { instruments: &instruments, board: &board, control: &control, options };
     serve(server, begins, &serving, &config, note.as_ref())?;
     Ok(String::new())
 }
 
 /// What a server has besides its clients and devices.
 struct Serving<'a> {
-    watch: &'a Watch,
+    instruments: &'a Instruments,
     board: &'a Board,
     control: &'a Control,
     options: &'a ServeOptions,
@@ -117,7 +118,7 @@ fn serve(
     config: &Config,
     note: Option<&Arc<Note>>,
 ) -> Result<()> {
-    let &Serving { watch, board, control, options } = serving;
+    let &Serving { instruments, board, control, options } = serving;
     let mut replacing = Replacing::default();
     let mut drains = config.cleaning.drain_at_exit;
     let wants_reload = Arc::new(AtomicBool::new(false));
@@ -152,7 +153,7 @@ fn serve(
         let [service] = services else { return };
         begins.look(service.engine_mut().shard_mut(), &clients);
         if wants_reload.swap(false, Ordering::AcqRel) {
-            match reload(options, service, watch, &clients) {
+            match reload(options, service, instruments, &clients) {
                 Ok(config) => {
                     drains = config.cleaning.drain_at_exit;
                     control.set_config(config);
@@ -163,11 +164,11 @@ fn serve(
             }
         }
         replacing.advance(control, service, note.map(Arc::as_ref));
-        board.post(watch.status(service.engine_mut(), clients.clients()));
+        board.post(instruments.status(service.engine_mut(), clients.clients()));
     })?;
     tell_service_manager(NotifyState::Stopping);
     info!("leaving");
-    watch.end_recording();
+    instruments.end_recording();
     for service in server.into_services() {
         let mut engine = service.into_engine();
         begins.finish(engine.shard_mut())?;
@@ -187,7 +188,7 @@ fn serve(
 fn reload(
     options: &ServeOptions,
     service: &mut Service,
-    watch: &Watch,
+    instruments: &Instruments,
     server: &Handle,
 ) -> Result<Config> {
     let path = options.config.as_ref().context("there is no configuration")?;
@@ -201,7 +202,7 @@ fn reload(
     );
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
-    let shadows = watch::build_shadows(&config, shadow_options, shard.options())?;
+    let shadows = instruments::build_shadows(&config, shadow_options, shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;
@@ -216,7 +217,7 @@ fn reload(
         shard.check_policy(&policy).context("`policy`")?;
     }
     // The last step that may fail.
-    watch.set_recording(config.record.as_ref(), shard.options())?;
+    instruments.set_recording(config.record.as_ref(), shard.options())?;
     if !may_run {
         warn!(policy = &*policy.entry.name, "there is no flash: the policy stays until a restart");
     } else if is_another {
@@ -228,7 +229,7 @@ fn reload(
     shard.set_flash_write_budget(
         config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
     );
-    watch.set_shadows(shadows);
+    instruments.set_shadows(shadows);
     if let Some(tls) = tls {
         server.set_tls(tls);
     }

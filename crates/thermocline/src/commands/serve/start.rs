@@ -14,7 +14,7 @@ use thermocline_nbd::uri::NbdUri;
 use tracing::{info, warn};
 
 use super::config::Config;
-use crate::backing::Place;
+use crate::backing::BackingLocation;
 
 /// How long an engine that ends waits for the fingerprint of its backing store.
 const FINGERPRINT_LIMIT: Duration = Duration::from_secs(10);
@@ -92,11 +92,17 @@ impl BackingAtEnd {
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn of(file: Option<&DeviceFile>, place: &Place, config: &Config) -> Result<Self> {
+    pub(crate) fn of(
+        file: Option<&DeviceFile>,
+        place: &BackingLocation,
+        config: &Config,
+    ) -> Result<Self> {
         match (file, place) {
             (Some(disk), _) => Ok(Self::File(disk.try_clone()?)),
-            (None, Place::Nbd(uri)) => Ok(Self::Nbd(uri.clone(), config.backing.timeout())),
-            (None, Place::File(path)) => bail!("`{}` is not open", path.display()),
+            (None, BackingLocation::Nbd(uri)) => {
+                Ok(Self::Nbd(uri.clone(), config.backing.timeout()))
+            }
+            (None, BackingLocation::File(path)) => bail!("`{}` is not open", path.display()),
         }
     }
 
