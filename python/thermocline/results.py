@@ -150,9 +150,9 @@ class Result:
 
 
 @cache
-def _declared() -> list[dict[str, str]]:
-    """All figures of runs, as the lab declares them."""
-    declared: list[dict[str, str]] = json.loads(_thermocline.catalogue("figures", None))
+def _declared(kind: str) -> list[dict[str, str]]:
+    """Return the rows in which the lab declares its figures, of one kind."""
+    declared: list[dict[str, str]] = json.loads(_thermocline.catalogue(kind, None))
     return declared
 
 
@@ -166,6 +166,19 @@ def _at(figures: Any, path: str, place: int) -> Any:
     return figures
 
 
+def _figures(kind: str, results: Figures, tiers: Sequence[str] = ()) -> dict[str, Any]:
+    """Return all figures of one kind by their columns: those of tiers first."""
+    row: dict[str, Any] = {}
+    for place, tier in enumerate(tiers):
+        for figure in _declared(kind):
+            if figure["scope"] == "tier":
+                row[f"{tier}_{figure['key']}"] = _at(results, figure["path"], place)
+    for figure in _declared(kind):
+        if figure["scope"] == "run":
+            row[figure["key"]] = _at(results, figure["path"], 0)
+    return row
+
+
 def _run_row(figures: Figures) -> dict[str, Any]:
     """Flatten the figures of one run: a column per figure and tier."""
     policy = figures["policy"]
@@ -173,15 +186,10 @@ def _run_row(figures: Figures) -> dict[str, Any]:
         "policy": policy["name"],
         "parameters": json.dumps(policy["parameters"], sort_keys=True),
     }
-    for place, tier in enumerate(figures["tiers"]):
+    for tier in figures["tiers"]:
         if tier["capacity_pages"] is not None:
             row[f"{tier['name']}_pages"] = tier["capacity_pages"]
-        for figure in _declared():
-            if figure["scope"] == "tier":
-                row[f"{tier['name']}_{figure['key']}"] = _at(figures, figure["path"], place)
-    for figure in _declared():
-        if figure["scope"] == "run":
-            row[figure["key"]] = _at(figures, figure["path"], 0)
+    row |= _figures("figures", figures, [tier["name"] for tier in figures["tiers"]])
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -263,20 +271,11 @@ class Run(Result):
         if "over_time" not in self.figures:
             return None
         names = [tier["name"] for tier in self.figures["tiers"]]
-        rows = []
-        for interval in self.figures["over_time"]["intervals"]:
-            row = {"policy": self.policy, "end_accesses": interval["end_accesses"]}
-            row["end_s"] = interval.get("end_s")
-            row["accesses"] = interval["accesses"]
-            for name, hits, ratio in zip(
-                names, interval["hits"], interval["hit_ratios"], strict=True
-            ):
-                row[f"{name}_hits"] = hits
-                row[f"{name}_hit_ratio"] = ratio
-            row["miss_ratio"] = interval["hit_ratios"][-1]
-            row["average_response_ms"] = interval["average_response_ms"]
-            row["metadata_bytes"] = interval["metadata_bytes"]
-            rows.append(row)
+        intervals = self.figures["over_time"]["intervals"]
+        rows = [
+            {"policy": self.policy} | _figures("interval figures", interval, names)
+            for interval in intervals
+        ]
         return pa.Table.from_pylist(rows)
 
     def _draw(self, ax: Axes, metric: str) -> None:
@@ -359,11 +358,10 @@ class Comparison(Result):
 class BufferComparison(Result):
     """What write buffers found on one trace; its table has a row per run, policies last.
 
-    Columns: ``policy``, ``parameters`` (JSON), ``buffer_pages``, ``page_reads``, ``page_writes``,
-    ``read_hits``, ``write_hits``, ``write_hit_ratio``, ``flushes``, ``pages_flushed``,
-    ``pages_resident``, ``pages_padded``; with an SSD ``erase_count``, ``write_amplification``,
-    ``lifetime_years``, and ``read_mean_us`` to ``write_p99_us``, else null. A plot shows one of
-    them, ``write_hit_ratio`` if nothing else is asked for, over the size of the buffer.
+    Columns: ``policy``, ``parameters`` (JSON), and every figure of write buffers by its name in
+    ``docs/json.md``, such as ``write_hit_ratio``, ``pages_flushed``, ``erase_count`` and
+    ``write_mean_us``; those of the SSD are null without one. A plot shows one of them,
+    ``write_hit_ratio`` if nothing else is asked for, over the size of the buffer.
 
     Attributes
     ----------
@@ -373,22 +371,6 @@ class BufferComparison(Result):
 
     _METRIC = "write_hit_ratio"
     _OVER = "pages of the buffer"
-
-    _FIGURES = (
-        "buffer_pages",
-        "page_reads",
-        "page_writes",
-        "read_hits",
-        "write_hits",
-        "write_hit_ratio",
-        "flushes",
-        "pages_flushed",
-        "pages_resident",
-        "pages_padded",
-        "erase_count",
-        "write_amplification",
-        "lifetime_years",
-    )
 
     def __init__(self, figures: Sequence[Figures]) -> None:
         super().__init__(figures)
@@ -403,41 +385,21 @@ class BufferComparison(Result):
             policy = run["policy"]
             parameters = json.dumps(policy["parameters"], sort_keys=True)
             row = {"policy": policy["name"], "parameters": parameters}
-            row |= {figure: run[figure] for figure in self._FIGURES}
-            for op in ("read", "write"):
-                times = (run["response_us"] or {}).get(op, {})
-                row |= {
-                    f"{op}_{name}_us": times.get(name) for name in ("mean", "p50", "p95", "p99")
-                }
-            rows.append(row)
+            rows.append(row | _figures("buffer figures", run))
         return rows
 
 
 class Identification(Result):
     """What hot-data identifiers found on one trace; its table has a row per identifier.
 
-    Columns: ``identifier``, ``parameters`` (JSON), ``writes`` (accesses that were counted),
-    ``hot``, ``hot_ratio``, ``false_hot`` and ``false_cold`` (hot where the baseline says cold, and
-    the other way round), ``false_identification_rate``, ``memory_bits``, ``check_ns``,
-    ``decay_ns`` and ``decay_writes`` (null for what forgets with every access). A plot shows a
-    column of :attr:`over_time`, ``hot_ratio`` if nothing else is asked for.
+    Columns: ``identifier``, ``parameters`` (JSON), and every figure of identifiers by its name in
+    ``docs/json.md``, such as ``hot_ratio``, ``false_identification_rate`` and ``memory_bits``;
+    ``decay_ns`` and ``decay_writes`` are null for an identifier that forgets with every access. A
+    plot shows a column of :attr:`over_time`, ``hot_ratio`` if nothing else is asked for.
     """
 
     _METRIC = "hot_ratio"
     _OVER = "accesses that were counted"
-
-    _FIGURES = (
-        "writes",
-        "hot",
-        "hot_ratio",
-        "false_hot",
-        "false_cold",
-        "false_identification_rate",
-        "memory_bits",
-        "check_ns",
-        "decay_ns",
-        "decay_writes",
-    )
 
     def __repr__(self) -> str:
         names = ", ".join(one["label"] for one in self.figures["identifiers"])
@@ -448,7 +410,7 @@ class Identification(Result):
         for one in self.figures["identifiers"]:
             parameters = json.dumps(one["parameters"], sort_keys=True)
             row = {"identifier": one["label"], "parameters": parameters}
-            rows.append(row | {figure: one[figure] for figure in self._FIGURES})
+            rows.append(row | _figures("identifier figures", one))
         return rows
 
     @property

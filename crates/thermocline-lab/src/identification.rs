@@ -82,8 +82,8 @@ pub struct IdentifiedTrace {
     pub footprint_pages: u64,
 }
 
-/// What one identifier said.
-#[derive(Clone, Debug, Serialize)]
+/// What one identifier said. Its JSON form is a contract.
+#[derive(Clone, Debug)]
 pub struct IdentifierSummary {
     /// Its name.
     pub name: String,
@@ -95,14 +95,10 @@ pub struct IdentifierSummary {
     pub writes: u64,
     /// Those found hot.
     pub hot: u64,
-    /// `hot` divided by `writes`.
-    pub hot_ratio: f64,
     /// Those found hot that are cold to the baseline.
     pub false_hot: u64,
     /// Those found cold that are hot to the baseline.
     pub false_cold: u64,
-    /// `false_hot + false_cold` divided by `writes`.
-    pub false_identification_rate: f64,
     /// Its state in bits.
     pub memory_bits: u64,
     /// Wall-clock time to record one access and judge it, without the decays.
@@ -342,22 +338,31 @@ pub fn summarise(
         .map(|(said, true_heats)| Interval::of(said, true_heats))
         .collect();
     let all = over_time.iter().fold(Interval::default(), Interval::add);
-    let share = |count: u64| count as f64 / all.writes as f64;
     IdentifierSummary {
         name: candidate.entry.name.into(),
         label: candidate.label.clone(),
         parameters: summary::parameters(&candidate.values),
         writes: all.writes,
         hot: all.hot,
-        hot_ratio: share(all.hot),
         false_hot: all.false_hot,
         false_cold: all.false_cold,
-        false_identification_rate: share(all.different()),
         memory_bits: recording.memory_bits,
         check_ns: recording.check_ns,
         decay_ns: recording.decay_ns,
         decay_writes: recording.decay_writes,
         over_time,
+    }
+}
+
+impl IdentifierSummary {
+    /// Accesses found hot, divided by all; from 0 to 1.
+    pub fn hot_ratio(&self) -> f64 {
+        self.hot as f64 / self.writes as f64
+    }
+
+    /// Accesses that the baseline judges differently, divided by all; from 0 to 1.
+    pub fn false_identification_rate(&self) -> f64 {
+        (self.false_hot + self.false_cold) as f64 / self.writes as f64
     }
 }
 
@@ -446,7 +451,7 @@ mod tests {
             assert_eq!(one.over_time.len(), found.unique_pages.len());
         }
         assert_eq!(found.identifiers[0].false_hot + found.identifiers[0].false_cold, 0);
-        assert!(found.identifiers[1].false_identification_rate > 0.0);
+        assert!(found.identifiers[1].false_identification_rate() > 0.0);
     }
 
     #[test]

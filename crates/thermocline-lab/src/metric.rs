@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::figure::{Figure, On, RUNS, Shown, run_figure};
-use crate::numbers::{one_decimal, two_decimals, whole};
-use crate::{BufferSummary, Summary, TierSsdSummary, TierSummary, default_latencies_ms};
+use crate::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, On, RUNS, Shown, named};
+use crate::{
+    BufferSummary, IdentifierSummary, IntervalSummary, Summary, TierSsdSummary, TierSummary,
+    default_latencies_ms,
+};
 
 pub use crate::numbers::{byte_size, grouped};
 
@@ -19,56 +21,41 @@ pub struct Metric<S: 'static = Summary> {
     pub title: Cow<'static, str>,
     /// Its unit.
     pub unit: &'static str,
-    value: Value<S>,
+    figure: &'static Figure<S>,
+    /// The tier, if the figure is one of tiers.
+    place: usize,
+    /// From the unit of the figure to that of the metric.
+    scale: fn(f64) -> f64,
     /// How it is written, without the unit.
     pub show: fn(f64) -> String,
     /// Whether more of it is better.
     pub is_more_better: bool,
 }
 
-/// Where a figure is found in a run's results.
-#[derive(Clone, Debug)]
-enum Value<S: 'static> {
-    /// By a function.
-    Run(fn(&S) -> Option<f64>),
-    /// By a row of the table of figures, of the tier at this place, in another unit.
-    Figure(&'static Figure<S>, usize, fn(f64) -> f64),
-}
-
 impl<S> Metric<S> {
-    /// A figure that is best if it is the greatest.
-    const fn more(
-        title: &'static str,
-        unit: &'static str,
-        show: fn(f64) -> String,
-        value: fn(&S) -> Option<f64>,
-    ) -> Self {
-        let (title, value) = (Cow::Borrowed(title), Value::Run(value));
-        Self { title, unit, value, show, is_more_better: true }
+    /// A figure as tables show it, of the tier at this place; none if they do not show it.
+    fn of(figure: &'static Figure<S>, tiers: &[TierSummary], place: usize) -> Option<Self> {
+        let Shown { title, unit, scale, show, is_more_better, .. } = figure.shown?;
+        let title = title_of(title, tiers, place);
+        Some(Self { title, unit, figure, place, scale, show, is_more_better })
     }
 
-    /// A figure that is best if it is the least.
-    const fn less(
-        title: &'static str,
-        unit: &'static str,
-        show: fn(f64) -> String,
-        value: fn(&S) -> Option<f64>,
-    ) -> Self {
-        let (title, value) = (Cow::Borrowed(title), Value::Run(value));
-        Self { title, unit, value, show, is_more_better: false }
-    }
-
-    /// The figure; none if the run has no such tier or device.
+    /// The value in the unit of the metric; none if the run has no such tier or device.
     pub fn value(&self, run: &S) -> Option<f64> {
-        match self.value {
-            Value::Run(value) => value(run),
-            Value::Figure(figure, tier, scale) => figure.value(run, tier).map(scale),
+        self.figure.value(run, self.place).map(self.scale)
+    }
+
+    /// The title of a column, with the unit where there is one.
+    pub fn title_with_unit(&self) -> String {
+        if self.unit.is_empty() {
+            return self.title.to_string();
         }
+        format!("{}, {}", self.title, self.unit)
     }
 
     /// Whether it shows the figure of this name.
     pub fn shows(&self, key: &str) -> bool {
-        matches!(self.value, Value::Figure(figure, ..) if figure.key == key)
+        self.figure.key == key
     }
 
     /// Whether no rival, of at least two runs, has a better figure.
@@ -77,15 +64,6 @@ impl<S> Metric<S> {
         let is_better =
             |other: f64| if self.is_more_better { other > value } else { other < value };
         rivals.len() > 1 && !rivals.iter().filter_map(|other| self.value(other)).any(is_better)
-    }
-}
-
-impl Metric {
-    /// A figure as tables show it, of the tier at this place; none if they do not show it.
-    fn of(figure: &'static Figure, tiers: &[TierSummary], place: usize) -> Option<Self> {
-        let Shown { title, unit, scale, show, is_more_better, .. } = figure.shown?;
-        let title = title_of(title, tiers, place);
-        Some(Self { title, unit, value: Value::Figure(figure, place, scale), show, is_more_better })
     }
 }
 
@@ -103,82 +81,85 @@ fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'st
     Cow::Owned(title.replace("{any}", &within_any(&cache_names(tiers))))
 }
 
-/// What a write buffer does for the NAND.
-pub const BUFFERS: [Metric<BufferSummary>; 5] = [
-    Metric::more("Write hits", "%", two_decimals, |summary| Some(summary.write_hit_ratio * 100.0)),
-    Metric::more("Read hits", "%", two_decimals, |summary| {
-        (summary.page_reads > 0)
-            .then(|| summary.read_hits as f64 / summary.page_reads as f64 * 100.0)
-    }),
-    Metric::less("Pages flushed", "pages", whole, |summary| Some(summary.pages_flushed as f64)),
-    Metric::less("Flushes", "flushes", whole, |summary| Some(summary.flushes as f64)),
-    Metric::more("Pages per flush", "pages", two_decimals, |summary| {
-        let pages = summary.pages_flushed + summary.pages_padded;
-        (summary.flushes > 0).then(|| pages as f64 / summary.flushes as f64)
-    }),
-];
-
-/// What becomes of the SSD behind a write buffer.
-pub const BUFFERED_SSD: [Metric<BufferSummary>; 7] = [
-    Metric::less("Erases", "blocks", whole, |summary| Some(summary.erase_count? as f64)),
-    Metric::less("Write amplification", "programs per page flushed", two_decimals, |summary| {
-        summary.write_amplification
-    }),
-    Metric::less("Mean write response", "us", one_decimal, |summary| {
-        Some(summary.response_us?.write.mean)
-    }),
-    Metric::less("99 % of writes within", "us", one_decimal, |summary| {
-        Some(summary.response_us?.write.p99)
-    }),
-    Metric::less("Mean read response", "us", one_decimal, |summary| {
-        Some(summary.response_us?.read.mean)
-    }),
-    Metric::less("99 % of reads within", "us", one_decimal, |summary| {
-        Some(summary.response_us?.read.p99)
-    }),
-    Metric::more("Lifetime", "years", one_decimal, |summary| summary.lifetime_years),
-];
-
 /// The figures that a table of these buffers shows.
-pub fn buffer_columns(summaries: &[BufferSummary]) -> Vec<Metric<BufferSummary>> {
-    let mut columns = BUFFERS.to_vec();
-    if summaries.iter().any(|summary| summary.ssd.is_some()) {
-        columns.extend(BUFFERED_SSD);
-    }
-    columns
+pub fn buffer_columns<'a>(
+    runs: impl IntoIterator<Item = &'a BufferSummary> + Clone,
+) -> Vec<Metric<BufferSummary>> {
+    let metrics = BUFFERS.iter().filter_map(|figure| Metric::of(figure, &[], 0));
+    metrics.filter(|metric| has_value(metric, runs.clone())).collect()
+}
+
+/// The figure of write buffers of this name.
+///
+/// # Panics
+/// If the table of figures does not show it.
+pub fn of_buffers(key: &str) -> Metric<BufferSummary> {
+    Metric::of(named(BUFFERS, key), &[], 0).expect("tables show the figure")
+}
+
+/// The figures that a table of identifiers shows: on the terminal, or where results are repeatable.
+pub fn identifier_columns(is_terminal: bool) -> Vec<Metric<IdentifierSummary>> {
+    let is_shown = |shown: &Shown| is_terminal || shown.on != On::Terminal;
+    let rows = IDENTIFIERS.iter().filter(|figure| figure.shown.as_ref().is_some_and(is_shown));
+    rows.filter_map(|figure| Metric::of(figure, &[], 0)).collect()
+}
+
+/// The figures that charts over time show: of runs on these tiers, and of the first `tiers_max` of
+/// these.
+pub fn interval_columns(tiers: &[TierSummary], tiers_max: usize) -> Vec<Metric<IntervalSummary>> {
+    let is_shown = |on| on == On::Everything || cache_names(tiers).len() > 1;
+    let mut metrics = of_rows(INTERVALS, tiers, is_shown);
+    metrics.retain(|metric| metric.place < tiers_max);
+    metrics
 }
 
 /// The figures that a table of these runs shows, the one that ranks them first. All are runs on tiers
 /// of the same names.
 pub fn columns(summaries: &[Summary]) -> Vec<Metric> {
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
-    let places = |figure: &Figure| match figure.shown {
+    let mut metrics = of_rows(RUNS, tiers, |on| is_shown_of_run(on, summaries));
+    metrics.retain(|metric| has_value(metric, summaries));
+    metrics
+}
+
+/// Whether any of the runs has the figure.
+fn has_value<'a, S>(metric: &Metric<S>, runs: impl IntoIterator<Item = &'a S>) -> bool {
+    runs.into_iter().any(|run| metric.value(run).is_some())
+}
+
+/// The metrics of the rows of a table for these tiers, neighbouring rows of tiers that are shown for
+/// the same tiers together, tier by tier.
+fn of_rows<S>(
+    rows: &'static [Figure<S>],
+    tiers: &[TierSummary],
+    is_shown_of_run: impl Fn(On) -> bool,
+) -> Vec<Metric<S>> {
+    let places = |figure: &Figure<S>| match figure.shown {
         Some(shown) if figure.is_of_tier() => {
             (0..tiers.len()).filter(|&place| is_shown_of_tier(shown.on, tiers, place)).collect()
         }
-        Some(shown) if is_shown_of_run(shown.on, summaries) => vec![0],
+        Some(shown) if is_shown_of_run(shown.on) => vec![0],
         Some(_) | None => vec![],
     };
-    let on = |figure: &Figure| figure.shown.map(|shown| shown.on);
-    let are_together =
-        |one: &Figure, next: &Figure| one.is_of_tier() && next.is_of_tier() && on(one) == on(next);
-    let blocks = RUNS.chunk_by(are_together);
+    let on = |figure: &Figure<S>| figure.shown.map(|shown| shown.on);
+    let are_together = |one: &Figure<S>, next: &Figure<S>| {
+        one.is_of_tier() && next.is_of_tier() && on(one) == on(next)
+    };
+    let blocks = rows.chunk_by(are_together);
     let metrics = blocks.flat_map(|block| {
         let places = places(&block[0]).into_iter();
         places.flat_map(|place| {
             block.iter().filter_map(move |figure| Metric::of(figure, tiers, place))
         })
     });
-    let has_value =
-        |metric: &Metric| summaries.iter().any(|summary| metric.value(summary).is_some());
-    metrics.filter(has_value).collect()
+    metrics.collect()
 }
 
 /// Whether a table of these runs shows what is shown on such runs.
 fn is_shown_of_run(on: On, summaries: &[Summary]) -> bool {
     let tiers = summaries.first().map_or(&[][..], |summary| &summary.tiers);
     match on {
-        On::Everything => true,
+        On::Everything | On::Terminal => true,
         On::Hybrids | On::BelowRam => is_hybrid(tiers),
         On::Levels => !is_hybrid(tiers),
         On::Latencies => {
@@ -192,7 +173,7 @@ fn is_shown_of_run(on: On, summaries: &[Summary]) -> bool {
 /// Whether a table of runs on these tiers shows what is shown on such tiers of the one at this place.
 fn is_shown_of_tier(on: On, tiers: &[TierSummary], place: usize) -> bool {
     match on {
-        On::Everything | On::Latencies | On::SeveralCaches => true,
+        On::Everything | On::Latencies | On::SeveralCaches | On::Terminal => true,
         On::Hybrids => is_hybrid(tiers),
         On::Levels => !is_hybrid(tiers),
         On::Caches => tiers[place].capacity_pages.is_some(),
@@ -207,7 +188,7 @@ fn is_shown_of_tier(on: On, tiers: &[TierSummary], place: usize) -> bool {
 /// If the table of figures hides one of them, which every comparison would notice.
 pub fn leading(tiers: &[TierSummary]) -> Metric {
     let key = if is_hybrid(tiers) { "io_time_ms" } else { "average_response_ms" };
-    Metric::of(run_figure(key), tiers, 0).expect("tables show what ranks runs")
+    Metric::of(named(RUNS, key), tiers, 0).expect("tables show what ranks runs")
 }
 
 /// The shares of accesses that each cache tier served, and all of them.

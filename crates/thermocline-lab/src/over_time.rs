@@ -16,20 +16,17 @@ pub struct OverTime {
 }
 
 /// The figures of one interval.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct IntervalSummary {
     /// Accesses from the start of the trace to its end.
     pub end_accesses: u64,
     /// When the request of its last access came, in seconds after the earliest of the trace; none if
     /// the trace has no times.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_s: Option<f64>,
     /// Its accesses.
     pub accesses: u64,
     /// Accesses whose page each tier held, and no faster one: fastest first, the disk last.
     pub hits: Vec<u64>,
-    /// `hits` divided by `accesses`.
-    pub hit_ratios: Vec<f64>,
     /// The mean of the access times of the tiers that accesses were found in, in milliseconds.
     pub average_response_ms: f64,
     /// Pages that went down from each cache tier to the next, from the top.
@@ -39,14 +36,19 @@ pub struct IntervalSummary {
     /// What the algorithm keeps besides the pages and their order, at its end, in bytes.
     pub metadata_bytes: u64,
     /// What the policy adapts, as it stands at its end.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gauges: Vec<Gauge>,
 }
 
 impl IntervalSummary {
     /// Accesses found in any cache tier, divided by all; from 0 to 1.
     pub fn aggregate_hit_ratio(&self) -> f64 {
-        self.hit_ratios.last().map_or(0.0, |disk| 1.0 - disk)
+        let disk = self.hits.len().checked_sub(1).and_then(|disk| self.hit_ratio(disk));
+        disk.map_or(0.0, |disk| 1.0 - disk)
+    }
+
+    /// Accesses whose page this tier held, and no faster one, divided by all; none without the tier.
+    pub fn hit_ratio(&self, tier: usize) -> Option<f64> {
+        Some(*self.hits.get(tier)? as f64 / self.accesses as f64)
     }
 
     /// The gauge of that name for the tier of that name, if the policy has it.
@@ -115,7 +117,6 @@ impl Intervals {
                 end_accesses: end as u64,
                 end_s,
                 accesses,
-                hit_ratios: hits.iter().map(|&hits| hits as f64 / accesses as f64).collect(),
                 hits,
                 average_response_ms: tiers::average_response_ms(
                     &counts,

@@ -12,7 +12,7 @@ use thermocline_core::{
 };
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
-use thermocline_lab::figure::{Figure, RUNS};
+use thermocline_lab::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, RUNS};
 use thermocline_lab::{
     Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, Watch,
     default_latencies_ms, run_buffers,
@@ -93,22 +93,31 @@ fn golden_buffers_hold() {
     hold("buffers.tsv", &text);
 }
 
-/// The table of figures of `docs/json.md` is that of the program.
+/// The tables of figures of `docs/json.md` are those of the program, each between its comments.
 #[test]
 fn the_figures_are_documented() {
-    let row = |figure: &Figure| {
+    let path = root().join("docs/json.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = with_table(&text, "runs", RUNS);
+    let text = with_table(&text, "intervals", INTERVALS);
+    let text = with_table(&text, "buffers", BUFFERS);
+    let text = with_table(&text, "identifiers", IDENTIFIERS);
+    hold_file(&path, &text);
+}
+
+fn with_table<S>(text: &str, name: &str, rows: &[Figure<S>]) -> String {
+    let row = |figure: &Figure<S>| {
         let of = if figure.is_of_tier() { "tier" } else { "run" };
         let (column, unit) = (figure.column("TIER"), figure.unit);
         format!("| `{}` | `{column}` | {of} | {unit} | {} |\n", figure.path(), figure.definition)
     };
-    let rows: String = RUNS.iter().map(row).collect();
-    let begin =
+    let rows: String = rows.iter().map(row).collect();
+    let [begin, end] = [format!("<!-- figures of {name} -->\n"), "<!-- end -->".to_owned()];
+    let (before, rest) = text.split_once(&begin).expect("the comment before the table");
+    let (_, after) = rest.split_once(&end).expect("the comment after the table");
+    let head =
         "| in the JSON | column | of each | unit | what it is |\n| --- | --- | --- | --- | --- |\n";
-    let path = root().join("docs/json.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(begin).expect("the head of the table");
-    let (_, after) = rest.split_once("\n\n").expect("an empty line behind the table");
-    hold_file(&path, &format!("{before}{begin}{}\n\n{after}", rows.trim_end()));
+    format!("{before}{begin}\n{head}{rows}\n{end}{after}")
 }
 
 /// Compares with the golden file, or writes it.

@@ -14,15 +14,15 @@ use thermocline_lab::spec::{
     BufferSpec, Candidates, HierarchySpec, HotSpec, MrcSpec, ParameterSpec, Selection, TierSpec,
 };
 use thermocline_lab::{
-    Configuration, LabError, RunOptions, Stream, compare, configurations, identify, listing, run,
-    run_buffers, write_file,
+    Configuration, LabError, RunOptions, Stream, compare, configurations, figure, identify,
+    listing, run, run_buffers, write_file,
 };
 use thermocline_papers::Annotated;
 use thermocline_trace::{CompiledTrace, Stats};
 
 use crate::arguments::{Arguments, argument};
 use crate::errors::{configuration, python};
-use crate::policy::{Failure, Given};
+use crate::policy::{CustomPolicy, Failure};
 use crate::trace::Trace;
 use crate::work::{Work, watched};
 
@@ -52,7 +52,7 @@ pub(crate) fn find(
     function: &str,
     arguments: Bound<'_, PyDict>,
     trace: &Trace,
-    policies: Vec<Given>,
+    policies: Vec<CustomPolicy>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let study = Study::new(function, &Arguments::new(arguments))?;
@@ -67,8 +67,9 @@ pub(crate) fn find(
     }
 }
 
-/// What there is of a kind, as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives`, the
-/// `options` that all tiers share, or the `figures` of a run.
+/// Return a catalogue as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives`, the
+/// `options` that all tiers share, the `figures` of a run, its `interval figures`, the `buffer
+/// figures` or the `identifier figures`.
 #[pyfunction]
 pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<String> {
     match kind {
@@ -81,7 +82,10 @@ pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<St
         }
         "drives" => json(&listing::drives()),
         "options" => json(&listing::hierarchy_options()),
-        "figures" => json(&thermocline_lab::figure::listed()),
+        "figures" => json(&figure::listed(figure::RUNS)),
+        "interval figures" => json(&figure::listed(figure::INTERVALS)),
+        "buffer figures" => json(&figure::listed(figure::BUFFERS)),
+        "identifier figures" => json(&figure::listed(figure::IDENTIFIERS)),
         _ => Err(configuration(format!("there is no catalogue of {kind}"))),
     }
 }

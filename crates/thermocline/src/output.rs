@@ -56,7 +56,7 @@ pub(crate) fn figures<S>(
     runs: &[S],
     are_rivals: impl Fn(&S, &S) -> bool,
 ) -> String {
-    header.extend(metrics.iter().map(|metric| format!("{}, {}", metric.title, metric.unit)));
+    header.extend(metrics.iter().map(Metric::title_with_unit));
     let row = |run: &S| {
         let rivals: Vec<&S> = runs.iter().filter(|other| are_rivals(run, other)).collect();
         let figures = metrics.iter().map(|metric| {

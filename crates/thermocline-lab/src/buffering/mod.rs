@@ -51,8 +51,8 @@ pub struct BufferedSsd {
     pub streams: Option<(&'static hotness::registry::IdentifierEntry, config::Values)>,
 }
 
-/// The figures of one run. The JSON form of its fields is a contract.
-#[derive(Clone, Debug, Serialize)]
+/// The results of one run. Its JSON form is a contract.
+#[derive(Clone, Debug)]
 pub struct BufferSummary {
     /// The policy.
     pub policy: BufferPolicySummary,
@@ -68,21 +68,12 @@ pub struct BufferSummary {
     pub read_hits: u64,
     /// Those that wrote a page of the buffer.
     pub write_hits: u64,
-    /// `write_hits` divided by `page_writes`.
-    pub write_hit_ratio: f64,
     /// Writes to the NAND: of one page, or of several pages of one flash block together.
     pub flushes: u64,
     /// Pages that they wrote and the NAND lacked.
     pub pages_flushed: u64,
     /// Pages that the NAND lacks at the end.
     pub pages_resident: u64,
-    /// Blocks erased; none without an SSD.
-    pub erase_count: Option<u64>,
-    /// Pages programmed, divided by pages flushed; none without an SSD, or without a flush.
-    pub write_amplification: Option<f64>,
-    /// Years until the blocks are worn out, if it goes on like this; none without an SSD, or if
-    /// nothing was erased.
-    pub lifetime_years: Option<f64>,
     /// Response times of requests, in microseconds; none without an SSD.
     pub response_us: Option<ResponseSummary>,
     /// Writes that hit a page which had only been read.
@@ -147,6 +138,35 @@ struct Layout {
     placement: Option<Placement>,
     /// Where pages lie, as policies see it.
     geometry: Geometry,
+}
+
+impl BufferSummary {
+    /// Writes of a page that the buffer held, divided by all writes; from 0 to 1.
+    pub fn write_hit_ratio(&self) -> f64 {
+        self.write_hits as f64 / (self.page_writes as f64).max(1.0)
+    }
+
+    /// Blocks erased; none without an SSD.
+    pub fn erase_count(&self) -> Option<u64> {
+        Some(self.ssd.as_ref()?.metrics.erase_count)
+    }
+
+    /// Pages programmed divided by pages flushed; none without an SSD, or without a flush.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let ssd = self.ssd.as_ref()?;
+        let metrics = &ssd.metrics;
+        let programs = metrics.host_programs + metrics.gc_copies + metrics.wear_copies;
+        let subpages = self.page_size_bytes / u64::from(ssd.page_size_bytes);
+        let flushed = self.pages_flushed * subpages;
+        (flushed > 0).then(|| programs as f64 / flushed as f64)
+    }
+
+    /// Years until the blocks are worn out, at the rate of the run; none without an SSD, or if
+    /// nothing was erased.
+    pub fn lifetime_years(&self) -> Option<f64> {
+        let ssd = self.ssd.as_ref()?;
+        Some(ssd.metrics.lifetime(ssd.duration_s)?.years)
+    }
 }
 
 impl BufferedSsd {

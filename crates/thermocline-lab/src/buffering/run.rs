@@ -78,7 +78,7 @@ pub(super) fn run(
         name: entry.name.to_string(),
         parameters: summary::parameters(&values),
     };
-    Ok(summarise(&stage, policy, buffer_pages, ssd, layout.subpages))
+    Ok(summarise(&stage, policy, buffer_pages, ssd))
 }
 
 /// The figures of a run.
@@ -87,7 +87,6 @@ fn summarise(
     policy: BufferPolicySummary,
     buffer_pages: u32,
     ssd: Option<(&BufferedSsd, &Placement, Timed)>,
-    subpages: u32,
 ) -> BufferSummary {
     let Stage { trace, tally, .. } = stage;
     let response_us = ssd.as_ref().map(|(.., timed)| timed.response_us);
@@ -101,11 +100,6 @@ fn summarise(
         time_reversals: timed.time_reversals,
         metrics: timed.metrics,
     });
-    let programs = ssd.as_ref().map(|SsdSummary { metrics, .. }| {
-        metrics.host_programs + metrics.gc_copies + metrics.wear_copies
-    });
-    let flushed = tally.pages_flushed * u64::from(subpages);
-    let lifetime = ssd.as_ref().and_then(|ssd| ssd.metrics.lifetime(ssd.duration_s));
     BufferSummary {
         policy,
         buffer_pages,
@@ -114,15 +108,9 @@ fn summarise(
         page_writes: tally.writes,
         read_hits: tally.read_hits,
         write_hits: tally.write_hits,
-        write_hit_ratio: tally.write_hits as f64 / (tally.writes as f64).max(1.0),
         flushes: tally.flushes,
         pages_flushed: tally.pages_flushed,
         pages_resident: tally.dirty_pages(),
-        erase_count: ssd.as_ref().map(|ssd| ssd.metrics.erase_count),
-        write_amplification: programs
-            .filter(|_| flushed > 0)
-            .map(|programs| programs as f64 / flushed as f64),
-        lifetime_years: lifetime.map(|lifetime| lifetime.years),
         response_us,
         clean_write_hits: tally.clean_write_hits,
         pages_padded: tally.pages_padded,

@@ -1,11 +1,14 @@
-//! The JSON of a run: its figures, and what is no single number.
+//! The JSON of results: the figures by their rows, and all that is not a single number.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{of_run, of_tier};
+use super::{BUFFERS, IDENTIFIERS, INTERVALS, RUNS, of_run, of_tier};
 use crate::summary::{ClientSummary, Gauge, PolicySummary, Summary, TraceSummary};
-use crate::{Cost, OverTime, TimingSummary};
+use crate::{
+    BufferPolicySummary, BufferSummary, Cost, FlushSize, IdentifierSummary, Interval,
+    IntervalSummary, OverTime, ResponseSummary, SsdSummary, TimingSummary,
+};
 
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -55,7 +58,7 @@ impl Serialize for Summary {
             trace: &self.trace,
             policy: &self.policy,
             tiers: tiers.collect(),
-            figures: of_run(self),
+            figures: of_run(RUNS, self, None),
             demotions: &self.demotions,
             promotions: &self.promotions,
             demoted_bytes: &self.demoted_bytes,
@@ -69,5 +72,76 @@ impl Serialize for Summary {
             timing: self.timing.as_ref(),
         };
         run.serialize(serializer)
+    }
+}
+
+impl Serialize for IntervalSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Interval<'a> {
+            #[serde(flatten)]
+            figures: Map<String, Value>,
+            hits: &'a [u64],
+            hit_ratios: Vec<Option<f64>>,
+            demotions: &'a [u64],
+            promotions: &'a [u64],
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            gauges: &'a [Gauge],
+        }
+        let interval = Interval {
+            figures: of_run(INTERVALS, self, None),
+            hits: &self.hits,
+            hit_ratios: (0..self.hits.len()).map(|tier| self.hit_ratio(tier)).collect(),
+            demotions: &self.demotions,
+            promotions: &self.promotions,
+            gauges: &self.gauges,
+        };
+        interval.serialize(serializer)
+    }
+}
+
+impl Serialize for BufferSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Buffer<'a> {
+            policy: &'a BufferPolicySummary,
+            #[serde(flatten)]
+            figures: Map<String, Value>,
+            response_us: Option<ResponseSummary>,
+            flush_sizes: &'a [FlushSize],
+            trace: &'a TraceSummary,
+            ssd: Option<&'a SsdSummary>,
+        }
+        let buffer = Buffer {
+            policy: &self.policy,
+            figures: of_run(BUFFERS, self, Some(&Value::Null)),
+            response_us: self.response_us,
+            flush_sizes: &self.flush_sizes,
+            trace: &self.trace,
+            ssd: self.ssd.as_ref(),
+        };
+        buffer.serialize(serializer)
+    }
+}
+
+impl Serialize for IdentifierSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Identifier<'a> {
+            name: &'a str,
+            label: &'a str,
+            parameters: &'a Map<String, Value>,
+            #[serde(flatten)]
+            figures: Map<String, Value>,
+            over_time: &'a [Interval],
+        }
+        let identifier = Identifier {
+            name: &self.name,
+            label: &self.label,
+            parameters: &self.parameters,
+            figures: of_run(IDENTIFIERS, self, Some(&Value::Null)),
+            over_time: &self.over_time,
+        };
+        identifier.serialize(serializer)
     }
 }

@@ -1,6 +1,10 @@
-//! The figures of a run. Each is declared once, as a row of a table, and the row is all that tables,
-//! charts, JSON, Parquet, the Python package and `docs/json.md` know of it.
+//! Figures: of replays, their intervals, write buffers and identifiers. Each is declared once, as a
+//! row of a table. Tables, charts, JSON, Parquet files, the Python package and `docs/json.md` read
+//! the row and know nothing else about the figure.
 
+mod buffers;
+mod identifiers;
+mod intervals;
 mod json;
 mod runs;
 
@@ -9,6 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::Summary;
 
+pub use buffers::BUFFERS;
+pub use identifiers::IDENTIFIERS;
+pub use intervals::INTERVALS;
 pub use runs::RUNS;
 
 /// A figure of a run, whose results are an `S`.
@@ -64,6 +71,8 @@ pub enum On {
     Caches,
     /// For the tiers below RAM of hybrid caches.
     BelowRam,
+    /// On the terminal only, because it differs from run to run.
+    Terminal,
 }
 
 /// How a figure is found in a run's results.
@@ -94,7 +103,62 @@ pub struct ListedFigure {
     pub definition: &'static str,
 }
 
+/// A figure of which less is better.
+const fn less(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
+    Shown { title, unit, scale: |value| value, show, is_more_better: false, on }
+}
+
+/// A figure of which more is better.
+const fn more(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
+    Shown { is_more_better: true, ..less(on, title, unit, show) }
+}
+
+/// A share that is shown in percent.
+const fn percent(shown: Shown) -> Shown {
+    Shown { scale: |share| share * 100.0, ..shown }
+}
+
 impl<S> Figure<S> {
+    /// A count of the whole run.
+    const fn count(
+        key: &'static str,
+        unit: &'static str,
+        definition: &'static str,
+        value: fn(&S) -> Option<u64>,
+    ) -> Self {
+        Self::new(key, unit, definition, Found::Count(value))
+    }
+
+    /// A number of the whole run.
+    const fn real(
+        key: &'static str,
+        unit: &'static str,
+        definition: &'static str,
+        value: fn(&S) -> Option<f64>,
+    ) -> Self {
+        Self::new(key, unit, definition, Found::Real(value))
+    }
+
+    /// A count of each tier.
+    const fn tier_count(
+        key: &'static str,
+        unit: &'static str,
+        definition: &'static str,
+        value: fn(&S, usize) -> Option<u64>,
+    ) -> Self {
+        Self::new(key, unit, definition, Found::TierCount(value))
+    }
+
+    /// A number of each tier.
+    const fn tier_real(
+        key: &'static str,
+        unit: &'static str,
+        definition: &'static str,
+        value: fn(&S, usize) -> Option<f64>,
+    ) -> Self {
+        Self::new(key, unit, definition, Found::TierReal(value))
+    }
+
     const fn new(
         key: &'static str,
         unit: &'static str,
@@ -163,31 +227,39 @@ impl<S> Figure<S> {
     }
 }
 
-/// The figure of runs of this name.
+/// The figure of this name that is not one of tiers.
 ///
 /// # Panics
 /// If there is none.
-pub fn run_figure(key: &str) -> &'static Figure {
-    let figure = RUNS.iter().find(|figure| !figure.is_of_tier() && figure.key == key);
+pub fn named<S>(rows: &'static [Figure<S>], key: &str) -> &'static Figure<S> {
+    let figure = rows.iter().find(|figure| !figure.is_of_tier() && figure.key == key);
     figure.expect("the table has every figure that the program names")
 }
 
-/// All figures of runs.
-pub fn listed() -> Vec<ListedFigure> {
-    let list = |figure: &Figure| ListedFigure {
+/// The rows of a table.
+pub fn listed<S>(rows: &[Figure<S>]) -> Vec<ListedFigure> {
+    let list = |figure: &Figure<S>| ListedFigure {
         key: figure.key,
         scope: if figure.is_of_tier() { "tier" } else { "run" },
         path: figure.path(),
         unit: figure.unit,
         definition: figure.definition,
     };
-    RUNS.iter().map(list).collect()
+    rows.iter().map(list).collect()
 }
 
-/// The figures that have keys of their own in the JSON of a run.
-pub(crate) fn of_run(run: &Summary) -> Map<String, Value> {
-    let own = RUNS.iter().filter(|figure| !figure.is_of_tier() && figure.inside.is_none());
-    own.filter_map(|figure| Some((figure.key.to_owned(), figure.json(run, 0)?))).collect()
+/// The figures of a run that have keys of their own in its JSON; `missing` stands for one that the
+/// run does not have.
+pub(crate) fn of_run<S>(
+    rows: &[Figure<S>],
+    run: &S,
+    missing: Option<&Value>,
+) -> Map<String, Value> {
+    let own = rows.iter().filter(|figure| !figure.is_of_tier() && figure.inside.is_none());
+    let json = |figure: &Figure<S>| {
+        Some((figure.key.to_owned(), figure.json(run, 0).or_else(|| missing.cloned())?))
+    };
+    own.filter_map(json).collect()
 }
 
 /// Those that have keys of their own in the JSON of a tier.

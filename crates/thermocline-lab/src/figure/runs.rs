@@ -1,60 +1,9 @@
 //! The figures of a replay: one row each. Tables and charts show them in this order, neighbouring
 //! rows of tiers that are shown for the same tiers together, tier by tier.
 
-use super::{Figure, Found, On, Shown};
+use super::{Figure, On, Shown, less, more, percent};
 use crate::numbers::{four_digits, one_decimal, three_decimals, two_decimals, whole};
 use crate::{ResponseSummary, Summary, TierSummary};
-
-const fn count(
-    key: &'static str,
-    unit: &'static str,
-    definition: &'static str,
-    value: fn(&Summary) -> Option<u64>,
-) -> Figure {
-    Figure::new(key, unit, definition, Found::Count(value))
-}
-
-const fn real(
-    key: &'static str,
-    unit: &'static str,
-    definition: &'static str,
-    value: fn(&Summary) -> Option<f64>,
-) -> Figure {
-    Figure::new(key, unit, definition, Found::Real(value))
-}
-
-const fn tier_count(
-    key: &'static str,
-    unit: &'static str,
-    definition: &'static str,
-    value: fn(&Summary, usize) -> Option<u64>,
-) -> Figure {
-    Figure::new(key, unit, definition, Found::TierCount(value))
-}
-
-const fn tier_real(
-    key: &'static str,
-    unit: &'static str,
-    definition: &'static str,
-    value: fn(&Summary, usize) -> Option<f64>,
-) -> Figure {
-    Figure::new(key, unit, definition, Found::TierReal(value))
-}
-
-/// A figure that is best if it is the least.
-const fn less(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
-    Shown { title, unit, scale: |value| value, show, is_more_better: false, on }
-}
-
-/// A figure that is best if it is the greatest.
-const fn more(on: On, title: &'static str, unit: &'static str, show: fn(f64) -> String) -> Shown {
-    Shown { is_more_better: true, ..less(on, title, unit, show) }
-}
-
-/// A share that is shown in percent.
-const fn percent(shown: Shown) -> Shown {
-    Shown { scale: |share| share * 100.0, ..shown }
-}
 
 fn tier(run: &Summary, place: usize) -> Option<&TierSummary> {
     run.tiers.get(place)
@@ -64,87 +13,89 @@ fn response(run: &Summary) -> Option<&ResponseSummary> {
     Some(&run.timing.as_ref()?.response_us)
 }
 
+type Row = Figure<Summary>;
+
 /// All figures of a replay.
-pub const RUNS: &[Figure] = &[
-    real("io_time_ms", "ms", "all page transfers, each at the cost of its tier", |run| {
+pub const RUNS: &[Row] = &[
+    Row::real("io_time_ms", "ms", "all page transfers, each at the cost of its tier", |run| {
         Some(run.io_time_ms)
     })
     .shown(Shown {
         scale: |ms| ms / 1000.0,
         ..less(On::Hybrids, "Total I/O time", "s", one_decimal)
     }),
-    real(
+    Row::real(
         "average_response_ms",
         "ms",
         "the mean over all accesses of the access time of the tier that each was found in",
         |run| Some(run.average_response_ms),
     )
     .shown(less(On::Latencies, "Average response", "ms", three_decimals)),
-    tier_real("hit_ratio", "", "`hits` divided by the accesses counted", |run, place| {
+    Row::tier_real("hit_ratio", "", "`hits` divided by the accesses counted", |run, place| {
         Some(tier(run, place)?.hit_ratio)
     })
     .shown(percent(more(On::Caches, "Hits {in}", "%", two_decimals))),
-    real("hit_ratio", "", "accesses that any cache answers, divided by all", |run| {
+    Row::real("hit_ratio", "", "accesses that any cache answers, divided by all", |run| {
         Some(run.aggregate_hit_ratio())
     })
     .shown(percent(more(On::SeveralCaches, "Hits {any}", "%", two_decimals))),
-    real("miss_ratio", "", "accesses that no cache answers, divided by all", |run| {
+    Row::real("miss_ratio", "", "accesses that no cache answers, divided by all", |run| {
         Some(run.tiers.last()?.hit_ratio)
     }),
-    tier_count(
+    Row::tier_count(
         "hits",
         "accesses",
         "accesses whose page this tier held, and no faster one",
         |run, place| Some(tier(run, place)?.hits),
     ),
-    tier_count("read_hits", "accesses", "those that read", |run, place| {
+    Row::tier_count("read_hits", "accesses", "those that read", |run, place| {
         Some(tier(run, place)?.read_hits)
     }),
-    tier_count("write_hits", "accesses", "those that wrote", |run, place| {
+    Row::tier_count("write_hits", "accesses", "those that wrote", |run, place| {
         Some(tier(run, place)?.write_hits)
     }),
-    tier_count("page_reads", "pages", "pages that the tier's device read", |run, place| {
+    Row::tier_count("page_reads", "pages", "pages that the tier's device read", |run, place| {
         Some(tier(run, place)?.page_reads)
     })
     .shown(less(On::BelowRam, "{Tier} reads", "pages", whole)),
-    tier_count("page_writes", "pages", "pages that the tier's device wrote", |run, place| {
+    Row::tier_count("page_writes", "pages", "pages that the tier's device wrote", |run, place| {
         Some(tier(run, place)?.page_writes)
     })
     .shown(less(On::BelowRam, "{Tier} writes", "pages", whole)),
-    count("pages_demoted", "pages", "the sum of `demotions`", |run| {
+    Row::count("pages_demoted", "pages", "the sum of `demotions`", |run| {
         Some(run.demotions.iter().sum())
     })
     .shown(less(On::Levels, "Demotions", "pages", whole)),
-    count("pages_promoted", "pages", "the sum of `promotions`", |run| {
+    Row::count("pages_promoted", "pages", "the sum of `promotions`", |run| {
         Some(run.promotions.iter().sum())
     })
     .shown(less(On::Levels, "Promotions", "pages", whole)),
-    count(
+    Row::count(
         "metadata_bytes",
         "bytes",
         "what the algorithm keeps besides the pages and their order, at the end",
         |run| Some(run.metadata_bytes),
     )
     .shown(less(On::Levels, "Metadata", "bytes", whole)),
-    real("metadata_share", "", "`metadata_bytes` divided by the bytes of all caches", |run| {
+    Row::real("metadata_share", "", "`metadata_bytes` divided by the bytes of all caches", |run| {
         Some(run.metadata_share)
     })
     .shown(percent(less(On::Levels, "Metadata share", "% of the caches", three_decimals))),
-    count("warm_up_accesses", "accesses", "accesses that are not counted", |run| {
+    Row::count("warm_up_accesses", "accesses", "accesses that are not counted", |run| {
         Some(run.warm_up_accesses)
     }),
-    real("cost_total", "price", "with prices: the price of the hierarchy", |run| {
+    Row::real("cost_total", "price", "with prices: the price of the hierarchy", |run| {
         Some(run.cost?.total)
     })
     .inside("cost.total"),
-    real(
+    Row::real(
         "cost_iops",
         "1/s",
         "with prices: I/Os per second, one after the other at the average response time",
         |run| Some(run.cost?.iops),
     )
     .inside("cost.iops"),
-    real(
+    Row::real(
         "cost_per_io",
         "price per I/O/s",
         "with prices: the price divided by the I/Os per second",
@@ -152,50 +103,50 @@ pub const RUNS: &[Figure] = &[
     )
     .inside("cost.per_io")
     .shown(less(On::Everything, "Cost per I/O", "price per I/O/s", four_digits)),
-    real("read_mean_us", "us", "with simulated time: the mean response of reads", |run| {
+    Row::real("read_mean_us", "us", "with simulated time: the mean response of reads", |run| {
         Some(response(run)?.read.mean)
     })
     .inside("response_us.read.mean")
     .shown(less(On::Everything, "Mean read response", "us", one_decimal)),
-    real("read_p50_us", "us", "50 % of reads are answered within", |run| {
+    Row::real("read_p50_us", "us", "50 % of reads are answered within", |run| {
         Some(response(run)?.read.p50)
     })
     .inside("response_us.read.p50"),
-    real("read_p95_us", "us", "95 % of reads are answered within", |run| {
+    Row::real("read_p95_us", "us", "95 % of reads are answered within", |run| {
         Some(response(run)?.read.p95)
     })
     .inside("response_us.read.p95"),
-    real("read_p99_us", "us", "99 % of reads are answered within", |run| {
+    Row::real("read_p99_us", "us", "99 % of reads are answered within", |run| {
         Some(response(run)?.read.p99)
     })
     .inside("response_us.read.p99")
     .shown(less(On::Everything, "99 % of reads within", "us", one_decimal)),
-    real("write_mean_us", "us", "with simulated time: the mean response of writes", |run| {
+    Row::real("write_mean_us", "us", "with simulated time: the mean response of writes", |run| {
         Some(response(run)?.write.mean)
     })
     .inside("response_us.write.mean")
     .shown(less(On::Everything, "Mean write response", "us", one_decimal)),
-    real("write_p50_us", "us", "50 % of writes are answered within", |run| {
+    Row::real("write_p50_us", "us", "50 % of writes are answered within", |run| {
         Some(response(run)?.write.p50)
     })
     .inside("response_us.write.p50"),
-    real("write_p95_us", "us", "95 % of writes are answered within", |run| {
+    Row::real("write_p95_us", "us", "95 % of writes are answered within", |run| {
         Some(response(run)?.write.p95)
     })
     .inside("response_us.write.p95"),
-    real("write_p99_us", "us", "99 % of writes are answered within", |run| {
+    Row::real("write_p99_us", "us", "99 % of writes are answered within", |run| {
         Some(response(run)?.write.p99)
     })
     .inside("response_us.write.p99")
     .shown(less(On::Everything, "99 % of writes within", "us", one_decimal)),
-    real(
+    Row::real(
         "duration_s",
         "s",
         "with simulated time: from the first arrival to the end of the last page transfer",
         |run| Some(run.timing.as_ref()?.duration_s),
     )
     .inside("duration_s"),
-    tier_real(
+    Row::tier_real(
         "erases_per_day",
         "blocks per day",
         "of a solid-state drive: blocks erased, at the rate of the run",
@@ -203,7 +154,7 @@ pub const RUNS: &[Figure] = &[
     )
     .inside("devices[].ssd.erases_per_day")
     .shown(less(On::Everything, "{Tier} erases", "blocks per day", whole)),
-    tier_real(
+    Row::tier_real(
         "write_amplification",
         "",
         "of a solid-state drive: pages programmed, divided by pages written",
@@ -211,7 +162,7 @@ pub const RUNS: &[Figure] = &[
     )
     .inside("devices[].ssd.write_amplification")
     .shown(less(On::Everything, "{Tier} write amplification", "programs per page", two_decimals)),
-    tier_real(
+    Row::tier_real(
         "lifetime_years",
         "years",
         "of a solid-state drive: until its blocks are worn out, at the rate of the run; none if nothing was erased",

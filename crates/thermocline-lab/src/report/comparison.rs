@@ -504,7 +504,6 @@ mod tests {
             end_s: None,
             accesses: 50,
             hits: vec![10; tiers],
-            hit_ratios: vec![0.2; tiers],
             average_response_ms: 3.0,
             demotions: vec![1; tiers - 2],
             promotions: vec![1; tiers - 2],

@@ -2,7 +2,7 @@
 
 use super::over_time::thousands;
 use super::{Cell, LineChart, Options, Report, Series, Table};
-use crate::metric::{byte_size, grouped};
+use crate::metric::{Metric, grouped, identifier_columns};
 use crate::{Identification, IdentifierSummary, Interval, LabError};
 
 /// The report of one trace.
@@ -102,32 +102,16 @@ fn x_labels(found: &Identification) -> Vec<String> {
 }
 
 fn table(found: &Identification) -> Table {
-    let header = [
-        "identifier",
-        "hot",
-        "hot ratio, %",
-        "false hot",
-        "false cold",
-        "false identification rate, %",
-        "memory",
-    ];
+    let metrics = identifier_columns(false);
     let row = |one: &IdentifierSummary| {
-        let mut row = vec![Cell::text(&one.label)];
-        row.extend(
-            [
-                grouped(one.hot),
-                format!("{:.2}", one.hot_ratio * 100.0),
-                grouped(one.false_hot),
-                grouped(one.false_cold),
-                format!("{:.2}", one.false_identification_rate * 100.0),
-                byte_size(one.memory_bits / 8),
-            ]
-            .map(Cell::number),
-        );
-        row
+        let figures = metrics
+            .iter()
+            .map(|metric| Cell::number(metric.value(one).map_or_else(|| "-".into(), metric.show)));
+        std::iter::once(Cell::text(&one.label)).chain(figures).collect()
     };
+    let titles = metrics.iter().map(Metric::title_with_unit);
     Table {
-        header: header.map(String::from).to_vec(),
+        header: std::iter::once("identifier".to_owned()).chain(titles).collect(),
         rows: found.identifiers.iter().map(row).collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! Charts of runs over time.
 
 use super::{LineChart, Report, Series};
-use crate::metric::{grouped, hit_ratios};
+use crate::metric::{grouped, interval_columns};
 use crate::{IntervalSummary, LabError, OverTime, Summary};
 
 /// Up to so many tiers have charts of their own; the figures of all are in the JSON.
@@ -84,21 +84,14 @@ pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(
         text += &format!(" Of {tiers} caches, the first {CHARTED_TIERS} have charts of their own.");
     }
     report.paragraph(&text);
-    let titles = hit_ratios(&summary.tiers);
     let chart = |title: &str, y_title: &str, runs: &[_], value: &dyn Fn(&_) -> Option<f64>| {
         chart_over_time(&format!("{title} over time"), y_title, runs, value)
     };
-    let mut charts = vec![];
-    if let Some(all) = titles.get(tiers) {
-        let value = |interval: &IntervalSummary| Some(interval.aggregate_hit_ratio() * 100.0);
-        charts.push(chart(&all.title, "%", &runs, &value));
-    }
-    for (place, _, _) in caches().take(CHARTED_TIERS) {
-        let value = |interval: &IntervalSummary| Some(interval.hit_ratios[place] * 100.0);
-        charts.push(chart(&titles[place].title, "%", &runs, &value));
-    }
-    let value = |interval: &IntervalSummary| Some(interval.average_response_ms);
-    charts.push(chart("Average response", "ms", &runs, &value));
+    let metrics = interval_columns(&summary.tiers, CHARTED_TIERS);
+    let mut charts: Vec<LineChart> = metrics
+        .iter()
+        .map(|metric| chart(&metric.title, metric.unit, &runs, &|interval| metric.value(interval)))
+        .collect();
     for gauge in &CHARTED {
         for (_, tier, pages) in caches().take(CHARTED_TIERS) {
             let value =

@@ -80,7 +80,7 @@ impl Row {
             capacity_pages: tier.capacity_pages,
             figures: figure::of_tier(summary, place),
         });
-        let mut figures = figure::of_run(summary);
+        let mut figures = figure::of_run(RUNS, summary, None);
         figures.extend(figure::inside(summary));
         Self {
             key: key.into(),

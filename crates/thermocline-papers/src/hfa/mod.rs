@@ -193,7 +193,7 @@ impl Point {
 
 /// Hits in the first level, divided by accesses.
 fn first_level(interval: &IntervalSummary) -> Option<f64> {
-    interval.hit_ratios.first().copied()
+    interval.hit_ratio(0)
 }
 
 /// The share of the first level that Q1 takes at the end of an interval.

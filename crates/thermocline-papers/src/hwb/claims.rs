@@ -23,10 +23,6 @@ pub(crate) enum Judge {
     UpdatedMoreOften { short: f64, long: f64 },
 }
 
-const HITS: &Metric<BufferSummary> = &metric::BUFFERS[0];
-const ERASES: &Metric<BufferSummary> = &metric::BUFFERED_SSD[0];
-const RESPONSE: &Metric<BufferSummary> = &metric::BUFFERED_SSD[2];
-
 /// The figure of each of the paper's charts.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,12 +36,12 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    fn metric(self) -> &'static Metric<BufferSummary> {
-        match self {
-            Self::WriteHits | Self::Misses => HITS,
-            Self::Erases => ERASES,
-            Self::WriteResponse => RESPONSE,
-        }
+    fn metric(self) -> Metric<BufferSummary> {
+        metric::of_buffers(match self {
+            Self::WriteHits | Self::Misses => "write_hit_ratio",
+            Self::Erases => "erase_count",
+            Self::WriteResponse => "write_mean_us",
+        })
     }
 
     /// Our value.
@@ -87,7 +83,7 @@ impl Experiment {
             let measured = match &one.judge {
                 Judge::RatioToLru(_) | Judge::Classes => continue,
                 Judge::AlwaysBetter { figure, one, other } => {
-                    always_better(results, figure.metric(), one, other)
+                    always_better(results, &figure.metric(), one, other)
                 }
                 Judge::UpdatedMoreOften { short, long } => {
                     updated_more_often(results, [*short, *long])

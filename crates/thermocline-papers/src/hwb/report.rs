@@ -4,14 +4,9 @@ use thermocline_trace::classes::Class;
 
 use super::{Experiment, Run, WorkloadResult};
 use crate::study::{TextTable, in_order};
-use thermocline_lab::metric::{BUFFERED_SSD, BUFFERS, Metric, grouped};
+use thermocline_lab::metric::{Metric, buffer_columns, grouped, of_buffers};
 use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
 use thermocline_lab::{BufferSummary, LabError};
-
-/// The figures of a table of runs.
-fn columns() -> Vec<Metric<BufferSummary>> {
-    BUFFERS.into_iter().chain(BUFFERED_SSD).collect()
-}
 
 /// Write hits, erases and response times at the size of the paper's text, for a terminal.
 pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
@@ -27,8 +22,8 @@ pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> T
                 run.and_then(|run| metric.value(&run.summary))
                     .map_or_else(|| "-".into(), metric.show)
             };
-            let [hits, erases, response] =
-                [&BUFFERS[0], &BUFFERED_SSD[0], &BUFFERED_SSD[2]].map(figure);
+            let [hits, erases, response] = ["write_hit_ratio", "erase_count", "write_mean_us"]
+                .map(|key| figure(&of_buffers(key)));
             format!("{hits} / {erases} / {response}")
         });
         (result.workload.clone(), cells.collect())
@@ -103,11 +98,11 @@ fn workload(
         report.paragraph(&format!("Drive: {drive}."));
         let shown = figures(runs);
         for (metric, figure) in [
-            (&BUFFERS[0], "Figure 5"),
-            (&BUFFERED_SSD[0], "Figure 6"),
-            (&BUFFERED_SSD[2], "Figure 7"),
+            ("write_hit_ratio", "Figure 5"),
+            ("erase_count", "Figure 6"),
+            ("write_mean_us", "Figure 7"),
         ] {
-            report.lines(&chart(experiment, &shown, metric, figure))?;
+            report.lines(&chart(experiment, &shown, &of_buffers(metric), figure))?;
         }
         report.table(runs_table(runs));
     }
@@ -140,7 +135,7 @@ fn chart(
 
 /// One row per run; the best of each size is marked.
 fn runs_table(runs: &[Run]) -> Table {
-    let columns = columns();
+    let columns = buffer_columns(runs.iter().map(|run| &run.summary));
     let mut header = vec!["buffer".to_owned(), "size".to_owned()];
     header.extend(columns.iter().map(|metric| format!("{} ({})", metric.title, metric.unit)));
     let row = |run: &Run| {
@@ -214,8 +209,8 @@ fn ablation(experiment: &Experiment, results: &[WorkloadResult]) -> Table {
     let row = |index: usize, label: &str| {
         let cells = results.iter().map(|result| {
             let [whole, one] = [0, index].map(|index| &result.variants[index].summary);
-            let erases = |summary: &BufferSummary| summary.erase_count.unwrap_or(0);
-            let hits = |summary: &BufferSummary| summary.write_hit_ratio * 100.0;
+            let erases = |summary: &BufferSummary| summary.erase_count().unwrap_or(0);
+            let hits = |summary: &BufferSummary| summary.write_hit_ratio() * 100.0;
             if index == 0 {
                 return Cell::number(format!("{:.2}; {}", hits(one), grouped(erases(one))));
             }

@@ -178,11 +178,11 @@ fn find<'a>(result: &'a WorkloadResult, label: &str) -> Option<&'a IdentifierSum
 }
 
 fn rate(result: &WorkloadResult, label: &str) -> f64 {
-    find(result, label).map_or(f64::NAN, |one| one.false_identification_rate)
+    find(result, label).map_or(f64::NAN, |one| one.false_identification_rate())
 }
 
 fn hot_percent(result: &WorkloadResult, label: &str) -> f64 {
-    find(result, label).map_or(f64::NAN, |one| one.hot_ratio * 100.0)
+    find(result, label).map_or(f64::NAN, |one| one.hot_ratio() * 100.0)
 }
 
 /// By how much MBF's false identification rate lies below MHF's; none if neither is ever wrong.

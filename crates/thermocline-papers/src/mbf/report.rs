@@ -17,7 +17,11 @@ pub(super) fn overview(results: &[WorkloadResult]) -> TextTable {
     let row = |result: &WorkloadResult| {
         let identifiers = result.against_wdac.identifiers.iter();
         let rates = identifiers.map(|one| {
-            format!("{:.1} ({:.1})", one.false_identification_rate * 100.0, one.hot_ratio * 100.0)
+            format!(
+                "{:.1} ({:.1})",
+                one.false_identification_rate() * 100.0,
+                one.hot_ratio() * 100.0
+            )
         });
         (result.workload.clone(), rates.collect())
     };
@@ -164,10 +168,10 @@ fn identifiers(
             let mut row = vec![Cell::text(&result.workload), Cell::text(&one.label)];
             row.extend(
                 [
-                    format!("{:.2}", one.hot_ratio * 100.0),
+                    format!("{:.2}", one.hot_ratio() * 100.0),
                     grouped(one.false_hot),
                     grouped(one.false_cold),
-                    format!("{:.2}", one.false_identification_rate * 100.0),
+                    format!("{:.2}", one.false_identification_rate() * 100.0),
                 ]
                 .map(Cell::number),
             );

@@ -213,8 +213,8 @@ fn sweep(
             Ok(SweepPoint {
                 series: candidate.label,
                 at,
-                hot_ratio: summary.hot_ratio,
-                false_identification_rate: summary.false_identification_rate,
+                hot_ratio: summary.hot_ratio(),
+                false_identification_rate: summary.false_identification_rate(),
             })
         })
         .collect()

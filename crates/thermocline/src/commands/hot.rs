@@ -1,6 +1,7 @@
 //! `thermocline hot`: one trace, several hot-data identifiers, one baseline.
 
 use anyhow::Result;
+use thermocline_lab::metric::identifier_columns;
 use thermocline_lab::report::{Options, identification};
 use thermocline_lab::spec::{Candidates, HotSpec, Selection};
 use thermocline_lab::{Identification, IdentifierSummary, Stream, Watch, identify};
@@ -42,33 +43,11 @@ fn spec(options: &HotOptions) -> HotSpec {
 
 /// One row per identifier.
 fn table(found: &Identification) -> String {
-    let header = [
-        "identifier",
-        "hot",
-        "hot ratio",
-        "false hot",
-        "false cold",
-        "false identification rate",
-        "memory",
-        "ns per check",
-        "ns per decay",
-        "decays every",
-    ];
-    let row = |one: &IdentifierSummary| {
-        vec![
-            one.label.clone(),
-            output::count(one.hot),
-            output::percent(one.hot_ratio),
-            output::count(one.false_hot),
-            output::count(one.false_cold),
-            output::percent(one.false_identification_rate),
-            output::bytes(one.memory_bits / 8),
-            format!("{:.1}", one.check_ns),
-            one.decay_ns.map_or_else(|| "-".into(), |nanoseconds| format!("{nanoseconds:.0}")),
-            one.decay_writes.map_or_else(|| "-".into(), output::count),
-        ]
-    };
-    let rows: Vec<Vec<String>> = found.identifiers.iter().map(row).collect();
+    let header = vec!["identifier".to_owned()];
+    let names = |one: &IdentifierSummary| vec![one.label.clone()];
+    // No identifier is the best of a column: a greater share of hot pages is neither good nor bad.
+    let are_rivals = |_: &IdentifierSummary, _: &IdentifierSummary| false;
+    let metrics = identifier_columns(true);
     format!(
         "{}: {} {} of {} pages; baseline {}\n{}",
         found.trace.path,
@@ -76,6 +55,6 @@ fn table(found: &Identification) -> String {
         found.trace.counted,
         output::count(found.trace.footprint_pages),
         found.baseline,
-        output::table(&header, &rows, 1)
+        output::figures(header, names, &metrics, &found.identifiers, are_rivals)
     )
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::slice;
 
 use anyhow::{Context as _, Result, ensure};
+use thermocline_lab::metric::{Metric, interval_columns};
 use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary, Watch};
 use thermocline_papers::{Annotated, HcaFigures};
 
@@ -192,18 +193,15 @@ fn describe_over_time(summary: &Summary, over_time: &OverTime) -> String {
     let Some(first) = over_time.intervals.first() else { return String::new() };
     let mut header = vec!["accesses".to_owned()];
     header.extend(first.end_s.map(|_| "time, s".to_owned()));
-    let caches = summary.tiers.iter().filter(|tier| tier.capacity_pages.is_some());
-    header.extend(caches.map(|tier| format!("{} hits", tier.name)));
-    header.push("all hits".into());
-    header.push("response, ms".into());
+    let metrics = interval_columns(&summary.tiers, usize::MAX);
+    header.extend(metrics.iter().map(Metric::title_with_unit));
     header.extend(first.gauges.iter().map(|gauge| format!("{} {}", gauge.tier, gauge.name)));
     let rows = over_time.intervals.iter().map(|interval| {
         let mut row = vec![output::count(interval.end_accesses)];
         row.extend(interval.end_s.map(|seconds| format!("{seconds:.3}")));
-        let (_, caches) = interval.hit_ratios.split_last().unwrap_or((&0.0, &[]));
-        row.extend(caches.iter().map(|&share| output::percent(share)));
-        row.push(output::percent(interval.aggregate_hit_ratio()));
-        row.push(format!("{:.3}", interval.average_response_ms));
+        row.extend(metrics.iter().map(|metric| {
+            metric.value(interval).map_or_else(|| "-".into(), |value| (metric.show)(value))
+        }));
         row.extend(interval.gauges.iter().map(|gauge| {
             let decimals = if gauge.value.fract() == 0.0 { 0 } else { 3 };
             format!("{:.decimals$}", gauge.value)
