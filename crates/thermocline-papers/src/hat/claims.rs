@@ -2,14 +2,15 @@
 
 use serde::Deserialize;
 
-use super::WorkloadResult;
+use super::{Sizes, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, spread};
+use crate::study::in_order;
 
 /// How a claim is judged; `on` is how the names of its workloads begin, of all if it is absent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Judge {
-    /// HAT takes less I/O time than a rival at every flash size.
+    /// HAT takes less I/O time than a rival at all sizes.
     Saves { on: Option<String>, rival: String },
     /// HAT is slower than a rival with the least flash, and faster with more.
     Overtakes { on: Option<String>, rival: String },
@@ -32,50 +33,51 @@ pub(super) fn judge(stated: &Stated<Judge>, results: &[WorkloadResult]) -> Claim
     Claim::new(stated.says(&[]), measured)
 }
 
-/// The share of I/O time that HAT saves on a workload, with a flash of this multiple of memory.
-type Saving<'a> = (&'a WorkloadResult, f64, f64);
+/// The share of I/O time that HAT saves on a workload at these sizes.
+type Saving<'a> = (&'a WorkloadResult, Sizes<'a>, f64);
 
-/// The savings against a rival, at every flash size of every workload.
+/// The savings against a rival, at all sizes of every workload.
 fn savings<'a>(results: impl Iterator<Item = &'a WorkloadResult>, rival: &str) -> Vec<Saving<'a>> {
-    let mut savings = vec![];
-    for result in results {
-        for hat in result.points.iter().filter(|point| point.label == "HAT") {
-            let rival = result.points.iter().find(|point| {
-                point.label == rival && point.flash_ratio.to_bits() == hat.flash_ratio.to_bits()
-            });
-            if let Some(rival) = rival {
-                let saving = 1.0 - hat.summary.io_time_ms / rival.summary.io_time_ms;
-                savings.push((result, hat.flash_ratio, saving));
-            }
-        }
-    }
-    savings
+    let savings = results.flat_map(|result| {
+        let hats = result.points.iter().filter(|point| point.label == "HAT");
+        hats.filter_map(move |hat| Some((result, hat.sizes(), hat.saving(&result.points, rival)?)))
+    });
+    savings.collect()
 }
 
 fn saves(savings: &[Saving<'_>]) -> Option<Measured> {
     let saved = savings.iter().filter(|(_, _, saving)| *saving > 0.0).count();
-    let (result, flash_ratio, _) = savings.iter().max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let best = savings.iter().max_by(|one, other| one.2.total_cmp(&other.2))?;
+    let (result, (memory, flash_ratio), _) = best;
     let percents = savings.iter().map(|(_, _, saving)| saving * 100.0);
     let spread = spread(&mut percents.collect::<Vec<f64>>(), " %")?;
     let words = format!(
-        "faster at {saved} of {} points, {spread} ({}, flash {flash_ratio}x memory)",
+        "faster at {saved} of {} points, {spread} ({}, memory {memory}, flash {flash_ratio}x memory)",
         savings.len(),
         result.workload,
     );
     Some(Measured::points(words, saved, savings.len()))
 }
 
+/// At how many sizes of memory HAT is slower with the least flash, and faster with some other.
 fn overtakes(savings: &[Saving<'_>], rival: &str) -> Option<Measured> {
-    let smallest = savings.iter().min_by(|one, other| one.1.total_cmp(&other.1));
-    smallest.map(|(_, flash_ratio, saving)| {
-        let at_most = savings.iter().map(|entry| entry.2).fold(f64::NEG_INFINITY, f64::max);
-        let words = format!(
-            "HAT saves {:.1} % against {rival} with flash {flash_ratio}x memory, and {:.1} % at most",
-            saving * 100.0,
-            at_most * 100.0
-        );
-        Measured::one(words, *saving < 0.0 && at_most > 0.0)
-    })
+    let memories = in_order(savings.iter().map(|(_, (memory, _), _)| *memory));
+    let of_memories = memories.iter().filter_map(|&memory| {
+        let own = || savings.iter().filter(|(_, sizes, _)| sizes.0 == memory);
+        let least_flash = own().min_by(|one, other| one.1.1.total_cmp(&other.1.1))?;
+        let best = own().map(|saving| saving.2).fold(f64::NEG_INFINITY, f64::max);
+        Some((memory, least_flash.2, best))
+    });
+    let of_memories: Vec<(&str, f64, f64)> = of_memories.collect();
+    let holds = of_memories.iter().filter(|(_, least, best)| *least < 0.0 && *best > 0.0).count();
+    let each = of_memories.iter().map(|(memory, least, best)| {
+        format!("{:+.1} % and {:+.1} % with memory {memory}", least * 100.0, best * 100.0)
+    });
+    let words = format!(
+        "HAT saves against {rival}, with the least flash and at most: {}",
+        each.collect::<Vec<_>>().join(", ")
+    );
+    (!of_memories.is_empty()).then(|| Measured::points(words, holds, of_memories.len()))
 }
 
 fn varies_little(results: &[WorkloadResult], at_most: f64) -> Option<Measured> {

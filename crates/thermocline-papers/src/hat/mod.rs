@@ -26,7 +26,9 @@ use wear::{Wear, WearExperiment};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
-    /// The size of memory.
+    /// Sizes of memory.
+    memories: Vec<String>,
+    /// The size of memory for everything but Figure 2; one of `memories`.
     memory: String,
     /// Flash sizes, as multiples of memory.
     flash_ratios: Vec<f64>,
@@ -35,6 +37,19 @@ pub(crate) struct Experiment {
     wear: WearExperiment,
     #[serde(rename = "contender")]
     contenders: Vec<Contender>,
+    /// Other readings of what the paper's text leaves open.
+    #[serde(rename = "reading")]
+    readings: Vec<Reading>,
+}
+
+/// One reading of HAT.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    /// Its name in the report.
+    label: String,
+    /// Parameters of HAT that differ from the defaults.
+    parameters: BTreeMap<String, String>,
 }
 
 /// The sweep of HAT's non-hot ratio.
@@ -70,8 +85,10 @@ struct Contender {
 pub(crate) struct WorkloadResult {
     /// The workload's name.
     workload: String,
-    /// Figure 2: every contender at every flash size.
+    /// Figure 2: every contender at every size of memory and flash.
     points: Vec<Point>,
+    /// Every reading at every flash size.
+    readings: Vec<Point>,
     /// HAT at every non-hot ratio.
     nonhot: Vec<Point>,
     /// What each contender did to the flash.
@@ -83,14 +100,24 @@ pub(crate) struct WorkloadResult {
 pub(crate) struct Point {
     /// The contender.
     label: String,
+    /// The size of memory.
+    memory: String,
     /// Flash size divided by memory size.
     flash_ratio: f64,
     /// What it found.
     summary: Summary,
 }
 
-/// A run to make: the contender's label, flash size divided by memory size, and the rest.
-type Prepared = (String, f64, Configuration);
+/// Where a point lies: a size of memory, and flash size divided by it.
+type Sizes<'a> = (&'a str, f64);
+
+/// A run to make.
+struct Prepared {
+    label: String,
+    memory: String,
+    flash_ratio: f64,
+    configuration: Configuration,
+}
 
 impl Study for Experiment {
     type About = ();
@@ -100,14 +127,16 @@ impl Study for Experiment {
     fn introduction(&self) -> Option<String> {
         Some(format!(
             "Memory holds {} of each trace's footprint, flash a multiple of that. TAC is shown with the aging interval that serves it best at each point.",
-            self.memory
+            self.memories.join(", ")
         ))
     }
 
     fn runs(&self, _workload: &Workload<()>) -> usize {
         let variants: usize = self.contenders.iter().map(|one| one.variants().len()).sum();
         let worn = self.contenders.iter().filter(|contender| !contender.without_flash).count();
-        variants * self.flash_ratios.len() + self.nonhot.ratios.len() + worn
+        (variants * self.memories.len() + self.readings.len()) * self.flash_ratios.len()
+            + self.nonhot.ratios.len()
+            + worn
     }
 
     fn run(
@@ -118,36 +147,45 @@ impl Study for Experiment {
         done: Done<'_>,
     ) -> Result<(), LabError> {
         let mut runs = vec![];
-        for &flash_ratio in &self.flash_ratios {
-            for contender in &self.contenders {
-                for parameters in contender.variants() {
-                    runs.push(self.prepare(contender, &parameters, flash_ratio)?);
+        for memory in &self.memories {
+            for &flash_ratio in &self.flash_ratios {
+                for contender in &self.contenders {
+                    for parameters in contender.variants() {
+                        let Contender { label, policy, .. } = contender;
+                        runs.push(prepare(label, policy, &parameters, (memory, flash_ratio))?);
+                    }
                 }
             }
         }
         let figure_runs = runs.len();
+        for Reading { label, parameters } in &self.readings {
+            let parameters: Vec<(String, String)> = parameters.clone().into_iter().collect();
+            for &flash_ratio in &self.flash_ratios {
+                runs.push(prepare(label, "hat", &parameters, (&self.memory, flash_ratio))?);
+            }
+        }
+        let reading_runs = runs.len();
         for nonhot_ratio in &self.nonhot.ratios {
             let parameters = vec![("nonhot_ratio".to_owned(), nonhot_ratio.to_string())];
-            let hat = Contender {
-                label: format!("non-hot ratio {nonhot_ratio}"),
-                policy: "hat".into(),
-                ..Contender::default()
-            };
-            runs.push(self.prepare(&hat, &parameters, self.nonhot.flash_ratio)?);
+            let label = format!("non-hot ratio {nonhot_ratio}");
+            let sizes = (self.memory.as_str(), self.nonhot.flash_ratio);
+            runs.push(prepare(&label, "hat", &parameters, sizes)?);
         }
         let points: Result<Vec<Point>, LabError> = runs
-            .par_iter()
-            .map(|(label, flash_ratio, configuration)| {
-                let summary = run(trace, configuration, RunOptions::default(), &Watch::default())?;
+            .into_par_iter()
+            .map(|Prepared { label, memory, flash_ratio, configuration }| {
+                let summary = run(trace, &configuration, RunOptions::default(), &Watch::default())?;
                 done();
-                Ok(Point { label: label.clone(), flash_ratio: *flash_ratio, summary })
+                Ok(Point { label, memory, flash_ratio, summary })
             })
             .collect();
         let mut points = points?;
-        let nonhot = points.split_off(figure_runs);
+        let nonhot = points.split_off(reading_runs);
+        let readings = points.split_off(figure_runs);
         let points = best(points);
         let wear = self.wear(trace, &points, done)?;
-        results.push(WorkloadResult { workload: workload.name.clone(), points, nonhot, wear });
+        let workload = workload.name.clone();
+        results.push(WorkloadResult { workload, points, readings, nonhot, wear });
         Ok(())
     }
 
@@ -161,11 +199,16 @@ impl Study for Experiment {
     }
 
     fn tables(&self, results: &Self::Results) -> Vec<TextTable> {
-        let titled = |result: &WorkloadResult| TextTable {
-            title: Some(format!("{}: total I/O time in seconds", result.workload)),
-            ..report::io_times(result)
-        };
-        results.iter().map(titled).chain([report::wear_table(results)]).collect()
+        let times = results.iter().flat_map(|result| {
+            self.memories.iter().map(move |memory| TextTable {
+                title: Some(format!(
+                    "{}, memory {memory}: total I/O time in seconds",
+                    result.workload
+                )),
+                ..report::io_times(result, memory)
+            })
+        });
+        times.chain([report::readings(self, results), report::wear_table(results)]).collect()
     }
 
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
@@ -187,27 +230,47 @@ impl Contender {
     }
 }
 
-impl Experiment {
-    fn prepare(
-        &self,
-        contender: &Contender,
-        parameters: &[(String, String)],
-        flash_ratio: f64,
-    ) -> Result<Prepared, LabError> {
-        let policy = registry::find(&contender.policy)?;
-        let values = policy.values(parameters)?;
-        let configuration = memory_and_flash(policy, values, &self.memory, flash_ratio)?;
-        Ok((contender.label.clone(), flash_ratio, configuration))
+impl Point {
+    const fn sizes(&self) -> Sizes<'_> {
+        (self.memory.as_str(), self.flash_ratio)
+    }
+
+    /// The share of I/O time that it saves against a contender at the same sizes; less than 0 if it
+    /// takes more.
+    fn saving(&self, points: &[Self], rival: &str) -> Option<f64> {
+        let rival = find(points, rival, self.sizes())?;
+        Some(1.0 - self.summary.io_time_ms / rival.summary.io_time_ms)
     }
 }
 
-/// Of several runs of one contender at one flash size, the one with the least I/O time.
+/// The point of a contender at these sizes.
+fn find<'a>(points: &'a [Point], label: &str, sizes: Sizes<'_>) -> Option<&'a Point> {
+    points.iter().find(|point| point.label == label && are_equal(point.sizes(), sizes))
+}
+
+fn are_equal(one: Sizes<'_>, other: Sizes<'_>) -> bool {
+    one.0 == other.0 && one.1.to_bits() == other.1.to_bits()
+}
+
+fn prepare(
+    label: &str,
+    policy: &str,
+    parameters: &[(String, String)],
+    (memory, flash_ratio): Sizes<'_>,
+) -> Result<Prepared, LabError> {
+    let policy = registry::find(policy)?;
+    let values = policy.values(parameters)?;
+    let configuration = memory_and_flash(policy, values, memory, flash_ratio)?;
+    Ok(Prepared { label: label.into(), memory: memory.into(), flash_ratio, configuration })
+}
+
+/// Of several runs of one contender at the same sizes, the one with the least I/O time.
 fn best(points: Vec<Point>) -> Vec<Point> {
     let mut best: Vec<Point> = vec![];
     for point in points {
-        let rival = best.iter_mut().find(|known| {
-            known.label == point.label && known.flash_ratio.to_bits() == point.flash_ratio.to_bits()
-        });
+        let rival = best
+            .iter_mut()
+            .find(|known| known.label == point.label && are_equal(known.sizes(), point.sizes()));
         match rival {
             Some(known) if point.summary.io_time_ms < known.summary.io_time_ms => *known = point,
             Some(_) => {}

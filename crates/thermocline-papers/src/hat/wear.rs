@@ -11,7 +11,7 @@ use thermocline_lab::{
 };
 use thermocline_trace::CompiledTrace;
 
-use super::{Experiment, Point};
+use super::{Experiment, Point, are_equal};
 use crate::hierarchy::memory_and_flash;
 use crate::study::Done;
 
@@ -70,10 +70,8 @@ impl Experiment {
         let has_flash = |label: &str| {
             self.contenders.iter().any(|one| one.label == label && !one.without_flash)
         };
-        let at_ratio = |point: &&Point| {
-            point.flash_ratio.to_bits() == self.wear.flash_ratio.to_bits()
-                && has_flash(&point.label)
-        };
+        let sizes = (self.memory.as_str(), self.wear.flash_ratio);
+        let at_ratio = |point: &&Point| are_equal(point.sizes(), sizes) && has_flash(&point.label);
         let points: Vec<&Point> = points.iter().filter(at_ratio).collect();
         points
             .par_iter()
