@@ -79,7 +79,14 @@ fn tables_show_levels_and_curves() {
     let one = text(
         &[&["simulate", TRACE, "--policy", "d-hfa", "--over-time", "3"], &LEVELS[..]].concat(),
     );
-    for part in ["| accesses |", "Hits in l3, %", "Hits in any cache, %", "l1 q1_pages", " 173,474 |", "iB) down"] {
+    for part in [
+        "| accesses |",
+        "Hits in l3, %",
+        "Hits in any cache, %",
+        "l1 q1_pages",
+        " 173,474 |",
+        "iB) down",
+    ] {
         assert!(one.contains(part), "{part}: {one}");
     }
     let prices = ["--price", "l1=4", "--price", "disk=0.02"];

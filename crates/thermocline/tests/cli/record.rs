@@ -789,6 +789,18 @@ fn the_recipe_of_postgresql_makes_a_recording() {
 }
 
 #[test]
+fn the_recipe_above_the_buffer_pool_sees_more_than_the_one_below() {
+    let accesses = |script, name| {
+        let (_folder, recording) = recipe(script, name, &POSTGRESQL, SMALL)?;
+        let info = json(&["trace", "info", &recording, "--only", "data", "--json"]);
+        info["accesses"].as_u64()
+    };
+    let Some(below) = accesses("postgresql-tpcb.sh", "tpcb") else { return };
+    let above = accesses("postgresql-tpcb-logical.sh", "tpcb_logical").unwrap();
+    assert!(above > 2 * below && above > 200, "{above} above, {below} below");
+}
+
+#[test]
 fn the_recipe_of_tatp_makes_a_recording() {
     let size = [("SCALE", "50"), ("TRANSACTIONS", "400")];
     let Some((_folder, recording)) = recipe("postgresql-tatp.sh", "tatp", &POSTGRESQL, &size)
