@@ -5,16 +5,15 @@
 //! program, so that what comes before and after does not count.
 
 use std::hint::black_box;
-use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use thermocline_core::hotness::registry;
 use thermocline_core::{BoxedIdentifier, PageId};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{CompiledTrace, PageSize};
 
-use crate::measure::{median, seconds};
+use crate::measure::{instructions, median, seconds};
 
 /// Writes of the shorter run under callgrind; the longer one has as many more as are counted.
 const SHORT_WRITES: u64 = 200_000;
@@ -94,7 +93,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let mut mhf = None;
     for (contender, ((label, ..), nanoseconds)) in CONTENDERS.iter().zip(&times).enumerate() {
         let decay_writes = build(contender, 1)?.decay_writes();
-        let counted = instructions(arguments, contender)?;
+        let counted = instructions_per_record(arguments, contender)?;
         let counted = counted.map(|(record, decay)| {
             let decays_per_write = decay_writes.map_or(0.0, |writes| 1.0 / writes as f64);
             (record - decay * decays_per_write, decay, decay * decays_per_write)
@@ -138,7 +137,7 @@ fn times(arguments: &Arguments, pages: u32, writes: &[PageId]) -> Result<Vec<f64
 }
 
 /// Instructions per record, decays included, and per decay; none without valgrind.
-fn instructions(arguments: &Arguments, contender: usize) -> Result<Option<(f64, f64)>> {
+fn instructions_per_record(arguments: &Arguments, contender: usize) -> Result<Option<(f64, f64)>> {
     let long_writes = SHORT_WRITES + arguments.counted_writes;
     let count =
         |recorded: u64, decays: u64| collected(arguments, contender, long_writes, recorded, decays);
@@ -158,21 +157,23 @@ fn collected(
     recorded: u64,
     decays: u64,
 ) -> Result<Option<u64>> {
-    let program = std::env::current_exe().context("this program has a path")?;
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .arg("record")
-        .args(["--contender", &contender.to_string(), "--pages", &arguments.pages.to_string()])
-        .args(["--alpha", &arguments.alpha.to_string(), "--writes", &writes.to_string()])
-        .args(["--recorded", &recorded.to_string(), "--decays", &decays.to_string()])
-        .output();
-    let Ok(output) = output else { return Ok(None) };
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "valgrind failed: {errors}");
-    let line = errors.lines().find_map(|line| line.split_once("Collected :"));
-    let (_, count) = line.context("callgrind says what it collected")?;
-    Ok(Some(count.trim().parse().context("callgrind counts instructions")?))
+    let numbers = [contender as u64, arguments.pages, writes, recorded, decays];
+    let [contender, pages, writes, recorded, decays] = numbers.map(|number| number.to_string());
+    instructions(&[
+        "record",
+        "--contender",
+        &contender,
+        "--pages",
+        &pages,
+        "--alpha",
+        &arguments.alpha.to_string(),
+        "--writes",
+        &writes,
+        "--recorded",
+        &recorded,
+        "--decays",
+        &decays,
+    ])
 }
 
 /// Records writes, then decays.

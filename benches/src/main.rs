@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench` measures reading and replay, `cargo xtask bench -- peers` the policies of one
 //! tier beside libCacheSim's, `cargo xtask bench -- identifiers` the hot-data identifiers,
-//! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- tiers` D-HFA on three tiers,
+//! `cargo xtask bench -- ssd` the SSD model, `cargo xtask bench -- papers` the policies of the papers
+//! beside LRU, `cargo xtask bench -- tiers` D-HFA on three tiers,
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it. None is a timed
@@ -15,6 +16,7 @@ mod hca;
 mod identifiers;
 mod measure;
 mod nbd;
+mod papers;
 mod peers;
 mod replay;
 mod shadow;
@@ -36,6 +38,8 @@ struct Arguments {
 enum Benchmark {
     /// Reading and replay, beside cat, wc -l and libCacheSim
     Replay(replay::Arguments),
+    /// The policies of the papers beside LRU: speed, and instructions
+    Papers(papers::Arguments),
     /// The policies of one tier, beside libCacheSim's
     Peers(peers::Arguments),
     /// Time and instructions of every hot-data identifier
@@ -59,6 +63,9 @@ enum Benchmark {
     /// Record writes in one identifier and print nothing: what callgrind counts
     #[command(hide = true)]
     Record(identifiers::Record),
+    /// Replay a part of a trace and print nothing: what callgrind counts
+    #[command(hide = true)]
+    Counted(papers::Counted),
 }
 
 fn main() -> Result<()> {
@@ -66,6 +73,8 @@ fn main() -> Result<()> {
         Benchmark::AtRest(arguments) => at_rest::run_all(&arguments),
         Benchmark::Capture(arguments) => capture::run_all(&arguments),
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
+        Benchmark::Papers(arguments) => papers::run_all(&arguments),
+        Benchmark::Counted(arguments) => papers::replay_counted(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),

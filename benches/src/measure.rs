@@ -1,8 +1,9 @@
 //! Times, and what to make of several.
 
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 
 /// The wall-clock seconds of some work.
 pub(crate) fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
@@ -32,4 +33,21 @@ fn cpu_ns() -> Option<u64> {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// The instructions that callgrind counts in a run of this very program with these arguments; none if
+/// `valgrind` is not installed.
+pub(crate) fn instructions(arguments: &[&str]) -> Result<Option<u64>> {
+    let program = std::env::current_exe().context("this program has a path")?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(arguments)
+        .output();
+    let Ok(output) = output else { return Ok(None) };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "valgrind failed: {errors}");
+    let line = errors.lines().find_map(|line| line.split_once("Collected :"));
+    let (_, count) = line.context("callgrind says what it collected")?;
+    Ok(Some(count.trim().parse().context("callgrind counts instructions")?))
 }

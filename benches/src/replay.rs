@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use memchr::memchr_iter;
-use thermocline_core::{PageCost, Setup, Tier, registry};
+use thermocline_core::{BoxedPolicy, PageCost, Setup, Tier, registry};
 use thermocline_lab::{Replay, replay};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
@@ -23,6 +23,13 @@ use crate::measure::{median, seconds};
 
 /// Script that measures the peer.
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peer.py");
+
+/// What memory, flash and disk cost: presets `samsung-470` and `st380011a`.
+const COSTS: [PageCost; 3] = [
+    PageCost { read_ms: 0.0, write_ms: 0.0 },
+    PageCost { read_ms: 0.16, write_ms: 0.30 },
+    PageCost { read_ms: 12.7, write_ms: 13.7 },
+];
 
 /// What can be set.
 #[derive(Args)]
@@ -181,13 +188,22 @@ fn compare_replay(
     Ok(())
 }
 
+/// A policy for a trace.
+pub(crate) fn build(
+    trace: &CompiledTrace,
+    policy: &str,
+    capacity_pages: &[u32],
+) -> Result<BoxedPolicy> {
+    let mut costs = vec![COSTS[1]; capacity_pages.len() + 1];
+    costs[0] = COSTS[0];
+    costs[capacity_pages.len()] = COSTS[2];
+    let setup = Setup { costs, ..Setup::new(trace.geometry(), capacity_pages.to_vec()) };
+    Ok(registry::find(policy)?.build_default(&setup)?)
+}
+
 /// Replays a trace through a policy and returns its misses.
 pub(crate) fn run(trace: &CompiledTrace, policy: &str, capacity_pages: &[u32]) -> Result<u64> {
-    let setup = Setup {
-        costs: vec![PageCost::default(); capacity_pages.len() + 1],
-        ..Setup::new(trace.geometry(), capacity_pages.to_vec())
-    };
-    let mut policy = registry::find(policy)?.build_default(&setup)?;
+    let mut policy = build(trace, policy, capacity_pages)?;
     let counts = replay(trace, &mut *policy, Replay::default())?;
     let disk = Tier(u8::try_from(capacity_pages.len()).context("a hierarchy has few tiers")?);
     Ok(black_box(counts.iter().map(|counts| counts.hits(disk)).sum()))
