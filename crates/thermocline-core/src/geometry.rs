@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::PageId;
+use crate::prefetch::prefetch;
 
 /// The page number of every page id.
 ///
@@ -49,6 +50,14 @@ impl Geometry {
         match &self.0 {
             Kind::Linear { .. } => u64::from(page.0),
             Kind::Table(numbers) => numbers[page.index()],
+        }
+    }
+
+    /// Asks the processor for the page number of a page.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: PageId) {
+        if let Kind::Table(numbers) = &self.0 {
+            prefetch(numbers, page.index());
         }
     }
 

@@ -12,6 +12,10 @@ pub mod single;
 
 mod blocks;
 
+/// How many accesses ahead a policy is asked for what the state of a page leads to; the state itself has
+/// been asked for earlier.
+const NEXT_ACCESSES: usize = 6;
+
 /// A policy that owns its state, ready to be driven.
 pub type BoxedPolicy = Box<dyn Policy + Send>;
 
@@ -77,6 +81,11 @@ pub trait Policy: Debug {
     #[inline]
     fn prefetch(&self, _page: PageId) {}
 
+    /// Asks for what that state leads to: the page was asked for a while ago, and is accessed sooner. No
+    /// effect otherwise.
+    #[inline]
+    fn prefetch_next(&self, _page: PageId) {}
+
     /// Checks every invariant of the policy's state.
     ///
     /// # Panics
@@ -108,6 +117,9 @@ fn for_each<P: Policy + ?Sized>(
     for (index, &access) in accesses.iter().enumerate() {
         if let Some(coming) = coming.get(index) {
             policy.prefetch(coming.page);
+        }
+        if let Some(next) = accesses.get(index + NEXT_ACCESSES) {
+            policy.prefetch_next(next.page);
         }
         step(policy, access);
     }

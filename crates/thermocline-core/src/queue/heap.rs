@@ -9,56 +9,25 @@ use alloc::vec::Vec;
 use crate::prefetch::prefetch;
 
 /// The place of an id that is not a member.
-pub(super) const ABSENT: u32 = u32::MAX;
+const ABSENT: u32 = u32::MAX;
 
-/// A binary heap in a room that it need not fill, with the index of its members: from the room's
-/// front to its back, or, if it is mirrored, from the back to the front.
-///
-/// Places are counted from the heap's top; the index has places of the room.
+/// A binary heap, with the index of its members.
 #[derive(Debug)]
-pub(super) struct Heap<'a, K> {
-    pub(super) room: &'a mut [(K, u32)],
-    /// Per id: its place in the room, or [`ABSENT`].
-    pub(super) place_of: &'a mut [u32],
-    pub(super) len: usize,
-    pub(super) is_mirrored: bool,
+struct Heap<'a, K> {
+    members: &'a mut [(K, u32)],
+    /// Per id: its place, or [`ABSENT`].
+    place_of: &'a mut [u32],
 }
 
 impl<K: Ord + Copy> Heap<'_, K> {
-    /// The place in the room of a place in the heap, and the other way round.
-    #[inline]
-    pub(super) const fn turn(&self, place: usize) -> usize {
-        if self.is_mirrored { self.room.len() - 1 - place } else { place }
-    }
-
     fn key(&self, place: usize) -> K {
-        self.room[self.turn(place)].0
-    }
-
-    /// Gives an id that is no member the first place that is free, and then the one where it belongs.
-    pub(super) fn insert(&mut self, id: u32, key: K) -> u64 {
-        let place = self.len;
-        self.len += 1;
-        self.room[self.turn(place)] = (key, id);
-        self.restore(place)
+        self.members[place].0
     }
 
     /// Moves a member whose key is new to where it belongs; returns by how many exchanges.
-    pub(super) fn restore(&mut self, place: usize) -> u64 {
+    fn restore(&mut self, place: usize) -> u64 {
         let (place, rises) = self.sift_up(place);
         rises + self.sift_down(place)
-    }
-
-    /// Takes the member at a place out.
-    pub(super) fn remove(&mut self, place: usize) -> u64 {
-        let hole = self.turn(place);
-        self.place_of[self.room[hole].1 as usize] = ABSENT;
-        self.len -= 1;
-        if place == self.len {
-            return 0;
-        }
-        self.room[hole] = self.room[self.turn(self.len)];
-        self.restore(place)
     }
 
     fn sift_up(&mut self, mut place: usize) -> (usize, u64) {
@@ -76,12 +45,12 @@ impl<K: Ord + Copy> Heap<'_, K> {
         (place, exchanges)
     }
 
-    pub(super) fn sift_down(&mut self, mut place: usize) -> u64 {
+    fn sift_down(&mut self, mut place: usize) -> u64 {
         let mut exchanges = 0;
         loop {
             let left = 2 * place + 1;
-            let Some(mut child) = (left < self.len).then_some(left) else { break };
-            if left + 1 < self.len && self.key(left + 1) < self.key(left) {
+            let Some(mut child) = (left < self.members.len()).then_some(left) else { break };
+            if left + 1 < self.members.len() && self.key(left + 1) < self.key(left) {
                 child = left + 1;
             }
             if self.key(place) <= self.key(child) {
@@ -97,15 +66,14 @@ impl<K: Ord + Copy> Heap<'_, K> {
 
     /// Exchanges two places, of which the second one is final.
     fn exchange(&mut self, place: usize, last: usize) {
-        self.room.swap(self.turn(place), self.turn(last));
+        self.members.swap(place, last);
         self.note(last);
     }
 
     /// Notes where a member is.
     #[expect(clippy::cast_possible_truncation, reason = "there are at most as many as ids")]
-    pub(super) fn note(&mut self, place: usize) {
-        let place = self.turn(place);
-        self.place_of[self.room[place].1 as usize] = place as u32;
+    fn note(&mut self, place: usize) {
+        self.place_of[self.members[place].1 as usize] = place as u32;
     }
 }
 
@@ -116,24 +84,6 @@ pub(crate) fn grow<T: Clone>(table: &mut Vec<T>, ids: u32, value: T) {
         table.reserve_exact(ids - table.len() + ids / 8);
     }
     table.resize(ids, value);
-}
-
-/// Checks every invariant of a heap of so many members; `turn` says where in the room its places are.
-///
-/// # Panics
-/// If one is violated, with its name.
-pub(super) fn assert_heap<K: Ord + Copy>(
-    room: &[(K, u32)],
-    place_of: &[u32],
-    len: usize,
-    turn: impl Fn(usize) -> usize,
-) {
-    for place in 0..len {
-        let (key, id) = room[turn(place)];
-        assert_eq!(place_of[id as usize] as usize, turn(place), "the index points back");
-        let parent = turn(place.saturating_sub(1) / 2);
-        assert!(room[parent].0 <= key, "a parent is not greater");
-    }
 }
 
 /// Ids ordered by a key that each of them carries.
@@ -177,12 +127,15 @@ impl<K: Ord + Copy> IndexedHeap<K> {
 
     /// Removes `id` if it is a member, and says whether it was.
     pub fn remove(&mut self, id: u32) -> bool {
-        let place = self.place_of[id as usize];
+        let place = core::mem::replace(&mut self.place_of[id as usize], ABSENT);
         if place == ABSENT {
             return false;
         }
-        self.steps += self.heap().remove(place as usize);
-        self.heap.pop();
+        let last = self.heap.pop().expect("a member has a place");
+        if let Some(hole) = self.heap.get_mut(place as usize) {
+            *hole = last;
+            self.steps += self.heap().restore(place as usize);
+        }
         true
     }
 
@@ -222,8 +175,9 @@ impl<K: Ord + Copy> IndexedHeap<K> {
             *key = next(*key, *id);
         }
         let mut heap = self.heap();
-        let exchanges: u64 = (0..heap.len / 2).rev().map(|place| heap.sift_down(place)).sum();
-        for place in 0..heap.len {
+        let exchanges: u64 =
+            (0..heap.members.len() / 2).rev().map(|place| heap.sift_down(place)).sum();
+        for place in 0..heap.members.len() {
             heap.note(place);
         }
         self.steps += exchanges;
@@ -246,14 +200,16 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     /// # Panics
     /// If one is violated, with its name.
     pub fn assert_invariants(&self) {
-        assert_heap(&self.heap, &self.place_of, self.heap.len(), |place| place);
+        for (place, &(key, id)) in self.heap.iter().enumerate() {
+            assert_eq!(self.place_of[id as usize] as usize, place, "the index points back");
+            assert!(self.heap[place.saturating_sub(1) / 2].0 <= key, "a parent is not greater");
+        }
         let members = self.place_of.iter().filter(|&&place| place != ABSENT).count();
         assert_eq!(members, self.heap.len(), "every member is indexed once");
     }
 
     fn heap(&mut self) -> Heap<'_, K> {
-        let (room, place_of) = (&mut self.heap[..], &mut self.place_of[..]);
-        Heap { len: room.len(), room, place_of, is_mirrored: false }
+        Heap { members: &mut self.heap, place_of: &mut self.place_of }
     }
 }
 

@@ -79,6 +79,15 @@ impl<K: Ord + Copy> LazyHeap<K> {
         self.heap.peek().map(|Reverse((key, _))| *key)
     }
 
+    /// Lowers the keys of all members at once, by a function that keeps their order.
+    pub fn lower(&mut self, lowered: impl Fn(K) -> K) {
+        let mut entries = core::mem::take(&mut self.heap).into_vec();
+        for Reverse((key, _)) in &mut entries {
+            *key = lowered(*key);
+        }
+        self.heap = entries.into();
+    }
+
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.heap.capacity() * size_of::<Reverse<(K, u32)>>()

@@ -28,6 +28,9 @@ pub const PRESENT: u8 = 1;
 const MARGIN: usize = 64;
 /// How far ahead of the oldest page the tables of coming victims are asked for, in entries.
 const PREFETCH_ENTRIES: u32 = 12;
+/// How far ahead of a search other tables are asked for what they have of the pages to come; less than
+/// the entries of a ring.
+const LOOK_AHEAD_ENTRIES: u32 = 24;
 /// Entries that a search looks at together.
 const WORD: u32 = 8;
 /// [`PRESENT`] in each of them.
@@ -74,6 +77,8 @@ struct Ring {
     used: u32,
     /// Pages.
     len: u32,
+    /// Entries up to this one have been looked at ahead of a search.
+    looked_at: u32,
 }
 
 impl<const QUEUES: usize> Logs<QUEUES> {
@@ -97,7 +102,8 @@ impl<const QUEUES: usize> Logs<QUEUES> {
             let first = count(begin);
             begin += entries;
             let end = count(begin);
-            Ring { begin: first, end, oldest: first, head: first, used: 0, len: 0 }
+            let looked_at = first;
+            Ring { begin: first, end, oldest: first, head: first, used: 0, len: 0, looked_at }
         });
         Self {
             positions: Directory::new(ids, capacity as usize),
@@ -170,12 +176,28 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         self.append(to, page, state);
     }
 
+    /// Makes `page`, which is in no queue, the oldest of one.
+    pub fn push_oldest(&mut self, queue: usize, page: PageId, state: u8) {
+        debug_assert_eq!(self.find(page), None, "a page is in one queue at most");
+        debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
+        if self.rings[queue].is_full() {
+            self.make_room(queue, page);
+        }
+        let ring = &mut self.rings[queue];
+        ring.oldest = if ring.oldest == ring.begin { ring.end } else { ring.oldest } - 1;
+        ring.used += 1;
+        ring.len += 1;
+        let entry = ring.oldest;
+        self.positions.put(page.0, entry, page_of(&self.pages));
+        self.pages[entry as usize] = page.0;
+        self.states[entry as usize] = state;
+    }
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn append(&mut self, queue: usize, page: PageId, state: u8) {
         debug_assert_ne!(state & PRESENT, 0, "a page of a queue is present");
-        let ring = &self.rings[queue];
-        if ring.used == ring.end - ring.begin {
+        if self.rings[queue].is_full() {
             self.make_room(queue, page);
         }
         let ring = &mut self.rings[queue];
@@ -248,6 +270,26 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         ring.used -= 1;
         ring.len -= 1;
         Some((page, state))
+    }
+
+    /// Tells `ask` the pages of the entries that the next searches for the oldest page will come to,
+    /// each once, so that it asks the processor for what is to be known of them. Some have left their
+    /// entries. To be called after the oldest page was taken.
+    #[inline]
+    pub fn look_ahead(&mut self, queue: usize, mut ask: impl FnMut(PageId)) {
+        let ring = &mut self.rings[queue];
+        let size = ring.end - ring.begin;
+        let offset = |entry: u32| entry - ring.begin;
+        let target = (offset(ring.oldest) + LOOK_AHEAD_ENTRIES) % size;
+        let from = offset(ring.looked_at);
+        let behind = if from <= target { target - from } else { target + size - from };
+        // What was looked at may have been passed, or lie further ahead where a page came before.
+        let behind = behind.min(LOOK_AHEAD_ENTRIES);
+        for back in (1..=behind).rev() {
+            let offset = if back <= target { target - back } else { target + size - back };
+            ask(PageId(self.pages[(ring.begin + offset) as usize]));
+        }
+        ring.looked_at = ring.begin + target;
     }
 
     /// Where the newest page of a queue is.
@@ -462,6 +504,12 @@ fn page_of(pages: &[u32]) -> impl Fn(u32) -> u32 + '_ {
 }
 
 impl Ring {
+    /// Whether no entry is free.
+    #[inline]
+    const fn is_full(&self) -> bool {
+        self.used == self.end - self.begin
+    }
+
     /// The entry after this one.
     #[inline]
     const fn following(&self, entry: u32) -> u32 {
@@ -493,6 +541,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(usize, u32, u8),
+        PushOldest(usize, u32, u8),
         Renew(usize, u32, u8),
         Shift(usize, usize, u8),
         Remove(u32),
@@ -520,6 +569,8 @@ mod tests {
                 Step::Shift(from, (from + further) % QUEUES, state)
             }),
             2 => (0..PAGES).prop_map(Step::Remove),
+            2 => (0..QUEUES, 0..PAGES, state())
+                .prop_map(|(queue, page, state)| Step::PushOldest(queue, page, state)),
             2 => (0..PAGES, state()).prop_map(|(page, state)| Step::SetState(page, state)),
             2 => (0..QUEUES).prop_map(Step::Pop),
             1 => (0..QUEUES).prop_map(Step::Newest),
@@ -543,6 +594,11 @@ mod tests {
                         take_out(&mut logs, &mut model, page);
                         logs.push(queue, PageId(page), state);
                         model[queue].push((page, state));
+                    }
+                    Step::PushOldest(queue, page, state) => {
+                        take_out(&mut logs, &mut model, page);
+                        logs.push_oldest(queue, PageId(page), state);
+                        model[queue].insert(0, (page, state));
                     }
                     Step::Renew(queue, page, state) => {
                         if let Some(position) = logs.find(PageId(page)) {

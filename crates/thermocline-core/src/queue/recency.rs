@@ -27,6 +27,7 @@ use core::ops::Range;
 
 use super::directory::{Directory, Places};
 use crate::PageId;
+use crate::prefetch::prefetch;
 use crate::{Ids, Indexing};
 
 /// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
@@ -37,6 +38,8 @@ const LOG_MARGIN: usize = 64;
 const ENTRIES_LIMIT: usize = u32::MAX as usize;
 /// How far ahead of a search the tables of coming victims are asked for, in log entries.
 const PREFETCH_ENTRIES: usize = 12;
+/// How far ahead of a search other tables are asked for what they have of the pages to come.
+const LOOK_AHEAD_ENTRIES: usize = 24;
 /// Entries that a search looks at together.
 const WORD: usize = 8;
 /// Entries per chunk, and chunks per chunk of chunks.
@@ -64,6 +67,8 @@ pub struct Recency<const CLASSES: usize> {
     cursors: [usize; CLASSES],
     /// Entries before this one are behind the boundary.
     boundary: usize,
+    /// Entries before this one have been looked at ahead of a search.
+    looked_at: usize,
 }
 
 /// A place in the queue; greater is newer. Valid until the next [`touch`](Recency::touch).
@@ -74,15 +79,30 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     /// An empty queue of at most `capacity` pages at a time.
     pub fn new(ids: Ids, capacity: u32, masks: [u8; CLASSES]) -> Self {
         let capacity = capacity.min(ids.pages) as usize;
+        Self::with(Directory::new(ids, capacity), capacity, ids.indexing, masks)
+    }
+
+    /// An empty queue of slots below `slots`, whose places are a table whatever the indexing.
+    pub fn of_slots(slots: u32, indexing: Indexing, masks: [u8; CLASSES]) -> Self {
+        let capacity = slots as usize;
+        Self::with(Directory::new(Ids::dense(slots), capacity), capacity, indexing, masks)
+    }
+
+    fn with(
+        positions: Directory,
+        capacity: usize,
+        indexing: Indexing,
+        masks: [u8; CLASSES],
+    ) -> Self {
         // A sparse queue has a log as short as may be, which is squeezed more often.
-        let entries = match ids.indexing {
+        let entries = match indexing {
             Indexing::Dense => capacity * LOG_FACTOR,
             Indexing::Sparse => capacity + capacity / 2,
         };
         let entries = (entries + LOG_MARGIN).min(ENTRIES_LIMIT);
         let chunks = if CLASSES > 1 { entries.div_ceil(CHUNK) } else { 0 };
         Self {
-            positions: Directory::new(ids, capacity),
+            positions,
             pages: vec![0; entries],
             states: vec![0; entries],
             chunks: vec![0; chunks],
@@ -92,6 +112,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
             masks,
             cursors: [0; CLASSES],
             boundary: 0,
+            looked_at: 0,
         }
     }
 
@@ -119,13 +140,22 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     pub fn touch(&mut self, page: PageId, state: u8) -> u8 {
-        debug_assert_ne!(state, 0, "zero means that a page is not in the queue");
+        self.touch_with(page, |_, _| state)
+    }
+
+    /// Makes `page` the newest and gives it the state that `next` makes of its state before, zero if it
+    /// was not in the queue, and of whether it was behind the boundary; returns its state before.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    pub fn touch_with(&mut self, page: PageId, next: impl FnOnce(u8, bool) -> u8) -> u8 {
         if self.head == self.states.len() {
             self.squeeze();
         }
         #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
-        let former = self.positions.put(page.0, self.head as u32, page_of(&self.pages));
-        let former = self.states.get_mut(former as usize).map_or(0, mem::take);
+        let position = self.positions.put(page.0, self.head as u32, page_of(&self.pages));
+        let former = self.states.get_mut(position as usize).map_or(0, mem::take);
+        let state = next(former, (position as usize) < self.boundary);
+        debug_assert_ne!(state, 0, "zero means that a page is not in the queue");
         self.len += u32::from(former == 0);
         self.pages[self.head] = page.0;
         self.states[self.head] = state;
@@ -218,6 +248,27 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         self.positions.prefetch(page.0);
+    }
+
+    /// Asks the processor for the state of a page whose position was [asked for](Self::prefetch).
+    #[inline]
+    pub fn prefetch_state(&self, page: PageId) {
+        if let Some(position) = self.positions.look_up(page.0) {
+            prefetch(&self.states, position as usize);
+        }
+    }
+
+    /// Tells `ask` the pages of the entries that the next searches for the oldest page will come to,
+    /// each once, so that it asks the processor for what is to be known of them. Some have left their
+    /// entries. To be called after a search.
+    #[inline]
+    pub fn look_ahead(&mut self, class: usize, mut ask: impl FnMut(PageId)) {
+        let end = (self.cursors[class] + LOOK_AHEAD_ENTRIES).min(self.head);
+        let begin = self.looked_at.max(self.cursors[class]);
+        if begin < end {
+            self.pages[begin..end].iter().for_each(|&page| ask(PageId(page)));
+            self.looked_at = end;
+        }
     }
 
     /// Heap memory in bytes.
@@ -331,6 +382,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.positions.refill(self.pages[..head].iter().copied().zip(0_u32..));
         self.head = head;
         self.boundary = boundary;
+        self.looked_at = 0;
         self.cursors = [0; CLASSES];
         self.chunks.fill(0);
         self.chunks_of_chunks.fill(0);

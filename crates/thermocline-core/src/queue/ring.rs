@@ -13,6 +13,8 @@ use crate::PageId;
 
 /// What a slot holds whose page left.
 const HOLE: u32 = u32::MAX;
+/// How far from the front [`Ring::coming`] looks, which may find a hole: no page has its number.
+const AHEAD_SLOTS: usize = 8;
 /// Slots are numbered on and on, modulo this.
 const NUMBERS: u32 = ABSENT;
 
@@ -96,21 +98,30 @@ impl<T: Default> Ring<T> {
         }
         self.pages.pop_front();
         let value = self.values.pop_front().expect("each slot has a value");
-        self.front = (self.front + 1) % NUMBERS;
+        self.front = number_at(1, self.front);
         (page != HOLE).then_some((PageId(page), value))
+    }
+
+    /// The page of a slot that will be popped soon, if there is one, which the processor may be asked for.
+    #[inline]
+    pub fn coming(&self) -> Option<PageId> {
+        self.pages.get(AHEAD_SLOTS).map(|&page| PageId(page))
     }
 
     /// Makes a hole of a page's slot, if it has one, and says whether it had.
     #[inline]
     pub fn remove(&mut self, page: PageId) -> bool {
-        let slot = self.find(page);
-        if let Some(slot) = slot {
-            self.numbers.remove(page.0, page_of(&self.pages, self.front));
-            self.pages[slot] = HOLE;
-            self.values[slot] = T::default();
-            self.held -= 1;
-        }
-        slot.is_some()
+        self.take(page).is_some()
+    }
+
+    /// Makes a hole of a page's slot, if it has one, and returns its value.
+    #[inline]
+    pub fn take(&mut self, page: PageId) -> Option<T> {
+        let slot = self.find(page)?;
+        self.numbers.remove(page.0, page_of(&self.pages, self.front));
+        self.pages[slot] = HOLE;
+        self.held -= 1;
+        Some(core::mem::take(&mut self.values[slot]))
     }
 
     /// Frees all holes.
@@ -173,7 +184,9 @@ const fn slot_at(number: u32, front: u32) -> usize {
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "numbers are below 2^32")]
 const fn number_at(slot: usize, front: u32) -> u32 {
-    ((front as u64 + slot as u64) % NUMBERS as u64) as u32
+    // Slots are fewer than numbers.
+    let number = front as u64 + slot as u64;
+    (if number >= NUMBERS as u64 { number - NUMBERS as u64 } else { number }) as u32
 }
 
 /// The page of a slot, by its number.

@@ -27,14 +27,17 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::for_each;
 use crate::policy::single::arc::Arc;
 use crate::policy::single::{Outcome, Replacement, Space};
 use crate::queue::{PageSet, Ring};
 use crate::{
-    Access, Actions, BoxedPolicy, Ids, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Ids, Nanos, Op, PageId, Policy, Setup, Survivor, Tier,
+    WriteMiss,
 };
 
 /// The parameters of ARC with an L2ARC.
@@ -164,8 +167,47 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl ArcL2arc {
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+        let Self { arc, dirty, l2arc, .. } = self;
+        let evicted = match arc.refer(page, op) {
+            Outcome::Hit => {
+                out.serve(page, op, Tier::RAM, Tier::RAM);
+                None
+            }
+            Outcome::Admitted { evicted } => {
+                let found = if l2arc.contains(page) { Tier::FLASH } else { self.disk };
+                let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
+                out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
+                out.serve(page, op, found, Tier::RAM);
+                evicted
+            }
+            Outcome::Refused => unreachable!("ARC takes every page"),
+        };
+        dirty.insert_if(page, op == Op::Write);
+        if op == Op::Write && l2arc.slots > 0 && l2arc.ring.remove(page) {
+            out.drop_copy(page, Tier::FLASH);
+        }
+        if let Some(evicted) = evicted {
+            out.copy_if(dirty.remove(evicted), evicted, Tier::RAM, self.disk);
+            out.drop_copy(evicted, Tier::RAM);
+            self.feed.is_warm = true;
+        }
+        if let Interval::Accesses { every, passed } = &mut self.feed.interval {
+            *passed += 1;
+            if passed == every {
+                *passed = 0;
+                if self.l2arc.slots > 0 {
+                    self.feed(out);
+                }
+            }
+        }
+    }
+
     /// Copies clean pages that flash does not hold, the coldest first, and says how many.
-    fn feed(&mut self, out: &mut Actions) -> u32 {
+    fn feed(&mut self, out: &mut impl Sink) -> u32 {
         let Feed { write_max, write_boost, headroom, is_warm, .. } = self.feed;
         let boost = if is_warm { 0 } else { write_boost };
         let write_max = write_max.saturating_add(boost);
@@ -201,7 +243,7 @@ impl L2arc {
         &mut self,
         pages: impl Iterator<Item = PageId>,
         pages_max: u32,
-        out: &mut Actions,
+        out: &mut impl Sink,
     ) -> u32 {
         let mut copied = 0;
         for page in pages {
@@ -223,6 +265,9 @@ impl L2arc {
     fn push(&mut self, page: PageId) -> Option<PageId> {
         let slots = self.slots as usize;
         let mut overwritten = None;
+        if let Some(coming) = self.ring.coming() {
+            self.ring.prefetch(coming);
+        }
         if self.reuse_holes {
             while self.ring.len() == self.slots {
                 overwritten = self.ring.pop();
@@ -247,47 +292,18 @@ impl L2arc {
 }
 
 impl Policy for ArcL2arc {
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        let is_on_flash = self.l2arc.contains(page);
-        let found = if self.arc.contains(page) {
-            Tier::RAM
-        } else if is_on_flash {
-            Tier::FLASH
-        } else {
-            self.disk
-        };
-        let evicted = match self.arc.refer(page, op) {
-            Outcome::Admitted { evicted } => evicted,
-            Outcome::Hit | Outcome::Refused => None,
-        };
-        let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
-        if found == Tier::FLASH || (found == self.disk && is_fetched) {
-            out.copy(page, found, Tier::RAM);
-        }
-        out.serve(page, op, found, Tier::RAM);
-        if op == Op::Write {
-            self.dirty.insert_if(page, true);
-            if is_on_flash {
-                self.l2arc.ring.remove(page);
-                out.drop_copy(page, Tier::FLASH);
-            }
-        }
-        if let Some(evicted) = evicted {
-            if self.dirty.remove(evicted) {
-                out.copy(evicted, Tier::RAM, self.disk);
-            }
-            out.drop_copy(evicted, Tier::RAM);
-            self.feed.is_warm = true;
-        }
-        if let Interval::Accesses { every, passed } = &mut self.feed.interval {
-            *passed += 1;
-            if passed == every {
-                *passed = 0;
-                if self.l2arc.slots > 0 {
-                    self.feed(out);
-                }
-            }
-        }
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn background(&mut self, now: Nanos, out: &mut Actions) {
@@ -329,6 +345,7 @@ impl Policy for ArcL2arc {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.arc.prefetch(page);
+        self.dirty.prefetch(page);
         if self.l2arc.slots > 0 {
             self.l2arc.ring.prefetch(page);
         }

@@ -24,12 +24,15 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::for_each;
 use crate::queue::{Recency, Ring};
 use crate::{
-    Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Gate, Op, PageId, Policy, Setup, Survivor, Tier,
+    WriteMiss,
 };
 
 const CACHE_CLEAN: Parameter = Parameter::switch("cache_clean", true)
@@ -154,10 +157,48 @@ impl Face {
         }
     }
 
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+        let changed = if op == Op::Write { DIRTY | CHANGED } else { 0 };
+        let Self { memory, fifo, write_miss, .. } = self;
+        let former = memory.touch_with(page, |state, _| {
+            if state != 0 {
+                out.serve(page, op, Tier::RAM, Tier::RAM);
+                return state | changed;
+            }
+            let (found, dirty) = match fifo.find(page) {
+                Some(slot) => {
+                    let flags = fifo.value_mut(slot);
+                    *flags |= REFERENCED;
+                    (Tier::FLASH, if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY })
+                }
+                None => (Tier::DISK, 0),
+            };
+            let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+            out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
+            out.serve(page, op, found, Tier::RAM);
+            RESIDENT | dirty | changed
+        });
+        if former != 0 {
+            return;
+        }
+        if self.memory.len() > self.memory_pages && self.evict_from_memory(out) && self.pull {
+            let free = self.flash_pages as usize - self.fifo.slots();
+            for _ in 0..free.min(self.memory.len() as usize - 1) {
+                if self.fifo.slots() < self.flash_pages as usize {
+                    self.evict_from_memory(out);
+                }
+            }
+        }
+    }
+
     /// Evicts the page of memory referenced longest ago; says whether a batch left flash for it.
-    fn evict_from_memory(&mut self, out: &mut Actions) -> bool {
+    fn evict_from_memory(&mut self, out: &mut impl Sink) -> bool {
         let (position, state) = self.memory.oldest(ANY).expect("the memory holds a page");
         let page = self.memory.page(position);
+        self.memory.look_ahead(ANY, |coming| self.fifo.prefetch(coming));
         let is_on_flash = self.fifo.find(page).is_some();
         let mut has_room_been_made = false;
         if is_on_flash && state & CHANGED == 0 {
@@ -166,7 +207,9 @@ impl Face {
             && (state & DIRTY != 0 || self.cache_clean)
             && (is_on_flash || self.gate.admits(page))
         {
-            self.invalidate(page, out);
+            if is_on_flash {
+                self.invalidate(page, out);
+            }
             if self.fifo.slots() == self.flash_pages as usize {
                 self.dequeue_batch(out);
                 has_room_been_made = true;
@@ -185,17 +228,21 @@ impl Face {
     }
 
     /// Makes a hole of the version on flash, if there is one.
-    fn invalidate(&mut self, page: PageId, out: &mut Actions) {
+    fn invalidate(&mut self, page: PageId, out: &mut impl Sink) {
         if self.fifo.remove(page) {
             out.drop_copy(page, Tier::FLASH);
         }
     }
 
     /// Takes a batch from the front; what was referenced comes back at the rear.
-    fn dequeue_batch(&mut self, out: &mut Actions) {
+    fn dequeue_batch(&mut self, out: &mut impl Sink) {
         let group_pages = self.group_pages.min(self.fifo.slots());
         let mut batch = core::mem::take(&mut self.batch);
         for _ in 0..group_pages {
+            if let Some(coming) = self.fifo.coming() {
+                self.fifo.prefetch(coming);
+                self.memory.prefetch(coming);
+            }
             let Some((page, flags)) = self.fifo.pop() else { continue };
             if self.has_second_chance && flags & REFERENCED != 0 {
                 batch.push((page, flags & FLASH_DIRTY));
@@ -217,7 +264,7 @@ impl Face {
     }
 
     /// Removes a page that has left the FIFO from flash, to disk if it is dirty.
-    fn destage(&mut self, page: PageId, flags: u8, out: &mut Actions) {
+    fn destage(&mut self, page: PageId, flags: u8, out: &mut impl Sink) {
         if flags & FLASH_DIRTY != 0 {
             out.copy(page, Tier::FLASH, Tier::DISK);
             if let Some((position, state)) = self.memory.find(page)
@@ -231,34 +278,18 @@ impl Face {
 }
 
 impl Policy for Face {
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        let changed = if op == Op::Write { DIRTY | CHANGED } else { 0 };
-        if let Some((_, state)) = self.memory.find(page) {
-            self.memory.touch(page, state | changed);
-            out.serve(page, op, Tier::RAM, Tier::RAM);
-            return;
-        }
-        let (found, dirty) = match self.fifo.find(page) {
-            Some(slot) => {
-                let flags = self.fifo.value_mut(slot);
-                *flags |= REFERENCED;
-                (Tier::FLASH, if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY })
-            }
-            None => (Tier::DISK, 0),
-        };
-        if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
-            out.copy(page, found, Tier::RAM);
-        }
-        out.serve(page, op, found, Tier::RAM);
-        self.memory.touch(page, RESIDENT | dirty | changed);
-        if self.memory.len() > self.memory_pages && self.evict_from_memory(out) && self.pull {
-            let free = self.flash_pages as usize - self.fifo.slots();
-            for _ in 0..free.min(self.memory.len() as usize - 1) {
-                if self.fifo.slots() < self.flash_pages as usize {
-                    self.evict_from_memory(out);
-                }
-            }
-        }
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
@@ -295,6 +326,12 @@ impl Policy for Face {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
+        self.fifo.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        self.memory.prefetch_state(page);
     }
 
     fn assert_invariants(&self) {

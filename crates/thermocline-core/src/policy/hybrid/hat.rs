@@ -30,11 +30,15 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::for_each;
 use crate::queue::{Position, Recency};
-use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, BoxedPolicy, Counts, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+};
 
 /// The parameters of HAT.
 pub const PARAMETERS: &[Parameter] = &[
@@ -121,6 +125,28 @@ fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
     pages.clamp(1, memory_pages)
 }
 
+/// The state of a page after a reference to it; zero is that of a page that is not in the queue.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+fn status_after(state: u8, op: Op, is_behind_boundary: bool) -> u8 {
+    let is_in_memory = state & IN_MEMORY != 0;
+    let was_dirty = state & if is_in_memory { DIRTY } else { FLASH_DIRTY } != 0;
+    let dirty = if was_dirty || op == Op::Write { DIRTY } else { 0 };
+    if state == 0 {
+        // Scenario 6: a page not in the queue is cold.
+        return NONHOT | dirty;
+    }
+    if !is_behind_boundary {
+        // Scenarios 1, 2 and 3: a hit on the hot region.
+        return HOT | dirty;
+    }
+    debug_assert_eq!(state & HOT, 0, "hot pages are in the hot region");
+    // Scenarios 4 and 5: a hit on the warm region.
+    let is_stale = op == Op::Write && state & FLASH != 0;
+    let flash_stale = if is_stale { FLASH_STALE } else { state & FLASH_STALE };
+    NONHOT | WARM | dirty | state & (FLASH | FLASH_DIRTY) | flash_stale
+}
+
 impl Hat {
     fn new(setup: &Setup, values: &Values) -> Self {
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
@@ -142,53 +168,45 @@ impl Hat {
         }
     }
 
-    /// Fetches the page if need be, serves the access and gives the page its new status.
-    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        let former = self.queue.find(page);
-        let state = former.map_or(0, |(_, state)| state);
-        let found = match state {
-            _ if state & IN_MEMORY != 0 => Tier::RAM,
-            _ if state & FLASH != 0 => Tier::FLASH,
-            _ => Tier::DISK,
-        };
-        if found != Tier::RAM {
-            self.held_memory_pages += 1;
-            if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
-                out.copy(page, found, Tier::RAM);
-            }
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, access: Access, out: &mut impl Sink) {
+        self.refer(access, out);
+        self.brush_hot_region();
+        if self.held_memory_pages > self.memory_pages {
+            self.evict_from_memory(out);
         }
-        out.serve(page, op, found, Tier::RAM);
+        self.forget();
+    }
 
-        let mut dirty = match found {
-            Tier::FLASH => state & FLASH_DIRTY != 0,
-            _ => state & DIRTY != 0,
-        };
-        let mut flash_stale = state & FLASH_STALE;
-        if op == Op::Write {
-            dirty = true;
-            flash_stale = FLASH_STALE;
-        }
-        let dirty = if dirty { DIRTY } else { 0 };
-        let next = match former {
-            None => NONHOT | dirty, // Scenario 6: a page not in the queue is cold.
-            Some((position, _)) if self.queue.is_behind_boundary(position) => {
-                debug_assert_eq!(state & HOT, 0, "hot pages are in the hot region");
-                // Scenarios 4 and 5: a hit on the warm region.
-                let on_flash = state & (FLASH | FLASH_DIRTY);
-                let flash_stale = if on_flash == 0 { 0 } else { flash_stale };
-                NONHOT | WARM | dirty | on_flash | flash_stale
+    /// Fetches the page if need be, serves the access and gives the page its new status.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
+    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+        let Self { queue, write_miss, hot_pages, held_memory_pages, held_flash_pages, .. } = self;
+        queue.touch_with(page, |state, is_behind_boundary| {
+            let found = match state {
+                _ if state & IN_MEMORY != 0 => Tier::RAM,
+                _ if state & FLASH != 0 => Tier::FLASH,
+                _ => Tier::DISK,
+            };
+            if found != Tier::RAM {
+                *held_memory_pages += 1;
+                let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+                out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
             }
-            Some(_) => {
-                // Scenarios 1, 2 and 3: a hit on the hot region.
-                self.hot_pages += u32::from(state & HOT == 0);
+            out.serve(page, op, found, Tier::RAM);
+            let next = status_after(state, op, is_behind_boundary);
+            if next & HOT != 0 {
+                *hot_pages += u32::from(state & HOT == 0);
                 if state & FLASH != 0 {
                     out.drop_copy(page, Tier::FLASH);
-                    self.held_flash_pages -= 1;
+                    *held_flash_pages -= 1;
                 }
-                HOT | dirty
             }
-        };
-        self.queue.touch(page, next);
+            next
+        });
     }
 
     /// Keeps hot pages within the hot zone, and the tail of the hot region hot.
@@ -208,7 +226,7 @@ impl Hat {
     }
 
     /// Keeps memory within its capacity: the oldest page that is not hot goes where its status says.
-    fn evict_from_memory(&mut self, out: &mut Actions) {
+    fn evict_from_memory(&mut self, out: &mut impl Sink) {
         let (position, state) = self.oldest(NONHOT_PAGES);
         let page = self.queue.page(position);
         let next = if state & WARM != 0 && self.flash_pages > 0 {
@@ -223,9 +241,7 @@ impl Hat {
                 WARM | FLASH | state & FLASH_DIRTY
             }
         } else {
-            if state & DIRTY != 0 {
-                out.copy(page, Tier::RAM, Tier::DISK);
-            }
+            out.copy_if(state & DIRTY != 0, page, Tier::RAM, Tier::DISK);
             GHOST
         };
         out.drop_copy(page, Tier::RAM);
@@ -234,15 +250,13 @@ impl Hat {
     }
 
     /// Makes room on flash: the oldest page there becomes cold.
-    fn evict_from_flash(&mut self, out: &mut Actions) {
+    fn evict_from_flash(&mut self, out: &mut impl Sink) {
         let (position, state) = self.oldest(FLASH_PAGES);
         let page = self.queue.page(position);
         let next = if state & IN_MEMORY != 0 {
             state & !(ON_FLASH | WARM)
         } else {
-            if state & FLASH_DIRTY != 0 {
-                out.copy(page, Tier::FLASH, Tier::DISK);
-            }
+            out.copy_if(state & FLASH_DIRTY != 0, page, Tier::FLASH, Tier::DISK);
             GHOST
         };
         out.drop_copy(page, Tier::FLASH);
@@ -279,12 +293,17 @@ impl Hat {
 
 impl Policy for Hat {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        self.refer(access, out);
-        self.brush_hot_region();
-        if self.held_memory_pages > self.memory_pages {
-            self.evict_from_memory(out);
-        }
-        self.forget();
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
@@ -321,6 +340,11 @@ impl Policy for Hat {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.queue.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        self.queue.prefetch_state(page);
     }
 
     fn assert_invariants(&self) {

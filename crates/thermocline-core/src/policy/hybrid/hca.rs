@@ -29,17 +29,21 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
-use crate::queue::{IndexedHeap, Lists, Numbers, Slots};
+use crate::policy::for_each;
+use crate::prefetch::prefetch;
+use crate::queue::{IndexedHeap, LazyHeap, Lists, Numbers, Ring, Slots, Stamp};
 use crate::{
-    Access, Actions, BoxedPolicy, Ids, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Ids, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
 
 /// The parameters of HCA.
@@ -84,36 +88,54 @@ pub struct Hca {
 #[derive(Debug)]
 struct Ram {
     slots: Slots,
-    /// Per slot: how often its page was referenced since it is cached.
-    counts: Vec<u32>,
-    /// The slots of the first level, the next victim least: count, then the access that it was last
-    /// used by.
-    level: IndexedHeap<(u32, u64)>,
+    /// Per slot.
+    uses: Vec<Uses>,
+    /// The slots of pages of the first level that were referenced once, and when, the oldest first; and
+    /// of pages that were, before they were referenced again.
+    once: VecDeque<(u32, Stamp)>,
+    /// The slots of the other pages of the first level, the next victim least.
+    often: LazyHeap<Rank>,
+    /// How many pages the first level has.
+    level_len: u32,
     level_pages: u32,
-    /// Numbers of the SSD blocks with pages in the buffer. What they number are blocks, not pages.
+    /// Numbers of the SSD blocks with pages in the buffer. What they number are blocks, not pages; they
+    /// are as few as the pages of the buffer, however many blocks there are.
     numbers: Numbers,
     /// Per number of an SSD block: the slots of its pages in the buffer, the oldest at the front.
     buffer: Lists,
-    /// Per slot of the buffer: the access by which it entered.
-    entered: Vec<u64>,
     /// The blocks with pages in the buffer, the next to be written least.
     groups: IndexedHeap<(Reverse<u32>, u64)>,
     blocks: Blocks,
     buffer_pages: u32,
 }
 
+/// How a page of RAM is used.
+#[derive(Clone, Copy, Debug)]
+struct Uses {
+    /// The access by which it was last used, or by which it entered the buffer, if it is there.
+    at: u64,
+    /// How often it was referenced since it is cached.
+    count: u32,
+    is_in_level: bool,
+}
+
+/// The order of the first level's victims: count, then the access that a page was last used by.
+type Rank = (u32, Stamp);
+
+/// That of a slot without a page.
+const UNUSED: Uses = Uses { at: 0, count: 0, is_in_level: false };
+
+/// How far ahead of the next victim the tables are asked for what they have of those to come.
+const AHEAD_VICTIMS: usize = 4;
+
 /// The pages on flash.
 #[derive(Debug)]
 struct Flash {
-    slots: Slots,
-    /// The slots, the oldest at the front, and how often the page of each was referenced since it is
-    /// cached.
-    order: Lists<u32>,
+    /// The pages in the order in which they entered, each with how often it was referenced since it is
+    /// cached. Those that left are holes, which are squeezed out.
+    order: Ring<u32>,
     pages: u32,
 }
-
-/// The only list of the pages on flash.
-const ORDER: u32 = 0;
 
 /// Its row in the registry.
 pub const HCA: PolicyEntry = PolicyEntry {
@@ -148,14 +170,15 @@ impl Ram {
         // A page more enters before a group leaves.
         let ids = setup.ids();
         let slots = Slots::new(ids, pages.saturating_add(1));
-        let ids_of_blocks = Ids { pages: blocks.count(), ..ids };
-        let numbers = Numbers::new(ids_of_blocks, buffer_pages.saturating_add(1));
+        let numbers = Numbers::new(Ids::sparse(blocks.count()), buffer_pages.saturating_add(1));
+        let level_pages = pages - buffer_pages;
         Self {
-            counts: vec![0; slots.count() as usize],
-            level: IndexedHeap::new(slots.count()),
-            level_pages: pages - buffer_pages,
+            uses: vec![UNUSED; slots.count() as usize],
+            once: VecDeque::with_capacity(level_pages.min(ids.pages) as usize),
+            often: LazyHeap::new(ids.indexing),
+            level_len: 0,
+            level_pages,
             buffer: Lists::new(slots.count(), numbers.count()),
-            entered: vec![0; slots.count() as usize],
             groups: IndexedHeap::new(numbers.count()),
             numbers,
             blocks,
@@ -164,8 +187,8 @@ impl Ram {
         }
     }
 
-    fn buffered_pages(&self) -> usize {
-        self.slots.len() as usize - self.level.len()
+    fn buffered_pages(&self) -> u32 {
+        self.slots.len() - self.level_len
     }
 
     fn block(&self, slot: u32) -> PageId {
@@ -173,7 +196,8 @@ impl Ram {
     }
 
     fn enter_buffer(&mut self, slot: u32, now: u64) {
-        self.entered[slot as usize] = now;
+        let uses = &mut self.uses[slot as usize];
+        (uses.at, uses.is_in_level) = (now, false);
         let (block, buffer) = (self.block(slot), &self.buffer);
         let group = self.numbers.enter(block, |group, _| !buffer.is_empty(group));
         self.buffer.push_back(group, slot);
@@ -190,7 +214,7 @@ impl Ram {
     fn rank(&mut self, group: u32) {
         match self.buffer.front(group) {
             Some(oldest) => {
-                let key = (Reverse(self.buffer.len(group)), self.entered[oldest as usize]);
+                let key = (Reverse(self.buffer.len(group)), self.uses[oldest as usize].at);
                 self.groups.set(group, key);
             }
             None => {
@@ -201,42 +225,139 @@ impl Ram {
 
     /// Moves the least frequently used page to the buffer if the first level is full.
     fn make_room(&mut self, now: u64) {
-        if self.level.len() == self.level_pages as usize {
-            let (_, victim) = self.level.least().expect("a full level has a page");
-            self.level.remove(victim);
+        if self.level_len == self.level_pages {
+            let victim = self.take_least();
+            self.level_len -= 1;
             self.enter_buffer(victim, now);
         }
+    }
+
+    /// The least frequently used page of a full level.
+    fn take_least(&mut self) -> u32 {
+        while let Some((slot, at)) = self.once.pop_front() {
+            if self.uses[slot as usize].rank_of_once() == Some(at) {
+                return slot;
+            }
+        }
+        let uses = &self.uses;
+        let least = self.often.least(|slot| uses[slot as usize].rank_of_often());
+        least.expect("a full level has a page").1
+    }
+
+    /// Notes a use of a page that is in the first level from now on, and has this count.
+    #[inline]
+    fn note(&mut self, slot: u32, count: u32, now: u64) {
+        let uses = &mut self.uses[slot as usize];
+        let was_often = uses.rank_of_often().is_some();
+        self.level_len += u32::from(!uses.is_in_level);
+        *uses = Uses { at: now, count, is_in_level: true };
+        if count == 1 {
+            self.once.push_back((slot, Stamp(now)));
+        } else if !was_often {
+            let uses = &self.uses;
+            let current = |slot: u32| uses[slot as usize].rank_of_often();
+            self.often.push(slot, (count, Stamp(now)), self.level_len as usize, current);
+        }
+    }
+
+    /// The page of a victim to come.
+    fn coming(&self) -> Option<PageId> {
+        let &(slot, _) = self.once.get(AHEAD_VICTIMS)?;
+        Some(self.slots.page(slot))
+    }
+}
+
+impl Uses {
+    /// When a page of the first level was referenced that was so once.
+    #[inline]
+    fn rank_of_once(self) -> Option<Stamp> {
+        (self.is_in_level && self.count == 1).then_some(Stamp(self.at))
+    }
+
+    /// The rank of a page of the first level that was referenced more than once.
+    #[inline]
+    fn rank_of_often(self) -> Option<Rank> {
+        (self.is_in_level && self.count > 1).then_some((self.count, Stamp(self.at)))
     }
 }
 
 impl Flash {
     fn new(ids: Ids, flash_pages: u32) -> Self {
-        let slots = Slots::new(ids, flash_pages);
-        Self { order: Lists::with_values(slots.count(), 1, 0), slots, pages: flash_pages }
+        let pages = flash_pages.min(ids.pages);
+        Self { order: Ring::new(ids, pages.saturating_add(holes_of(pages))), pages: flash_pages }
     }
 
     /// Takes a page as the newest. The oldest is forgotten if there is no room.
-    fn enter(&mut self, page: PageId, count: u32, out: &mut Actions) {
-        if self.slots.len() == self.pages {
-            let oldest = self.order.front(ORDER).expect("a full flash has a page");
-            let (page, _) = self.leave(oldest);
-            out.drop_copy(page, Tier::FLASH);
+    fn enter(&mut self, page: PageId, count: u32, out: &mut impl Sink) {
+        if let Some(coming) = self.order.coming() {
+            self.order.prefetch(coming);
         }
-        let slot = self.slots.enter(page);
-        self.order.push_back(ORDER, slot);
-        *self.order.value_mut(slot) = count;
-    }
-
-    /// Takes the page of a slot out, with its count.
-    fn leave(&mut self, slot: u32) -> (PageId, u32) {
-        self.order.remove(slot);
-        (self.slots.leave(slot), *self.order.value(slot))
+        while self.order.len() == self.pages {
+            if let Some((oldest, _)) = self.order.pop() {
+                out.drop_copy(oldest, Tier::FLASH);
+            }
+        }
+        let holes = self.order.slots() - self.order.len() as usize;
+        if holes > holes_of(self.order.len()) as usize {
+            self.order.squeeze();
+        }
+        self.order.push(page, count);
     }
 }
 
+/// How many holes the order of so many pages may have.
+const fn holes_of(pages: u32) -> u32 {
+    pages / 4
+}
+
 impl Hca {
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+        self.accesses += 1;
+        let Self { ram, flash, accesses, write_miss, disk, buffer_hits, .. } = self;
+        let in_ram = ram.slots.find(page);
+        let on_flash = if in_ram.is_none() { flash.order.take(page) } else { None };
+        let found = match (in_ram, on_flash) {
+            (Some(_), _) => Tier::RAM,
+            (None, Some(_)) => Tier::FLASH,
+            (None, None) => *disk,
+        };
+        let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+        let is_copied = in_ram.is_none() && (on_flash.is_some() || is_fetched);
+        out.copy_if(is_copied, page, found, Tier::RAM);
+        out.serve(page, op, found, Tier::RAM);
+        out.copy_if(op == Op::Write, page, Tier::RAM, *disk);
+        if on_flash.is_some() {
+            out.drop_copy(page, Tier::FLASH);
+        }
+        let slot = in_ram.unwrap_or_else(|| {
+            let slot = ram.slots.enter(page);
+            ram.uses[slot as usize] = Uses { count: on_flash.unwrap_or(0), ..UNUSED };
+            slot
+        });
+        let Uses { count, is_in_level, .. } = ram.uses[slot as usize];
+        if !is_in_level {
+            if in_ram.is_some() {
+                ram.leave_buffer(slot);
+                *buffer_hits += 1;
+            }
+            if let Some(coming) = ram.coming() {
+                ram.blocks.prefetch(coming);
+                ram.slots.prefetch(coming);
+                flash.order.prefetch(coming);
+            }
+            ram.make_room(*accesses);
+        }
+        ram.note(slot, count.saturating_add(1), *accesses);
+        if ram.buffered_pages() > ram.buffer_pages {
+            self.flush_group(out);
+        }
+    }
+
     /// Writes the largest group of the buffer to flash, or forgets it if there is no flash.
-    fn flush_group(&mut self, out: &mut Actions) {
+    fn flush_group(&mut self, out: &mut impl Sink) {
         let Self { ram, flash, .. } = self;
         let (_, group) = ram.groups.least().expect("an over-full buffer has a group");
         let pages = ram.buffer.len(group);
@@ -245,7 +366,7 @@ impl Hca {
             let page = ram.slots.leave(slot);
             if flash.pages > 0 {
                 out.copy(page, Tier::RAM, Tier::FLASH);
-                flash.enter(page, ram.counts[slot as usize], out);
+                flash.enter(page, ram.uses[slot as usize].count, out);
             }
             out.drop_copy(page, Tier::RAM);
         }
@@ -257,46 +378,18 @@ impl Hca {
 }
 
 impl Policy for Hca {
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        self.accesses += 1;
-        let in_ram = self.ram.slots.find(page);
-        let on_flash = if in_ram.is_none() { self.flash.slots.find(page) } else { None };
-        let found = match (in_ram, on_flash) {
-            (Some(_), _) => Tier::RAM,
-            (None, Some(_)) => Tier::FLASH,
-            (None, None) => self.disk,
-        };
-        let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
-        if in_ram.is_none() && (on_flash.is_some() || is_fetched) {
-            out.copy(page, found, Tier::RAM);
-        }
-        out.serve(page, op, found, Tier::RAM);
-        if op == Op::Write {
-            out.copy(page, Tier::RAM, self.disk);
-        }
-        let former_count = on_flash.map_or(0, |slot| {
-            out.drop_copy(page, Tier::FLASH);
-            self.flash.leave(slot).1
-        });
-        let ram = &mut self.ram;
-        let slot = in_ram.unwrap_or_else(|| {
-            let slot = ram.slots.enter(page);
-            ram.counts[slot as usize] = former_count;
-            slot
-        });
-        let count = ram.counts[slot as usize].saturating_add(1);
-        ram.counts[slot as usize] = count;
-        if !ram.level.contains(slot) {
-            if in_ram.is_some() {
-                ram.leave_buffer(slot);
-                self.buffer_hits += 1;
-            }
-            ram.make_room(self.accesses);
-        }
-        ram.level.set(slot, (count, self.accesses));
-        if ram.buffered_pages() > ram.buffer_pages as usize {
-            self.flush_group(out);
-        }
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     /// Every write went through to disk.
@@ -318,77 +411,89 @@ impl Policy for Hca {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.ram.slots.prefetch(page);
-        self.flash.slots.prefetch(page);
+        self.flash.order.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        if let Some(slot) = self.ram.slots.find(page) {
+            prefetch(&self.ram.uses, slot as usize);
+        }
     }
 
     fn assert_invariants(&self) {
         let Self { ram, flash, .. } = self;
         ram.slots.assert_invariants();
         ram.numbers.assert_invariants();
-        ram.level.assert_invariants();
+        let uses = || (0..).zip(&ram.uses);
+        ram.often.assert_invariants(
+            uses().filter_map(|(slot, uses)| Some((slot, uses.rank_of_often()?))),
+        );
         ram.buffer.assert_invariants();
         ram.groups.assert_invariants();
-        flash.slots.assert_invariants();
         flash.order.assert_invariants();
-        assert!(ram.level.len() <= ram.level_pages as usize, "the first level fits");
-        assert!(ram.buffered_pages() <= ram.buffer_pages as usize, "the buffer fits");
-        assert!(flash.slots.len() <= flash.pages, "pages on flash fit it");
-        assert_eq!(flash.slots.len(), flash.order.len(ORDER), "each page on flash is in order");
+        let in_level = ram.uses.iter().filter(|uses| uses.is_in_level).count();
+        assert_eq!(in_level, ram.level_len as usize, "pages of the first level are counted");
+        assert!(ram.level_len <= ram.level_pages, "the first level fits");
+        assert!(ram.once.len() <= ram.level_len as usize, "what was referenced once is bounded");
+        let once = ram
+            .once
+            .iter()
+            .filter(|&&(slot, at)| ram.uses[slot as usize].rank_of_once() == Some(at));
+        let expected = ram.uses.iter().filter(|uses| uses.rank_of_once().is_some()).count();
+        assert_eq!(once.count(), expected, "pages that were referenced once are in order");
+        assert!(ram.buffered_pages() <= ram.buffer_pages, "the buffer fits");
+        assert!(flash.order.len() <= flash.pages, "pages on flash fit it");
         let mut buffered = 0;
         for group in 0..ram.numbers.taken() {
             let len = ram.buffer.len(group);
-            buffered += len as usize;
+            buffered += len;
             assert_eq!(len > 0, ram.groups.contains(group), "a block with pages is a group");
             for slot in ram.buffer.iter(group) {
                 assert_eq!(ram.block(slot), ram.numbers.page(group), "a group is of one block");
-                assert!(!ram.level.contains(slot), "no page is in two places");
-                assert!(ram.counts[slot as usize] > 0, "cached pages have a count");
+                let Uses { count, is_in_level, .. } = ram.uses[slot as usize];
+                assert!(!is_in_level, "no page is in two places");
+                assert!(count > 0, "cached pages have a count");
             }
         }
         assert_eq!(buffered, ram.buffered_pages(), "each page in RAM is in one of two places");
         for ((Reverse(len), entered), group) in ram.groups.iter() {
             let oldest = ram.buffer.front(group).expect("a group has a page");
             assert_eq!(len, ram.buffer.len(group), "a group is ranked by its length");
-            assert_eq!(entered, ram.entered[oldest as usize], "and by its oldest page");
+            assert_eq!(entered, ram.uses[oldest as usize].at, "and by its oldest page");
         }
-        for ((count, _), slot) in ram.level.iter() {
-            assert_eq!(count, ram.counts[slot as usize], "the level is ordered by the counts");
-        }
-        for slot in flash.order.iter(ORDER) {
-            let page = flash.slots.page(slot);
+        for page in flash.order.iter() {
             assert_eq!(ram.slots.find(page), None, "no page is in RAM and on flash");
-            assert!(*flash.order.value(slot) > 0, "cached pages have a count");
         }
     }
 
     fn memory_bytes(&self) -> usize {
         let Self { ram, flash, .. } = self;
         ram.slots.memory_bytes()
-            + size_of_val(&*ram.counts)
-            + ram.level.memory_bytes()
+            + size_of_val(&*ram.uses)
+            + ram.once.capacity() * size_of::<(u32, Stamp)>()
+            + ram.often.memory_bytes()
             + ram.numbers.memory_bytes()
             + ram.buffer.memory_bytes()
-            + size_of_val(&*ram.entered)
             + ram.groups.memory_bytes()
             + ram.blocks.memory_bytes()
-            + flash.slots.memory_bytes()
             + flash.order.memory_bytes()
     }
 
     /// The directory.
     fn metadata_bytes(&self) -> usize {
-        let pages = self.ram.slots.len() as usize + self.flash.slots.len() as usize;
+        let pages = self.ram.slots.len() as usize + self.flash.order.len() as usize;
         pages * DIRECTORY_ENTRY_BYTES
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
-        report("level_pages", Tier::RAM, self.ram.level.len() as f64);
+        report("level_pages", Tier::RAM, f64::from(self.ram.level_len));
         if self.ram.buffer_pages > 0 {
-            report("buffer_pages", Tier::RAM, self.ram.buffered_pages() as f64);
+            report("buffer_pages", Tier::RAM, f64::from(self.ram.buffered_pages()));
             report("buffer_hits", Tier::RAM, self.buffer_hits as f64);
         }
         if self.flash.pages > 0 {
-            report("flash_pages", Tier::FLASH, f64::from(self.flash.slots.len()));
+            report("flash_pages", Tier::FLASH, f64::from(self.flash.order.len()));
             report("block_writes", Tier::FLASH, self.block_writes.iter().sum::<u64>() as f64);
             for (name, &writes) in BLOCK_WRITE_GAUGES.into_iter().zip(&self.block_writes) {
                 report(name, Tier::FLASH, writes as f64);

@@ -9,8 +9,8 @@
 //! * Source: Do, Zhang, Patel, `DeWitt`, Naughton, Halverson, *Turbocharging DBMS Buffer Pool Using
 //!   SSDs*, SIGMOD 2011.
 //! * State: 8 bytes per page that exists (none where memory is saved), and 4 more for LC unless pages
-//!   are those of a device; 20 bytes per page in memory (13), 24 per page of flash (29).
-//! * Cost: O(log n) per flash access or eviction; cleaning O(log n) per page cleaned.
+//!   are those of a device; 20 bytes per page in memory (13), 52 per page of flash (32).
+//! * Cost: amortised O(1) per access, and per page cleaned.
 //! * Deviations: (1) an access is random unless its page number follows that of the previous miss
 //!   in memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
 //!   dirty pages that follow it in address order into the same disk write, which is not cut short.
@@ -23,13 +23,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::queue::{HeapPair, Recency, Side, Slots};
+use crate::policy::for_each;
+use crate::queue::{LastButOne, Recency, Side, Slots};
 use crate::{
-    Access, Actions, BoxedPolicy, Gate, Geometry, Op, PageId, Policy, Setup, Survivor, Tier,
-    WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Gate, Geometry, Op, PageId, Policy, Setup, Survivor,
+    Tier, WriteMiss,
 };
 
 const FILLING_THRESHOLD: Parameter = Parameter::real("filling_threshold", 0.0..=1.0, 0.95)
@@ -78,23 +80,6 @@ const CLEAN: Side = Side::Front;
 /// The frames whose page is newer than the disk's.
 const DIRTY_FRAMES: Side = Side::Back;
 
-/// When a frame was accessed, in flash accesses; 0 is never. The second to last access has the first
-/// 48 bits, the last one the rest, the highest bits first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct History([u32; 3]);
-
-impl History {
-    /// The history with one access more; the accesses before the last two are forgotten.
-    fn followed_by(self, access: u64) -> Self {
-        debug_assert!(access < 1 << 48, "accesses are counted with 48 bits");
-        let Self([_, middle, low]) = self;
-        let last = u64::from(middle & 0xFFFF) << 32 | u64::from(low);
-        let words = [last >> 16, (last & 0xFFFF) << 16 | access >> 32, access & 0xFFFF_FFFF];
-        #[expect(clippy::cast_possible_truncation, reason = "each has 32 bits")]
-        Self(words.map(|word| word as u32))
-    }
-}
-
 /// The page that follows each in the address space, for cleaning in groups.
 #[derive(Clone, Debug)]
 enum Successors {
@@ -115,10 +100,9 @@ pub struct LazyCleaning {
     flash_pages: u32,
     geometry: Geometry,
     frames: Slots,
-    /// The frames by their history, those that are clean on one side, those that are dirty on the
-    /// other.
-    histories: HeapPair<History>,
-    flash_accesses: u64,
+    /// The frames with a page by their second-to-last access, those that are clean on one side, those
+    /// that are dirty on the other.
+    order: LastButOne,
     successors: Successors,
     /// Flash below this many pages admits every page.
     filling_pages: f64,
@@ -237,9 +221,8 @@ impl LazyCleaning {
             memory_pages,
             flash_pages,
             geometry: setup.geometry.clone(),
-            histories: HeapPair::new(frames.count()),
+            order: LastButOne::new(frames.count(), ids.indexing),
             frames,
-            flash_accesses: 0,
             successors: Successors::Unknown,
             filling_pages: values.real("filling_threshold") * f64::from(flash_pages),
             dirty_pages_max: 0.0,
@@ -251,41 +234,64 @@ impl LazyCleaning {
         }
     }
 
-    /// Notes an access of a frame, which stays as clean or dirty as it is.
-    fn touch_frame(&mut self, frame: u32) {
-        let side = self.histories.side(frame).expect("a frame with a page is clean or dirty");
-        self.note_access(frame, side);
-    }
-
-    fn note_access(&mut self, frame: u32, side: Side) {
-        self.flash_accesses += 1;
-        let history = self.histories.key(frame).unwrap_or_default();
-        self.histories.set(side, frame, history.followed_by(self.flash_accesses));
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+        let dirty = if op == Op::Write { DIRTY } else { 0 };
+        let Self { memory, geometry, next_in_sequence, frames, order, write_miss, .. } = self;
+        memory.touch_with(page, |state, _| {
+            if state != 0 {
+                out.serve(page, op, Tier::RAM, Tier::RAM);
+                return state | dirty;
+            }
+            let number = geometry.page_number(page);
+            let random = if *next_in_sequence == Some(number) { 0 } else { RANDOM };
+            *next_in_sequence = number.checked_add(1);
+            let mut found = Tier::DISK;
+            if let Some(frame) = frames.find(page) {
+                found = Tier::FLASH;
+                order.renew(frame);
+            }
+            let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+            out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
+            out.serve(page, op, found, Tier::RAM);
+            RESIDENT | random | dirty
+        });
+        if op == Op::Write
+            && let Some(frame) = self.frames.find(page)
+        {
+            self.drop_frame(frame, out);
+        }
+        if self.memory.len() > self.memory_pages {
+            self.evict_from_memory(out);
+            self.clean_in_groups(out);
+        }
     }
 
     /// Gives up the frame of a page, whose bytes are elsewhere.
-    fn drop_frame(&mut self, frame: u32, out: &mut Actions) {
-        self.histories.remove(frame);
+    fn drop_frame(&mut self, frame: u32, out: &mut impl Sink) {
+        self.order.remove(frame);
         let page = self.frames.leave(frame);
         out.drop_copy(page, Tier::FLASH);
     }
 
     /// Writes the page of a dirty frame to disk; the frame stays.
-    fn clean_frame(&mut self, frame: u32, out: &mut Actions) {
+    fn clean_frame(&mut self, frame: u32, out: &mut impl Sink) {
         out.copy(self.frames.page(frame), Tier::FLASH, Tier::DISK);
-        let history = self.histories.key(frame).expect("a frame with a page has a history");
-        self.histories.set(CLEAN, frame, history);
+        self.order.put(CLEAN, frame);
     }
 
     /// Gives a page a frame, in place of the victim if flash is full.
-    fn admit(&mut self, page: PageId, is_dirty: bool, out: &mut Actions) {
+    fn admit(&mut self, page: PageId, is_dirty: bool, out: &mut impl Sink) {
         if self.frames.len() == self.flash_pages {
-            let clean = self.histories.least(CLEAN).map(|(_, frame)| frame);
-            let victim = clean.unwrap_or_else(|| {
-                let (_, dirty) = self.least_dirty().expect("a full flash has a frame");
+            let victim = self.order.first(CLEAN).unwrap_or_else(|| {
+                let dirty = self.order.first(DIRTY_FRAMES).expect("a full flash has a frame");
                 self.clean_frame(dirty, out);
                 dirty
             });
+            let Self { order, frames, .. } = self;
+            order.look_ahead(CLEAN, |coming| frames.prefetch(frames.page(coming)));
             self.drop_frame(victim, out);
         }
         out.copy(page, Tier::RAM, Tier::FLASH);
@@ -294,20 +300,17 @@ impl LazyCleaning {
 
     fn take_frame(&mut self, page: PageId, is_dirty: bool) {
         let frame = self.frames.enter(page);
-        self.note_access(frame, if is_dirty { DIRTY_FRAMES } else { CLEAN });
+        self.order.insert(if is_dirty { DIRTY_FRAMES } else { CLEAN }, frame);
     }
 
-    fn least_dirty(&self) -> Option<(History, u32)> {
-        self.histories.least(DIRTY_FRAMES)
+    fn dirty_frames(&self) -> f64 {
+        f64::from(self.order.len(DIRTY_FRAMES))
     }
 
-    fn dirty_frames(&self) -> usize {
-        self.histories.len(DIRTY_FRAMES)
-    }
-
-    fn evict_from_memory(&mut self, out: &mut Actions) {
+    fn evict_from_memory(&mut self, out: &mut impl Sink) {
         let (position, state) = self.memory.oldest(ANY).expect("an over-full memory has a page");
         let page = self.memory.page(position);
+        self.memory.look_ahead(ANY, |coming| self.frames.prefetch(coming));
         let is_dirty = state & DIRTY != 0;
         if self.frames.find(page).is_none() {
             let is_admitted = self.flash_pages > 0
@@ -327,12 +330,13 @@ impl LazyCleaning {
     }
 
     /// Cleans dirty frames in the order of their histories, in groups, down to the low mark.
-    fn clean_in_groups(&mut self, out: &mut Actions) {
-        if self.dirty_frames() as f64 <= self.dirty_pages_max {
+    fn clean_in_groups(&mut self, out: &mut impl Sink) {
+        if self.dirty_frames() <= self.dirty_pages_max {
             return;
         }
-        while self.dirty_frames() as f64 > self.dirty_pages_low {
-            let (_, mut frame) = self.least_dirty().expect("more dirty frames than none are left");
+        while self.dirty_frames() > self.dirty_pages_low {
+            let first = self.order.first(DIRTY_FRAMES);
+            let mut frame = first.expect("more dirty frames than none are left");
             for _ in 0..self.group_pages {
                 self.clean_frame(frame, out);
                 let next = self.successors.after(self.frames.page(frame));
@@ -340,7 +344,7 @@ impl LazyCleaning {
                     break;
                 }
                 match self.frames.find(next) {
-                    Some(next) if self.histories.side(next) == Some(DIRTY_FRAMES) => frame = next,
+                    Some(next) if self.order.side(next) == Some(DIRTY_FRAMES) => frame = next,
                     _ => break,
                 }
             }
@@ -349,35 +353,18 @@ impl LazyCleaning {
 }
 
 impl Policy for LazyCleaning {
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
-        let dirty = if op == Op::Write { DIRTY } else { 0 };
-        if let Some((_, state)) = self.memory.find(page) {
-            self.memory.touch(page, state | dirty);
-            out.serve(page, op, Tier::RAM, Tier::RAM);
-        } else {
-            let number = self.geometry.page_number(page);
-            let random = if self.next_in_sequence == Some(number) { 0 } else { RANDOM };
-            self.next_in_sequence = number.checked_add(1);
-            let mut found = Tier::DISK;
-            if let Some(frame) = self.frames.find(page) {
-                found = Tier::FLASH;
-                self.touch_frame(frame);
-            }
-            if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
-                out.copy(page, found, Tier::RAM);
-            }
-            out.serve(page, op, found, Tier::RAM);
-            self.memory.touch(page, RESIDENT | random | dirty);
-        }
-        if op == Op::Write
-            && let Some(frame) = self.frames.find(page)
-        {
-            self.drop_frame(frame, out);
-        }
-        if self.memory.len() > self.memory_pages {
-            self.evict_from_memory(out);
-            self.clean_in_groups(out);
-        }
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
@@ -387,7 +374,7 @@ impl Policy for LazyCleaning {
             }
             state & !DIRTY
         });
-        while let Some((_, frame)) = self.least_dirty() {
+        while let Some(frame) = self.order.first(DIRTY_FRAMES) {
             self.clean_frame(frame, out);
         }
     }
@@ -411,54 +398,39 @@ impl Policy for LazyCleaning {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
+        self.frames.prefetch(page);
+        self.geometry.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        self.memory.prefetch_state(page);
     }
 
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.gate.assert_invariants();
         self.frames.assert_invariants();
-        self.histories.assert_invariants();
+        self.order.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
         assert!(self.frames.len() <= self.flash_pages, "frames fit flash");
-        assert!(self.dirty_frames() as f64 <= self.dirty_pages_max, "dirty frames are bounded");
+        assert!(self.dirty_frames() <= self.dirty_pages_max, "dirty frames are bounded");
         let mut held = 0;
-        for frame in (0..self.frames.count()).filter(|&frame| self.histories.side(frame).is_some())
-        {
+        for frame in (0..self.frames.count()).filter(|&frame| self.order.side(frame).is_some()) {
             held += 1;
             let page = self.frames.page(frame);
-            assert_eq!(self.frames.find(page), Some(frame), "a frame with a history has a page");
+            assert_eq!(self.frames.find(page), Some(frame), "a frame that was accessed has a page");
             let state = self.memory.state(page);
             assert_eq!(state & DIRTY, 0, "a frame holds the newest version");
         }
-        assert_eq!(held, self.frames.len(), "a frame with a page has a history");
+        assert_eq!(held, self.frames.len(), "a frame with a page was accessed");
     }
 
     fn memory_bytes(&self) -> usize {
         self.memory.memory_bytes()
             + self.frames.memory_bytes()
-            + self.histories.memory_bytes()
+            + self.order.memory_bytes()
             + self.successors.memory_bytes()
             + self.gate.memory_bytes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn histories_are_ordered_by_the_access_before_the_last() {
-        let times = [1, 2, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 1 << 32, (1 << 48) - 2, (1 << 48) - 1];
-        let history = |first, second| History::default().followed_by(first).followed_by(second);
-        for pair in times.windows(2) {
-            assert!(
-                History::default().followed_by(pair[0]) < History::default().followed_by(pair[1])
-            );
-            assert!(history(pair[0], times[7]) < history(pair[1], pair[1]), "{pair:?}");
-            assert!(history(pair[0], pair[0]) < history(pair[0], pair[1]), "{pair:?}");
-            assert!(History::default().followed_by(times[7]) < history(pair[0], pair[1]), "once");
-            let forgotten = history(times[7], pair[0]).followed_by(pair[1]);
-            assert_eq!(forgotten, history(pair[0], pair[1]), "of three accesses two are known");
-        }
     }
 }

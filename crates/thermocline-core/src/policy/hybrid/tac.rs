@@ -9,8 +9,10 @@
 //! * Source: Canim, Mihaila, Bhattacharjee, Ross, Lang, *SSD Bufferpool Extensions for Database
 //!   Systems*, PVLDB 3, 2010; ageing as in Lv et al., CIKM 2013, section 2.
 //! * State: 8 bytes per page that exists (none where memory is saved), and 4 more unless pages are those
-//!   of a device; 20 bytes per page in memory (13), 17 per page of flash (22), 20 to 44 per extent.
-//! * Cost: O(log e) per miss for e extents on flash; a halving costs O(e).
+//!   of a device; 20 bytes per page in memory (13), 20 per page of flash (25), 16 per extent, and up to
+//!   40 (25) more per extent on flash.
+//! * Cost: O(1) per miss, amortised O(log e) for e extents on flash where it changes flash; a halving
+//!   costs O(e).
 //! * Deviations: (1) flash hits warm an extent too: they measure what the cache saves. (2) A miss is
 //!   sequential if its page number follows that of the previous miss. (3) Ties between coldest
 //!   extents fall to the page admitted longest ago. (4) A write miss that fetches its page admits it
@@ -22,17 +24,19 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Ordering;
 use core::mem;
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
-use crate::queue::{IndexedHeap, Recency, Slots};
+use crate::policy::for_each;
+use crate::prefetch::prefetch;
+use crate::queue::{LazyHeap, Recency, Slots, Stamp};
 use crate::{
-    Access, Actions, BoxedPolicy, Geometry, Op, PageCost, PageId, Policy, Setup, Survivor, Tier,
-    WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Geometry, Op, PageCost, PageId, Policy, Setup, Survivor,
+    Tier, WriteMiss,
 };
 
 /// The parameters of TAC.
@@ -75,16 +79,14 @@ pub struct Tac {
     /// The extent of each page.
     homes: Blocks,
     extents: Vec<Extent>,
-    /// The extents that have pages on flash, the coldest first.
-    coldest: IndexedHeap<Coldness>,
+    /// The extents that have pages on flash, the coldest first: while none is halved, they only warm.
+    coldest: LazyHeap<Coldness>,
+    /// How many extents have pages on flash.
+    extents_on_flash: usize,
     /// The slots of flash. A page may own one that does not hold its version.
     slots: Slots,
-    /// Per slot: whether it holds the disk's version of its page.
-    is_valid: Vec<bool>,
-    /// Per slot: the slot of the same extent whose page was admitted next.
-    next_in_extent: Vec<u32>,
-    /// Per slot: when its page was admitted, in admissions.
-    admission_of: Vec<u64>,
+    /// Per slot: what is known of its page.
+    copies: Vec<FlashCopy>,
     admissions: u64,
     random_saving_ms: f64,
     sequential_saving_ms: f64,
@@ -103,12 +105,23 @@ struct Extent {
     last: u32,
 }
 
-/// The order of victims: the coldest extent, then the page admitted longest ago.
+/// What a slot of flash is to its page.
 #[derive(Clone, Copy, Debug)]
-struct Coldness {
-    temperature_ms: f64,
+struct FlashCopy {
+    /// When the page was admitted, in admissions.
     admission: u64,
+    /// The slot of the same extent whose page was admitted next.
+    next_in_extent: u32,
+    /// Whether it holds the disk's version of the page.
+    is_valid: bool,
 }
+
+/// That of a slot that no page owns.
+const NO_COPY: FlashCopy = FlashCopy { admission: 0, next_in_extent: NONE, is_valid: false };
+
+/// The order of victims: the coldest extent, by the bits of its temperature, which is not negative;
+/// then the page admitted longest ago.
+type Coldness = (Stamp, Stamp);
 
 /// Its row in the registry.
 pub const TAC: PolicyEntry = PolicyEntry {
@@ -135,7 +148,6 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let homes = Blocks::new(&setup.geometry, values.integer_u32("extent_pages"));
     let extents = homes.count();
     let slots = Slots::new(ids, flash_pages);
-    let slot_count = slots.count() as usize;
     let read_ms = |tier: Tier| setup.costs.get(tier.index()).map_or(0.0, |c: &PageCost| c.read_ms);
     let charged_ms = (read_ms(Tier::DISK) - read_ms(Tier::FLASH)).max(0.0);
     let saving_ms = |name| values.real_or_auto(name).unwrap_or(charged_ms);
@@ -146,11 +158,10 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         geometry: setup.geometry.clone(),
         homes,
         extents: vec![Extent { temperature_ms: 0.0, first: NONE, last: NONE }; extents as usize],
-        coldest: IndexedHeap::new(extents),
+        coldest: LazyHeap::new(ids.indexing),
+        extents_on_flash: 0,
+        copies: vec![NO_COPY; slots.count() as usize],
         slots,
-        is_valid: vec![false; slot_count],
-        next_in_extent: vec![NONE; slot_count],
-        admission_of: vec![0; slot_count],
         admissions: 0,
         random_saving_ms: saving_ms("random_saving_ms"),
         sequential_saving_ms: saving_ms("sequential_saving_ms"),
@@ -162,139 +173,27 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
 }
 
 impl Tac {
-    /// Warms the extent of a page that memory does not hold.
-    fn warm(&mut self, page: PageId) {
-        let number = self.geometry.page_number(page);
-        let saving_ms = if self.next_in_sequence == Some(number) {
-            self.sequential_saving_ms
-        } else {
-            self.random_saving_ms
-        };
-        self.next_in_sequence = number.checked_add(1);
-        let extent = self.homes.of(page);
-        self.extents[extent as usize].temperature_ms += saving_ms;
-        self.rank(extent);
-    }
-
-    /// Halves all temperatures when the interval has passed.
-    fn age(&mut self) {
-        self.accesses += 1;
-        if self.aging_interval > 0 && self.accesses.is_multiple_of(self.aging_interval) {
-            for extent in &mut self.extents {
-                extent.temperature_ms *= 0.5;
-            }
-            let extents = &self.extents;
-            self.coldest.update_keys(|key, extent| Coldness {
-                temperature_ms: extents[extent as usize].temperature_ms,
-                ..key
-            });
-        }
-    }
-
-    /// Puts an extent at its place in the order of victims.
-    fn rank(&mut self, extent: u32) {
-        let Extent { temperature_ms, first, .. } = self.extents[extent as usize];
-        if first == NONE {
-            self.coldest.remove(extent);
-        } else {
-            let admission = self.admission_of[first as usize];
-            self.coldest.set(extent, Coldness { temperature_ms, admission });
-        }
-    }
-
-    /// Writes a page of memory to flash if it owns a slot, a slot is free, or its extent is warmer
-    /// than the coldest on flash.
-    fn admit(&mut self, page: PageId, out: &mut Actions) {
-        let slot = match self.slots.find(page) {
-            Some(slot) => slot,
-            None => {
-                if self.slots.len() == self.flash_pages {
-                    let extent = self.homes.of(page);
-                    let temperature_ms = self.extents[extent as usize].temperature_ms;
-                    match self.coldest.least() {
-                        Some((victim, _)) if temperature_ms > victim.temperature_ms => {}
-                        _ => return,
-                    }
-                    self.evict_from_flash(out);
-                }
-                self.take_slot(page)
-            }
-        };
-        out.copy(page, Tier::RAM, Tier::FLASH);
-        self.is_valid[slot as usize] = true;
-    }
-
-    fn take_slot(&mut self, page: PageId) -> u32 {
-        let slot = self.slots.enter(page);
-        self.admission_of[slot as usize] = self.admissions;
-        self.admissions += 1;
-        let extent = self.homes.of(page);
-        let list = &mut self.extents[extent as usize];
-        match list.last {
-            NONE => list.first = slot,
-            newest => self.next_in_extent[newest as usize] = slot,
-        }
-        list.last = slot;
-        self.next_in_extent[slot as usize] = NONE;
-        self.rank(extent);
-        slot
-    }
-
-    /// Takes the slot of the victim away.
-    fn evict_from_flash(&mut self, out: &mut Actions) {
-        let (_, extent) = self.coldest.least().expect("a full flash has a coldest extent");
-        let list = &mut self.extents[extent as usize];
-        let victim = list.first;
-        list.first = self.next_in_extent[victim as usize];
-        if list.first == NONE {
-            list.last = NONE;
-        }
-        self.rank(extent);
-        self.invalidate(victim, out);
-        self.slots.leave(victim);
-    }
-
-    /// Gives up what a slot holds; its page keeps the slot.
-    fn invalidate(&mut self, slot: u32, out: &mut Actions) {
-        if mem::take(&mut self.is_valid[slot as usize]) {
-            out.drop_copy(self.slots.page(slot), Tier::FLASH);
-        }
-    }
-
-    fn evict_from_memory(&mut self, out: &mut Actions) {
-        let (position, state) = self.memory.oldest(ANY).expect("an over-full memory has a page");
-        let page = self.memory.page(position);
-        if state & DIRTY != 0 {
-            out.copy(page, Tier::RAM, Tier::DISK);
-            if self.slots.find(page).is_some() {
-                self.admit(page, out);
-            }
-        }
-        out.drop_copy(page, Tier::RAM);
-        self.memory.set_state(position, 0);
-    }
-}
-
-impl Policy for Tac {
-    fn access(&mut self, Access { page, op, .. }: Access, out: &mut Actions) {
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         self.age();
         let dirty = if op == Op::Write { DIRTY } else { 0 };
-        if let Some((_, state)) = self.memory.find(page) {
-            self.memory.touch(page, state | dirty);
+        let former = self.memory.touch_with(page, |state, _| state | RESIDENT | dirty);
+        if former != 0 {
             out.serve(page, op, Tier::RAM, Tier::RAM);
         } else {
             self.warm(page);
             let slot = self.slots.find(page);
-            let is_on_flash = slot.is_some_and(|slot| self.is_valid[slot as usize]);
+            let is_on_flash = slot.is_some_and(|slot| self.copies[slot as usize].is_valid);
             let found = if is_on_flash { Tier::FLASH } else { Tier::DISK };
             if is_on_flash {
                 out.copy(page, Tier::FLASH, Tier::RAM);
             } else if op == Op::Read || self.write_miss == WriteMiss::Fetch {
                 out.copy(page, Tier::DISK, Tier::RAM);
-                self.admit(page, out);
+                self.admit(page, slot, out);
             }
             out.serve(page, op, found, Tier::RAM);
-            self.memory.touch(page, RESIDENT | dirty);
         }
         if op == Op::Write
             && let Some(slot) = self.slots.find(page)
@@ -304,6 +203,134 @@ impl Policy for Tac {
         if self.memory.len() > self.memory_pages {
             self.evict_from_memory(out);
         }
+    }
+
+    /// Warms the extent of a page that memory does not hold.
+    #[inline]
+    fn warm(&mut self, page: PageId) {
+        let mut saving_ms = self.random_saving_ms;
+        // Where both save as much, nothing need be known of neighbours.
+        if saving_ms.to_bits() != self.sequential_saving_ms.to_bits() {
+            let number = self.geometry.page_number(page);
+            if self.next_in_sequence == Some(number) {
+                saving_ms = self.sequential_saving_ms;
+            }
+            self.next_in_sequence = number.checked_add(1);
+        }
+        self.extents[self.homes.of(page) as usize].temperature_ms += saving_ms;
+    }
+
+    /// Halves all temperatures when the interval has passed.
+    #[inline]
+    fn age(&mut self) {
+        self.accesses += 1;
+        if self.aging_interval > 0 && self.accesses.is_multiple_of(self.aging_interval) {
+            for extent in &mut self.extents {
+                extent.temperature_ms *= 0.5;
+            }
+            self.coldest.lower(|(Stamp(bits), admission)| {
+                (Stamp((f64::from_bits(bits) * 0.5).to_bits()), admission)
+            });
+        }
+    }
+
+    /// Writes a page of memory to flash if it owns a slot, a slot is free, or its extent is warmer
+    /// than the coldest on flash.
+    fn admit(&mut self, page: PageId, slot: Option<u32>, out: &mut impl Sink) {
+        let slot = match slot {
+            Some(slot) => slot,
+            None => {
+                if self.slots.len() == self.flash_pages {
+                    let extent = self.homes.of(page);
+                    let temperature = Stamp(self.extents[extent as usize].temperature_ms.to_bits());
+                    if self.coldest.bound().is_none_or(|(bound, _)| temperature <= bound) {
+                        return;
+                    }
+                    let Self { extents, copies, .. } = self;
+                    match self.coldest.least(|extent| coldness(extents, copies, extent)) {
+                        Some(((victim, _), coldest)) if temperature > victim => {
+                            self.evict_from_flash(coldest, out);
+                        }
+                        _ => return,
+                    }
+                }
+                self.take_slot(page)
+            }
+        };
+        out.copy(page, Tier::RAM, Tier::FLASH);
+        self.copies[slot as usize].is_valid = true;
+    }
+
+    fn take_slot(&mut self, page: PageId) -> u32 {
+        let slot = self.slots.enter(page);
+        let copy = &mut self.copies[slot as usize];
+        *copy = FlashCopy { admission: self.admissions, ..NO_COPY };
+        self.admissions += 1;
+        let extent = self.homes.of(page);
+        let list = &mut self.extents[extent as usize];
+        let newest = mem::replace(&mut list.last, slot);
+        if newest != NONE {
+            self.copies[newest as usize].next_in_extent = slot;
+            return slot;
+        }
+        list.first = slot;
+        self.extents_on_flash += 1;
+        let Self { extents, copies, extents_on_flash, .. } = self;
+        let current = |extent| coldness(extents, copies, extent);
+        let coldness = current(extent).expect("an extent with a slot has pages on flash");
+        self.coldest.push(extent, coldness, *extents_on_flash, current);
+        slot
+    }
+
+    /// Takes the slot of the coldest extent's oldest page away.
+    fn evict_from_flash(&mut self, coldest: u32, out: &mut impl Sink) {
+        let list = &mut self.extents[coldest as usize];
+        let victim = list.first;
+        list.first = self.copies[victim as usize].next_in_extent;
+        if list.first == NONE {
+            list.last = NONE;
+            self.extents_on_flash -= 1;
+        }
+        self.invalidate(victim, out);
+        self.slots.leave(victim);
+    }
+
+    /// Gives up what a slot holds; its page keeps the slot.
+    fn invalidate(&mut self, slot: u32, out: &mut impl Sink) {
+        if mem::take(&mut self.copies[slot as usize].is_valid) {
+            out.drop_copy(self.slots.page(slot), Tier::FLASH);
+        }
+    }
+
+    fn evict_from_memory(&mut self, out: &mut impl Sink) {
+        let (position, state) = self.memory.oldest(ANY).expect("an over-full memory has a page");
+        let page = self.memory.page(position);
+        self.memory.look_ahead(ANY, |coming| self.slots.prefetch(coming));
+        if state & DIRTY != 0 {
+            out.copy(page, Tier::RAM, Tier::DISK);
+            let slot = self.slots.find(page);
+            if slot.is_some() {
+                self.admit(page, slot, out);
+            }
+        }
+        out.drop_copy(page, Tier::RAM);
+        self.memory.set_state(position, 0);
+    }
+}
+
+impl Policy for Tac {
+    fn access(&mut self, access: Access, out: &mut Actions) {
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
@@ -325,7 +352,7 @@ impl Policy for Tac {
                 out.drop_copy(survivor.page, Tier::FLASH);
             } else {
                 let slot = self.take_slot(survivor.page);
-                self.is_valid[slot as usize] = true;
+                self.copies[slot as usize].is_valid = true;
             }
         }
     }
@@ -333,17 +360,27 @@ impl Policy for Tac {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
+        self.slots.prefetch(page);
+        self.homes.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        self.memory.prefetch_state(page);
+        prefetch(&self.extents, self.homes.of(page) as usize);
+        if let Some(slot) = self.slots.find(page) {
+            prefetch(&self.copies, slot as usize);
+        }
     }
 
     fn assert_invariants(&self) {
         self.memory.assert_invariants();
         self.slots.assert_invariants();
-        self.coldest.assert_invariants();
         assert!(self.memory.len() <= self.memory_pages, "pages in memory fit it");
         assert!(self.slots.len() <= self.flash_pages, "slots fit flash");
-        let mut listed = 0;
+        let (mut listed, mut extents_on_flash) = (0, 0);
         for (extent, list) in (0_u32..).zip(&self.extents) {
-            assert_eq!(self.coldest.contains(extent), list.first != NONE, "ranked: has pages");
+            extents_on_flash += usize::from(list.first != NONE);
             let (mut slot, mut last) = (list.first, NONE);
             while slot != NONE {
                 listed += 1;
@@ -351,17 +388,20 @@ impl Policy for Tac {
                 assert_eq!(self.slots.find(page), Some(slot), "a listed slot is owned");
                 assert_eq!(self.homes.of(page), extent, "a page is of its extent");
                 let state = self.memory.state(page);
-                let is_valid = self.is_valid[slot as usize];
+                let is_valid = self.copies[slot as usize].is_valid;
                 assert!(!is_valid || state & DIRTY == 0, "a valid copy equals the disk's");
-                (last, slot) = (slot, self.next_in_extent[slot as usize]);
+                (last, slot) = (slot, self.copies[slot as usize].next_in_extent);
             }
             assert_eq!(last, list.last, "the list ends at its last slot");
         }
         assert_eq!(listed, self.slots.len(), "each slot is in one list");
-        for (key, extent) in self.coldest.iter() {
-            let list = &self.extents[extent as usize];
-            assert_eq!(key.temperature_ms.to_bits(), list.temperature_ms.to_bits(), "ranked right");
-        }
+        assert_eq!(extents_on_flash, self.extents_on_flash, "extents with pages are counted");
+        let extents = (0..).zip(&self.extents).map(|(extent, _)| extent);
+        self.coldest.assert_invariants(
+            extents.filter_map(|extent| {
+                Some((extent, coldness(&self.extents, &self.copies, extent)?))
+            }),
+        );
     }
 
     fn memory_bytes(&self) -> usize {
@@ -370,30 +410,14 @@ impl Policy for Tac {
             + size_of_val(&*self.extents)
             + self.homes.memory_bytes()
             + self.slots.memory_bytes()
-            + size_of_val(&*self.next_in_extent)
-            + size_of_val(&*self.admission_of)
-            + self.is_valid.len()
+            + size_of_val(&*self.copies)
     }
 }
 
-impl PartialEq for Coldness {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Coldness {}
-
-impl PartialOrd for Coldness {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Coldness {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.temperature_ms
-            .total_cmp(&other.temperature_ms)
-            .then(self.admission.cmp(&other.admission))
-    }
+/// Where an extent is in the order of victims; nowhere without pages on flash.
+#[inline]
+fn coldness(extents: &[Extent], copies: &[FlashCopy], extent: u32) -> Option<Coldness> {
+    let Extent { temperature_ms, first, .. } = extents[extent as usize];
+    let oldest = copies.get(first as usize)?;
+    Some((Stamp(temperature_ms.to_bits()), Stamp(oldest.admission)))
 }

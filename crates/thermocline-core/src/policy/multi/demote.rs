@@ -4,7 +4,9 @@
 //! down; the last tier's is dropped. What is read moves to the fastest tier.
 //!
 //! * Source: Wong and Wilkes, *My cache or yours? Making storage more exclusive*, USENIX ATC 2002.
-//! * State: 12 bytes per page that exists and tier; sparse, 23 per page of each tier.
+//! * State: with `remove` and one client 4 bytes per page that exists and 20 per cached page; sparse,
+//!   none and 13. Otherwise 4 bytes per page that exists and tier, 20 per page of the first tiers and 10
+//!   per page of the others; sparse, none, 13 and 12.
 //! * Cost: O(tiers) per access.
 //! * Deviations: (1) by default a page leaves the tier where it was hit; in the authors' simulator
 //!   it stays, as next (`mru`) or last (`lru`) to be evicted, and so does what is read from disk.
@@ -21,11 +23,14 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 use super::hierarchy::Hierarchy;
+use super::one_order::OneOrder;
 use super::stacks::Stacks;
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
+use crate::policy::for_each;
+use crate::{Access, Actions, BoxedPolicy, Clients, Counts, PageId, Policy, Setup, Survivor, Tier};
 
 /// The parameters.
 pub const PARAMETERS: &[Parameter] =
@@ -47,7 +52,7 @@ enum Mode {
     Lru,
 }
 
-/// DEMOTE.
+/// DEMOTE with several clients, or with copies that stay below.
 #[derive(Clone, Debug)]
 pub struct Demote {
     hierarchy: Hierarchy,
@@ -73,12 +78,31 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         "lru" => Mode::Lru,
         _ => Mode::Remove,
     };
+    if mode == Mode::Remove && setup.clients == Clients::ONE {
+        return Box::new(OneOrder::new(setup));
+    }
     Box::new(Demote { hierarchy: Hierarchy::new(setup), orders: Stacks::new(setup), mode })
 }
 
 impl Demote {
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, access: Access, out: &mut impl Sink) {
+        let Access { page, client, .. } = access;
+        let top = self.hierarchy.top(client);
+        let found = self.orders.find(self.hierarchy.caches(client), page);
+        let found = found.unwrap_or(self.hierarchy.disk());
+        self.orders.drop_copies(self.hierarchy.outdated_by(access), page, out);
+        self.serve(access, found, out);
+        if found != top {
+            self.make_room(top, page, page, out);
+        }
+        self.orders.make_newest(top, page);
+    }
+
     /// Takes the page out of the tier where it was found, or leaves copies on its way up.
-    fn serve(&mut self, access: Access, found: Tier, out: &mut Actions) {
+    fn serve(&mut self, access: Access, found: Tier, out: &mut impl Sink) {
         let page = access.page;
         let top = self.hierarchy.top(access.client);
         if self.mode == Mode::Remove {
@@ -101,18 +125,22 @@ impl Demote {
 
     /// Demotes the oldest page of a tier that is full and does not hold `coming`; `served` is the
     /// page on its way to the fastest tier.
-    fn make_room(&mut self, tier: Tier, coming: PageId, served: PageId, out: &mut Actions) {
+    fn make_room(&mut self, tier: Tier, coming: PageId, served: PageId, out: &mut impl Sink) {
         let is_full = self.orders.len(tier) >= self.hierarchy.capacity(tier);
         if !is_full || self.orders.holds(tier, coming) {
             return;
         }
         let victim = self.orders.take_oldest(tier).expect("a full tier holds a page");
         let below = self.hierarchy.below(tier);
-        let is_above = victim == served
-            || self.orders.find(self.hierarchy.faster(tier), victim).is_some()
-            || self.mode == Mode::Remove && self.is_in_another_top(tier, victim);
+        let is_above = match self.mode {
+            Mode::Remove => self.is_in_another_top(tier, victim),
+            Mode::Mru | Mode::Lru => {
+                victim == served || self.orders.find(self.hierarchy.faster(tier), victim).is_some()
+            }
+        };
         if below != self.hierarchy.disk() && !is_above {
-            if !self.orders.holds(below, victim) {
+            // With `remove` no two tiers of a path hold a page.
+            if self.mode == Mode::Remove || !self.orders.holds(below, victim) {
                 out.copy(victim, tier, below);
             }
             self.make_room(below, victim, served, out);
@@ -130,14 +158,17 @@ impl Demote {
 
 impl Policy for Demote {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        let Access { page, client, .. } = access;
-        let top = self.hierarchy.top(client);
-        let found = self.orders.find(self.hierarchy.caches(client), page);
-        let found = found.unwrap_or(self.hierarchy.disk());
-        self.orders.drop_copies(self.hierarchy.outdated_by(access), page, out);
-        self.serve(access, found, out);
-        self.make_room(top, page, page, out);
-        self.orders.make_newest(top, page);
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, _out: &mut Actions) {}

@@ -18,6 +18,7 @@
 
 use alloc::boxed::Box;
 
+use crate::action::Sink;
 use crate::{Access, Actions, Clients, Op, Setup, Survivor, Tier, WriteMiss};
 
 /// The capacities, and what a write miss does.
@@ -181,11 +182,9 @@ impl Hierarchy {
     /// Moves the page from where it was found to `tier`, which answers; a write goes on to disk.
     ///
     /// The page stays where it was found if that is `tier` or the disk, or else leaves it.
-    pub(super) fn serve(&self, access: Access, found: Tier, tier: Tier, out: &mut Actions) {
+    pub(super) fn serve(&self, access: Access, found: Tier, tier: Tier, out: &mut impl Sink) {
         let Access { page, op, .. } = access;
-        if found != tier && self.is_read(access, found) {
-            out.copy(page, found, tier);
-        }
+        out.copy_if(found != tier && self.is_read(access, found), page, found, tier);
         out.serve(page, op, found, tier);
         if op == Op::Write && tier != self.disk {
             out.copy(page, tier, self.disk);
@@ -205,7 +204,7 @@ impl Hierarchy {
         access: Access,
         found: Tier,
         holds: impl Fn(Tier) -> bool,
-        out: &mut Actions,
+        out: &mut impl Sink,
     ) {
         let Access { page, op, client } = access;
         let top = self.top(client);

@@ -7,6 +7,7 @@ pub mod hint_k;
 mod khv;
 pub mod lru_n_inclusive;
 pub mod mq_n;
+mod one_order;
 mod probabilities;
 pub mod promote;
 mod stacks;

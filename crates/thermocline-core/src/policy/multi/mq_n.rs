@@ -7,7 +7,8 @@
 //!
 //! * Source: Zhou, Philbin, Li, *The Multi-Queue Replacement Algorithm for Second Level Buffer
 //!   Caches*, USENIX 2001; Zhou, Chen, Li, IEEE TPDS 15(6), 2004.
-//! * State: 12 bytes per page that exists, 32 more per lower tier.
+//! * State: for each first tier 4 bytes per page that exists and 20 per page of the tier, and 32 per page
+//!   that exists for each lower tier.
 //! * Cost: O(tiers * queues) per access.
 //! * Deviations: (1) the paper has two tiers; here every one but the fastest is under MQ. (2) A
 //!   write renews the copies that it passes on its way to disk and counts as a read. (3) With
@@ -23,6 +24,7 @@ use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::mq::{self, Mq};
 use crate::policy::single::{Outcome, Replacement, Space};
+use crate::queue::Use;
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 
 /// An LRU over tiers under MQ.
@@ -52,7 +54,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let lower = |&capacity_pages: &u32| {
         Mq::new(Space { ids, capacity_pages, inputs: &setup.inputs }, values)
     };
-    let top = |_| Stack::new(ids, setup.capacity_pages[0]);
+    let top = |_| Stack::new(ids, setup.capacity_pages[0], Use::Lru);
     Box::new(MqN {
         hierarchy: Hierarchy::new(setup),
         tops: (0..setup.clients.get()).map(top).collect(),
