@@ -68,9 +68,15 @@ proptest! {
     #[test]
     fn hat(
         sizes in [1_u32..8, 0..8], ratio in share(), is_early in any::<bool>(),
+        queue_ratio in 1.0_f64..4.0, zone in prop::sample::select(vec!["borrows", "fixed"]),
         numbers in numbers(), accesses in accesses(),
     ) {
-        let given = [("nonhot_ratio", ratio.to_string()), ("early_brush", is_early.to_string())];
+        let given = [
+            ("nonhot_ratio", ratio.to_string()),
+            ("early_brush", is_early.to_string()),
+            ("queue_ratio", queue_ratio.to_string()),
+            ("nonhot_zone", zone.to_owned()),
+        ];
         check("hat", &given, sizes, &numbers, &accesses);
     }
 

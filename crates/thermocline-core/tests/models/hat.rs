@@ -28,6 +28,8 @@ pub(crate) struct Hat {
     memory_pages: usize,
     flash_pages: usize,
     hot_max: usize,
+    queue_max: usize,
+    is_fixed: bool,
     is_early: bool,
     was_hot_full: bool,
     was_flash_full: bool,
@@ -40,7 +42,8 @@ impl Hat {
         memory_pages: u32,
         flash_pages: u32,
         nonhot_ratio: f64,
-        is_early: bool,
+        queue_ratio: f64,
+        [is_early, is_fixed]: [bool; 2],
     ) -> Self {
         let share = (nonhot_ratio * f64::from(memory_pages)).round_ties_even();
         let nonhot = (1..=memory_pages).rev().find(|&pages| f64::from(pages) <= share).unwrap_or(1);
@@ -50,6 +53,8 @@ impl Hat {
             memory_pages: memory_pages as usize,
             flash_pages: flash_pages as usize,
             hot_max: (memory_pages - nonhot) as usize,
+            queue_max: (queue_ratio * f64::from(memory_pages + flash_pages)).floor() as usize,
+            is_fixed,
             is_early,
             was_hot_full: false,
             was_flash_full: false,
@@ -170,7 +175,7 @@ impl Hat {
         let quota = if self.is_early { self.flash_pages.min(1) } else { self.flash_pages };
         self.was_flash_full |= on_flash >= quota;
         while self.was_flash_full && self.warm_region.pop_if(|tail| is_ghost(tail)).is_some() {}
-        if self.frames().count() > 2 * (self.memory_pages + self.flash_pages) {
+        if self.frames().count() > self.queue_max {
             let region = [&mut self.warm_region, &mut self.hot_region]
                 .into_iter()
                 .find(|region| region.iter().any(is_ghost))
@@ -185,7 +190,10 @@ impl Model for Hat {
     fn access(&mut self, access: Access) {
         self.refer(access);
         self.brush_hot_region();
-        while self.count(|frame| frame.memory.is_some()) > self.memory_pages {
+        let is_nonhot = |frame: &Frame| frame.memory.is_some() && frame.status != Status::Hot;
+        while self.count(|frame| frame.memory.is_some()) > self.memory_pages
+            || (self.is_fixed && self.count(is_nonhot) > self.memory_pages - self.hot_max)
+        {
             self.evict_from_memory();
         }
         self.forget();

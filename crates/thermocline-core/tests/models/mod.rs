@@ -46,8 +46,11 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
     };
     match policy {
         "hat" => {
-            let is_early = value(given, "early_brush", false);
-            Box::new(Hat::new(memory, flash, value(given, "nonhot_ratio", 0.1), is_early))
+            let [nonhot, queue] =
+                [value(given, "nonhot_ratio", 0.1), value(given, "queue_ratio", 2.0)];
+            let zone: String = value(given, "nonhot_zone", "borrows".into());
+            let switches = [value(given, "early_brush", false), zone == "fixed"];
+            Box::new(Hat::new(memory, flash, nonhot, queue, switches))
         }
         "tac" => {
             let savings = [

@@ -9,7 +9,7 @@
 //! * Source: Lv, Cui, Chen, Li, *Hotness-aware buffer management for flash-based hybrid storage
 //!   systems*, CIKM 2013 (section 3), and Frontiers of Computer Science 8(3), 2014.
 //! * State: 4 bytes per page that exists (none where memory is saved), 20 bytes (13) per page in the queue,
-//!   which holds at most twice the pages of memory and flash together.
+//!   which holds at most `queue_ratio` times the pages of memory and flash together.
 //! * Cost: amortised O(1) per access. All orders that the paper keeps in lists of their own (hot
 //!   pages, non-hot pages in memory, pages on flash, the queue) are one order by last reference,
 //!   restricted to a class; so one queue with classes serves them all, and a region is a boundary.
@@ -19,10 +19,10 @@
 //!   the hot zone, or flash, was full for the first time, since a brush presupposes a hot, or
 //!   flash-resident, tail; `early_brush` does it from the first such page. (3) The brush of the warm
 //!   region stops at any resident page, not only at one on flash, or the queue would forget a page
-//!   in memory; the flash victim is the oldest page on flash. (4) The queue is bounded by twice the
-//!   pages of memory and flash: the oldest non-resident id leaves. (5) A warm page that is read
+//!   in memory; the flash victim is the oldest page on flash. (4) The queue is bounded by
+//!   `queue_ratio` times the pages of memory and flash: the oldest non-resident id leaves. (5) A warm page that is read
 //!   into memory keeps its flash copy until it turns hot, so that its eviction costs no flash write.
-//!   (6) Non-hot pages may use the hot zone while it is not full. (7) Without flash, a warm page
+//!   (6) Non-hot pages may use the hot zone while it is not full, unless `nonhot_zone` is fixed. (7) Without flash, a warm page
 //!   that leaves memory becomes cold and goes to disk. (8) With a hot zone of no pages, a page that
 //!   turns hot is degraded to warm at once. (9) After a restart, survivors of flash are warm and in
 //!   the warm region.
@@ -48,6 +48,12 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch("early_brush", false)
         .summary("brush the regions from the first hot or flash page on, not only when full")
         .source("reconstruction: the paper presupposes a hot tail"),
+    Parameter::real("queue_ratio", 1.0..=16.0, 2.0)
+        .summary("length of the page reference queue at most, as a multiple of memory and flash")
+        .source("reconstruction: the paper says that it corresponds to memory and flash"),
+    Parameter::choice("nonhot_zone", &["borrows", "fixed"], "borrows")
+        .summary("whether pages that are not hot may use the hot zone while it is not full")
+        .source("reconstruction: the paper's list of constraints is lost"),
 ];
 
 /// State bit: hot, hence in memory.
@@ -86,6 +92,7 @@ pub struct Hat {
     memory_pages: u32,
     flash_pages: u32,
     hot_pages_max: u32,
+    nonhot_pages_max: u32,
     queue_pages_max: u32,
     early_brush: bool,
     write_miss: WriteMiss,
@@ -125,6 +132,18 @@ fn nonhot_pages(ratio: f64, memory_pages: u32) -> u32 {
     pages.clamp(1, memory_pages)
 }
 
+/// The bound of the queue. It is never less than the pages that can be resident.
+fn queue_pages(ratio: f64, [memory_pages, flash_pages]: [u32; 2]) -> u32 {
+    let resident_pages = memory_pages.saturating_add(flash_pages);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of pages is not negative, and saturates"
+    )]
+    let pages = (ratio * f64::from(resident_pages)) as u32;
+    pages.max(resident_pages)
+}
+
 /// The state of a page after a reference to it; zero is that of a page that is not in the queue.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
@@ -150,13 +169,17 @@ fn status_after(state: u8, op: Op, is_behind_boundary: bool) -> u8 {
 impl Hat {
     fn new(setup: &Setup, values: &Values) -> Self {
         let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
-        let queue_pages_max = memory_pages.saturating_add(flash_pages).saturating_mul(2);
-        let hot_pages_max = memory_pages - nonhot_pages(values.real("nonhot_ratio"), memory_pages);
+        let queue_pages_max = queue_pages(values.real("queue_ratio"), [memory_pages, flash_pages]);
+        let nonhot_zone_pages = nonhot_pages(values.real("nonhot_ratio"), memory_pages);
+        let hot_pages_max = memory_pages - nonhot_zone_pages;
+        let is_fixed = values.choice("nonhot_zone") == "fixed";
+        let nonhot_pages_max = if is_fixed { nonhot_zone_pages } else { memory_pages };
         Self {
             queue: Recency::new(setup.ids(), queue_pages_max.saturating_add(1), MASKS),
             memory_pages,
             flash_pages,
             hot_pages_max,
+            nonhot_pages_max,
             queue_pages_max,
             early_brush: values.switch("early_brush"),
             write_miss: setup.write_miss,
@@ -174,10 +197,17 @@ impl Hat {
     fn step(&mut self, access: Access, out: &mut impl Sink) {
         self.refer(access, out);
         self.brush_hot_region();
-        if self.held_memory_pages > self.memory_pages {
+        // An access makes one page more that is not hot, at most: the one that it fetches, or the
+        // one that leaves the hot zone for it.
+        if self.held_memory_pages > self.memory_pages || self.nonhot_pages() > self.nonhot_pages_max
+        {
             self.evict_from_memory(out);
         }
         self.forget();
+    }
+
+    const fn nonhot_pages(&self) -> u32 {
+        self.held_memory_pages - self.hot_pages
     }
 
     /// Fetches the page if need be, serves the access and gives the page its new status.
@@ -375,6 +405,7 @@ impl Policy for Hat {
         assert_eq!(on_flash, self.held_flash_pages, "pages on flash are counted");
         assert!(hot <= self.hot_pages_max, "hot pages fit the hot zone");
         assert!(self.held_memory_pages <= self.memory_pages, "pages in memory fit it");
+        assert!(nonhot <= self.nonhot_pages_max, "pages that are not hot fit their zone");
         assert!(on_flash <= self.flash_pages, "pages on flash fit it");
         assert!(self.queue.len() <= self.queue_pages_max, "the queue is bounded");
         if self.is_hot_region_brushed {
