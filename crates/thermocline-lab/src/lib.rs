@@ -23,6 +23,7 @@
 //! form is a contract; [`compare`] runs many configurations over one shared trace in parallel.
 //! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
+mod action_log;
 mod buffering;
 mod comparison;
 mod configuration;
@@ -49,6 +50,7 @@ mod tiers;
 mod timing;
 mod watch;
 
+pub use action_log::ActionLog;
 pub use buffering::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
     run_buffer, run_buffers,
@@ -65,7 +67,7 @@ pub use identification::{
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
-pub use runs::{RunOptions, compare, run};
+pub use runs::{RunOptions, compare, run, run_with_actions};
 pub use size::TierSize;
 pub use summary::{
     AdmissionSummary, ClientSummary, Gauge, PolicySummary, Summary, TierSummary, TraceSummary,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thermocline_core::{Access, Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
+use crate::action_log::ActionLog;
 use crate::over_time::{Intervals, Tally};
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
@@ -36,6 +37,8 @@ pub struct Replay<'a> {
     pub ledger: Option<&'a mut Ledger>,
     /// Takes what is found over time, if given.
     pub intervals: Option<&'a mut Intervals>,
+    /// Takes every action, if given. Once it has failed, the replay ends, and its counts mean nothing.
+    pub log: Option<&'a mut ActionLog>,
     /// Who looks on, if anybody does; once stopped, the replay ends, and its counts mean nothing.
     pub watch: Option<&'a Watch>,
 }
@@ -94,12 +97,12 @@ pub fn replay(
     replay: Replay<'_>,
 ) -> Result<Vec<Counts>, Violation> {
     let tally = Tally::new(trace, replay.warm_up_accesses, replay.intervals);
-    let Replay { ledger, watch, .. } = replay;
+    let Replay { ledger, log, watch, .. } = replay;
     let actions = Actions::new();
-    let mut stage = Stage { trace, policy, actions, batch: vec![], ledger, tally, watch };
+    let mut stage = Stage { trace, policy, actions, batch: vec![], ledger, log, tally, watch };
     if replay.needs_clock {
         for request in trace.requests() {
-            stage.background(request.at)?;
+            stage.background(request.at, request.accesses.start)?;
             stage.go_through(request.accesses)?;
             if stage.is_stopped() {
                 break;
@@ -128,6 +131,7 @@ struct Stage<'a> {
     /// Accesses that a policy is given together, and those behind them.
     batch: Vec<Access>,
     ledger: Option<&'a mut Ledger>,
+    log: Option<&'a mut ActionLog>,
     tally: Tally<'a>,
     watch: Option<&'a Watch>,
 }
@@ -156,10 +160,11 @@ impl Stage<'_> {
 
     fn is_stopped(&self) -> bool {
         self.watch.is_some_and(Watch::is_stopped)
+            || self.log.as_ref().is_some_and(|log| log.has_failed())
     }
 
     fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
-        if self.ledger.is_some() || self.trace.clients() != Clients::ONE {
+        if self.ledger.is_some() || self.log.is_some() || self.trace.clients() != Clients::ONE {
             return self.run_each(range);
         }
         let Self { trace, policy, actions, batch, .. } = self;
@@ -174,7 +179,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Replays a range with the Ledger, if there is one, or for several clients.
+    /// Replays a range where each access is looked at: by the Ledger, by a log, or for its client.
     fn run_each(&mut self, range: Range<usize>) -> Result<(), Violation> {
         for index in range {
             let access = self.trace.access(index);
@@ -186,16 +191,22 @@ impl Stage<'_> {
             if let Some(ledger) = &mut self.ledger {
                 ledger.access(access, &self.actions)?;
             }
+            if let Some(log) = &mut self.log {
+                log.access(self.trace, index, &self.actions);
+            }
             self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
         }
         Ok(())
     }
 
-    /// Lets the policy work on its own; that counts with the access that follows. Policies that do
-    /// have one client.
-    fn background(&mut self, now: Nanos) -> Result<(), Violation> {
+    /// Lets the policy work on its own; that counts with the access that follows, `next`. Policies that
+    /// do have one client.
+    fn background(&mut self, now: Nanos, next: usize) -> Result<(), Violation> {
         self.actions.clear();
         self.policy.background(now, &mut self.actions);
+        if let Some(log) = &mut self.log {
+            log.between_accesses(self.trace, next, &self.actions);
+        }
         self.tally.since_cut[0].add(self.actions.as_slice());
         match &mut self.ledger {
             Some(ledger) => ledger.between_accesses(&self.actions),

@@ -1,11 +1,13 @@
 //! Runs: a trace replayed through configurations, and summaries made of what was counted.
 
+use std::path::Path;
 use std::time::Instant;
 
 use rayon::prelude::*;
 use thermocline_core::{Clients, Counts, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
+use crate::action_log::ActionLog;
 use crate::over_time::Tally;
 use crate::replay::sum;
 use crate::summary::PolicyState;
@@ -42,13 +44,44 @@ impl RunOptions {
 pub fn run(
     trace: &CompiledTrace,
     configuration: &Configuration,
+    options: RunOptions,
+    watch: &Watch,
+) -> Result<Summary, LabError> {
+    run_into(trace, configuration, options, watch, None)
+}
+
+/// Does the same, and writes every action to a file, as [`ActionLog`] does.
+///
+/// # Errors
+/// As for [`run`], or if the file cannot be written. There is no file after an error.
+pub fn run_with_actions(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    options: RunOptions,
+    watch: &Watch,
+    path: &Path,
+) -> Result<Summary, LabError> {
+    let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
+    let mut log = ActionLog::create(path, trace, configuration, warm_up_accesses)?;
+    let summary = run_into(trace, configuration, options, watch, Some(&mut log));
+    if summary.is_ok() || log.has_failed() {
+        log.finish()?;
+    }
+    summary
+}
+
+/// Replays a trace through one configuration; its actions go to a log, if there is one.
+fn run_into(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
     mut options: RunOptions,
     watch: &Watch,
+    log: Option<&mut ActionLog>,
 ) -> Result<Summary, LabError> {
     options.is_checked |= !configuration.policy.capabilities.is_tested;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
-        return run_timed(trace, configuration, timing, options, watch);
+        return run_timed(trace, configuration, timing, options, watch, log);
     }
     let mut policy = configuration.build(trace)?;
     let mut ledger = options.is_checked.then(|| configuration.ledger(trace)).transpose()?;
@@ -59,6 +92,7 @@ pub fn run(
         needs_clock: configuration.policy.capabilities.needs_clock,
         ledger: ledger.as_mut(),
         intervals: intervals.as_mut(),
+        log,
         watch: Some(watch),
     };
     let counts = replay(trace, &mut *policy, replay_options).map_err(|violation| {
@@ -114,6 +148,7 @@ fn run_timed(
     timing: &Timing,
     options: RunOptions,
     watch: &Watch,
+    log: Option<&mut ActionLog>,
 ) -> Result<Summary, LabError> {
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let names = configuration.tier_names();
@@ -121,6 +156,7 @@ fn run_timed(
     let tally = Tally::new(trace, warm_up_accesses, intervals.as_mut());
     let simulation =
         Simulation::new(trace, configuration, timing, options.is_checked, tally, watch)?;
+    let simulation = simulation.logging(log);
     let start = Instant::now();
     let Timed { counts, state, timing } = simulation.run(timing, &names, warm_up_accesses)?;
     let replay_seconds = start.elapsed().as_secs_f64();

@@ -1,6 +1,6 @@
 //! Columns in Parquet files, which pandas, polars, `DuckDB` and the like open directly.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -39,28 +39,35 @@ pub enum Column {
     OptionalF64(Vec<Option<f64>>),
     /// Unsigned, as the bits of a signed number; some may be missing.
     OptionalU64(Vec<Option<u64>>),
+    /// A few words, and which of them each row has, if any.
+    Words {
+        /// The words, in UTF-8.
+        words: Vec<String>,
+        /// For each row, the place of its word.
+        places: Vec<Option<u8>>,
+    },
 }
 
 /// A Parquet file being written; it appears when it is complete.
-pub struct ColumnWriter<'a> {
-    target: &'a Path,
+pub struct ColumnWriter {
+    target: PathBuf,
     writer: SerializedFileWriter<NamedTempFile>,
 }
 
-impl std::fmt::Debug for ColumnWriter<'_> {
+impl std::fmt::Debug for ColumnWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ColumnWriter").field("target", &self.target).finish_non_exhaustive()
     }
 }
 
-impl<'a> ColumnWriter<'a> {
+impl ColumnWriter {
     /// Begins a file with the columns of `schema`, those in `ascending` stored as differences, and
     /// one value of metadata.
     ///
     /// # Errors
     /// If the schema is none, or the file cannot be written.
     pub fn create(
-        target: &'a Path,
+        target: &Path,
         schema: &str,
         ascending: &[&str],
         metadata: (&str, String),
@@ -80,7 +87,7 @@ impl<'a> ColumnWriter<'a> {
         }
         let file = atomic::temporary(target)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()));
-        Ok(Self { target, writer: writer.map_err(columns)? })
+        Ok(Self { target: target.to_owned(), writer: writer.map_err(columns)? })
     }
 
     /// Appends a group of rows: all columns of the schema, in its order.
@@ -88,7 +95,7 @@ impl<'a> ColumnWriter<'a> {
     /// # Errors
     /// If the columns are not those of the schema, or the file cannot be written.
     pub fn group(&mut self, columns: &[Column]) -> Result<(), TraceError> {
-        let target = self.target;
+        let target = self.target.as_path();
         let write = || -> Result<(), ParquetError> {
             let mut group = self.writer.next_row_group()?;
             for column in columns {
@@ -104,6 +111,12 @@ impl<'a> ColumnWriter<'a> {
                         let signed = values.iter().map(|value| value.map(u64::cast_signed));
                         write_optional::<Int64Type>(&mut group, signed)?;
                     }
+                    Column::Words { words, places } => {
+                        let words: Vec<ByteArray> =
+                            words.iter().map(|word| word.as_str().into()).collect();
+                        let word = |place: &Option<u8>| Some(words[usize::from((*place)?)].clone());
+                        write_optional::<ByteArrayType>(&mut group, places.iter().map(word))?;
+                    }
                 }
             }
             group.close()?;
@@ -118,8 +131,8 @@ impl<'a> ColumnWriter<'a> {
     /// # Errors
     /// If the file cannot be written.
     pub fn finish(self) -> Result<(), TraceError> {
-        let file = self.writer.into_inner().map_err(|error| failed(self.target, &error))?;
-        atomic::persist(file, self.target)
+        let file = self.writer.into_inner().map_err(|error| failed(&self.target, &error))?;
+        atomic::persist(file, &self.target)
     }
 }
 
@@ -189,11 +202,39 @@ impl<'a> ColumnReader<'a> {
     /// If the file cannot be read, or the text is not UTF-8.
     pub fn text(&self, group: usize, name: &str) -> Result<Option<Vec<String>>, TraceError> {
         let Some(values) = self.column::<ByteArrayType>(group, name)? else { return Ok(None) };
-        let text = |value: ByteArray| match value.as_utf8() {
-            Ok(text) => Ok(text.to_owned()),
-            Err(error) => Err(failed(self.path, &error)),
+        values.into_iter().map(|value| self.utf8(&value)).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A column of text of which some may be missing, as [`Column::Words`] is; `None` if it is not
+    /// there or has another type.
+    ///
+    /// # Errors
+    /// As for [`text`](Self::text).
+    pub fn optional_text(
+        &self,
+        group: usize,
+        name: &str,
+    ) -> Result<Option<Vec<Option<String>>>, TraceError> {
+        let Some((present, levels)) = self.read::<ByteArrayType>(group, name, 1)? else {
+            return Ok(None);
         };
-        values.into_iter().map(text).collect::<Result<_, _>>().map(Some)
+        let mut present = present.iter().map(|value| self.utf8(value));
+        let row = |level: i16| if level == 0 { Ok(None) } else { present.next().transpose() };
+        levels.into_iter().map(row).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A column of unsigned numbers of 64 bits of a group of rows; `None` if it is not there or has
+    /// another type.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn numbers(&self, group: usize, name: &str) -> Result<Option<Vec<u64>>, TraceError> {
+        let values = self.u64(group, name)?;
+        Ok(values.map(|values| values.into_iter().map(i64::cast_unsigned).collect()))
+    }
+
+    fn utf8(&self, value: &ByteArray) -> Result<String, TraceError> {
+        value.as_utf8().map(str::to_owned).map_err(|error| failed(self.path, &error))
     }
 
     /// A column of a group of rows; `None` if it is not there or has another type.
@@ -211,11 +252,24 @@ impl<'a> ColumnReader<'a> {
         self.column::<BoolType>(group, name)
     }
 
+    /// A column without missing values.
     fn column<T: DataType>(
         &self,
         group: usize,
         name: &str,
     ) -> Result<Option<Vec<T::T>>, TraceError> {
+        Ok(self.read::<T>(group, name, 0)?.map(|(values, _)| values))
+    }
+
+    /// The values of a column that are present, and the level of each row: `level_max` if its value
+    /// is. There are no levels if `level_max` is 0.
+    #[expect(clippy::type_complexity, reason = "two columns of one group")]
+    fn read<T: DataType>(
+        &self,
+        group: usize,
+        name: &str,
+        level_max: i16,
+    ) -> Result<Option<(Vec<T::T>, Vec<i16>)>, TraceError> {
         let columns = |error| failed(self.path, &error);
         let group = self.reader.get_row_group(group).map_err(columns)?;
         let schema = group.metadata().schema_descr_ptr();
@@ -223,17 +277,18 @@ impl<'a> ColumnReader<'a> {
             let column = schema.column(*index);
             column.name() == name
                 && column.physical_type() == T::get_physical_type()
-                && column.max_def_level() == 0
+                && column.max_def_level() == level_max
         };
         let Some(index) = (0..schema.num_columns()).find(is_wanted) else { return Ok(None) };
         let reader = group.get_column_reader(index).map_err(columns)?;
         let mut reader = get_typed_column_reader::<T>(reader);
-        let mut values = Vec::new();
+        let (mut values, mut levels) = (Vec::new(), Vec::new());
         loop {
+            let of_rows = (level_max > 0).then_some(&mut levels);
             let (rows, ..) =
-                reader.read_records(GROUP_ROWS, None, None, &mut values).map_err(columns)?;
+                reader.read_records(GROUP_ROWS, of_rows, None, &mut values).map_err(columns)?;
             if rows == 0 {
-                return Ok(Some(values));
+                return Ok(Some((values, levels)));
             }
         }
     }

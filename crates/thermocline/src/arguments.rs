@@ -244,6 +244,9 @@ pub(crate) struct SimulateOptions {
     pub(crate) hierarchy: HierarchyOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
+    /// Write every action of the policy to a Parquet file, the warm-up's too
+    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    pub(crate) actions: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,

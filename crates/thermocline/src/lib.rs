@@ -12,6 +12,7 @@ mod backing;
 mod bytes;
 mod commands;
 mod hierarchy;
+mod interrupt;
 mod note;
 mod output;
 mod reading;

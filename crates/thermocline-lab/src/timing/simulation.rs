@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use thermocline_core::{
-    Access, Action, Actions, BoxedPolicy, Clients, Counts, Ledger, Nanos, Op, PageId, Tier,
+    Action, Actions, BoxedPolicy, Clients, Counts, Ledger, Nanos, Op, PageId, Tier,
 };
 use thermocline_device::ResponseTimes;
 use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, QueueingDevice, Ticket};
@@ -12,6 +12,7 @@ use thermocline_trace::CompiledTrace;
 
 use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
+use crate::action_log::ActionLog;
 use crate::over_time::Tally;
 use crate::summary::PolicyState;
 use crate::{Configuration, LabError, Watch};
@@ -71,6 +72,7 @@ pub(crate) struct Simulation<'a> {
     policy: BoxedPolicy,
     actions: Actions,
     ledger: Option<Ledger>,
+    log: Option<&'a mut ActionLog>,
     needs_clock: bool,
     policy_name: &'a str,
     watch: &'a Watch,
@@ -126,6 +128,7 @@ impl<'a> Simulation<'a> {
             policy: configuration.build(trace)?,
             actions: Actions::new(),
             ledger: is_checked.then(|| configuration.ledger(trace)).transpose()?,
+            log: None,
             needs_clock: configuration.policy.capabilities.needs_clock,
             policy_name: &configuration.policy.name,
             watch,
@@ -150,6 +153,11 @@ impl<'a> Simulation<'a> {
             responses: Default::default(),
             last_step: Nanos(0),
         })
+    }
+
+    /// The same with a log of its actions, if there is one.
+    pub(crate) fn logging(self, log: Option<&'a mut ActionLog>) -> Self {
+        Self { log, ..self }
     }
 
     /// Replays the trace; the first accesses are not counted.
@@ -184,6 +192,9 @@ impl<'a> Simulation<'a> {
                     now = arrival;
                     self.watch.advance(request.accesses.len());
                     self.watch.check()?;
+                    if self.log.as_ref().is_some_and(|log| log.has_failed()) {
+                        return Err(LabError::Stopped);
+                    }
                     self.arrive(arrival, request.accesses, warm_up_accesses)?;
                 }
                 (_, Some((at, device))) => {
@@ -243,6 +254,9 @@ impl<'a> Simulation<'a> {
         if self.needs_clock {
             self.actions.clear();
             self.policy.background(at, &mut self.actions);
+            if let Some(log) = &mut self.log {
+                log.between_accesses(self.trace, accesses.start, &self.actions);
+            }
             if let Some(ledger) = &mut self.ledger {
                 let result = ledger.between_accesses(&self.actions);
                 result.map_err(|violation| self.violation(violation))?;
@@ -257,18 +271,22 @@ impl<'a> Simulation<'a> {
         let request = reuse(&mut self.requests, &mut self.free_requests, request);
         self.outstanding_requests += 1;
         for index in accesses {
-            self.access(at, self.trace.access(index), request)?;
+            self.access(at, index, request)?;
             self.tally.reach(index + 1, &*self.policy);
         }
         Ok(())
     }
 
-    fn access(&mut self, at: Nanos, access: Access, request: u32) -> Result<(), LabError> {
+    fn access(&mut self, at: Nanos, index: usize, request: u32) -> Result<(), LabError> {
+        let access = self.trace.access(index);
         self.actions.clear();
         self.policy.access(access, &mut self.actions);
         if let Some(ledger) = &mut self.ledger {
             let result = ledger.access(access, &self.actions);
             result.map_err(|violation| self.violation(violation))?;
+        }
+        if let Some(log) = &mut self.log {
+            log.access(self.trace, index, &self.actions);
         }
         self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
         let job = self.new_job(request, access.page.0);

@@ -9,11 +9,15 @@ use thermocline_lab::{ClientSummary, OverTime, Summary, TimingSummary, Watch};
 use thermocline_papers::{Annotated, HcaFigures};
 
 use crate::arguments::SimulateOptions;
-use crate::{hierarchy, output, reading};
+use crate::{hierarchy, interrupt, output, reading};
 
 /// Runs the command.
 pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     let name = options.hierarchy.two_tier.policy(options.policy.as_deref())?;
+    ensure!(
+        !name.contains(','),
+        "simulate takes one policy, and `{name}` are several: run it once for each, or use `thermocline compare`"
+    );
     let policy = thermocline_lab::find_policy(&name)?;
     let clients = reading::clients(&options.traces, &options.clients)?;
     let configurations =
@@ -26,8 +30,16 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
     let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
     hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let asked = options.hierarchy.run_options();
-    let summary = thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default())
-        .with_context(|| format!("cannot simulate `{}`", policy.name))?;
+    let summary = match &options.actions {
+        None => thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default()),
+        Some(path) => interrupt::stopping(|watch| {
+            thermocline_lab::run_with_actions(&trace, &configurations[0], asked, watch, path)
+        })?,
+    };
+    let summary = summary.with_context(|| format!("cannot simulate `{}`", policy.name))?;
+    if let Some(path) = &options.actions {
+        output::note(&format!("actions: {}", path.display()));
+    }
     let found = Annotated::new(&trace, &configurations[0], &summary)?;
     if options.json { output::json(&found) } else { Ok(describe(found)) }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 
-use crate::output;
+use crate::{interrupt, output};
 
 /// The time between two looks, at first and at most.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
@@ -24,14 +24,11 @@ pub(super) struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
 impl Signals {
     pub(super) fn new() -> Result<Self> {
         let mut flags = vec![];
-        for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
-            // What nohup begins goes on when its terminal is gone.
-            if signal != Signal::HUP || !is_ignored(signal) {
-                let flag = Arc::default();
-                signal_hook::flag::register(signal.as_raw(), Arc::clone(&flag))
-                    .context("cannot watch for signals")?;
-                flags.push((signal, flag));
-            }
+        for signal in interrupt::ending() {
+            let flag = Arc::default();
+            signal_hook::flag::register(signal.as_raw(), Arc::clone(&flag))
+                .context("cannot watch for signals")?;
+            flags.push((signal, flag));
         }
         Ok(Self(flags))
     }
@@ -46,14 +43,6 @@ impl Signals {
         let mut signals = self.0.iter();
         signals.find(|(_, flag)| flag.swap(false, Ordering::Relaxed)).map(|&(signal, _)| signal)
     }
-}
-
-/// Whether this process ignores a signal.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal.as_raw() - 1) & 1 != 0
 }
 
 /// Whether a command has had the signal already: Ctrl-C on a terminal goes to all programs there.
