@@ -18,6 +18,11 @@ pub struct Capabilities {
     pub takes_admission: bool,
     /// Whether its decisions depend on which pages are neighbours on disk.
     pub looks_at_neighbours: bool,
+    /// Whether it decides by extents, so that a sample of the pages must consist of whole ones.
+    pub decides_by_extents: bool,
+    /// Whether it asks which misses follow one another on disk. Its memory is then LRU, and a driver
+    /// that leaves accesses out must say so in [`Inputs::miss_order`](crate::Inputs::miss_order).
+    pub asks_for_miss_order: bool,
     /// Whether the tests of this crate cover it. A driver checks the actions of any other policy with
     /// a [`Ledger`](crate::Ledger).
     pub is_tested: bool,
@@ -79,6 +84,8 @@ impl Capabilities {
             takes_clients: matches!(depth, Depth::Tiers),
             takes_admission: false,
             looks_at_neighbours: false,
+            decides_by_extents: false,
+            asks_for_miss_order: false,
             is_tested: true,
             future: Future::Unknown,
             write_back: None,

@@ -1,10 +1,10 @@
-//! Knowledge of future accesses that a policy receives when it is built.
+//! Knowledge of accesses to come that a policy receives when it is built.
 
 use alloc::sync::Arc;
 
-use crate::{Foresight, HintLog};
+use crate::{Foresight, HintLog, MissOrder};
 
-/// Knowledge of future accesses. A policy takes what its
+/// Knowledge of accesses to come. A policy takes what its
 /// [capabilities](crate::registry::Capabilities::future) ask for, and no more.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
@@ -12,11 +12,14 @@ pub struct Inputs {
     pub hints: Option<Arc<HintLog>>,
     /// The accesses themselves.
     pub foresight: Option<Arc<Foresight>>,
+    /// Of a sample of accesses, for policies that [ask](crate::registry::Capabilities::asks_for_miss_order):
+    /// which of them would follow the miss before them if none were left out.
+    pub miss_order: Option<Arc<MissOrder>>,
 }
 
 impl Inputs {
     /// No knowledge.
-    pub const NONE: Self = Self { hints: None, foresight: None };
+    pub const NONE: Self = Self { hints: None, foresight: None, miss_order: None };
 }
 
 impl From<HintLog> for Inputs {

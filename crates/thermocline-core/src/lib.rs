@@ -35,6 +35,7 @@ pub mod hotness;
 mod indexing;
 mod inputs;
 mod ledger;
+mod miss_order;
 pub mod policy;
 mod prefetch;
 #[doc(hidden)]
@@ -56,6 +57,7 @@ pub use hotness::{BoxedIdentifier, Heat, Identifier};
 pub use indexing::{Ids, Indexing};
 pub use inputs::Inputs;
 pub use ledger::{Ledger, Reason, Violation};
+pub use miss_order::MissOrder;
 pub use policy::{BoxedPolicy, Policy, Survivor};
 pub use prefetch::prefetch;
 pub use setup::{PageCost, Setup, WriteMiss};

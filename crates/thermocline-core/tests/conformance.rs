@@ -11,8 +11,8 @@ use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
 use thermocline_core::{
     Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Counts, Foresight,
-    Geometry, Heat, HintLog, Indexing, Inputs, Ledger, Nanos, PageCost, PageId, Setup, Survivor,
-    Tier, WriteMiss,
+    Geometry, Heat, HintLog, Indexing, Inputs, Ledger, MissOrder, Nanos, PageCost, PageId, Setup,
+    Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -46,7 +46,11 @@ fn build_with(
     let pages = setup.geometry.pages();
     let hints: HintLog = (0..pages).map(|page| (Tier::RAM, PageId(page), 0, page)).collect();
     let foresight = Foresight::new(pages, to_come.iter().map(|access| access.page))?;
-    let inputs = Inputs { hints: Some(Arc::new(hints)), foresight: Some(Arc::new(foresight)) };
+    let inputs = Inputs {
+        hints: Some(Arc::new(hints)),
+        foresight: Some(Arc::new(foresight)),
+        miss_order: setup.inputs.miss_order.clone(),
+    };
     entry.build(&Setup { inputs, ..setup.clone() }, &entry.values(given)?)
 }
 
@@ -475,9 +479,11 @@ fn policies_with_an_admission_of_their_own_take_no_other() {
     }
 }
 
-/// What a policy does with runs of pages whose numbers on disk are these.
-fn actions_on(entry: &PolicyEntry, geometry: Geometry) -> Vec<Action> {
-    let setup = Setup { geometry, ..setup(entry, 24, 96) };
+/// Pages of RAM in tests of neighbours.
+const RAM_PAGES: u32 = 24;
+
+/// Runs of pages below 256.
+fn runs_of_pages() -> Vec<Access> {
     let mut random = SplitMix64::new(5);
     let mut below = |bound: u64| u32::try_from(random.bits() % bound).unwrap();
     let mut accesses = vec![];
@@ -486,6 +492,19 @@ fn actions_on(entry: &PolicyEntry, geometry: Geometry) -> Vec<Action> {
         let access = if is_write { Access::write } else { Access::read };
         accesses.extend((first..first + pages).map(access));
     }
+    accesses
+}
+
+/// What a policy does with runs of pages whose numbers on disk are these, and of which it is told the
+/// order of misses, if that is given.
+fn actions_on(
+    entry: &PolicyEntry,
+    geometry: Geometry,
+    miss_order: Option<&Arc<MissOrder>>,
+) -> Vec<Action> {
+    let mut setup = Setup { geometry, ..setup(entry, RAM_PAGES, 96) };
+    setup.inputs.miss_order = miss_order.cloned();
+    let accesses = runs_of_pages();
     let mut policy = build_with(entry, &setup, &[], &accesses).unwrap();
     let (mut log, mut actions) = (vec![], Actions::new());
     for access in accesses {
@@ -500,8 +519,42 @@ fn actions_on(entry: &PolicyEntry, geometry: Geometry) -> Vec<Action> {
 fn policies_that_look_at_neighbours_say_so_and_the_others_do_not_look() {
     let scattered: Arc<[u64]> = (0..256).map(|page| page * 97 % 256 * 3).collect();
     for entry in registry::entries() {
-        let near = actions_on(entry, Geometry::linear(256));
-        let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)));
+        let near = actions_on(entry, Geometry::linear(256), None);
+        let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)), None);
         assert_eq!(near != far, entry.capabilities.looks_at_neighbours, "{}", entry.name);
     }
+}
+
+/// The order of misses that an LRU memory of [`RAM_PAGES`] has, on a disk whose page numbers are the ids.
+fn order_of_misses() -> MissOrder {
+    let (mut memory, mut last): (Vec<PageId>, Option<PageId>) = (vec![], None);
+    let follows = runs_of_pages().into_iter().map(|Access { page, .. }| {
+        let follows = last.is_some_and(|last| last.0 + 1 == page.0);
+        if !memory.contains(&page) {
+            last = Some(page);
+        }
+        memory.retain(|&other| other != page);
+        memory.insert(0, page);
+        memory.truncate(RAM_PAGES as usize);
+        follows
+    });
+    follows.collect()
+}
+
+#[test]
+fn policies_that_ask_for_the_order_of_misses_find_that_of_an_lru_memory() {
+    let order = Arc::new(order_of_misses());
+    let none_follows = Arc::new(MissOrder::default());
+    let mut asking = 0;
+    for entry in registry::entries() {
+        let asks = entry.capabilities.asks_for_miss_order;
+        let on = |order| actions_on(entry, Geometry::linear(256), order);
+        let alone = on(None);
+        assert!(on(Some(&order)) == alone, "{}: the order is not what it finds alone", entry.name);
+        let heeds = on(Some(&none_follows)) != alone;
+        assert!(asks || !heeds, "{} heeds an order that it does not ask for", entry.name);
+        asking += u32::from(heeds);
+    }
+    // By default, TAC's extents warm alike by sequential and random misses.
+    assert!(asking >= 3, "{asking} policies heed the order of misses");
 }

@@ -291,7 +291,8 @@ mod real_logs {
     fn log(entry: &registry::PolicyEntry) -> Vec<(Access, Vec<Action>)> {
         let accesses = accesses();
         let to_come = Foresight::new(PAGES, accesses.iter().map(|access| access.page)).unwrap();
-        let inputs = Inputs { hints: Some(Arc::default()), foresight: Some(Arc::new(to_come)) };
+        let foresight = Some(Arc::new(to_come));
+        let inputs = Inputs { hints: Some(Arc::default()), foresight, ..Inputs::NONE };
         let setup = Setup {
             costs: vec![PageCost::default(); 3],
             inputs,

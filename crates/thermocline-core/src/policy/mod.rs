@@ -11,6 +11,7 @@ pub mod multi;
 pub mod single;
 
 mod blocks;
+mod sequence;
 
 /// How many accesses ahead a policy is asked for what the state of a page leads to; the state itself has
 /// been asked for earlier.

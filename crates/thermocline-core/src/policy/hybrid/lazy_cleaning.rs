@@ -28,6 +28,7 @@ use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::for_each;
+use crate::policy::sequence::Sequence;
 use crate::queue::{LastButOne, Recency, Side, Slots};
 use crate::{
     Access, Actions, BoxedPolicy, Counts, Gate, Geometry, Op, PageId, Policy, Setup, Survivor,
@@ -111,8 +112,7 @@ pub struct LazyCleaning {
     /// The cleaner stops at this many dirty pages.
     dirty_pages_low: f64,
     group_pages: u32,
-    /// The page number that a sequential miss would have.
-    next_in_sequence: Option<u64>,
+    sequence: Sequence,
     write_miss: WriteMiss,
     gate: Gate,
 }
@@ -123,6 +123,7 @@ const SOURCE: &str = "Do et al.: Turbocharging DBMS Buffer Pool Using SSDs, SIGM
 const CAPABILITIES: Capabilities = Capabilities {
     takes_admission: true,
     looks_at_neighbours: true,
+    asks_for_miss_order: true,
     ..Capabilities::of(Depth::RamFlash)
 };
 
@@ -228,7 +229,7 @@ impl LazyCleaning {
             dirty_pages_max: 0.0,
             dirty_pages_low: 0.0,
             group_pages: 1,
-            next_in_sequence: None,
+            sequence: Sequence::new(setup),
             write_miss: setup.write_miss,
             gate: setup.admission.gate(ids.pages),
         }
@@ -239,15 +240,14 @@ impl LazyCleaning {
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         let dirty = if op == Op::Write { DIRTY } else { 0 };
-        let Self { memory, geometry, next_in_sequence, frames, order, write_miss, .. } = self;
+        self.sequence.access();
+        let Self { memory, geometry, sequence, frames, order, write_miss, .. } = self;
         memory.touch_with(page, |state, _| {
             if state != 0 {
                 out.serve(page, op, Tier::RAM, Tier::RAM);
                 return state | dirty;
             }
-            let number = geometry.page_number(page);
-            let random = if *next_in_sequence == Some(number) { 0 } else { RANDOM };
-            *next_in_sequence = number.checked_add(1);
+            let random = if sequence.misses(page, geometry) { 0 } else { RANDOM };
             let mut found = Tier::DISK;
             if let Some(frame) = frames.find(page) {
                 found = Tier::FLASH;

@@ -32,6 +32,7 @@ use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::policy::for_each;
+use crate::policy::sequence::Sequence;
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Recency, Slots, Stamp};
 use crate::{
@@ -92,8 +93,7 @@ pub struct Tac {
     sequential_saving_ms: f64,
     aging_interval: u64,
     accesses: u64,
-    /// The page number that a sequential miss would have.
-    next_in_sequence: Option<u64>,
+    sequence: Sequence,
     write_miss: WriteMiss,
 }
 
@@ -131,6 +131,8 @@ pub const TAC: PolicyEntry = PolicyEntry {
     module: module_path!(),
     capabilities: Capabilities {
         looks_at_neighbours: true,
+        decides_by_extents: true,
+        asks_for_miss_order: true,
         sparse_memory: SparseMemory::of_disk(
             1,
             "it keeps a temperature of each extent of the disk",
@@ -167,7 +169,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         sequential_saving_ms: saving_ms("sequential_saving_ms"),
         aging_interval: values.integer("aging_interval"),
         accesses: 0,
-        next_in_sequence: None,
+        sequence: Sequence::new(setup),
         write_miss: setup.write_miss,
     })
 }
@@ -178,6 +180,7 @@ impl Tac {
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         self.age();
+        self.sequence.access();
         let dirty = if op == Op::Write { DIRTY } else { 0 };
         let former = self.memory.touch_with(page, |state, _| state | RESIDENT | dirty);
         if former != 0 {
@@ -210,12 +213,10 @@ impl Tac {
     fn warm(&mut self, page: PageId) {
         let mut saving_ms = self.random_saving_ms;
         // Where both save as much, nothing need be known of neighbours.
-        if saving_ms.to_bits() != self.sequential_saving_ms.to_bits() {
-            let number = self.geometry.page_number(page);
-            if self.next_in_sequence == Some(number) {
-                saving_ms = self.sequential_saving_ms;
-            }
-            self.next_in_sequence = number.checked_add(1);
+        if saving_ms.to_bits() != self.sequential_saving_ms.to_bits()
+            && self.sequence.misses(page, &self.geometry)
+        {
+            saving_ms = self.sequential_saving_ms;
         }
         self.extents[self.homes.of(page) as usize].temperature_ms += saving_ms;
     }
