@@ -197,6 +197,7 @@ def mrc(
     flash_sizes: Size | Sequence[Size] | None = None,
     shards: float | None = None,
     shards_size: int | None = None,
+    shards_by: Literal["even", "hash"] = "even",
     rate: float | None = None,
     seed: int = 1,
     check: bool = False,
@@ -224,6 +225,9 @@ def mrc(
         Look at this share of the pages for LRU and the figures of re-use, in ``(0, 1]``.
     shards_size : int, optional
         Look at no more than so many pages for them, >= 1; not together with `shards`.
+    shards_by : {"even", "hash"}, optional
+        How these pages are chosen: evenly among those that are accessed about as often, or by a hash,
+        as the SHARDS paper does.
     rate : float, optional
         The share of pages that other policies are simulated on, in ``(0, 1]``; as little as each
         size allows if not given, 1 for all.
@@ -272,6 +276,7 @@ def mrc(
         "flash_sizes": flash_sizes,
         "shards": shards,
         "shards_size": shards_size,
+        "shards_by": shards_by,
         "rate": rate,
         "seed": seed,
         "check": check,

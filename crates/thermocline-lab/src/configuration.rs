@@ -1,9 +1,11 @@
 //! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
 
+use std::sync::Arc;
+
 use thermocline_core::policy::multi::hfa::record_hints;
 use thermocline_core::registry::{Future, PolicyEntry};
 use thermocline_core::{
-    Admission, BoxedPolicy, Clients, Inputs, Ledger, PageCost, Setup, WriteMiss, config,
+    Admission, BoxedPolicy, Clients, Inputs, Ledger, MissOrder, PageCost, Setup, WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
@@ -136,6 +138,15 @@ impl Configuration {
     /// A size that cannot be, a hierarchy that the policy does not run on, a trace of another number
     /// of clients, or one too long for an oracle.
     pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
+        self.build_for_sample(trace, None)
+    }
+
+    /// Does the same for a trace that may be a sample, of which the order of misses may be known.
+    pub(crate) fn build_for_sample(
+        &self,
+        trace: &CompiledTrace,
+        miss_order: Option<Arc<MissOrder>>,
+    ) -> Result<BoxedPolicy, LabError> {
         if trace.clients() != self.clients {
             let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
             return Err(LabError::WrongClients { configured, found });
@@ -152,6 +163,7 @@ impl Configuration {
             Future::Hints => record_hints(&setup, &self.values, trace.accesses()).into(),
             Future::Accesses => trace.foresight()?.into(),
         };
+        setup.inputs.miss_order = miss_order;
         Ok(self.policy.build(&setup, &self.values)?)
     }
 }

@@ -1,10 +1,11 @@
 //! Runs: a trace replayed through configurations, and summaries made of what was counted.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use thermocline_core::{Clients, Counts, PageCost, Tier};
+use thermocline_core::{Clients, Counts, MissOrder, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
 use crate::action_log::ActionLog;
@@ -47,7 +48,7 @@ pub fn run(
     options: RunOptions,
     watch: &Watch,
 ) -> Result<Summary, LabError> {
-    run_into(trace, configuration, options, watch, None)
+    run_into(trace, configuration, options, watch, Beside::default())
 }
 
 /// Does the same, and writes every action to a file, as [`ActionLog`] does.
@@ -63,27 +64,47 @@ pub fn run_with_actions(
 ) -> Result<Summary, LabError> {
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let mut log = ActionLog::create(path, trace, configuration, warm_up_accesses)?;
-    let summary = run_into(trace, configuration, options, watch, Some(&mut log));
+    let beside = Beside { log: Some(&mut log), ..Beside::default() };
+    let summary = run_into(trace, configuration, options, watch, beside);
     if summary.is_ok() || log.has_failed() {
         log.finish()?;
     }
     summary
 }
 
-/// Replays a trace through one configuration; its actions go to a log, if there is one.
+/// Replays a sample of a trace, of which the order of misses may be known.
+pub(crate) fn run_sample(
+    sample: &CompiledTrace,
+    configuration: &Configuration,
+    miss_order: Option<Arc<MissOrder>>,
+    watch: &Watch,
+) -> Result<Summary, LabError> {
+    let beside = Beside { miss_order, ..Beside::default() };
+    run_into(sample, configuration, RunOptions::default(), watch, beside)
+}
+
+/// What few runs have.
+#[derive(Default)]
+struct Beside<'a> {
+    /// Takes every action.
+    log: Option<&'a mut ActionLog>,
+    /// The order of misses, if the trace is a sample.
+    miss_order: Option<Arc<MissOrder>>,
+}
+
 fn run_into(
     trace: &CompiledTrace,
     configuration: &Configuration,
     mut options: RunOptions,
     watch: &Watch,
-    log: Option<&mut ActionLog>,
+    Beside { log, miss_order }: Beside<'_>,
 ) -> Result<Summary, LabError> {
     options.is_checked |= !configuration.policy.capabilities.is_tested;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
         return run_timed(trace, configuration, timing, options, watch, log);
     }
-    let mut policy = configuration.build(trace)?;
+    let mut policy = configuration.build_for_sample(trace, miss_order)?;
     let mut ledger = options.is_checked.then(|| configuration.ledger(trace)).transpose()?;
     let mut intervals = options.intervals(trace, configuration);
     let start = Instant::now();

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Cursor;
 
-use thermocline_core::PageId;
+use thermocline_core::random::SplitMix64;
+use thermocline_core::{PageId, registry};
 use thermocline_lab::mrc::{
     CurveOptions, Method, MissRatios, Rate, Sample, StackPass, curve_configurations,
     default_sizes_pages, miss_ratios,
@@ -12,7 +15,7 @@ use thermocline_lab::mrc::{
 use thermocline_lab::spec::HierarchySpec;
 use thermocline_lab::{Configuration, LabError, TierSize, Watch, find_policy};
 use thermocline_trace::generate::{Generator, Options, Pattern};
-use thermocline_trace::{CompiledTrace, PageSize, Sampling};
+use thermocline_trace::{Choice, CompiledTrace, PageSize, ReadOptions, Reader, Sampling};
 
 fn trace(requests: u64, pages: u64, alpha: f64, seed: u64) -> CompiledTrace {
     let pattern = Pattern::Zipf { alpha };
@@ -70,16 +73,18 @@ fn the_exact_curve_is_lru_at_every_size() {
 #[test]
 fn a_fixed_rate_is_lru_on_the_sample_at_scaled_sizes() {
     let trace = trace(20_000, 2000, 0.7, 5);
-    let sampling = Sampling::new(0.25, 9).unwrap();
-    let pass =
-        StackPass::over(&trace, Sample::Rate { rate: 0.25, seed: 9 }, &Watch::default()).unwrap();
-    let expected_accesses = 20_000.0 * 0.25;
-    for capacity in [1_u32, 3, 4, 40, 401, 1000, 5000] {
-        let scaled = f64::from(capacity) * 0.25;
-        let misses = misses_of_a_list(&trace, scaled, |page| sampling.takes(page));
-        let expected = (misses as f64 / expected_accesses).min(1.0);
-        let found = pass.miss_ratio(capacity);
-        assert!((found - expected).abs() < 1e-9, "{capacity}: {found} {expected}");
+    for choice in [Choice::Even, Choice::Hash] {
+        let is_sampled = trace.sampled_pages(Sampling::new(0.25, choice, 9).unwrap());
+        let sample = Sample::Rate { rate: 0.25, choice, seed: 9 };
+        let pass = StackPass::over(&trace, sample, &Watch::default()).unwrap();
+        let expected_accesses = 20_000.0 * 0.25;
+        for capacity in [1_u32, 3, 4, 40, 401, 1000, 5000] {
+            let scaled = f64::from(capacity) * 0.25;
+            let misses = misses_of_a_list(&trace, scaled, |page| is_sampled[page.index()]);
+            let expected = (misses as f64 / expected_accesses).min(1.0);
+            let found = pass.miss_ratio(capacity);
+            assert!((found - expected).abs() < 1e-9, "{capacity}: {found} {expected}");
+        }
     }
 }
 
@@ -93,7 +98,7 @@ fn fixed_size_by_the_paper(trace: &CompiledTrace, pages: usize, seed: u64) -> (V
     let footprint = trace.footprint_pages() as usize;
     let mut counts = vec![0.0; footprint + 1];
     for page in trace.accesses().map(|access| access.page) {
-        let hash = Sampling::hash(page, seed);
+        let hash = Choice::Hash.key(page.0.into(), seed);
         if hash >= threshold {
             continue;
         }
@@ -125,8 +130,8 @@ fn fixed_size_by_the_paper(trace: &CompiledTrace, pages: usize, seed: u64) -> (V
 #[test]
 fn a_fixed_size_is_what_the_paper_says() {
     let trace = trace(20_000, 2000, 0.7, 6);
-    let pass =
-        StackPass::over(&trace, Sample::Size { pages: 150, seed: 2 }, &Watch::default()).unwrap();
+    let by_hash = |pages| Sample::Size { pages, choice: Choice::Hash, seed: 2 };
+    let pass = StackPass::over(&trace, by_hash(150), &Watch::default()).unwrap();
     let (counts, rate) = fixed_size_by_the_paper(&trace, 150, 2);
     assert!((pass.rate() - rate).abs() < 1e-15 && rate < 0.2, "{rate}");
     for capacity in [1_u32, 10, 50, 200, 900, 1500, 4000] {
@@ -136,8 +141,7 @@ fn a_fixed_size_is_what_the_paper_says() {
         let found = pass.miss_ratio(capacity);
         assert!((found - expected).abs() < 1e-9, "{capacity}: {found} {expected}");
     }
-    let all =
-        StackPass::over(&trace, Sample::Size { pages: 5000, seed: 2 }, &Watch::default()).unwrap();
+    let all = StackPass::over(&trace, by_hash(5000), &Watch::default()).unwrap();
     let exact = StackPass::over(&trace, Sample::All, &Watch::default()).unwrap();
     assert_eq!(all.miss_ratio(100).to_bits(), exact.miss_ratio(100).to_bits());
 }
@@ -166,13 +170,20 @@ fn mean_error(
 fn samples_are_near_the_truth_and_larger_ones_nearer() {
     let trace = trace(200_000, 20_000, 0.8, 4);
     let sizes = sizes(&trace, "lru", &["2%", "10%", "40%"], &[]);
-    let by_rate = [0.05, 0.4]
-        .map(|rate| mean_error(&trace, &sizes, |seed| (Sample::Rate { rate, seed }, SEEDED)));
-    let by_size = [1000, 8000]
-        .map(|pages| mean_error(&trace, &sizes, |seed| (Sample::Size { pages, seed }, SEEDED)));
-    for [few, many] in [by_rate, by_size] {
-        assert!(many > 0.0 && many < few && few < 0.05 && many < 0.015, "{by_rate:?} {by_size:?}");
+    let errors = [Choice::Even, Choice::Hash].map(|choice| {
+        let by_rate = [0.05, 0.4].map(|rate| {
+            mean_error(&trace, &sizes, |seed| (Sample::Rate { rate, choice, seed }, SEEDED))
+        });
+        let by_size = [1000, 8000].map(|pages| {
+            mean_error(&trace, &sizes, |seed| (Sample::Size { pages, choice, seed }, SEEDED))
+        });
+        [by_rate, by_size]
+    });
+    for [few, many] in errors.iter().flatten() {
+        assert!(*many > 0.0 && many < few && *few < 0.05 && *many < 0.015, "{errors:?}");
     }
+    let [even, hash] = errors.map(|[by_rate, by_size]| by_rate[0] + by_size[0]);
+    assert!(even < hash * 0.7, "an even sample errs less: {even} {hash}");
 }
 
 #[test]
@@ -188,6 +199,46 @@ fn miniatures_are_near_the_truth_for_one_tier_and_for_two() {
         });
         assert!(error > 0.0 && error < 0.02, "{policy}: {error}");
     }
+}
+
+/// Scans of whole regions between skewed accesses, each access on its own or in runs of some pages, as
+/// several programs leave them together; page numbers are spread over the disk.
+fn scans_and_random_accesses(seed: u64) -> CompiledTrace {
+    let mut random = SplitMix64::new(seed);
+    let mut lines = String::new();
+    let mut scan = 0_u64;
+    for _ in 0..4000 {
+        let run = 8 + u64::from(random.below(64));
+        for _ in 0..run {
+            writeln!(lines, "{}", 1_000_000 + scan % 60_000).unwrap();
+            scan += 1;
+        }
+        for _ in 0..run {
+            // The least of three numbers: some pages are much hotter than others.
+            let page = [0; 3].map(|_| random.below(30_000)).into_iter().min().unwrap();
+            writeln!(lines, "{}", page * 37 % 30_011 * 3).unwrap();
+        }
+    }
+    let mut reader =
+        Reader::from_read("scans", Cursor::new(lines.into_bytes()), &ReadOptions::default())
+            .unwrap();
+    CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap()
+}
+
+#[test]
+fn miniatures_see_neighbours_where_the_policy_does() {
+    let trace = scans_and_random_accesses(5);
+    let looking = registry::entries().filter(|entry| entry.capabilities.looks_at_neighbours);
+    let mut names = vec![];
+    for entry in looking {
+        let configurations = sizes(&trace, &entry.name, &["2%", "5%"], &["10%", "30%"]);
+        let mean = mean_error(&trace, &configurations, |seed| {
+            (Sample::All, Rate::Fixed { rate: 0.125, seed })
+        });
+        assert!(mean < 0.015, "{}: {mean}", entry.name);
+        names.push(entry.name.clone());
+    }
+    assert!(names.len() >= 5, "{names:?}");
 }
 
 #[test]
@@ -272,7 +323,8 @@ fn percentiles_are_those_of_a_sorted_list() {
 fn what_cannot_be_is_refused() {
     let trace = trace(1000, 300, 0.8, 1);
     for rate in [0.0, -1.0, 1.5, f64::NAN] {
-        let refused = StackPass::over(&trace, Sample::Rate { rate, seed: 1 }, &Watch::default());
+        let sample = Sample::Rate { rate, choice: Choice::Even, seed: 1 };
+        let refused = StackPass::over(&trace, sample, &Watch::default());
         assert!(matches!(refused, Err(LabError::BadRate { .. })), "{rate}");
     }
     let tiny = CurveOptions {

@@ -146,6 +146,7 @@ fn studies_name_paths_too() {
         flash_sizes: vec![],
         shards: None,
         shards_size: None,
+        shards_by: thermocline_trace::Choice::default(),
         rate: None,
         seed: 1,
         is_checked: false,

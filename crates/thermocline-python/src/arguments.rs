@@ -13,6 +13,7 @@ use thermocline_lab::spec::{
     OptionKind, ParameterSpec, Selection, Setting, SpecPath, SsdSize, Step, TierSetting, TierSpec,
 };
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
+use thermocline_trace::Choice;
 
 use crate::errors::configuration;
 
@@ -91,6 +92,7 @@ impl<'py> Arguments<'py> {
             flash_sizes: self.sizes("flash_sizes")?,
             shards: self.real("shards")?,
             shards_size: self.whole_u32("shards_size")?,
+            shards_by: self.word("shards_by", &Choice::WORDS)?.unwrap_or_default(),
             rate: self.real("rate")?,
             seed: self.seed()?,
             is_checked: self.switch("check")?,

@@ -65,7 +65,7 @@ pub use recorder::Recorder;
 pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
 pub use reread::Reread;
 pub use reuse_distance::ReuseDistance;
-pub use sampling::Sampling;
+pub use sampling::{Choice, Sampling};
 pub use stats::Stats;
 
 /// How the files of a recording are laid out, for programs that write one.

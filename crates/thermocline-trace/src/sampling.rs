@@ -1,109 +1,137 @@
-//! Spatial sampling: the accesses to some of the pages, chosen by a hash of their ids.
+//! Spatial sampling: the accesses to some of the pages.
 //!
 //! A page is in the sample with all its accesses or not at all, so that distances between re-uses
 //! shrink by the rate, and a cache that is smaller by the same rate misses as often (Waldspurger,
-//! Park, Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015, section 3). Ids are
-//! numbered by first appearance, so a hash of them is as good as one of page numbers, and nearer.
+//! Park, Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015, section 3). Every
+//! page has a key, and a sample takes the keys up to a threshold.
 //!
-//! [`Sampling::new`] takes the pages whose hash is below a threshold, as SHARDS does.
-//! [`Sampling::strata`] takes one of each so many successive ids, the hash saying which: hot pages
-//! appear early, and pages of one scan one after the other, so that each kind has its share in the
-//! sample, and samples differ less.
+//! [`Choice::Hash`] makes the key a hash of the page's id, as SHARDS does. [`Choice::Even`] makes it the
+//! fraction of a multiple of the golden ratio, the multiple being the page's rank by how often it is
+//! accessed: of any successive ranks it takes nearly the share that it should (Weyl's sequence; its
+//! discrepancy is O(log n / n)). So hot and cold pages have their share in the sample, which has about as
+//! many accesses as it should, and samples differ less than those of a hash.
+//!
+//! A sample has no neighbours on disk unless it takes [whole extents](Sampling::of_extents), which are
+//! chosen by their places on disk.
 
 use std::sync::{Arc, OnceLock};
 
+use thermocline_core::Op;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Op, PageId};
 
 use crate::compiled::{CompiledTrace, Summary};
 use crate::id_map::WRITE_BIT;
 
-/// A page that was not met yet.
-const UNSEEN: u32 = u32::MAX;
 /// A page that is not in the sample.
-const OUT: u32 = u32::MAX - 1;
+const OUT: u32 = u32::MAX;
+/// The fraction of the golden ratio, as a share of 2^64, odd.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Which pages are in a sample.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    rate: f64,
-    seed: u64,
     choice: Choice,
+    seed: u64,
+    /// The greatest key that is taken.
+    threshold: u64,
+    extent_pages: u32,
 }
 
-/// How pages are chosen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Choice {
-    /// The greatest hash of a page that is taken.
-    UpTo(u64),
-    /// One page of each stratum.
-    Strata,
+/// How the pages of a sample are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// Evenly among pages in the order of how often they are accessed.
+    #[default]
+    Even,
+    /// By a hash of the id, as SHARDS does.
+    Hash,
+}
+
+impl Choice {
+    /// Every choice, with the word that users know it by.
+    pub const WORDS: [(&str, Self); 2] = [("even", Self::Even), ("hash", Self::Hash)];
+
+    /// The word that users know it by.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Hash => "hash",
+        }
+    }
+
+    /// The key of a number, evenly spread over all numbers of 64 bits. Seeds give different keys.
+    #[inline]
+    pub const fn key(self, number: u64, seed: u64) -> u64 {
+        match self {
+            Self::Even => SplitMix64::new(seed).bits().wrapping_add(GOLDEN.wrapping_mul(number)),
+            Self::Hash => SplitMix64::new(seed.rotate_left(32) ^ number).bits(),
+        }
+    }
 }
 
 impl Sampling {
-    /// The pages whose hash is below the share `rate` of all hashes, above 0 and at most 1; samples of
-    /// the same seed contain each other. None if the rate is no such share.
-    pub fn new(rate: f64, seed: u64) -> Option<Self> {
+    /// The share `rate` of the pages, above 0 and at most 1; samples of the same choice and seed contain
+    /// each other. None if the rate is no such share.
+    pub fn new(rate: f64, choice: Choice, seed: u64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a share of 2^64, which saturates"
         )]
         let threshold = (rate * u64::MAX as f64) as u64;
-        let choice = Choice::UpTo(threshold);
-        (rate > 0.0 && rate <= 1.0).then_some(Self { rate, seed, choice })
+        (rate > 0.0 && rate <= 1.0).then_some(Self { choice, seed, threshold, extent_pages: 1 })
     }
 
-    /// One page of each `1 / rate` successive ids. None if the rate is not above 0 and at most 1.
-    pub fn strata(rate: f64, seed: u64) -> Option<Self> {
-        Some(Self { choice: Choice::Strata, ..Self::new(rate, seed)? })
+    /// The same share of the extents of so many pages, with all their pages.
+    ///
+    /// # Panics
+    /// If an extent has no page.
+    #[must_use]
+    pub const fn of_extents(self, extent_pages: u32) -> Self {
+        assert!(extent_pages > 0, "an extent has a page");
+        Self { extent_pages, ..self }
     }
 
-    /// The share of pages that is to be sampled.
-    pub const fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// Whether a page is in the sample.
-    pub fn takes(&self, page: PageId) -> bool {
-        match self.choice {
-            Choice::UpTo(threshold) => Self::hash(page, self.seed) <= threshold,
-            Choice::Strata => self.is_chosen(page.0),
-        }
-    }
-
-    /// The hash of a page, evenly spread over all numbers of 64 bits.
+    /// Whether a number is in the sample.
     #[inline]
-    pub const fn hash(page: PageId, seed: u64) -> u64 {
-        SplitMix64::new(seed.rotate_left(32) ^ page.0 as u64).bits()
-    }
-
-    /// Whether a page is the one that its stratum is represented by.
-    fn is_chosen(&self, page: u32) -> bool {
-        let page = u64::from(page);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not more than there are pages, divided by the rate; what is beyond saturates"
-        )]
-        let floor = |number: f64| number as u64;
-        let first = |stratum: u64| floor((stratum as f64 / self.rate).ceil());
-        let mut stratum = floor(page as f64 * self.rate);
-        // The product and the quotient are rounded, each for itself.
-        while first(stratum) > page {
-            stratum -= 1;
-        }
-        while first(stratum + 1) <= page {
-            stratum += 1;
-        }
-        let pages = first(stratum + 1) - first(stratum);
-        let hash = SplitMix64::new(self.seed.rotate_left(32) ^ stratum).bits();
-        let chosen = (u128::from(hash) * u128::from(pages)) >> 64;
-        u128::from(page - first(stratum)) == chosen
+    pub const fn takes(&self, number: u64) -> bool {
+        self.choice.key(number, self.seed) <= self.threshold
     }
 }
 
 impl CompiledTrace {
+    /// For each page the number that a choice makes its key of: its id, or its rank by accesses, the
+    /// least accessed first, ties by id.
+    pub fn sampling_numbers(&self, choice: Choice) -> Vec<u32> {
+        let ids = 0..self.footprint_pages();
+        if choice == Choice::Hash {
+            return ids.collect();
+        }
+        let mut accesses = vec![0_u32; self.page_numbers.len()];
+        for packed in &self.packed {
+            let count = &mut accesses[(packed & !WRITE_BIT) as usize];
+            *count = count.saturating_add(1);
+        }
+        let mut by_accesses: Vec<u32> = ids.collect();
+        by_accesses.sort_by_key(|&id| accesses[id as usize]);
+        let mut ranks = accesses;
+        for (rank, &id) in (0..).zip(&by_accesses) {
+            ranks[id as usize] = rank;
+        }
+        ranks
+    }
+
+    /// Whether each page is in a sample, by id.
+    pub fn sampled_pages(&self, sampling: Sampling) -> Vec<bool> {
+        if sampling.extent_pages > 1 {
+            let extents =
+                self.page_numbers.iter().map(|number| number / u64::from(sampling.extent_pages));
+            return extents.map(|extent| sampling.takes(extent)).collect();
+        }
+        let numbers = self.sampling_numbers(sampling.choice).into_iter();
+        numbers.map(|number| sampling.takes(number.into())).collect()
+    }
+
     /// The accesses to the sampled pages, with ids of their own; times and page numbers stay. None if
     /// no page is in the sample.
     ///
@@ -112,24 +140,27 @@ impl CompiledTrace {
     #[expect(clippy::missing_panics_doc, reason = "a sample has no more pages than the trace")]
     pub fn sampled(&self, sampling: Sampling) -> Option<Self> {
         let mut sample = self.without_accesses();
-        let mut ids = vec![UNSEEN; self.page_numbers.len()];
-        let mut numbers = vec![];
+        let mut page_numbers = vec![];
+        let pages = self.sampled_pages(sampling).into_iter().zip(&*self.page_numbers);
+        let ids = pages.map(|(is_sampled, &page_number)| {
+            if !is_sampled {
+                return OUT;
+            }
+            page_numbers.push(page_number);
+            u32::try_from(page_numbers.len() - 1).expect("no more ids than the trace has")
+        });
+        // Both number pages by first appearance.
+        let ids: Vec<u32> = ids.collect();
         let mut previous_at = self.summary.first_at;
         for request in self.requests() {
             let first = sample.packed.len();
             for index in request.accesses {
                 let access = self.access(index);
-                let id = &mut ids[access.page.index()];
-                if *id == UNSEEN && sampling.takes(access.page) {
-                    *id = u32::try_from(numbers.len()).expect("no more ids than the trace has");
-                    numbers.push(self.page_numbers[access.page.index()]);
-                } else if *id == UNSEEN {
-                    *id = OUT;
-                }
-                if *id == OUT {
+                let id = ids[access.page.index()];
+                if id == OUT {
                     continue;
                 }
-                sample.packed.push(*id | if access.op == Op::Write { WRITE_BIT } else { 0 });
+                sample.packed.push(id | if access.op == Op::Write { WRITE_BIT } else { 0 });
                 if !self.access_clients.is_empty() {
                     sample.access_clients.push(access.client);
                 }
@@ -151,7 +182,7 @@ impl CompiledTrace {
             total.time_reversals += u64::from(request.at < previous_at);
             previous_at = request.at;
         }
-        sample.page_numbers = Arc::from(numbers);
+        sample.page_numbers = page_numbers.into();
         (!sample.packed.is_empty()).then_some(sample)
     }
 
@@ -202,18 +233,30 @@ mod tests {
             requests in prop::collection::vec((0_u64..60, 1_u64..5, any::<bool>()), 1..80),
             rate in 0.05..1.0_f64,
             seed in 0_u64..8,
-            in_strata in any::<bool>(),
+            choice in prop::sample::select(&[Choice::Even, Choice::Hash]),
+            extent_pages in prop::sample::select(&[1_u32, 4, 7]),
         ) {
             let trace = trace(&requests);
-            let choose = if in_strata { Sampling::strata } else { Sampling::new };
-            let sampling = choose(rate, seed).unwrap();
+            let sampling = Sampling::new(rate, choice, seed).unwrap().of_extents(extent_pages);
+            // By definition: the pages in order, of which the place in it is the number.
+            let mut order: Vec<u32> = (0..trace.footprint_pages()).collect();
+            if choice == Choice::Even {
+                let accesses = |id| trace.accesses().filter(|one| one.page.0 == id).count();
+                order.sort_by_key(|&id| (accesses(id), id));
+            }
+            let takes = |id: u32, page_number: u64| {
+                let place = order.iter().position(|&other| other == id).unwrap() as u64;
+                let is_of_pages = extent_pages == 1;
+                sampling.takes(if is_of_pages { place } else { page_number / u64::from(extent_pages) })
+            };
             let mut expected = vec![];
             for request in trace.requests() {
                 let kept: Vec<_> = request
                     .accesses
                     .map(|index| trace.access(index))
-                    .filter(|access| sampling.takes(access.page))
-                    .map(|access| (trace.page_numbers()[access.page.index()], access.op))
+                    .map(|access| (access, trace.page_numbers()[access.page.index()]))
+                    .filter(|&(access, page_number)| takes(access.page.0, page_number))
+                    .map(|(access, page_number)| (page_number, access.op))
                     .collect();
                 if !kept.is_empty() {
                     expected.push((request.at, kept));
@@ -232,36 +275,34 @@ mod tests {
 
     #[test]
     fn rates_are_shares_and_samples_contain_each_other() {
-        for rate in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
-            assert_eq!(Sampling::new(rate, 1), None);
+        for choice in [Choice::Even, Choice::Hash] {
+            for rate in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
+                assert_eq!(Sampling::new(rate, choice, 1), None);
+            }
+            let of = |rate| Sampling::new(rate, choice, 7).unwrap();
+            let [small, large, all] = [0.1, 0.3, 1.0].map(of);
+            let count = |one: Sampling| (0..100_000).filter(|&page| one.takes(page)).count();
+            assert!((9_700..10_300).contains(&count(small)), "{}", count(small));
+            assert!((29_500..30_500).contains(&count(large)), "{}", count(large));
+            assert_eq!(count(all), 100_000);
+            assert!((0..10_000).all(|page| !small.takes(page) || large.takes(page)));
+            let other = Sampling::new(0.1, choice, 8).unwrap();
+            assert!((0..1000).any(|page| small.takes(page) != other.takes(page)), "seeds differ");
         }
-        let [small, large, all] = [0.1, 0.3, 1.0].map(|rate| Sampling::new(rate, 7).unwrap());
-        let count = |one: Sampling| (0..100_000).filter(|&page| one.takes(PageId(page))).count();
-        assert!((9_700..10_300).contains(&count(small)), "{}", count(small));
-        assert!((29_500..30_500).contains(&count(large)), "{}", count(large));
-        assert_eq!(count(all), 100_000);
-        assert!((0..10_000).map(PageId).all(|page| !small.takes(page) || large.takes(page)));
     }
 
     #[test]
-    fn each_stratum_has_one_page() {
-        for rate in [1.0, 0.9, 0.5, 1.0 / 3.0, 0.3, 0.1, 1.0 / 1024.0, 0.001] {
-            let sampling = Sampling::strata(rate, 3).unwrap();
-            let (mut taken, mut deepest) = (0_u32, 0.0_f64);
+    fn an_even_sample_has_its_share_of_any_successive_numbers() {
+        for rate in [0.9, 0.5, 1.0 / 3.0, 0.1, 0.01, 1.0 / 1024.0] {
+            let sampling = Sampling::new(rate, Choice::Even, 3).unwrap();
+            // How far the count is ahead of the share after each number.
+            let (mut taken, mut ahead) = (0_u32, vec![0.0_f64]);
             for page in 0..30_000_u32 {
-                taken += u32::from(sampling.takes(PageId(page)));
-                deepest = deepest.max((f64::from(taken) - f64::from(page + 1) * rate).abs());
+                taken += u32::from(sampling.takes(page.into()));
+                ahead.push(f64::from(taken) - f64::from(page + 1) * rate);
             }
-            assert!(deepest <= 1.0 + rate + 1e-9, "{rate}: {deepest} off after some page");
+            let [most, least] = [f64::max, f64::min].map(|of| ahead.iter().copied().fold(0.0, of));
+            assert!(most - least < 6.0, "{rate}: {} off in some stretch", most - least);
         }
-        assert_eq!(Sampling::strata(0.0, 1), None);
-        // Every place of a stratum is taken about as often, and seeds differ.
-        let of = |seed| Sampling::strata(0.1, seed).unwrap();
-        let mut places = [0; 10];
-        for page in (0..100_000).filter(|&page| of(5).takes(PageId(page))) {
-            places[page as usize % 10] += 1;
-        }
-        assert!(places.iter().all(|count| (850..1150).contains(count)), "{places:?}");
-        assert!((0..1000).map(PageId).any(|page| of(5).takes(page) != of(6).takes(page)));
     }
 }

@@ -7,23 +7,32 @@
 //!   the accesses that were to be expected, not by those that came: a few very hot pages in the sample,
 //!   or out of it, shift how many come, but hardly how many miss. (3) Parameters that count pages or
 //!   accesses are not scaled: those that a policy derives from its capacity are the ones of the small
-//!   cache. (4) Sampled pages are rarely neighbours on disk, so policies that look at neighbours (TAC,
-//!   LC, HCA) are estimated less well than others. (5) The sample has one page of each so many ids,
-//!   not those below a threshold of the hash, so that hot pages have their share in it.
+//!   cache. (4) The sample is spread evenly over the hot pages and the cold ones, not chosen by a hash
+//!   ([`Choice::Even`]). (5) Pages of a
+//!   sample have no neighbours in it. A policy that decides by extents has a sample of whole extents
+//!   of [`EXTENT_PAGES`]; one that asks which misses are sequential is told what the whole trace says
+//!   ([`miss_orders`]).
 //!
 //! What does not shrink with the cache is not estimated: in LFU without aging the newest page has one
 //! place, whatever the capacity, and the next new page takes it. Its miss ratio is told too low.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use thermocline_trace::{CompiledTrace, Sampling};
+use thermocline_core::MissOrder;
+use thermocline_trace::{Choice, CompiledTrace, Sampling};
 
-use crate::{Configuration, LabError, RunOptions, Summary, TierSize, Watch, run};
+use super::miss_order::miss_orders;
+use crate::runs::run_sample;
+use crate::{Configuration, LabError, Summary, TierSize, Watch};
 
-/// Pages that the smallest scaled tier should have, where the rate is not given.
-const TIER_PAGES_MIN: f64 = 256.0;
-/// Pages that a sample should have, where the rate is not given.
-const SAMPLE_PAGES_MIN: f64 = 4096.0;
+/// Pages that are sampled together for policies that decide by extents.
+pub const EXTENT_PAGES: u32 = 64;
+/// Pages that the smallest scaled tier should have, where the rate is not given; of a sample of
+/// extents, and of one of pages.
+const TIER_PAGES_MIN: [f64; 2] = [4096.0, 256.0];
+/// Pages that a sample should have, where the rate is not given; of extents, and of pages.
+const SAMPLE_PAGES_MIN: [f64; 2] = [65_536.0, 4096.0];
 /// The least rate that is chosen, as a power of two: that of the paper is 0.001.
 const RATE_MIN: f64 = 1.0 / 1024.0;
 
@@ -31,7 +40,7 @@ const RATE_MIN: f64 = 1.0 / 1024.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// For each size the least power of two that leaves the smallest tier 256 pages and the sample
-    /// 4096, not below 1/1024.
+    /// 4096, not below 1/1024. A policy that decides by extents takes 16 times as many pages.
     Auto {
         /// The seed of the sample.
         seed: u64,
@@ -54,6 +63,8 @@ pub struct Miniature {
     expected_accesses: f64,
     whole_footprint_pages: u32,
     whole_page_size_bytes: u64,
+    /// The order of misses in the whole trace, by the pages of the first tier; for policies that ask.
+    miss_orders: BTreeMap<u32, Arc<MissOrder>>,
 }
 
 /// What a small cache says of the large one. Shares and figures per access are of all accesses.
@@ -73,6 +84,11 @@ pub struct Estimate {
     pub average_response_ms: f64,
 }
 
+/// How many pages are sampled together for a configuration.
+const fn extent_pages(configuration: &Configuration) -> u32 {
+    if configuration.policy.capabilities.decides_by_extents { EXTENT_PAGES } else { 1 }
+}
+
 impl Rate {
     /// The rate for a configuration.
     fn of(self, trace: &CompiledTrace, configuration: &Configuration) -> Result<f64, LabError> {
@@ -81,8 +97,9 @@ impl Rate {
             Self::Auto { .. } => {
                 let capacities = configuration.capacity_pages(trace)?;
                 let smallest = capacities.into_iter().filter(|&pages| pages > 0).min().unwrap_or(1);
-                let needed = (TIER_PAGES_MIN / f64::from(smallest))
-                    .max(SAMPLE_PAGES_MIN / f64::from(trace.footprint_pages()));
+                let kind = usize::from(extent_pages(configuration) == 1);
+                let needed = (TIER_PAGES_MIN[kind] / f64::from(smallest))
+                    .max(SAMPLE_PAGES_MIN[kind] / f64::from(trace.footprint_pages()));
                 let mut rate = RATE_MIN;
                 while rate < needed && rate < 1.0 {
                     rate *= 2.0;
@@ -100,13 +117,19 @@ impl Rate {
 }
 
 impl Miniature {
-    /// A sample of a trace.
+    /// A sample of a trace, of extents of so many pages.
     ///
     /// # Errors
     /// [`LabError::BadRate`] if the rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
     /// page is in the sample.
-    pub fn new(trace: &CompiledTrace, rate: f64, seed: u64) -> Result<Self, LabError> {
-        let sampling = Sampling::strata(rate, seed).ok_or(LabError::BadRate { rate })?;
+    fn new(
+        trace: &CompiledTrace,
+        rate: f64,
+        seed: u64,
+        extent_pages: u32,
+    ) -> Result<Self, LabError> {
+        let sampling = Sampling::new(rate, Choice::Even, seed).ok_or(LabError::BadRate { rate })?;
+        let sampling = sampling.of_extents(extent_pages);
         let sample = trace.sampled(sampling).ok_or(LabError::EmptySample { rate })?;
         Ok(Self {
             trace: sample,
@@ -114,26 +137,58 @@ impl Miniature {
             expected_accesses: trace.len() as f64 * rate,
             whole_footprint_pages: trace.footprint_pages(),
             whole_page_size_bytes: trace.page_size_bytes(),
+            miss_orders: BTreeMap::new(),
         })
     }
 
-    /// A sample for each rate that the configurations take, with the places of these.
+    /// A sample for each rate that the configurations take, with the places of these; policies that
+    /// decide by extents have samples of their own.
     ///
     /// # Errors
-    /// As for [`new`](Self::new), or a size that cannot be.
+    /// [`LabError::BadRate`] if a rate is not above 0 and at most 1, [`LabError::EmptySample`] if no
+    /// page is in a sample, or a size that cannot be.
     pub fn for_each(
         trace: &CompiledTrace,
         configurations: &[Configuration],
         rate: Rate,
+        watch: &Watch,
     ) -> Result<Vec<(Self, Vec<usize>)>, LabError> {
-        let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut places: BTreeMap<(u64, u32), Vec<usize>> = BTreeMap::new();
         for (place, configuration) in configurations.iter().enumerate() {
             // Positive numbers are in the order of their bits.
-            places.entry(rate.of(trace, configuration)?.to_bits()).or_default().push(place);
+            let bits = rate.of(trace, configuration)?.to_bits();
+            places.entry((bits, extent_pages(configuration))).or_default().push(place);
         }
-        let group =
-            |(bits, places)| Ok((Self::new(trace, f64::from_bits(bits), rate.seed())?, places));
+        let group = |((bits, extent_pages), places): ((u64, u32), Vec<usize>)| {
+            let mut miniature = Self::new(trace, f64::from_bits(bits), rate.seed(), extent_pages)?;
+            miniature.find_miss_orders(trace, configurations, &places, watch)?;
+            Ok((miniature, places))
+        };
         places.into_iter().map(group).collect()
+    }
+
+    /// Looks at the whole trace for the order of misses that some of the configurations ask for.
+    fn find_miss_orders(
+        &mut self,
+        trace: &CompiledTrace,
+        configurations: &[Configuration],
+        places: &[usize],
+        watch: &Watch,
+    ) -> Result<(), LabError> {
+        let mut memory_pages = BTreeSet::new();
+        for configuration in places.iter().map(|&place| &configurations[place]) {
+            if configuration.policy.capabilities.asks_for_miss_order {
+                memory_pages.extend(configuration.capacity_pages(trace)?.first());
+            }
+        }
+        // A whole trace says so itself.
+        if self.trace.len() < trace.len() && !memory_pages.is_empty() {
+            let memory_pages: Vec<u32> = memory_pages.into_iter().collect();
+            let orders = miss_orders(trace, &self.trace, &memory_pages, watch)?;
+            self.miss_orders =
+                memory_pages.into_iter().zip(orders.into_iter().map(Arc::new)).collect();
+        }
+        Ok(())
     }
 
     /// The share of pages that is in it.
@@ -144,24 +199,29 @@ impl Miniature {
     /// Replays the sample through a configuration that is smaller by the rate.
     ///
     /// # Errors
-    /// [`LabError::SampleTooSmall`] if a tier would be left without a page, or as for [`run`].
+    /// [`LabError::SampleTooSmall`] if a tier would be left without a page, or as for
+    /// [`run`](crate::run).
     pub fn estimate(
         &self,
         configuration: &Configuration,
         watch: &Watch,
     ) -> Result<Estimate, LabError> {
-        let summary = run(&self.trace, &self.scaled(configuration)?, RunOptions::default(), watch)?;
+        let (scaled, memory_pages) = self.scaled(configuration)?;
+        let miss_order = self.miss_orders.get(&memory_pages).cloned();
+        let summary = run_sample(&self.trace, &scaled, miss_order, watch)?;
         Ok(self.scale_up(configuration, &summary))
     }
 
-    /// The configuration with tiers that are smaller by the rate; it is never timed.
-    fn scaled(&self, configuration: &Configuration) -> Result<Configuration, LabError> {
+    /// The configuration with tiers that are smaller by the rate, and the pages of its first tier before
+    /// that; it is never timed.
+    fn scaled(&self, configuration: &Configuration) -> Result<(Configuration, u32), LabError> {
         let mut scaled = Configuration { timing: None, ..configuration.clone() };
-        let mut above = None;
+        let (mut first, mut above) = (None, None);
         for tier in &mut scaled.tiers {
             let (bytes, footprint) = (self.whole_page_size_bytes, self.whole_footprint_pages);
             let pages = tier.size.pages(&tier.name, bytes, footprint, above)?;
             above = Some(pages);
+            first = first.or(above);
             let small = (f64::from(pages) * self.rate).round();
             if pages > 0 && small < 1.0 {
                 return Err(LabError::SampleTooSmall {
@@ -173,7 +233,7 @@ impl Miniature {
             }
             tier.size = TierSize::Pages(small);
         }
-        Ok(scaled)
+        Ok((scaled, first.unwrap_or(0)))
     }
 
     fn scale_up(&self, configuration: &Configuration, summary: &Summary) -> Estimate {

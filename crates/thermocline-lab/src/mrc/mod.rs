@@ -10,6 +10,7 @@
 //! A miss is an access that no cache tier answers.
 
 mod miniature;
+mod miss_order;
 mod reuse;
 mod stack;
 
@@ -26,7 +27,7 @@ use crate::{
     Configuration, LabError, RunOptions, TierSize, TraceSummary, Watch, configurations, run,
 };
 
-pub use miniature::{Estimate, Miniature, Rate};
+pub use miniature::{EXTENT_PAGES, Estimate, Miniature, Rate};
 pub use reuse::{Bucket, Distribution, ReuseStats};
 pub use stack::{Sample, StackPass};
 
@@ -47,6 +48,8 @@ pub enum Method {
     FixedRate {
         /// The share of pages that was sampled.
         rate: f64,
+        /// How they were chosen: `even` or `hash`.
+        by: &'static str,
     },
     /// SHARDS with a sample of fixed size.
     FixedSize {
@@ -54,6 +57,8 @@ pub enum Method {
         pages: u32,
         /// The share of pages that was sampled at the end.
         rate: f64,
+        /// How they were chosen: `even` or `hash`.
+        by: &'static str,
     },
     /// Miniature simulation; each point has a rate of its own.
     Miniature,
@@ -213,8 +218,10 @@ fn lru_curve(
     let sample = pass.sample();
     let method = match sample {
         Sample::All => Method::Exact,
-        Sample::Rate { rate, .. } => Method::FixedRate { rate },
-        Sample::Size { pages, .. } => Method::FixedSize { pages, rate: pass.rate() },
+        Sample::Rate { rate, choice, .. } => Method::FixedRate { rate, by: choice.word() },
+        Sample::Size { pages, choice, .. } => {
+            Method::FixedSize { pages, rate: pass.rate(), by: choice.word() }
+        }
     };
     let point = |configuration: &Configuration| {
         let capacity_pages = configuration.capacity_pages(trace)?;
@@ -239,7 +246,7 @@ fn miniature_curve(
     watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Curve, LabError> {
-    let groups = Miniature::for_each(trace, configurations, rate)?;
+    let groups = Miniature::for_each(trace, configurations, rate, watch)?;
     let mut points: Vec<(usize, Point)> = vec![];
     for (miniature, places) in &groups {
         let found: Result<Vec<(usize, Point)>, LabError> = places
@@ -318,8 +325,10 @@ impl Method {
     pub fn describe(&self) -> String {
         match self {
             Self::Exact => "exact".into(),
-            Self::FixedRate { rate } => format!("SHARDS, rate {rate}"),
-            Self::FixedSize { pages, rate } => format!("SHARDS, {pages} pages (rate {rate:.6})"),
+            Self::FixedRate { rate, by } => format!("SHARDS ({by}), rate {rate}"),
+            Self::FixedSize { pages, rate, by } => {
+                format!("SHARDS ({by}), {pages} pages (rate {rate:.6})")
+            }
             Self::Miniature => "miniature simulation".into(),
             Self::Simulation => "full simulation".into(),
         }

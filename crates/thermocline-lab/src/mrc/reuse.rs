@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use thermocline_core::Nanos;
+use thermocline_core::{Nanos, prefetch};
 
 use crate::metric::grouped;
 
@@ -87,13 +87,19 @@ pub(super) struct Reuse {
     inter_reference_ns: Option<Collected>,
 }
 
+/// Numbers, counted in the classes that a histogram of [`DIGITS`] digits has; such a histogram takes
+/// them over in the end, as its own counting costs more than all else.
 struct Collected {
-    histogram: Histogram<u64>,
+    /// By the number of the class.
+    counts: Vec<u64>,
     sum: f64,
-    weights: f64,
-    /// By the number of bits.
-    buckets: [u64; 65],
 }
+
+/// Numbers below this have a class of their own; there are half as many classes for each power of two
+/// above.
+const SINGLE: u64 = 2048;
+const SINGLE_SHIFT: u32 = SINGLE.trailing_zeros();
+const CLASSES: usize = ((u64::BITS - SINGLE_SHIFT + 2) as usize) << (SINGLE_SHIFT - 1);
 
 impl Reuse {
     /// For page numbers below `pages`.
@@ -117,14 +123,22 @@ impl Reuse {
         self.last[number as usize].0 = NEVER;
     }
 
-    /// A use of a page: the access and its time, and how many others were used since its last one.
+    /// Asks the processor for the last use of a page.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u32) {
+        prefetch(&self.last, number as usize);
+    }
+
+    /// A use of a page: the access and its time, and how many others were used since its last one. It
+    /// counts as many times as `weight` says.
+    #[inline]
     pub(super) fn add(
         &mut self,
         number: u32,
         access: u64,
         at: Nanos,
         distance: Option<usize>,
-        rate: f64,
+        weight: u64,
     ) {
         self.accesses += 1;
         let (last, last_at) = std::mem::replace(&mut self.last[number as usize], (access, at));
@@ -132,10 +146,10 @@ impl Reuse {
             self.first_uses += 1;
             return;
         };
-        self.distance_pages.add(distance as u64, rate);
-        self.inter_reference_accesses.add(access - last, rate);
+        self.distance_pages.add(distance as u64, weight);
+        self.inter_reference_accesses.add(access - last, weight);
         if let Some(times) = &mut self.inter_reference_ns {
-            times.add(at.0.saturating_sub(last_at.0), rate);
+            times.add(at.0.saturating_sub(last_at.0), weight);
         }
     }
 
@@ -153,45 +167,87 @@ impl Reuse {
 
 impl Collected {
     fn new() -> Self {
-        let histogram = Histogram::new(DIGITS).expect("a histogram may have three digits");
-        Self { histogram, sum: 0.0, weights: 0.0, buckets: [0; 65] }
+        Self { counts: vec![0; CLASSES], sum: 0.0 }
     }
 
-    /// Adds a number that stands for the inverse of `rate`.
-    fn add(&mut self, value: u64, rate: f64) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the inverse of a share, at least 1; what is beyond saturates"
-        )]
-        let weight = (1.0 / rate).round() as u64;
-        self.histogram.record_n(value, weight).expect("the histogram grows to what it is given");
+    /// Adds a number, `weight` times.
+    #[inline]
+    fn add(&mut self, value: u64, weight: u64) {
+        self.counts[class(value)] += weight;
         self.sum += value as f64 * weight as f64;
-        self.weights += weight as f64;
-        self.buckets[(u64::BITS - value.leading_zeros()) as usize] += weight;
     }
 
     fn finish(self) -> Distribution {
-        let quantile = |share| self.histogram.value_at_quantile(share);
-        let is_used = |&place: &usize| self.buckets[place] > 0;
+        let mut histogram: Histogram<u64> =
+            Histogram::new(DIGITS).expect("a histogram may have three digits");
+        let mut of_bits = [0; 65];
+        let counts = self.counts.iter().enumerate();
+        for (class, &count) in counts.filter(|(_, count)| **count > 0) {
+            let least = least_of(class);
+            histogram.record_n(least, count).expect("the histogram grows to what it is given");
+            of_bits[(u64::BITS - least.leading_zeros()) as usize] += count;
+        }
+        let quantile = |share| histogram.value_at_quantile(share);
+        let is_used = |&place: &usize| of_bits[place] > 0;
         let buckets = match ((0..65).find(is_used), (0..65).rfind(is_used)) {
             (Some(first), Some(last)) => (first..=last)
                 .map(|bits| Bucket {
                     from: if bits == 0 { 0 } else { 1 << (bits - 1) },
-                    count: self.buckets[bits],
+                    count: of_bits[bits],
                 })
                 .collect(),
             _ => vec![],
         };
         Distribution {
-            count: self.histogram.len(),
-            mean: self.sum / self.weights.max(1.0),
+            count: histogram.len(),
+            mean: self.sum / (histogram.len() as f64).max(1.0),
             p10: quantile(0.1),
             p50: quantile(0.5),
             p90: quantile(0.9),
             p99: quantile(0.99),
-            max: self.histogram.max(),
+            max: histogram.max(),
             buckets,
+        }
+    }
+}
+
+/// The class of a number: one for each number below [`SINGLE`], then of as many numbers as fit
+/// [`DIGITS`] digits.
+#[inline]
+fn class(value: u64) -> usize {
+    let shift = u64::BITS - SINGLE_SHIFT - (value | (SINGLE - 1)).leading_zeros();
+    #[expect(clippy::cast_possible_truncation, reason = "shifted to a number below `SINGLE`")]
+    let digits = (value >> shift) as usize;
+    ((shift as usize) << (SINGLE_SHIFT - 1)) + digits
+}
+
+/// The least number of a class.
+const fn least_of(class: usize) -> u64 {
+    let class = class as u64;
+    if class < SINGLE {
+        return class;
+    }
+    let shift = (class >> (SINGLE_SHIFT - 1)) - 1;
+    (class - (shift << (SINGLE_SHIFT - 1))) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_histogram() {
+        let histogram: Histogram<u64> = Histogram::new(DIGITS).unwrap();
+        let powers = (0..64).map(|shift| 1_u64 << shift);
+        let near =
+            powers.flat_map(|power| (0..3).map(move |more| (power - 1).saturating_add(more)));
+        for value in near.chain([2_u64.pow(40) / 3, u64::MAX / 7, u64::MAX]) {
+            let class = class(value);
+            assert!(class < CLASSES, "{value}");
+            let least = least_of(class);
+            assert_eq!(self::class(least), class, "{value}");
+            assert!(histogram.equivalent(least, value), "{value}: {least}");
+            assert!(least == 0 || self::class(least - 1) == class - 1, "{value}: {least}");
         }
     }
 }

@@ -327,7 +327,9 @@ impl<'a> Priced<'a> {
     ) -> Result<Vec<Candidate>, LabError> {
         let rate = Rate::Auto { seed: self.options.seed };
         let mut candidates = vec![];
-        for (miniature, places) in Miniature::for_each(self.trace, configurations, rate)? {
+        for (miniature, places) in
+            Miniature::for_each(self.trace, configurations, rate, self.watch)?
+        {
             let found: Result<Vec<(usize, Candidate)>, LabError> = places
                 .par_iter()
                 .map(|&place| {

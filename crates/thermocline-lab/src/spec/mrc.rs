@@ -2,7 +2,7 @@
 
 use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{WriteMiss, hotness};
-use thermocline_trace::CompiledTrace;
+use thermocline_trace::{Choice, CompiledTrace};
 
 use super::Step::Key;
 use super::{HierarchySpec, ParameterSpec, Selection};
@@ -25,6 +25,8 @@ pub struct MrcSpec {
     pub shards: Option<f64>,
     /// The most pages that these are found on, at least 1; if `shards` is absent.
     pub shards_size: Option<u32>,
+    /// How the pages of these two samples are chosen.
+    pub shards_by: Choice,
     /// The share of pages that other policies are simulated on, above 0 and at most 1; as small as
     /// each size allows if absent.
     pub rate: Option<f64>,
@@ -74,14 +76,14 @@ impl MrcSpec {
         if self.shards_size == Some(0) {
             return Err(LabError::at(&[Key("shards_size")], "it takes at least 1 page"));
         }
-        let seed = self.seed;
+        let (seed, choice) = (self.seed, self.shards_by);
         let sample = match (self.shards, self.shards_size) {
             (Some(_), Some(_)) => {
                 let reason = "it cannot be used together with `shards`: give one of the two";
                 return Err(LabError::at(&[Key("shards_size")], reason));
             }
-            (Some(rate), None) => Sample::Rate { rate, seed },
-            (None, Some(pages)) => Sample::Size { pages, seed },
+            (Some(rate), None) => Sample::Rate { rate, choice, seed },
+            (None, Some(pages)) => Sample::Size { pages, choice, seed },
             (None, None) => Sample::All,
         };
         let rate = self.rate.map_or(Rate::Auto { seed }, |rate| Rate::Fixed { rate, seed });

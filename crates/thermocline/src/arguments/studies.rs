@@ -2,13 +2,24 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use thermocline_core::WriteMiss;
 use thermocline_lab::TierSize;
 use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
+use thermocline_trace::Choice;
 
 use super::shared::{default_word, words_of};
 use super::{Reading, TwoTierOptions};
+
+/// How the pages of a sample are chosen.
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let words = PossibleValuesParser::new(Choice::WORDS.map(|(word, _)| word));
+    words.map(|text| {
+        let found = Choice::WORDS.iter().find(|(word, _)| *word == text);
+        found.expect("clap lets these words pass only").1
+    })
+}
 
 #[derive(Args, Debug)]
 pub(crate) struct MrcOptions {
@@ -29,6 +40,10 @@ pub(crate) struct MrcOptions {
     /// Look at no more than N pages for LRU and the figures of re-use (SHARDS)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) shards_size: Option<u32>,
+    /// How these pages are chosen: evenly among those that are accessed about as often, or by a hash,
+    /// as the SHARDS paper does
+    #[arg(long, value_name = "HOW", default_value = Choice::default().word(), value_parser = choices())]
+    pub(crate) shards_by: Choice,
     /// Simulate policies other than LRU on this share of the pages; default: as little as each size allows, 1 for all
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<f64>,

@@ -46,6 +46,7 @@ fn spec(options: &MrcOptions) -> Result<(MrcSpec, TwoTierSpec)> {
         flash_sizes: options.flash_sizes.clone(),
         shards: options.shards,
         shards_size: options.shards_size,
+        shards_by: options.shards_by,
         rate: options.rate,
         seed: options.seed,
         is_checked: options.check,
