@@ -129,8 +129,7 @@ impl Chain {
     /// Offers a page that left a tier to the tiers below, one after the other.
     fn demote(&mut self, mut victim: PageId, mut source: Tier, out: &mut Actions) {
         loop {
-            let is_shared =
-                self.hierarchy.is_top(source) && self.is_in_another_top(source, victim);
+            let is_shared = self.hierarchy.is_top(source) && self.is_in_another_top(source, victim);
             let taken = if is_shared { None } else { self.offer(victim, source) };
             let Some((target, evicted)) = taken else { return out.drop_copy(victim, source) };
             out.copy(victim, source, target);

@@ -44,6 +44,7 @@ mod cascade;
 mod cells;
 mod hint_table;
 mod history;
+mod hit_counts;
 mod level;
 mod moves;
 mod partition;
@@ -115,7 +116,7 @@ pub struct Hfa<const STRATEGY: u8> {
     resorted: u64,
     /// Per level: its frames by arrival or last hit, newest first; P-HFA only.
     ages: Option<Lists>,
-    /// The last moves of each page; H-HFA only.
+    /// The last moves of pages that are cached or were until lately; H-HFA only.
     history: Option<History>,
     random: SplitMix64,
     /// Whether this access woke a promotion already (Algorithm 2).
@@ -134,13 +135,10 @@ pub struct Hfa<const STRATEGY: u8> {
 const STATE: &str =
     "it keeps hits, hint frequency, hotness and two times of a page, and orders by them";
 /// What those need that keep the moves of pages.
-const HISTORY_MEMORY: SparseMemory = SparseMemory {
-    bytes_per_page: 136,
-    ..SparseMemory::of_accessed(
-        20,
-        "as the other HFA; and it keeps the last moves of a page for ever",
-    )
-};
+const HISTORY_MEMORY: SparseMemory = SparseMemory::of_cached(
+    136,
+    "as the other HFA; and it keeps the last moves of as many pages again",
+);
 
 /// The row of `d-hfa` in the registry.
 pub const D_HFA: PolicyEntry = PolicyEntry {
@@ -297,7 +295,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             recent: VecDeque::new(),
             resorted: 0,
             ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
-            history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(setup.ids(), values)),
+            history: (Self::STRATEGY == Strategy::Hint)
+                .then(|| History::new(setup.ids(), cached, values)),
             random: SplitMix64::new(match Self::STRATEGY {
                 Strategy::Promote => values.integer(crate::random::SEED.name),
                 Strategy::Demote | Strategy::Hint => 0,
@@ -324,6 +323,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// any.
     fn frame_at(&self, level: usize, page: PageId) -> u32 {
         self.cells.frame(level, page)
+    }
+
+    /// Whether any client sees a copy of a page.
+    fn is_cached(&self, page: PageId) -> bool {
+        (0..self.clients.get().into()).any(|top| self.frame_at(top, page) != ABSENT)
+            || self.frame_at(self.levels.len(), page) != ABSENT
     }
 
     /// One client: notes the frame of a page that enters the caches, or that it left them.
@@ -442,6 +447,9 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     fn assert_invariants(&self) {
         self.queues.assert_invariants();
         self.cells.assert_invariants();
+        if let Some(history) = &self.history {
+            history.assert_invariants(|page| self.is_cached(page));
+        }
         let mut cached = 0;
         for (index, level) in self.levels.iter().enumerate() {
             level.hints.assert_invariants(self.cells.newest_hints(index), |page, frame| {
@@ -497,7 +505,9 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
             let q1_pages = self.queues.len(index, Queue::Q1) as usize;
             level.hints.len() as usize * RECORD_BYTES + q1_pages * HISTORY_BYTES
         };
-        let histories = self.history.as_ref().map_or(0, History::metadata_bytes);
+        let cached_pages = self.used_frames as usize - self.free.len();
+        let histories =
+            self.history.as_ref().map_or(0, |history| history.metadata_bytes(cached_pages));
         self.levels.iter().enumerate().map(of_level).sum::<usize>() + histories
     }
 

@@ -64,6 +64,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             .enter(access.page, |level, page, newest| levels[level].hints.is_live(page, newest));
         *self.queues.frame_mut(frame) = Frame::new(access.page);
         self.set_frame_of(access.page, frame);
+        if Self::STRATEGY == Strategy::Hint
+            && let Some(history) = &mut self.history
+        {
+            history.enter(access.page);
+        }
         if Self::STRATEGY == Strategy::Promote {
             self.settle(access, frame, None, 0.0, out);
         } else {
@@ -235,8 +240,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             frame.frequency = frequency;
             frame.looked_up_after = u32::try_from(now - entry.loaded).unwrap_or(u32::MAX);
         }
+        self.queues.add_hit((level, queue), frame);
         let entry = self.queues.frame_mut(frame);
-        entry.hits = entry.hits.saturating_add(1);
         entry.last_hit = now;
         if !core::mem::replace(&mut entry.is_hot, true) {
             self.levels[level].add_hot(queue);
@@ -338,6 +343,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.queues.frame_mut(frame).last_hit = 0;
         self.set_frame_of(page, ABSENT);
         self.free.push(frame);
+        if Self::STRATEGY == Strategy::Hint
+            && !self.is_cached(page)
+            && let Some(history) = &mut self.history
+        {
+            history.leave(page);
+        }
     }
 
     /// Asks the processor for what the next victims will need: each is a page of long ago.
