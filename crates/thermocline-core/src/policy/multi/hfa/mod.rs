@@ -11,12 +11,12 @@
 //! * Source: Meng, Wu, Guo, Li, Liang, Yao, Zheng, *A Hint Frequency Based Approach to Enhancing the
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
-//! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 4 for its
-//!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 20 per page
-//!   that ever moved; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
-//!   second queue, for P-HFA and H-HFA 40 to 70 more; 16 per hit of late, at most two of them per
-//!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints; for
-//!   Oracle HFA 16 per hint.
+//! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 16 for its
+//!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 26 per page
+//!   that is cached or has a history of moves; 64 bytes per cached page, one cache line; 4 more and 44 per
+//!   hotness in a second queue if D-HFA sorts that; for P-HFA 44 more, for H-HFA 56 and 44 per hint value
+//!   in a second queue; 16 per hit of late, at most two of them per cached page; 20 per record that a
+//!   table of hints may hold, 56 more if it has many hints; for Oracle HFA 16 per hint.
 //! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
 //!   D-HFA, O(1) for a queue that holds pages as hot. The paper's bubble sort is O(n) in the worst
 //!   case, a cold queue whose last page is hit, or a page that enters behind equally hot ones; the

@@ -105,8 +105,10 @@ pub(super) struct Queues<const STRATEGY: u8> {
     q2_hits: Vec<HitCounts>,
 }
 
-fn list(place: Place) -> u32 {
-    u32::try_from(place.0).expect("a hierarchy has few tiers") * 2 + place.1 as u32
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "a hierarchy has few tiers")]
+const fn list(place: Place) -> u32 {
+    place.0 as u32 * 2 + place.1 as u32
 }
 
 impl<const STRATEGY: u8> Queues<STRATEGY> {
