@@ -230,6 +230,9 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             return;
         }
         let ahead = self.bubble.last_hotter_ahead(frame, hotness);
+        if ahead == self.lists.before(frame) {
+            return self.bubble.set_hotness(frame, hotness);
+        }
         self.bubble.remove(level, frame);
         self.lists.remove(frame);
         self.insert_behind(level, ahead, frame, hotness);
