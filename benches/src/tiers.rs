@@ -1,4 +1,4 @@
-//! D-HFA and DEMOTE on three tiers, beside LRU on one.
+//! DEMOTE and the HFA policies on three tiers, beside LRU on one.
 //!
 //! All hold the same number of pages: LRU has one tier as large as the three together, which are as
 //! 1:2:4. They replay the same trace in alternation and single-threaded, and the median of several
@@ -24,7 +24,7 @@ const BUNDLED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testdata/pgbench/
 /// What the sizes of the tiers are to each other.
 const PARTS: [u32; 3] = [1, 2, 4];
 /// What the policies on three tiers are called.
-const POLICIES: [&str; 2] = ["demote", "d-hfa"];
+const POLICIES: [&str; 4] = ["demote", "d-hfa", "p-hfa", "h-hfa"];
 /// Pages of the fastest tier in the worst case of the bubble sort.
 const LOOPS: [u64; 3] = [1 << 10, 1 << 14, 1 << 18];
 
@@ -93,14 +93,15 @@ fn compare(name: &str, arguments: &Arguments, trace: &CompiledTrace, part: u32) 
             times.push(seconds(|| run(trace, policy, &tiers).map(drop))?);
         }
     }
-    let [lru, demote, hfa] = times.map(median);
+    let [lru, others @ ..] = times.map(median);
+    let of_lru = |(policy, time): (&str, f64)| {
+        format!("{policy} {:.1}, {:.2} of LRU", millions / time, lru / time)
+    };
+    let others: Vec<String> = POLICIES.into_iter().zip(others).map(of_lru).collect();
     println!(
-        "{name} ({total} pages): LRU {:.1} million/s; three tiers: DEMOTE {:.1}, {:.2} of LRU; D-HFA {:.1}, {:.2} of LRU",
+        "{name} ({total} pages): LRU {:.1} million/s; three tiers: {}",
         millions / lru,
-        millions / demote,
-        lru / demote,
-        millions / hfa,
-        lru / hfa
+        others.join("; ")
     );
     Ok(())
 }

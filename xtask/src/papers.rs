@@ -1,6 +1,6 @@
-//! The tables of claims on the pages of the papers, from what `thermocline reproduce --json` printed.
+//! The tables of claims, and others, on the pages of the papers, from what
+//! `thermocline reproduce --json` printed.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,6 +19,17 @@ const END: &str = "<!-- The end of the table. -->\n";
 #[derive(Deserialize, Serialize)]
 struct Run {
     claims: Vec<Claim>,
+    /// What the page shows besides the claims.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tables: Vec<Table>,
+}
+
+/// A table of a page, at the place that has its title.
+#[derive(Deserialize, Serialize)]
+struct Table {
+    title: String,
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -46,8 +57,7 @@ pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
         let run = read(&path)?;
         let page = folder.join(PAGE);
         let text = std::fs::read_to_string(&page)?;
-        let text = with_table(&text, &table(&run))
-            .with_context(|| format!("`{}` has no place for the table", page.display()))?;
+        let text = with_tables(text, &run).with_context(|| page.display().to_string())?;
         std::fs::write(folder.join(CLAIMS), serde_json::to_string_pretty(&run)? + "\n")?;
         std::fs::write(page, text)?;
         updated += 1;
@@ -62,8 +72,8 @@ pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     let with_claims = |folder: &PathBuf| folder.join(CLAIMS).exists();
     for folder in folders(root)?.into_iter().filter(with_claims) {
         let text = std::fs::read_to_string(folder.join(PAGE))?;
-        let expected = with_table(&text, &table(&read(&folder.join(CLAIMS))?));
-        if expected.as_ref() != Some(&text) {
+        let expected = with_tables(text.clone(), &read(&folder.join(CLAIMS))?);
+        if expected.ok().as_ref() != Some(&text) {
             let page = folder.join(PAGE);
             let page = page.strip_prefix(root).unwrap_or(&page).display().to_string();
             outdated.push(format!("{page}: the table is not that of `{CLAIMS}`"));
@@ -91,22 +101,44 @@ fn read(path: &Path) -> Result<Run> {
     })
 }
 
-fn table(run: &Run) -> String {
-    let mut table =
-        String::from("| the paper claims | we measure | verdict |\n| --- | --- | --- |\n");
-    for Claim { says, measured, verdict } in &run.claims {
-        let verdict = verdict.replace('_', " ");
-        let [says, measured] = [says, measured].map(|text| text.replace('|', "\\|"));
-        writeln!(table, "| {says} | {measured} | {verdict} |").expect("a string takes all");
-    }
-    table
+/// The table of claims.
+fn claims(run: &Run) -> String {
+    let header = ["the paper claims", "we measure", "verdict"].map(String::from);
+    let row = |Claim { says, measured, verdict }: &Claim| {
+        vec![says.clone(), measured.clone(), verdict.replace('_', " ")]
+    };
+    markdown(&header, &run.claims.iter().map(row).collect::<Vec<_>>())
 }
 
-/// A page with another table; none if it has no place for one.
-fn with_table(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
+fn markdown(header: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|text| text.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rule = format!("|{}\n", " --- |".repeat(header.len()));
+    [line(header), rule].into_iter().chain(rows.iter().map(|row| line(row))).collect()
+}
+
+/// What is before the table of this title.
+fn begin(title: &str) -> String {
+    format!("<!-- `cargo xtask papers` writes the table \"{title}\". -->\n")
+}
+
+/// A page with the tables of a run in the place of those that it has.
+fn with_tables(page: String, run: &Run) -> Result<String> {
+    let mut page = with_table(&page, BEGIN, &claims(run)).context("no place for the claims")?;
+    for Table { title, header, rows } in &run.tables {
+        page = with_table(&page, &begin(title), &markdown(header, rows))
+            .with_context(|| format!("no place for the table \"{title}\""))?;
+    }
+    Ok(page)
+}
+
+/// A page with another table at the place that begins so; none if it has no such place.
+fn with_table(page: &str, begin: &str, table: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(END)?;
-    Some([before, BEGIN, "\n", table, "\n", END, after].concat())
+    Some([before, begin, "\n", table, "\n", END, after].concat())
 }
 
 #[cfg(test)]
@@ -116,14 +148,23 @@ mod tests {
     #[test]
     fn a_page_keeps_all_but_its_table() {
         let run: Run = serde_json::from_str(
-            r#"{"claims": [{"claim": "a|b", "measured": "1 %", "verdict": "cannot_be_judged"}], "workloads": []}"#,
+            r#"{
+                "claims": [{"claim": "a|b", "measured": "1 %", "verdict": "cannot_be_judged"}],
+                "tables": [{"title": "T", "header": ["c", "d"], "rows": [["e", "f"]]}],
+                "workloads": []
+            }"#,
         )
         .unwrap();
-        let page = format!("# A\n\n{BEGIN}\nold\n{END}\nb\n");
-        let new = with_table(&page, &table(&run)).unwrap();
+        let of_title = begin("T");
+        let page = format!("# A\n\n{BEGIN}\nold\n{END}\n{of_title}old\n{END}b\n");
+        let new = with_tables(page.clone(), &run).unwrap();
+        assert!(new.contains("| c | d |\n| --- | --- |\n| e | f |\n"), "{new}");
         assert!(new.contains("| a\\|b | 1 % | cannot be judged |\n"), "{new}");
         assert!(new.starts_with("# A\n\n") && new.ends_with("\nb\n") && !new.contains("old"));
-        assert_eq!(with_table(&new, &table(&run)).unwrap(), new, "nothing changes twice");
-        assert!(with_table("# A\n", "").is_none());
+        assert_eq!(with_tables(new.clone(), &run).unwrap(), new, "nothing changes twice");
+        let without = page.replace(&of_title, "");
+        let error = with_tables(without, &run).map_err(|error| error.to_string());
+        assert_eq!(error, Err("no place for the table \"T\"".into()));
+        assert!(with_tables("# A\n".into(), &run).is_err());
     }
 }

@@ -120,6 +120,7 @@ fn parameters_do_not_change_that() {
         ("d-hfa", &[("writes", "back"), ("t", "100")]),
         ("p-hfa", &[("writes", "back"), ("t", "100")]),
         ("h-hfa", &[("writes", "back"), ("t", "100")]),
+        ("h-hfa", &[("ghost_ratio", "0.2"), ("t", "100")]),
         ("hca", &[("buffer_pages", "6"), ("pages_per_block", "4")]),
     ];
     for &(name, given) in cases {

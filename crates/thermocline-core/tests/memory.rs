@@ -26,7 +26,8 @@ const GHOSTS: &[(&str, f64)] = &[
     // Records of 16 bytes that take 0.1 % of pages of 4 KiB.
     ("d-hfa", 0.256),
     ("p-hfa", 0.256),
-    ("h-hfa", 0.256),
+    // Both.
+    ("h-hfa", 1.256),
     // Four histories per page of a cache, in the hierarchy per page of a lower tier.
     ("mq", 4.0),
     ("mq-n", 3.0),

@@ -82,6 +82,12 @@ pub(crate) trait Study: DeserializeOwned + 'static {
     /// The main figures, for a terminal.
     fn tables(&self, results: &Self::Results) -> Vec<TextTable>;
 
+    /// Tables for the paper's page besides that of the claims. Each has a title, by which the page names
+    /// its place.
+    fn page_tables(&self, _results: &Self::Results) -> Vec<TextTable> {
+        vec![]
+    }
+
     /// Add to a report what comes after the claims.
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError>;
 }
@@ -153,7 +159,7 @@ pub enum PaperError {
 }
 
 /// A table as words, for a terminal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TextTable {
     /// What stands above it.
     pub title: Option<String>,
@@ -162,6 +168,7 @@ pub struct TextTable {
     /// The rows.
     pub rows: Vec<Vec<String>>,
     /// The columns from this one on hold numbers.
+    #[serde(skip)]
     pub numbers_from: usize,
 }
 
@@ -275,9 +282,12 @@ impl<S: Study> Reproduction for Running<S> {
         #[derive(Serialize)]
         struct Found<'a, Results> {
             claims: Vec<Claim>,
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            tables: Vec<TextTable>,
             workloads: &'a Results,
         }
-        serde_json::to_string_pretty(&Found { claims: self.claims(), workloads: &self.results })
+        let (claims, tables) = (self.claims(), self.file.study.page_tables(&self.results));
+        serde_json::to_string_pretty(&Found { claims, tables, workloads: &self.results })
     }
 }
 

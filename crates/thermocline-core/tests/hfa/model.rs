@@ -24,6 +24,9 @@ pub(crate) struct Settings {
     pub(crate) q1_share: f64,
     pub(crate) is_dynamic: bool,
     pub(crate) samples: u64,
+    /// recent, period, stay or mean.
+    pub(crate) cold: &'static str,
+    pub(crate) ghost_ratio: f64,
     pub(crate) is_strict: bool,
     pub(crate) resort: bool,
     pub(crate) d_overflow_demotes: bool,
@@ -48,6 +51,8 @@ impl Settings {
             q1_share: 0.5,
             is_dynamic: true,
             samples: 10,
+            cold: "recent",
+            ghost_ratio: 1.0,
             is_strict: false,
             resort: false,
             d_overflow_demotes: false,
@@ -149,6 +154,9 @@ pub(crate) struct Hfa {
     /// On whose path pages move.
     client: usize,
     moves: BTreeMap<u32, Vec<f64>>,
+    /// Pages in no cache whose moves are known, the oldest first, and how many there may be.
+    ghosts: Vec<u32>,
+    ghosts_max: usize,
     draw: Box<dyn FnMut() -> f64>,
     now: u64,
     has_promoted: bool,
@@ -165,6 +173,8 @@ impl Hfa {
         draw: impl FnMut() -> f64 + 'static,
     ) -> Self {
         let capacities = &repeated(capacities, clients);
+        let cached = f64::from(capacities.iter().sum::<u32>());
+        let ghosts_max = (settings.ghost_ratio * cached) as usize;
         let level = |(index, &capacity): (usize, &u32)| {
             let below = (index + 1).max(clients);
             let above = f64::from(capacities[..below.min(capacities.len())].iter().sum::<u32>());
@@ -200,6 +210,8 @@ impl Hfa {
             clients,
             client: 0,
             moves: BTreeMap::new(),
+            ghosts: vec![],
+            ghosts_max,
             draw: Box::new(draw),
             now: 0,
             has_promoted: false,
@@ -225,10 +237,12 @@ impl Hfa {
             for other in (0..self.clients).filter(|&other| other != client) {
                 if self.holds(other, page) {
                     self.levels[other].remove(page);
+                    self.leave_caches(page);
                 }
             }
         }
         if found == self.levels.len() {
+            self.ghosts.retain(|&ghost| ghost != page);
             match self.settings.kind {
                 Kind::P => self.receive_p(*path.last().unwrap(), page, 0.0),
                 Kind::D | Kind::H => self.receive(client, page, 0.0, false),
@@ -468,9 +482,23 @@ impl Hfa {
         let is_elsewhere = self.is_top(level) && (0..self.clients).any(has_rival);
         if below == self.levels.len() || self.settings.kind == Kind::P || is_elsewhere {
             self.levels[level].remove(page);
+            self.leave_caches(page);
         } else {
             let carried = self.leave(level, page, 1);
             self.receive(below, page, carried, true);
+        }
+    }
+
+    /// A page left a level for none: if it is in no other one, its moves are known for a while yet.
+    fn leave_caches(&mut self, page: u32) {
+        let is_cached = (0..self.levels.len()).any(|level| self.holds(level, page));
+        if is_cached || !self.moves.contains_key(&page) {
+            return;
+        }
+        self.ghosts.push(page);
+        if self.ghosts.len() > self.ghosts_max {
+            let oldest = self.ghosts.remove(0);
+            self.moves.remove(&oldest);
         }
     }
 
@@ -575,8 +603,19 @@ impl Hfa {
     }
 
     fn is_hot(&self, level: usize, block: &Block) -> bool {
-        block.last_hit.is_some_and(|hit| self.now - hit <= self.settings.t)
-            || self.is_live(level, block.page)
+        let Settings { t, cold, .. } = self.settings;
+        let hotness = |block: &Block| self.h(block.f, block.hits, self.now - block.load);
+        if cold == "mean" {
+            let blocks = self.levels[level].blocks();
+            let sum: f64 = blocks.map(hotness).sum();
+            return hotness(block) > sum / self.levels[level].len() as f64;
+        }
+        let counts = |hit: u64| match cold {
+            "recent" => self.now - hit <= t,
+            "period" => hit > (self.now - 1) / t * t,
+            _ => true,
+        };
+        block.last_hit.is_some_and(counts) || self.is_live(level, block.page)
     }
 
     fn tick(&mut self) {

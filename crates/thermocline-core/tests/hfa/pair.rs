@@ -28,6 +28,7 @@ fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
         ("q1_share", settings.q1_share.to_string()),
         ("partition", partition.to_owned()),
         ("samples", settings.samples.to_string()),
+        ("cold", settings.cold.to_owned()),
         ("queues", queues.to_owned()),
         ("resort", settings.resort.to_string()),
     ];
@@ -56,6 +57,7 @@ fn texts(settings: &Settings, seed: u64) -> Vec<(String, String)> {
             texts.push(("khv_demotion", settings.khv[1].to_string()));
             texts.push(("khv_decay", settings.khv[2].to_string()));
             texts.push(("khv_steps", settings.khv_steps.to_string()));
+            texts.push(("ghost_ratio", settings.ghost_ratio.to_string()));
         }
     }
     texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()

@@ -48,10 +48,15 @@ fn settings() -> impl Strategy<Value = Settings> {
     );
     let switches = any::<[bool; 6]>();
     let probability = prop::sample::select(vec![None, None, Some(0.0), Some(0.5), Some(1.0)]);
-    let khv =
-        (prop::sample::select(vec![[2.0, 1.0, 0.5], [1.0, 3.0, 0.9], [0.0, 1.0, 0.0]]), 1_usize..5);
-    (kind, time, shares, switches, probability, khv).prop_map(
-        |(kind, (t, k, samples), shares, switches, promote_probability, (khv, khv_steps))| {
+    let khv = (
+        prop::sample::select(vec![[2.0, 1.0, 0.5], [1.0, 3.0, 0.9], [0.0, 1.0, 0.0]]),
+        1_usize..5,
+        prop::sample::select(vec![0.0, 0.3, 1.0, 100.0]),
+    );
+    let cold = prop::sample::select(vec!["recent", "period", "stay", "mean"]);
+    (kind, time, cold, shares, switches, probability, khv).prop_map(
+        |(kind, time, cold, shares, switches, promote_probability, khv)| {
+            let ((t, k, samples), (khv, khv_steps, ghost_ratio)) = (time, khv);
             let (delta, t_out_share, q1_share, f_min) = shares;
             let [is_dynamic, is_strict, resort, d_overflow_demotes, miss_to_q1, by_hotness] =
                 switches;
@@ -64,6 +69,8 @@ fn settings() -> impl Strategy<Value = Settings> {
                 q1_share,
                 is_dynamic,
                 samples,
+                cold,
+                ghost_ratio,
                 is_strict,
                 resort,
                 d_overflow_demotes,
@@ -235,6 +242,42 @@ fn hints_are_those_of_h_hfa() {
     let short_periods = hints(&[("t", "1")]);
     assert_ne!(short_periods, hints(&[]));
     assert!(short_periods.iter().any(|hint| hint.2 > 0), "{short_periods:?}");
+}
+
+/// However many pages H-HFA meets, it keeps the moves of as many pages in no cache as are cached.
+#[test]
+fn histories_are_bounded() {
+    const DISK_PAGES: u32 = 4000;
+    let capacities = [10, 30];
+    let cached = 40;
+    for (ghost_ratio, ghosts_max) in [("0", 0), ("0.5", 20), ("1", 40), ("1000", 4000)] {
+        let setup = setup(DISK_PAGES, &capacities, Clients::ONE);
+        let given = [("ghost_ratio", ghost_ratio), ("k", "0"), ("q1_share", "0")];
+        let mut policy = build("h-hfa", &given, &setup);
+        let mut most = 0;
+        for page in 0..DISK_PAGES {
+            policy.access(Access::read(page), &mut Actions::new());
+            most = most.max(policy.metadata_bytes());
+        }
+        let of_q1 = 36 * 2;
+        let of_moves = 4 * cached + 8 * ghosts_max;
+        assert!(most <= of_moves + of_q1, "{most} bytes with {ghost_ratio}");
+        assert!(ghosts_max > 100 || most >= of_moves, "{most} bytes with {ghost_ratio}");
+    }
+}
+
+/// With its defaults, H-HFA keeps less than 2.6 % of the caches' size besides their pages (section 5.2.2).
+#[test]
+fn h_hfa_keeps_less_than_the_paper_says() {
+    let (capacities, cached_bytes) = ([100, 400], 500.0 * 4096.0);
+    let mut policy = build("h-hfa", &[], &setup(zipf::PAGES, &capacities, Clients::ONE));
+    let mut most = 0;
+    for access in zipf::accesses() {
+        policy.access(access, &mut Actions::new());
+        most = most.max(policy.metadata_bytes());
+    }
+    let share = f64::from(u32::try_from(most).unwrap()) / cached_bytes;
+    assert!((0.005..0.026).contains(&share), "{share}");
 }
 
 /// The published scheme's own memory: records of the tables, histories of the first queues.

@@ -46,7 +46,7 @@ fn lru_hits(size: u32, accesses: &[Access]) -> u64 {
 fn independent(policy: &str) -> Vec<(&'static str, String)> {
     match policy {
         "promote" | "p-hfa" => vec![("promote_probability", "0.5".to_owned())],
-        "hint-k" => vec![("ghost_ratio", "1000".to_owned())],
+        "hint-k" | "h-hfa" => vec![("ghost_ratio", "1000".to_owned())],
         _ => vec![],
     }
 }

@@ -8,7 +8,7 @@ mod orders;
 mod promote;
 mod stacks;
 
-pub(crate) use orders::{Demote, Inclusive, MqN};
+pub(crate) use orders::{Chain, Demote, Inclusive, MqN};
 pub(crate) use promote::Promote;
 pub(crate) use stacks::{HintK, Ulc};
 

@@ -5,7 +5,7 @@ use thermocline_core::random::{Draws, SplitMix64};
 use thermocline_core::{Access, Clients, Op};
 
 use crate::drive::Driven;
-use crate::models::{Demote, HintK, Inclusive, Model, MqN, Outcome, Promote, Ulc};
+use crate::models::{Chain, Demote, HintK, Inclusive, Model, MqN, Outcome, Promote, Ulc};
 use crate::zipf;
 
 const PAGES: u32 = 16;
@@ -114,6 +114,21 @@ proptest! {
     }
 
     #[test]
+    fn chain(
+        sizes in sizes(), (clients, accesses) in shared_accesses(),
+        rules in prop::collection::vec(prop::sample::select(vec!["lru", "fifo", "mru"]), 5),
+    ) {
+        let tiers = ["l1", "l2", "l3", "l4", "l5"];
+        let given: Vec<_> =
+            tiers.into_iter().zip(&rules).map(|(tier, &rule)| (tier, rule.to_owned())).collect();
+        let mut driven = Driven::shared("chain", &given, PAGES, &sizes, clients);
+        let rules = rules.iter().zip(&sizes).filter(|&(_, &size)| size > 0);
+        let rules: Vec<&'static str> = rules.map(|(&rule, _)| rule).collect();
+        let mut model = Chain::new(&holding(&sizes), clients.get().into(), &rules);
+        check(&mut driven, &mut model, &sizes, &accesses);
+    }
+
+    #[test]
     fn promote(
         sizes in sizes(), fixed in prop::option::of(0.0..1.0),
         draws in prop::collection::vec(0.0..1.0, 1..40),
@@ -183,7 +198,8 @@ fn defaults_hold_over_long_runs() {
     let holding = holding(&sizes);
     let mut stream = SplitMix64::new(1);
     let draws: Vec<f64> = (0..50_000).map(|_| stream.unit()).collect();
-    let models: [(&str, Box<dyn Model>); 5] = [
+    let models: [(&str, Box<dyn Model>); 6] = [
+        ("chain", Box::new(Chain::new(&holding, 1, &["lru"; 3]))),
         ("lru-n-inclusive", Box::new(Inclusive::new(&holding, 1))),
         ("demote", Box::new(Demote::new(&holding, 1, "remove"))),
         ("promote", Box::new(Promote::new(&holding, 1, None, &draws))),

@@ -1,9 +1,11 @@
 //! What holds on any trace.
 
 use proptest::prelude::*;
+use thermocline_core::policy::single::ALGORITHMS;
 use thermocline_core::{Access, Op, Tier};
 
 use crate::drive::Driven;
+use crate::pairs::shared_accesses;
 
 const PAGES: u32 = 16;
 
@@ -30,7 +32,7 @@ proptest! {
 
     #[test]
     fn exclusive_policies_hold_a_page_once(sizes in sizes(), accesses in accesses()) {
-        for policy in ["demote", "promote", "hint-k", "ulc"] {
+        for policy in ["demote", "chain", "promote", "hint-k", "ulc"] {
             let mut driven = Driven::new(policy, &[], PAGES, &sizes);
             for &access in &accesses {
                 driven.access(access);
@@ -49,7 +51,7 @@ proptest! {
         let reads: Vec<Access> =
             accesses.iter().map(|access| Access { op: Op::Read, ..*access }).collect();
         let writes = accesses.iter().zip(&reads).filter(|(one, read)| one != read).count() as u64;
-        for policy in ["lru-n-inclusive", "demote", "promote", "hint-k", "mq-n", "ulc"] {
+        for policy in ["lru-n-inclusive", "demote", "chain", "promote", "hint-k", "mq-n", "ulc"] {
             let [mut mixed, mut read] = [(); 2].map(|()| Driven::new(policy, &[], PAGES, &sizes));
             mixed.run(&accesses);
             read.run(&reads);
@@ -67,6 +69,32 @@ proptest! {
         demote.run(&accesses);
         prop_assert_eq!(demote.hits().iter().sum::<u64>(), lru_hits(sizes.iter().sum(), &accesses));
         prop_assert_eq!(demote.hits()[0], lru_hits(sizes[0], &accesses));
+    }
+
+    #[test]
+    fn a_chain_of_lru_is_demote(sizes in sizes(), (clients, accesses) in shared_accesses()) {
+        let [mut chain, mut demote] =
+            ["chain", "demote"].map(|policy| Driven::shared(policy, &[], PAGES, &sizes, clients));
+        for &access in &accesses {
+            prop_assert_eq!(chain.access(access), demote.access(access));
+            prop_assert_eq!(chain.held(), demote.held());
+            prop_assert_eq!(chain.moves, demote.moves);
+        }
+    }
+
+    /// Whatever they keep, and also if they refuse pages.
+    #[test]
+    fn any_algorithms_can_be_chained(
+        sizes in sizes(), (clients, accesses) in shared_accesses(),
+        names in prop::collection::vec(0..ALGORITHMS.len(), 3),
+    ) {
+        let names = names.into_iter().map(|index| ALGORITHMS[index].name().to_owned());
+        let given: Vec<_> = ["l1", "l2", "l3"].into_iter().zip(names).collect();
+        let mut chain = Driven::shared("chain", &given, PAGES, &sizes, clients);
+        for &access in &accesses {
+            chain.access(access);
+            chain.policy.assert_invariants();
+        }
     }
 
     #[test]

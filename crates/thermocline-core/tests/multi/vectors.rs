@@ -6,7 +6,7 @@
 use thermocline_core::{Access, Clients};
 
 use crate::drive::Driven;
-use crate::models::{Demote, HintK, Inclusive, Model, MqN, Promote, Ulc};
+use crate::models::{Chain, Demote, HintK, Inclusive, Model, MqN, Outcome, Promote, Ulc};
 use crate::pairs;
 
 const PAGES: u32 = 16;
@@ -64,6 +64,44 @@ fn demote_leaves_copies_in_its_published_modes() {
     for mode in ["mru", "lru"] {
         check_demote(mode, &[2, 2], &[(&[1, 2, 3], "2 3 | 3 1")]);
     }
+}
+
+/// A hit leaves a hole in the FIFO of the middle tier, which the next demotion fills.
+#[test]
+fn a_chain_demotes_from_algorithm_to_algorithm() {
+    let given = [("l2", "fifo".to_owned()), ("l3", "mru".to_owned())];
+    let driven = Driven::new("chain", &given, PAGES, &[1, 2, 2]);
+    let mut model = Chain::new(&[1, 2, 2], 1, &["lru", "fifo", "mru"]);
+    let steps: &[Step] = &[
+        (&[1, 2, 3, 4], "4 | 2 3 | 1"),
+        (&[2], "2 | 3 4 | 1"),
+        (&[5], "5 | 4 2 | 1 3"),
+        (&[4], "4 | 2 5 | 1 3"),
+        (&[6, 7], "7 | 4 6 | 1 5"),
+    ];
+    let driven = check(driven, &mut model, &[1, 2, 2], steps);
+    assert_eq!(driven.hits(), [0, 2, 0]);
+}
+
+/// A tier below takes what the first tier refuses, and serves it.
+#[test]
+fn a_chain_passes_over_a_tier_that_refuses() {
+    let given = [("l1", "tinylfu".to_owned()), ("l2", "lru".to_owned())];
+    let mut driven = Driven::new("chain", &given, PAGES, &[1, 1]);
+    let outcomes = [1, 2, 3, 1, 3, 3].map(|page| {
+        let Outcome { found, served } = driven.access(Access::read(page));
+        (found, served, driven.held())
+    });
+    let held = |first: u32, second: &[u32]| vec![vec![first], second.to_vec()];
+    let expected = [
+        (2, 0, held(1, &[])),
+        (2, 1, held(1, &[2])),
+        (2, 1, held(1, &[3])),
+        (0, 0, held(1, &[3])),
+        (1, 1, held(1, &[3])),
+        (1, 0, held(3, &[1])),
+    ];
+    assert_eq!(outcomes, expected);
 }
 
 /// V-PRO-1.

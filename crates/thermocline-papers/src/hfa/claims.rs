@@ -3,11 +3,16 @@
 use serde::Deserialize;
 
 use super::hints::HintGroup;
+use super::stability::Stability;
 use super::{Experiment, Pair, Point, WorkloadResult, protected};
 use crate::claim::{Claim, Measured, Stated, is_near, mean, median, spread};
 
 /// So many pages are enough for a mean.
 const PAGES_OF_A_MEAN: u64 = 10;
+/// Hit ratios that are not further apart than this are close, in percentage points.
+const POINTS_OF_CLOSE: f64 = 2.0;
+/// What a hit ratio may fall short of another one and still be as good, in percentage points.
+const POINTS_OF_EQUAL: f64 = 0.1;
 
 /// How a claim is judged. Percentages are of the algorithm that HFA is combined with.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,6 +30,20 @@ pub(crate) enum Judge {
     Protects { policy: String, percent: f64 },
     /// That share is more than this one.
     ProtectsMore { policy: String, percent: f64 },
+    /// The gain in hits is not less with larger levels, at each step from one size to the next.
+    GrowsWithSize,
+    /// The first level's hits reach a stable level within so many periods (Figure 8 a).
+    Settles { policy: String, periods: usize },
+    /// They stay as near to it, in percent of it.
+    Fluctuates { policy: String, percent: f64 },
+    /// The dynamic partition hits more than the best fixed one, by this percentage (Figure 9).
+    BeatsFixed { percent: f64 },
+    /// The best fixed share of Q1 is this one, or one next to it.
+    BestShare { policy: String, percent: u64 },
+    /// Without a history, the hits are as near to those of the original as is allowed (Figure 10).
+    IsOriginalWithoutHistory { policy: String },
+    /// No shorter history hits more than one of this length, by more than a rounded tenth of a point.
+    HistoryHelps { policy: String, k: u64 },
     /// Pages that move more often are accessed more often (Figure 1 a).
     MovedMoreIsAccessedMore,
     /// They return after fewer distinct pages (Figure 1 b).
@@ -67,6 +86,13 @@ impl Experiment {
             Judge::ProtectsMore { policy, percent } => {
                 protects(policy, results, |share| share > *percent)
             }
+            Judge::GrowsWithSize => self.growth(results),
+            Judge::Settles { policy, periods } => settles(policy, results, *periods),
+            Judge::Fluctuates { policy, percent } => fluctuates(policy, results, *percent),
+            Judge::BeatsFixed { percent } => self.beats_fixed(*percent, results),
+            Judge::BestShare { policy, percent } => self.best_share(policy, *percent, results),
+            Judge::IsOriginalWithoutHistory { policy } => self.without_history(policy, results),
+            Judge::HistoryHelps { policy, k } => history_helps(policy, *k, results),
             Judge::MovedMoreIsAccessedMore => {
                 steps(results, |less, more| Some(more.accesses >= less.accesses))
             }
@@ -74,7 +100,86 @@ impl Experiment {
                 steps(results, |less, more| Some(more.distance? <= less.distance?))
             }
         };
+        let nothing = || Measured::beside_the_point("no trace that was run shows it");
+        let measured = measured.or_else(|| (!results.is_empty()).then(nothing));
         Claim::new(stated.says(&[]), measured)
+    }
+
+    /// The gains of all pairs in percentage points of hits, from each size to the next.
+    fn growth(&self, results: &[&WorkloadResult]) -> Option<Measured> {
+        let gain = |pair: &Pair, result: &WorkloadResult, percent: f64| {
+            let ratio = |policy: &str| {
+                let is_it = |point: &&Point| {
+                    point.policy == policy && point.aggregate_percent.to_bits() == percent.to_bits()
+                };
+                Some(result.points.iter().find(is_it)?.summary.aggregate_hit_ratio() * 100.0)
+            };
+            Some(ratio(&pair.combined)? - ratio(&pair.original)?)
+        };
+        let mut steps = vec![];
+        for (pair, result) in
+            self.pairs.iter().flat_map(|pair| results.iter().map(move |one| (pair, one)))
+        {
+            let gains = self.aggregate_percent.iter().filter_map(|&size| gain(pair, result, size));
+            let gains: Vec<f64> = gains.collect();
+            steps.extend(gains.windows(2).map(|two| two[1] - two[0]));
+        }
+        let grown = steps.iter().filter(|&&step| step >= 0.0).count();
+        let words = spread(&mut steps, " points")?;
+        let words = format!("at {grown} of {} steps to a larger size, {words}", steps.len());
+        Some(Measured::points(words, grown, steps.len()))
+    }
+
+    fn beats_fixed(&self, percent: f64, results: &[&WorkloadResult]) -> Option<Measured> {
+        let mut gains = vec![];
+        for result in results {
+            for pair in &self.pairs {
+                let dynamic = result.dynamic(&pair.combined);
+                let fixed = result.best_fixed(&pair.combined).filter(|&(_, hits)| hits > 0.0);
+                if let (Some(dynamic), Some((_, fixed))) = (dynamic, fixed) {
+                    gains.push((dynamic / fixed - 1.0) * 100.0);
+                }
+            }
+        }
+        let right = gains.iter().filter(|&&gain| gain >= percent - self.tolerance_points).count();
+        let more = gains.iter().filter(|&&gain| gain > 0.0).count();
+        let count = gains.len();
+        let words = spread(&mut gains, " %")?;
+        let words =
+            format!("by about that at {right} of {count} points, by some at {more}; {words}");
+        Some(Measured::points(words, right, count))
+    }
+
+    fn best_share(
+        &self,
+        policy: &str,
+        percent: u64,
+        results: &[&WorkloadResult],
+    ) -> Option<Measured> {
+        let best = results.iter().filter_map(|result| Some(result.best_fixed(policy)?.0));
+        let mut best: Vec<u64> = best.collect();
+        best.sort_unstable();
+        let step = self.q1_percent.windows(2).map(|two| two[1] - two[0]).min().unwrap_or(0);
+        let right = best.iter().filter(|share| share.abs_diff(percent) <= step).count();
+        let middle = best.get(best.len() / 2)?;
+        let [least, most] = [best[0], best[best.len() - 1]];
+        let words = format!("{middle} % in the median; {least} to {most} %");
+        Some(Measured::points(words, right, best.len()))
+    }
+
+    fn without_history(&self, policy: &str, results: &[&WorkloadResult]) -> Option<Measured> {
+        let distances = results.iter().filter_map(|result| {
+            let original = self.original_of(policy, result)?;
+            Some((result.with_history(policy, 0)? - original) * 100.0)
+        });
+        let mut distances: Vec<f64> = distances.collect();
+        let right = distances.iter().filter(|distance| distance.abs() <= POINTS_OF_CLOSE).count();
+        let words = spread(&mut distances, " points")?;
+        let words = format!(
+            "within {POINTS_OF_CLOSE} points on {right} of {} traces, {words}",
+            distances.len()
+        );
+        Some(Measured::points(words, right, distances.len()))
     }
 
     fn moves(&self, percent: f64, results: &[&WorkloadResult]) -> Option<Measured> {
@@ -150,6 +255,59 @@ fn steps(
     }
     let words = format!("{right} of {count} steps from one group of pages to the next");
     (count > 0).then(|| Measured::points(words, right, count))
+}
+
+/// That the first level is stable within so many periods, on every workload.
+fn settles(policy: &str, results: &[&WorkloadResult], periods: usize) -> Option<Measured> {
+    let settled: Vec<Option<usize>> =
+        stabilities(policy, results).map(|stability| stability.settled_after).collect();
+    let right = settled.iter().filter(|settled| settled.is_some_and(|after| after <= periods));
+    let (right, count) = (right.count(), settled.len());
+    let mut known: Vec<usize> = settled.into_iter().flatten().collect();
+    known.sort_unstable();
+    let middle = known.get(known.len() / 2);
+    let middle =
+        middle.map_or_else(String::new, |after| format!("; after {after} periods in the median"));
+    (count > 0)
+        .then(|| Measured::points(format!("on {right} of {count} traces{middle}"), right, count))
+}
+
+/// That the first level fluctuates no more than this, on every workload.
+fn fluctuates(policy: &str, results: &[&WorkloadResult], percent: f64) -> Option<Measured> {
+    let fluctuations = stabilities(policy, results).map(|stability| stability.fluctuation * 100.0);
+    let mut fluctuations: Vec<f64> = fluctuations.collect();
+    let right = fluctuations.iter().filter(|&&one| one <= percent).count();
+    let middle = median(&mut fluctuations)?;
+    let [least, most] = [fluctuations[0], fluctuations[fluctuations.len() - 1]];
+    let words = format!("{middle:.1} % in the median; {least:.1} to {most:.1} %");
+    Some(Measured::points(words, right, fluctuations.len()))
+}
+
+fn stabilities<'a>(
+    policy: &'a str,
+    results: &'a [&WorkloadResult],
+) -> impl Iterator<Item = &'a Stability> {
+    let runs = results.iter().flat_map(|result| &result.over_time);
+    runs.filter(move |run| run.policy == policy).filter_map(|run| run.stability.as_ref())
+}
+
+/// That a history of this length is as good as any shorter one, and better than none, on every workload.
+fn history_helps(policy: &str, k: u64, results: &[&WorkloadResult]) -> Option<Measured> {
+    let (mut gains, mut right) = (vec![], 0);
+    for result in results {
+        let hits = |k: u64| Some(result.with_history(policy, k)? * 100.0);
+        let (Some(this), Some(none)) = (hits(k), hits(0)) else { continue };
+        let shorter = (0..k).filter_map(hits);
+        let is_best = shorter.fold(0.0, f64::max) <= this + POINTS_OF_EQUAL;
+        right += usize::from(is_best && this >= none);
+        gains.push(this - none);
+    }
+    let words = format!(
+        "so on {right} of {} traces; beyond k = 0 {}",
+        gains.len(),
+        spread(&mut gains, " points")?
+    );
+    Some(Measured::points(words, right, gains.len()))
 }
 
 /// That the share of the first level that Q1 takes in the end is right, on every workload.

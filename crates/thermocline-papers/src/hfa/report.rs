@@ -48,6 +48,45 @@ pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> T
     TextTable::of_traces(title, &policies, results.iter().map(row))
 }
 
+/// Hit ratios of all algorithms at the size that is studied, for the paper's page.
+pub(super) fn hit_ratios(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
+    let policies = experiment.policies();
+    let judged = results.iter().filter(|result| result.has_reuse(experiment));
+    let row = |result: &WorkloadResult| {
+        let cells = policies.iter().map(|policy| {
+            let mut points = result.points.iter();
+            let point = points.find(|point| {
+                point.policy == *policy
+                    && point.aggregate_percent.to_bits() == experiment.study_percent.to_bits()
+            });
+            let percent = |point: &Point| point.summary.aggregate_hit_ratio() * 100.0;
+            point.map_or_else(|| "-".into(), |point| format!("{:.1}", percent(point)))
+        });
+        (result.workload.clone(), cells.collect())
+    };
+    let title = "Hits of all algorithms";
+    TextTable::of_traces(title, &policies, judged.map(row))
+}
+
+/// The first level's hits, period by period.
+fn by_period(result: &WorkloadResult) -> LineChart {
+    let runs = result.over_time.iter();
+    let runs = runs.filter_map(|run| Some((&run.policy, &run.stability.as_ref()?.first_level)));
+    let series = runs.map(|(policy, ratios)| Series {
+        name: policy.clone(),
+        values: ratios.iter().map(|ratio| Some(ratio * 100.0)).collect(),
+    });
+    let series: Vec<Series> = series.collect();
+    let periods = series.iter().map(|one| one.values.len()).max().unwrap_or(0);
+    LineChart {
+        title: "Hits in the first level, period by period (Figure 8 a)".into(),
+        x_title: "periods after the warm-up".into(),
+        x_labels: (1..=periods).map(|period| period.to_string()).collect(),
+        y_title: "%".into(),
+        series,
+    }
+}
+
 /// Adds the traces, then the figures of each workload.
 pub(super) fn add(
     report: &mut Report,
@@ -56,6 +95,11 @@ pub(super) fn add(
 ) -> Result<(), LabError> {
     report.heading("The traces really used");
     report.table(traces(results));
+    report.heading("Readings of the paper");
+    report.paragraph(
+        "At the size that is studied, in the median of all traces with re-use; shares of Q1 also at least and at most.",
+    );
+    report.table(super::readings::table(experiment, results).into_table());
     for result in results {
         workload(report, experiment, result)?;
     }
@@ -98,8 +142,12 @@ fn workload(
     for (title, y_title, value) in FIGURES {
         report.lines(&over_sizes(experiment, result, title, y_title, value))?;
     }
+    if result.over_time.is_empty() {
+        return Ok(());
+    }
     let runs = result.over_time.iter().map(|one| (one.policy.as_str(), &one.over_time));
     let runs: Vec<_> = runs.collect();
+    report.lines(&by_period(result))?;
     for (title, share) in [
         ("Hits in the first level (Figure 8 a)", first_level as fn(&IntervalSummary) -> _),
         ("Share of Q1 in the first level (Figure 8 b)", protected),

@@ -6,17 +6,25 @@ use thermocline_device::{Catalogue, Device};
 use thermocline_trace::CompiledTrace;
 
 use super::hints::{Hints, hints};
-use super::{About, Experiment, Point, Stability, StudyPoint, WorkloadResult};
+use super::stability::Stability;
+use super::{
+    About, Experiment, OriginalPoint, Point, Reading, ReadingPoint, StudyPoint, Timeline,
+    WorkloadResult, protected_at_end,
+};
 use crate::hierarchy::DISK;
 use crate::study::Done;
 use crate::workload::Workload;
 use thermocline_lab::{
     Configuration, LabError, RunOptions, Summary, TierConfiguration, TierSize, TraceSummary,
-    WarmUp, Watch, default_latencies_ms, run,
+    WarmUp, Watch, run,
 };
 
 /// Parameters of a policy, as text.
 type Given = Vec<(String, String)>;
+
+fn given(name: &str, value: impl ToString) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
 
 /// The runs on one trace.
 struct Runs<'a> {
@@ -34,17 +42,9 @@ impl Experiment {
         trace: &CompiledTrace,
         done: Done<'_>,
     ) -> Result<WorkloadResult, LabError> {
-        let About { ratios, paper_requests } = &workload.about;
+        let About { ratios, paper_requests, is_long } = &workload.about;
         let runs = Runs { experiment: self, trace, done, watch: Watch::default() };
-        let fixed_shares = runs.swept(&self.q1_percent, |percent| {
-            let share = percent as f64 / 100.0;
-            vec![
-                ("partition".to_owned(), "fixed".to_owned()),
-                ("q1_share".to_owned(), share.to_string()),
-            ]
-        })?;
-        let history = runs.swept(&self.k, |k| vec![("k".to_owned(), k.to_string())])?;
-        Ok(WorkloadResult {
+        let mut result = WorkloadResult {
             workload: workload.name.clone(),
             trace: TraceSummary::of(trace).path,
             requests: trace.request_count() as u64,
@@ -52,10 +52,29 @@ impl Experiment {
             ratios: ratios.clone(),
             hints: runs.hints()?,
             points: runs.points(ratios)?,
-            over_time: runs.over_time()?,
-            fixed_shares,
-            history,
-        })
+            over_time: vec![],
+            fixed_shares: vec![],
+            history: vec![],
+            originals: vec![],
+            readings: vec![],
+        };
+        if *is_long {
+            return Ok(result);
+        }
+        if !result.has_reuse(self) {
+            // What is left to run would judge nothing.
+            (0..self.study_runs()).for_each(|_| done());
+            return Ok(result);
+        }
+        result.over_time = runs.over_time()?;
+        result.fixed_shares = runs.swept(&self.q1_percent, |percent| {
+            let share = percent as f64 / 100.0;
+            vec![given("partition", "fixed"), given("q1_share", share)]
+        })?;
+        result.history = runs.swept(&self.k, |k| vec![given("k", k)])?;
+        result.originals = runs.originals()?;
+        result.readings = runs.readings()?;
+        Ok(result)
     }
 }
 
@@ -79,7 +98,7 @@ impl Runs<'_> {
         });
         let points: Vec<(f64, &str)> = points.collect();
         let point = |(aggregate_percent, policy): (f64, &str)| {
-            let configuration = hierarchy(self.trace, policy, &[], ratios, aggregate_percent)?;
+            let configuration = self.hierarchy(policy, &[], ratios, aggregate_percent)?;
             let summary = self.run(&configuration, self.when_warm())?;
             Ok(Point { policy: policy.into(), aggregate_percent, summary })
         };
@@ -89,30 +108,86 @@ impl Runs<'_> {
     /// The levels of the study, with the algorithm as it is.
     fn study(&self, policy: &str, given: &[(String, String)]) -> Result<Configuration, LabError> {
         let Experiment { study_ratios, study_percent, .. } = self.experiment;
-        hierarchy(self.trace, policy, given, study_ratios, *study_percent)
+        self.hierarchy(policy, given, study_ratios, *study_percent)
     }
 
     /// The same with a combined algorithm, whose period follows the first level as in the paper.
-    fn combined_study(&self, policy: &str, mut given: Given) -> Result<Configuration, LabError> {
+    fn combined_study(
+        &self,
+        policy: &str,
+        mut parameters: Given,
+    ) -> Result<Configuration, LabError> {
+        parameters.push(given("t", self.period()));
+        self.study(policy, &parameters)
+    }
+
+    /// The accesses of a period there.
+    fn period(&self) -> f64 {
         let Experiment { study_ratios, study_percent, study_period_share, .. } = self.experiment;
         let first_pages = level_pages(self.trace, study_ratios, *study_percent)[0];
-        let period = (study_period_share * first_pages).ceil().max(1.0);
-        given.push(("t".to_owned(), period.to_string()));
-        self.study(policy, &given)
+        (study_period_share * first_pages).ceil().max(1.0)
     }
 
     fn combined(&self) -> impl Iterator<Item = &str> {
         self.experiment.pairs.iter().map(|pair| pair.combined.as_str())
     }
 
-    fn over_time(&self) -> Result<Vec<Stability>, LabError> {
-        let options = RunOptions { intervals: self.experiment.points, ..RunOptions::default() };
-        let stability = |policy: &str| {
+    fn over_time(&self) -> Result<Vec<Timeline>, LabError> {
+        let Experiment { points, periods, tolerance_points, .. } = *self.experiment;
+        let cut = |policy: &str, intervals| {
+            let options = RunOptions { intervals, ..self.when_warm() };
             let summary = self.run(&self.combined_study(policy, vec![])?, options)?;
-            let over_time = summary.over_time.unwrap_or_default();
-            Ok(Stability { policy: policy.into(), over_time })
+            Ok::<_, LabError>((summary.warm_up_accesses, summary.over_time.unwrap_or_default()))
         };
-        self.combined().collect::<Vec<_>>().into_par_iter().map(stability).collect()
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not more periods than accesses, and not less than none"
+        )]
+        let all_periods = (self.trace.len() as f64 / self.period()).ceil() as usize;
+        let timeline = |policy: &str| {
+            let (_, over_time) = cut(policy, points)?;
+            let (warm_up, by_period) = cut(policy, all_periods)?;
+            let stability = Stability::of(&by_period, warm_up, periods, tolerance_points);
+            Ok(Timeline { policy: policy.into(), over_time, stability })
+        };
+        self.combined().collect::<Vec<_>>().into_par_iter().map(timeline).collect()
+    }
+
+    /// The algorithms that HFA is combined with, on the levels of the study.
+    fn originals(&self) -> Result<Vec<OriginalPoint>, LabError> {
+        let original = |policy: &str| {
+            let summary = self.run(&self.study(policy, &[])?, self.when_warm())?;
+            Ok(OriginalPoint { policy: policy.into(), hit_ratio: summary.aggregate_hit_ratio() })
+        };
+        let all = self.experiment.pairs.iter().map(|pair| pair.original.as_str());
+        all.collect::<Vec<_>>().into_par_iter().map(original).collect()
+    }
+
+    /// The combined algorithms under every reading.
+    fn readings(&self) -> Result<Vec<ReadingPoint>, LabError> {
+        let of_reading =
+            |reading| self.experiment.policies_of(reading).map(move |policy| (reading, policy));
+        let runs: Vec<(&Reading, &str)> =
+            self.experiment.readings.iter().flat_map(of_reading).collect();
+        let point = |(reading, policy): (&Reading, &str)| {
+            let run = |further: Option<(String, String)>| {
+                let parameters = reading.parameters.clone().into_iter().chain(further);
+                let configuration = self.combined_study(policy, parameters.collect())?;
+                self.run(&configuration, self.when_warm())
+            };
+            let summary = run(None)?;
+            let without = reading.is_of_partition.then(|| run(Some(given("k", 0)))).transpose()?;
+            Ok(ReadingPoint {
+                reading: reading.name.clone(),
+                policy: policy.into(),
+                hit_ratio: summary.aggregate_hit_ratio(),
+                without_history: without.map(|summary| summary.aggregate_hit_ratio()),
+                q1_share: protected_at_end(&summary),
+                metadata_share: summary.metadata_share,
+            })
+        };
+        runs.into_par_iter().map(point).collect()
     }
 
     /// The combined algorithms with each of some values of a parameter.
@@ -139,38 +214,42 @@ impl Runs<'_> {
         };
         self.experiment.hints_of.par_iter().map(observed).collect()
     }
-}
 
-/// Levels of these relative sizes that are together so many percent of the footprint.
-fn hierarchy(
-    trace: &CompiledTrace,
-    policy: &str,
-    given: &[(String, String)],
-    ratios: &[u32],
-    percent: f64,
-) -> Result<Configuration, LabError> {
-    let policy = registry::find(policy)?;
-    let catalogue = Catalogue::default();
-    let latencies_ms = default_latencies_ms(ratios.len());
-    let pages = level_pages(trace, ratios, percent);
-    let tier = |(index, (&pages, &latency_ms)): (usize, (&f64, &f64))| TierConfiguration {
-        name: format!("l{}", index + 1),
-        size: TierSize::Pages(pages),
-        device: Device {
+    /// Levels of these relative sizes that are together so many percent of the footprint.
+    fn hierarchy(
+        &self,
+        name: &str,
+        further: &[(String, String)],
+        ratios: &[u32],
+        percent: f64,
+    ) -> Result<Configuration, LabError> {
+        let Experiment { level_ms, disk_ms, .. } = self.experiment;
+        let rival = self.experiment.rivals.iter().find(|rival| rival.name == name);
+        let registered = rival.and_then(|rival| rival.policy.as_deref());
+        let policy = registry::find(registered.unwrap_or(name))?;
+        let own = rival.map(|rival| rival.parameters.clone()).unwrap_or_default();
+        let parameters: Given = own.into_iter().chain(further.iter().cloned()).collect();
+        let pages = level_pages(self.trace, ratios, percent);
+        let tier = |(index, (&pages, &latency_ms)): (usize, (&f64, &f64))| TierConfiguration {
             name: format!("l{}", index + 1),
-            summary: "its access time, per page".into(),
-            read_ms: latency_ms,
-            write_ms: latency_ms,
-            source: String::new(),
-        },
-    };
-    let tiers = pages.iter().zip(&latencies_ms).enumerate().map(tier).collect();
-    Ok(Configuration::new(
-        policy.clone(),
-        policy.values(given)?,
-        tiers,
-        catalogue.find(DISK)?.clone(),
-    ))
+            size: TierSize::Pages(pages),
+            device: Device {
+                name: format!("l{}", index + 1),
+                summary: "its access time, per page".into(),
+                read_ms: latency_ms,
+                write_ms: latency_ms,
+                source: String::new(),
+            },
+        };
+        let tiers: Vec<_> = pages.iter().zip(level_ms).enumerate().map(tier).collect();
+        let latencies_ms = level_ms.iter().copied().take(tiers.len()).chain([*disk_ms]).collect();
+        let disk = Catalogue::default().find(DISK)?.clone();
+        let values = policy.values(&parameters)?;
+        Ok(Configuration {
+            latencies_ms,
+            ..Configuration::new(policy.clone(), values, tiers, disk)
+        })
+    }
 }
 
 /// The pages of each level.

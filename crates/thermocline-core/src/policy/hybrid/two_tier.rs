@@ -26,23 +26,12 @@ use alloc::boxed::Box;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::single::{ALGORITHMS, Algorithm, Outcome, Replacement, Space};
+use crate::policy::single::{NAMES, Outcome, Replacement, Space, build_named};
 use crate::queue::{Logs, PRESENT, PageSet, Use};
 use crate::random::SEED;
 use crate::random::{Draws as _, SplitMix64};
 use crate::{
     Access, Actions, BoxedPolicy, Gate, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
-};
-
-/// The names of all algorithms that may be a tier.
-const NAMES: [&str; ALGORITHMS.len()] = {
-    let mut names = [""; ALGORITHMS.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = ALGORITHMS[index].name();
-        index += 1;
-    }
-    names
 };
 
 /// The parameter that chooses the algorithm of memory.
@@ -145,11 +134,8 @@ pub const TWO_TIER: PolicyEntry = PolicyEntry {
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
     let tier = |parameter, capacity_pages| {
-        let name = values.choice(parameter);
-        let known = ALGORITHMS.iter().find(|algorithm| algorithm.name() == name);
-        let Algorithm { build, parameters, .. } = known.expect("a choice is one of these");
-        let values = Values::resolve(name, parameters, &[]).expect("defaults go together");
-        build(Space { ids, capacity_pages, inputs: &setup.inputs }, &values)
+        let space = Space { ids, capacity_pages, inputs: &setup.inputs };
+        build_named(values.choice(parameter), space)
     };
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     Box::new(TwoTier {

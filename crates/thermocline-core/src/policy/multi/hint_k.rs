@@ -224,7 +224,6 @@ impl Policy for HintK {
 
     fn metadata_bytes(&self) -> usize {
         let cached: usize = self.tiers.iter().map(IndexedHeap::len).sum();
-        let ghost_bytes = size_of::<PageId>() + size_of::<u32>();
-        cached * size_of::<u32>() + self.histories.ghosts() as usize * ghost_bytes
+        self.histories.metadata_bytes(cached)
     }
 }

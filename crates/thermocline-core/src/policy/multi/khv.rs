@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use crate::PageId;
 use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
-use crate::queue::{Lists, grow};
+use crate::queue::Lists;
 
 /// The most moves that a history can hold.
 const MOVES_MAX: u64 = 16;
@@ -58,7 +58,7 @@ pub(super) enum Move {
 
 /// The last moves of all pages, and what they are worth.
 #[derive(Clone, Debug)]
-pub(super) struct Moves {
+struct Moves {
     /// Per number of a page: the newest move in the lowest bits.
     of_page: Vec<u32>,
     /// The bits of the moves that count.
@@ -78,7 +78,7 @@ pub(super) struct Histories {
 
 impl Moves {
     /// For page numbers below `count`; `values` say how many moves count, and what each is worth.
-    pub(super) fn new(count: u32, values: &Values) -> Self {
+    fn new(count: u32, values: &Values) -> Self {
         let [demotion, promotion] = [DEMOTION, PROMOTION].map(|weight| values.real(weight.name));
         Self {
             of_page: vec![0; count as usize],
@@ -88,25 +88,14 @@ impl Moves {
         }
     }
 
-    /// Numbers are below this.
-    #[expect(clippy::cast_possible_truncation, reason = "they were counted with u32")]
-    pub(super) fn count(&self) -> u32 {
-        self.of_page.len() as u32
-    }
-
-    /// Lets numbers be less than `count` from now on.
-    pub(super) fn grow(&mut self, count: u32) {
-        grow(&mut self.of_page, count, 0);
-    }
-
     /// Adds a move to those of a page.
-    pub(super) fn record(&mut self, number: u32, step: Move) {
+    fn record(&mut self, number: u32, step: Move) {
         let moves = &mut self.of_page[number as usize];
         *moves = (*moves << MOVE_BITS | u32::from(step as u8)) & self.mask;
     }
 
     /// The page's value; 0 if nothing is known of it, and never negative.
-    pub(super) fn value(&self, number: u32) -> f64 {
+    fn value(&self, number: u32) -> f64 {
         let mut moves = self.of_page[number as usize];
         let (mut value, mut share) = (0.0, 1.0);
         while moves != 0 {
@@ -118,7 +107,7 @@ impl Moves {
     }
 
     /// Whether the page has moved.
-    pub(super) fn are_known(&self, number: u32) -> bool {
+    fn are_known(&self, number: u32) -> bool {
         self.of_page[number as usize] != 0
     }
 
@@ -130,7 +119,7 @@ impl Moves {
         prefetch(&self.of_page, page.index());
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.of_page.capacity() * size_of::<u32>()
     }
 }
@@ -163,6 +152,11 @@ impl Histories {
         self.moves.value(number)
     }
 
+    /// Whether moves of the page are known.
+    pub(super) fn are_known(&self, number: u32) -> bool {
+        self.moves.are_known(number)
+    }
+
     /// Notes that the page has left all caches.
     pub(super) fn leave(&mut self, number: u32) {
         if !self.moves.are_known(number) {
@@ -191,6 +185,13 @@ impl Histories {
     /// How many histories are kept of pages in no cache.
     pub(super) fn ghosts(&self) -> u32 {
         self.ghosts.len(GHOSTS)
+    }
+
+    /// What the histories take, of so many cached pages, in bytes: the moves of a page, and the page's
+    /// number if it is in no cache.
+    pub(super) fn metadata_bytes(&self, cached_pages: usize) -> usize {
+        let ghost_bytes = size_of::<PageId>() + size_of::<u32>();
+        cached_pages * size_of::<u32>() + self.ghosts() as usize * ghost_bytes
     }
 
     /// Checks the bound, and that only cached pages and ghosts have a history.

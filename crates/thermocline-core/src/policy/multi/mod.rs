@@ -1,5 +1,6 @@
 //! Policies of two to eight tiers of caches over a disk.
 
+pub mod chain;
 pub mod demote;
 pub mod hfa;
 mod hierarchy;
@@ -19,6 +20,7 @@ use crate::entry::PolicyEntry;
 pub const POLICIES: &[PolicyEntry] = &[
     lru_n_inclusive::LRU_N_INCLUSIVE,
     demote::DEMOTE,
+    chain::CHAIN,
     promote::PROMOTE,
     hint_k::HINT_K,
     mq_n::MQ_N,

@@ -76,6 +76,17 @@ pub const ALGORITHMS: &[Algorithm] = &[
     w_tiny_lfu::W_TINY_LFU,
 ];
 
+/// The names of all algorithms, as choices of a parameter.
+pub(crate) const NAMES: [&str; ALGORITHMS.len()] = {
+    let mut names = [""; ALGORITHMS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALGORITHMS[index].name();
+        index += 1;
+    }
+    names
+};
+
 /// Those that know the future: they run on the trace that they were built for.
 pub const ORACLES: &[Algorithm] = &[opt::OPT];
 
@@ -142,6 +153,14 @@ impl Algorithm {
             Cow::Owned(_) => unreachable!(),
         }
     }
+}
+
+/// Build the algorithm of this name, one of [`NAMES`], with its default parameters.
+pub(crate) fn build_named(name: &str, space: Space<'_>) -> Box<dyn Replacement + Send> {
+    let known = ALGORITHMS.iter().find(|algorithm| algorithm.name() == name);
+    let Algorithm { build, parameters, .. } = known.expect("a choice is one of these");
+    let values = Values::resolve(name, parameters, &[]).expect("defaults go together");
+    build(space, &values)
 }
 
 fn boxed<R: Replacement + Send + 'static>(

@@ -1,4 +1,4 @@
-//! Tiers that keep orders of their own: DEMOTE, inclusive LRU, MQ under LRU.
+//! Tiers that keep orders of their own: DEMOTE, chained queues, inclusive LRU, MQ under LRU.
 
 use std::collections::BTreeMap;
 
@@ -77,6 +77,108 @@ impl Model for Demote {
 
     fn held(&self) -> Vec<Vec<u32>> {
         self.tiers.clone()
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves
+    }
+}
+
+/// Queues chained by demotion.
+pub(crate) struct Chain {
+    clients: usize,
+    tiers: Vec<Queue>,
+    moves: u64,
+}
+
+/// Pages with the oldest first; a page that leaves a FIFO from the middle leaves a hole.
+struct Queue {
+    /// lru, fifo or mru.
+    rule: &'static str,
+    size: usize,
+    pages: Vec<Option<u32>>,
+}
+
+impl Queue {
+    fn holds(&self, page: u32) -> bool {
+        self.pages.contains(&Some(page))
+    }
+
+    fn take(&mut self, page: u32) {
+        let Some(place) = self.pages.iter().position(|&held| held == Some(page)) else { return };
+        if self.rule == "fifo" {
+            self.pages[place] = None;
+        } else {
+            self.pages.remove(place);
+        }
+    }
+
+    /// A hit does not move a page of a FIFO.
+    fn hit(&mut self, page: u32) {
+        if self.rule != "fifo" {
+            self.take(page);
+            self.pages.push(Some(page));
+        }
+    }
+
+    /// Adds a page; the one that leaves for it.
+    fn push(&mut self, page: u32) -> Option<u32> {
+        let victim = if self.rule == "mru" { self.pages.len().saturating_sub(1) } else { 0 };
+        let is_full = self.pages.len() == self.size;
+        let evicted = if is_full { self.pages.remove(victim) } else { None };
+        self.pages.push(Some(page));
+        evicted
+    }
+}
+
+impl Chain {
+    /// Rules of the tiers that a client sees.
+    pub(crate) fn new(sizes: &[usize], clients: usize, rules: &[&'static str]) -> Self {
+        let rules = std::iter::repeat_n(rules[0], clients).chain(rules[1..].iter().copied());
+        let queue = |(rule, size)| Queue { rule, size, pages: vec![] };
+        let tiers = rules.zip(repeated(sizes, clients)).map(queue).collect();
+        Self { clients, tiers, moves: 0 }
+    }
+
+    fn demote(&mut self, path: &[usize], victim: u32) {
+        let is_elsewhere = path[0] < self.clients
+            && self.tiers[..self.clients].iter().any(|top| top.holds(victim));
+        if let Some(&below) = path.get(1)
+            && !is_elsewhere
+        {
+            self.moves += 1;
+            if let Some(next) = self.tiers[below].push(victim) {
+                self.demote(&path[1..], next);
+            }
+        }
+    }
+}
+
+impl Model for Chain {
+    fn read(&mut self, client: usize, page: u32) -> Outcome {
+        let path = path(client, self.clients, self.tiers.len());
+        let found = path.iter().position(|&tier| self.tiers[tier].holds(page));
+        let found = found.unwrap_or(path.len());
+        if found == 0 {
+            self.tiers[client].hit(page);
+        } else {
+            if let Some(&tier) = path.get(found) {
+                self.tiers[tier].take(page);
+                self.moves += 1;
+            }
+            if let Some(victim) = self.tiers[client].push(page) {
+                self.demote(&path, victim);
+            }
+        }
+        Outcome { found: tier_at(&path, found, self.tiers.len()), served: client }
+    }
+
+    fn forget(&mut self, client: usize, page: u32) {
+        self.tiers[client].take(page);
+    }
+
+    fn held(&self) -> Vec<Vec<u32>> {
+        self.tiers.iter().map(|tier| tier.pages.iter().copied().flatten().collect()).collect()
     }
 
     fn moves(&self) -> u64 {

@@ -123,6 +123,12 @@ impl Bubble {
         self.update_upwards(self.node(frame).parent);
     }
 
+    /// Gives a frame another hotness, and leaves it where it is.
+    pub(super) fn set_hotness(&mut self, frame: u32, hotness: f64) {
+        self.node_mut(frame).hotness = hotness;
+        self.update_upwards(frame);
+    }
+
     /// Takes a frame out of its queue.
     pub(super) fn remove(&mut self, queue: usize, frame: u32) {
         loop {
@@ -284,8 +290,12 @@ mod tests {
                     }
                     Some(place) if is_hit => {
                         let ahead = bubble.last_hotter_ahead(frame, hotness);
-                        bubble.remove(0, frame);
-                        bubble.insert(0, ahead, frame, hotness);
+                        if ahead == place.checked_sub(1).map(|before| model[before].0) {
+                            bubble.set_hotness(frame, hotness);
+                        } else {
+                            bubble.remove(0, frame);
+                            bubble.insert(0, ahead, frame, hotness);
+                        }
                         model.remove(place);
                         let place = model[..place].iter().rposition(hotter);
                         model.insert(place.map_or(0, |place| place + 1), (frame, hotness));

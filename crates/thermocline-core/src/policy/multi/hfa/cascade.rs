@@ -69,7 +69,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             self.put((level, Queue::Q2), frame);
             return None;
         }
-        if self.passes_q2(level, self.queues.frame(frame).hotness) {
+        if self.is_last_in_q2(level, self.queues.frame(frame).hotness) {
             return Some(frame);
         }
         let victim = self.take_victim(level);
@@ -80,9 +80,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Whether a page of this hotness would be the next victim as soon as it entered the second queue.
     #[inline]
     fn passes_q2(&self, level: usize, hotness: f64) -> bool {
-        if self.has_room(level, 1) {
-            return false;
-        }
+        self.is_last_in_q2(level, hotness) && !self.has_room(level, 1)
+    }
+
+    /// Whether a page of this hotness would be the last one of the second queue.
+    #[inline]
+    fn is_last_in_q2(&self, level: usize, hotness: f64) -> bool {
         if self.settings.sorts_q2 {
             return self.queues.is_coldest(level, hotness);
         }

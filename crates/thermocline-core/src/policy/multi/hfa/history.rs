@@ -2,80 +2,82 @@
 //!
 //! * Source: Wu, He, Cao, Xie, *Hint-K*, ICPP 2010; TPDS 25(3), 2014, as used by Meng et al.,
 //!   JCST 32(2), 2017, Algorithm 6.
-//! * State: 4 bytes per page that exists; sparse, 16 per page that ever moved.
+//! * State: 16 bytes per page that exists; sparse, 26 per page that is cached or has a history of moves.
 //! * Cost: O(K).
-//! * Deviations: (1) the formula is not public: a move adds its weight, times a decay per later
-//!   move. (2) Histories are never forgotten: a list of bounded length would cost more than the word
-//!   that a history is.
+//! * Deviations: the formula and the bound on histories are those of [`khv`](crate::policy::multi::khv).
 
 use crate::config::Values;
-use crate::policy::multi::khv::Moves;
+use crate::policy::multi::khv::Histories;
 use crate::queue::Numbers;
 use crate::{Ids, PageId};
 
 pub(super) use crate::policy::multi::khv::Move;
 
-/// The last moves of all pages.
+/// The last moves of every page that is cached, or was until lately.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     numbers: Numbers,
-    moves: Moves,
-    /// Pages with a move.
-    known_pages: u32,
+    histories: Histories,
 }
 
 impl History {
-    pub(super) fn new(ids: Ids, values: &Values) -> Self {
-        let numbers = Numbers::growing(ids);
-        let moves = Moves::new(numbers.taken(), values);
-        Self { numbers, moves, known_pages: 0 }
+    /// Of caches with so many pages together.
+    pub(super) fn new(ids: Ids, cached_pages: u64, values: &Values) -> Self {
+        let ghosts_max = Histories::ghosts_max(ids.pages, cached_pages, values);
+        let cached_pages = u32::try_from(cached_pages).unwrap_or(u32::MAX);
+        // A page enters before another one leaves.
+        let tracked = cached_pages.saturating_add(ghosts_max).saturating_add(1);
+        let numbers = Numbers::new(ids, tracked);
+        let histories = Histories::new(numbers.count(), ghosts_max, values);
+        Self { numbers, histories }
     }
 
+    /// Adds a move to the history of a page.
+    #[inline]
     pub(super) fn add(&mut self, page: PageId, next: Move) {
-        let number = self.numbers.enter(page, |_, _| true);
-        if number >= self.moves.count() {
-            self.moves.grow(number + 1);
+        let Self { numbers, histories } = self;
+        let number = numbers.enter(page, |number, _| histories.are_known(number));
+        histories.record(number, next);
+    }
+
+    /// Notes that a page has entered a cache.
+    #[inline]
+    pub(super) fn enter(&mut self, page: PageId) {
+        if let Some(number) = self.numbers.find(page) {
+            self.histories.enter(number);
         }
-        self.known_pages += u32::from(!self.moves.are_known(number));
-        self.moves.record(number, next);
+    }
+
+    /// Notes that a page has left all caches.
+    #[inline]
+    pub(super) fn leave(&mut self, page: PageId) {
+        if let Some(number) = self.numbers.find(page) {
+            self.histories.leave(number);
+        }
     }
 
     /// The K-step hint value: the greater, the more active the page; never negative.
+    #[inline]
     pub(super) fn value(&self, page: PageId) -> f64 {
-        self.numbers.find(page).map_or(0.0, |number| self.moves.value(number))
+        self.numbers.find(page).map_or(0.0, |number| self.histories.value(number))
     }
 
-    /// What the published scheme keeps: K moves of two bits and the page.
-    pub(super) fn metadata_bytes(&self) -> usize {
-        self.known_pages as usize * 2 * size_of::<u32>()
+    /// What the published scheme keeps, of so many cached pages.
+    pub(super) fn metadata_bytes(&self, cached_pages: usize) -> usize {
+        self.histories.metadata_bytes(cached_pages)
     }
 
+    /// Heap memory in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.numbers.memory_bytes() + self.moves.memory_bytes()
+        self.numbers.memory_bytes() + self.histories.memory_bytes()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::multi::hfa::H_PARAMETERS;
-
-    /// V-HK-2.
-    #[test]
-    #[expect(clippy::float_cmp, reason = "sums of powers of two")]
-    fn values_of_three_moves() {
-        let values = Values::resolve("h-hfa", H_PARAMETERS, &[]).unwrap();
-        let mut history = History::new(Ids::sparse(1), &values);
-        let page = PageId(0);
-        assert_eq!(history.value(page), 0.0);
-        for _ in 0..3 {
-            history.add(page, Move::Demote);
-        }
-        assert_eq!(history.value(page), 1.75);
-        history.add(page, Move::Promote);
-        assert_eq!(history.value(page), 2.75);
-        history.add(page, Move::Demote);
-        history.add(page, Move::Promote);
-        assert_eq!(history.value(page), 3.0);
+    /// Checks the bound, and that only cached pages and ghosts have a history.
+    ///
+    /// # Panics
+    /// If one is violated, with its name.
+    pub(super) fn assert_invariants(&self, is_cached: impl Fn(PageId) -> bool) {
+        self.numbers.assert_invariants();
+        self.histories.assert_invariants(|number| is_cached(self.numbers.page(number)));
     }
 }

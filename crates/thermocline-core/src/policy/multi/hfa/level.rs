@@ -83,10 +83,10 @@ impl Level {
         self.hot_pages[queue as usize]
     }
 
-    /// Counts the cold pages of Q1, which has so many pages, and the hot ones of Q2.
-    pub(super) fn sample(&mut self, q1_pages: u32) {
-        self.cold_in_q1 += u64::from(q1_pages - self.hot_pages[0]);
-        self.hot_in_q2 += u64::from(self.hot_pages[1]);
+    /// Adds a sample: the pages of Q1, and how many pages of each queue are hot.
+    pub(super) fn sample(&mut self, q1_pages: u32, [hot_in_q1, hot_in_q2]: [u32; 2]) {
+        self.cold_in_q1 += u64::from(q1_pages - hot_in_q1);
+        self.hot_in_q2 += u64::from(hot_in_q2);
         self.samples += 1;
     }
 

@@ -11,12 +11,12 @@
 //! * Source: Meng, Wu, Guo, Li, Liang, Yao, Zheng, *A Hint Frequency Based Approach to Enhancing the
 //!   I/O Performance of Multilevel Cache Storage Systems*, JCST 32(2), 2017; it builds on Demote
 //!   (Wong and Wilkes, USENIX ATC 2002), Promote (Gill, FAST 2008) and Hint-K (Wu et al., ICPP 2010).
-//! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 4 for its
-//!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 20 per page
-//!   that ever moved; 64 bytes per cached page, one cache line; for D-HFA 4 more and 44 per hotness in a
-//!   second queue, for P-HFA and H-HFA 40 to 70 more; 16 per hit of late, at most two of them per
-//!   cached page; 20 per record that a table of hints may hold, 56 more if it has many hints; for
-//!   Oracle HFA 16 per hint.
+//! * State: 4 bytes per page that exists, 4 more per tier for its hints and, for H-HFA, 16 for its
+//!   moves; sparse, the first two and 10 more per page that is cached or has a hint, and 26 per page
+//!   that is cached or has a history of moves; 64 bytes per cached page, one cache line; 4 more and 44 per
+//!   hotness in a second queue if D-HFA sorts that; for P-HFA 44 more, for H-HFA 56 and 44 per hint value
+//!   in a second queue; 16 per hit of late, at most two of them per cached page; 20 per record that a
+//!   table of hints may hold, 56 more if it has many hints; for Oracle HFA 16 per hint.
 //! * Cost: per page that moves, amortised O(k) for its hints and O(log n) for its queues; with
 //!   D-HFA, O(1) for a queue that holds pages as hot. The paper's bubble sort is O(n) in the worst
 //!   case, a cold queue whose last page is hit, or a page that enters behind equally hot ones; the
@@ -44,6 +44,7 @@ mod cascade;
 mod cells;
 mod hint_table;
 mod history;
+mod hit_counts;
 mod level;
 mod moves;
 mod partition;
@@ -115,7 +116,7 @@ pub struct Hfa<const STRATEGY: u8> {
     resorted: u64,
     /// Per level: its frames by arrival or last hit, newest first; P-HFA only.
     ages: Option<Lists>,
-    /// The last moves of each page; H-HFA only.
+    /// The last moves of pages that are cached or were until lately; H-HFA only.
     history: Option<History>,
     random: SplitMix64,
     /// Whether this access woke a promotion already (Algorithm 2).
@@ -134,13 +135,10 @@ pub struct Hfa<const STRATEGY: u8> {
 const STATE: &str =
     "it keeps hits, hint frequency, hotness and two times of a page, and orders by them";
 /// What those need that keep the moves of pages.
-const HISTORY_MEMORY: SparseMemory = SparseMemory {
-    bytes_per_page: 136,
-    ..SparseMemory::of_accessed(
-        20,
-        "as the other HFA; and it keeps the last moves of a page for ever",
-    )
-};
+const HISTORY_MEMORY: SparseMemory = SparseMemory::of_cached(
+    136,
+    "as the other HFA; and it keeps the last moves of as many pages again",
+);
 
 /// The row of `d-hfa` in the registry.
 pub const D_HFA: PolicyEntry = PolicyEntry {
@@ -297,7 +295,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             recent: VecDeque::new(),
             resorted: 0,
             ages: (Self::STRATEGY == Strategy::Promote).then(|| Lists::new(frames, level_count)),
-            history: (Self::STRATEGY == Strategy::Hint).then(|| History::new(setup.ids(), values)),
+            history: (Self::STRATEGY == Strategy::Hint)
+                .then(|| History::new(setup.ids(), cached, values)),
             random: SplitMix64::new(match Self::STRATEGY {
                 Strategy::Promote => values.integer(crate::random::SEED.name),
                 Strategy::Demote | Strategy::Hint => 0,
@@ -324,6 +323,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// any.
     fn frame_at(&self, level: usize, page: PageId) -> u32 {
         self.cells.frame(level, page)
+    }
+
+    /// Whether any client sees a copy of a page.
+    fn is_cached(&self, page: PageId) -> bool {
+        (0..self.clients.get().into()).any(|top| self.frame_at(top, page) != ABSENT)
+            || self.frame_at(self.levels.len(), page) != ABSENT
     }
 
     /// One client: notes the frame of a page that enters the caches, or that it left them.
@@ -442,6 +447,9 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     fn assert_invariants(&self) {
         self.queues.assert_invariants();
         self.cells.assert_invariants();
+        if let Some(history) = &self.history {
+            history.assert_invariants(|page| self.is_cached(page));
+        }
         let mut cached = 0;
         for (index, level) in self.levels.iter().enumerate() {
             level.hints.assert_invariants(self.cells.newest_hints(index), |page, frame| {
@@ -497,7 +505,9 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
             let q1_pages = self.queues.len(index, Queue::Q1) as usize;
             level.hints.len() as usize * RECORD_BYTES + q1_pages * HISTORY_BYTES
         };
-        let histories = self.history.as_ref().map_or(0, History::metadata_bytes);
+        let cached_pages = self.used_frames as usize - self.free.len();
+        let histories =
+            self.history.as_ref().map_or(0, |history| history.metadata_bytes(cached_pages));
         self.levels.iter().enumerate().map(of_level).sum::<usize>() + histories
     }
 

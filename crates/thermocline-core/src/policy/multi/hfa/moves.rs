@@ -64,6 +64,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             .enter(access.page, |level, page, newest| levels[level].hints.is_live(page, newest));
         *self.queues.frame_mut(frame) = Frame::new(access.page);
         self.set_frame_of(access.page, frame);
+        if Self::STRATEGY == Strategy::Hint
+            && let Some(history) = &mut self.history
+        {
+            history.enter(access.page);
+        }
         if Self::STRATEGY == Strategy::Promote {
             self.settle(access, frame, None, 0.0, out);
         } else {
@@ -235,8 +240,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             frame.frequency = frequency;
             frame.looked_up_after = u32::try_from(now - entry.loaded).unwrap_or(u32::MAX);
         }
+        self.queues.add_hit((level, queue), frame);
         let entry = self.queues.frame_mut(frame);
-        entry.hits = entry.hits.saturating_add(1);
         entry.last_hit = now;
         if !core::mem::replace(&mut entry.is_hot, true) {
             self.levels[level].add_hot(queue);
@@ -338,6 +343,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.queues.frame_mut(frame).last_hit = 0;
         self.set_frame_of(page, ABSENT);
         self.free.push(frame);
+        if Self::STRATEGY == Strategy::Hint
+            && !self.is_cached(page)
+            && let Some(history) = &mut self.history
+        {
+            history.leave(page);
+        }
     }
 
     /// Asks the processor for what the next victims will need: each is a page of long ago.
@@ -409,11 +420,18 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if Self::STRATEGY == Strategy::Demote {
             return self.cascade(level, frame, carried, out);
         }
-        let frequency = self.arrive(level, frame, carried);
+        let page = self.queues.frame(frame).page;
+        let (known, is_live) = self.look_up(level, page);
+        let frequency = known.max(carried);
         let enters_q1 = match Self::STRATEGY {
             Strategy::Demote | Strategy::Promote => frequency > self.settings.f_min,
-            Strategy::Hint => self.is_live(level, self.queues.frame(frame).page),
+            Strategy::Hint => is_live,
         };
+        if !enters_q1 && self.passes_q2_by_value(level, page) {
+            self.queues.frame_mut(frame).is_hot = false;
+            return self.hand_down(level, frame, out);
+        }
+        self.arrive(level, frame, frequency, is_live);
         if enters_q1 {
             self.put((level, Queue::Q1), frame);
             self.overflow_q1(level, out);
@@ -453,12 +471,20 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.receive(above, head, carried, Way::Up, out);
     }
 
-    /// Begins a page's stay at a level, and returns its hint frequency there.
+    /// H-HFA: whether a page would be the next victim as soon as it entered the second queue. It then
+    /// enters no queue, and leaves no trace but its hint.
     #[inline]
-    fn arrive(&mut self, level: usize, frame: u32, carried: f64) -> f64 {
+    fn passes_q2_by_value(&self, level: usize, page: PageId) -> bool {
+        Self::STRATEGY == Strategy::Hint
+            && !self.has_room(level, 1)
+            && self.queues.least_value(level).is_none_or(|least| self.value(page) < least)
+    }
+
+    /// Begins a page's stay at a level with this hint frequency; it is hot there if it has a hint that
+    /// counts.
+    #[inline]
+    fn arrive(&mut self, level: usize, frame: u32, frequency: f64, is_hot: bool) {
         let page = self.queues.frame(frame).page;
-        let (known, is_hot) = self.look_up(level, page);
-        let frequency = known.max(carried);
         if is_hot && (Self::STRATEGY != Strategy::Hint || self.future.is_none()) {
             let newest = self.newest_hint(level, page);
             self.levels[level].hints.hold(newest, frame);
@@ -470,7 +496,6 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         {
             ages.push_front(u32::try_from(level).expect("few levels"), frame);
         }
-        frequency
     }
 
     /// P-HFA: lets a page rise until a tier keeps it (Algorithm 5), and serves it there.

@@ -3,17 +3,17 @@
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.4,
 //!   Algorithm 3.
 //! * State: none of its own.
-//! * Cost: amortised O(1) per access; O(n log n) per period if the queues are sorted anew, and
-//!   O(m log h) for an oracle with h hints, of which m count from a period on, or no longer.
-//! * Deviations: (1) "cold" is read as: no hit for T accesses and no hint that counts. Eq. 3 alone
-//!   never returns to 0 after a hit, so the first queue could never shrink, but the paper's does.
-//!   (2) Where the second queue borrows, nothing is moved to a first queue that grew: it may fill
+//! * Cost: amortised O(1) per access; O(n log n) per period if the queues are sorted anew, O(n) per
+//!   sample if pages are compared with the mean, and O(m log h) for an oracle with h hints, of which m
+//!   count from a period on, or no longer.
+//! * Deviations: (1) Section 3.4 calls a page cold if H = 0, and Eq. 3 never returns to 0 after a hit.
+//!   The parameter `cold` has four readings; `papers/hfa/README.md` compares them. (2) Where the second queue borrows, nothing is moved to a first queue that grew: it may fill
 //!   by itself.
 
 use alloc::vec::Vec;
 
 use super::queues::{Frame, Queue};
-use super::settings::Strategy;
+use super::settings::{Cold, Strategy};
 use super::{ABSENT, Hfa};
 use crate::Actions;
 
@@ -38,8 +38,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         if self.now == self.next_sample {
             self.next_sample = self.now.saturating_add(self.settings.sample_interval);
             self.expire_hits();
-            for (level, entry) in self.levels.iter_mut().enumerate() {
-                entry.sample(self.queues.len(level, Queue::Q1));
+            for level in 0..self.levels.len() {
+                let hot_pages = self.hot_pages(level);
+                self.levels[level].sample(self.queues.len(level, Queue::Q1), hot_pages);
             }
         }
         if self.now == self.period_end {
@@ -69,10 +70,38 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.recent.push_back((self.now, frame));
     }
 
-    /// Finds the pages that were last hit more than T accesses ago.
+    /// How many pages of each queue of a level are hot.
+    fn hot_pages(&self, level: usize) -> [u32; 2] {
+        if self.settings.cold != Cold::Mean {
+            return [Queue::Q1, Queue::Q2].map(|queue| self.levels[level].hot_pages(queue));
+        }
+        let queues = [Queue::Q1, Queue::Q2].map(|queue| self.queues.frames(level, queue));
+        let all = queues.iter().flatten().map(|&frame| self.hotness_of(frame));
+        let mean = all.sum::<f64>() / (queues[0].len() + queues[1].len()) as f64;
+        queues.map(|frames| {
+            let hot = frames.into_iter().filter(|&frame| self.hotness_of(frame) > mean);
+            u32::try_from(hot.count()).expect("a queue has fewer pages than 2^32")
+        })
+    }
+
+    /// The time of the first hit that makes a page hot.
+    #[inline]
+    fn first_hit_that_counts(&self) -> u64 {
+        let period = self.settings.period;
+        let first = match self.settings.cold {
+            Cold::Recent => self.now.saturating_sub(period),
+            // The access at a multiple of T is the last one of its period.
+            Cold::Period => (self.now - 1) / period * period + 1,
+            Cold::Stay | Cold::Mean => 0,
+        };
+        first.max(1)
+    }
+
+    /// Finds the pages whose last hit no longer makes them hot.
     fn expire_hits(&mut self) {
+        let first = self.first_hit_that_counts();
         while let Some(&(time, frame)) = self.recent.front()
-            && self.now - time > self.settings.period
+            && time < first
         {
             self.recent.pop_front();
             if self.queues.frame(frame).last_hit == time {
@@ -82,10 +111,10 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
-    /// Whether a page was hit within T accesses.
+    /// Whether the last hit of a page makes it hot.
     #[inline]
     pub(super) fn is_recent(&self, entry: &Frame) -> bool {
-        entry.last_hit > 0 && self.now - entry.last_hit <= self.settings.period
+        entry.last_hit >= self.first_hit_that_counts()
     }
 
     fn begin_period(&mut self) {

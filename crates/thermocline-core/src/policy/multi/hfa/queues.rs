@@ -6,18 +6,19 @@
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, section 3.2.2.
 //! * State: 64 bytes per frame; for a Q2 by hotness 4 more, and 44 per hotness in it; for P-HFA and H-HFA 32
-//!   more, and heaps of 8 to 28 per page in Q2.
-//! * Cost: D-HFA O(1) per change, O(log n) where a hotness is new or its last page leaves; the
-//!   others O(log n).
+//!   more, and for H-HFA another 20, and 44 per hint value in Q2.
+//! * Cost: O(1) per change of a Q2, O(log n) where a hotness or hint value is new or its last page leaves;
+//!   O(1) for Q1 of D-HFA, O(log n) for the others.
 //! * Deviations: none.
 
 use alloc::vec::Vec;
 
 use super::bubble::Bubble;
+use super::hit_counts::HitCounts;
 use super::runs::{self, Runs};
 use super::settings::Strategy;
 use crate::PageId;
-use crate::queue::{IndexedHeap, Lists};
+use crate::queue::Lists;
 
 /// One of the queues of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +95,20 @@ pub(super) struct Queues<const STRATEGY: u8> {
     lists: Lists<Frame>,
     /// Whether Q2 is kept by hotness; D-HFA only.
     sorts_q2: bool,
-    /// Per level: the runs of a Q2 by hotness.
+    /// Per level: the runs of a Q2 by hotness; with H-HFA, by hint value.
     runs: Vec<Runs>,
+    /// Per level: the pages of Q2 by hint value, and the run of each; H-HFA only.
+    by_value: Lists<u32>,
     /// The places of Q1; P-HFA and H-HFA only.
     bubble: Bubble,
-    /// Per level: the pages of Q2 by hits; P-HFA and H-HFA only.
-    by_hits: Vec<IndexedHeap<u32>>,
-    /// Per level: the pages of Q2 by hint value, then by age; H-HFA only.
-    by_value: Vec<IndexedHeap<(u64, u64)>>,
-    /// How many pages ever entered a Q2; H-HFA only.
-    entries: u64,
+    /// Per level: the hits of the pages of Q2; P-HFA and H-HFA only.
+    q2_hits: Vec<HitCounts>,
 }
 
-fn list(place: Place) -> u32 {
-    u32::try_from(place.0).expect("a hierarchy has few tiers") * 2 + place.1 as u32
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "a hierarchy has few tiers")]
+const fn list(place: Place) -> u32 {
+    place.0 as u32 * 2 + place.1 as u32
 }
 
 impl<const STRATEGY: u8> Queues<STRATEGY> {
@@ -119,18 +120,17 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         let moves_in_place = Self::STRATEGY != Strategy::Demote;
         let levels = capacities.len();
         let lists = u32::try_from(levels).expect("a hierarchy has few tiers") * 2;
-        let heap_frames = frames_if(moves_in_place);
-        let value_frames = frames_if(Self::STRATEGY == Strategy::Hint);
+        let is_by_value = Self::STRATEGY == Strategy::Hint;
+        let value_lists = if is_by_value { lists / 2 } else { 0 };
         // A page enters before another one leaves.
-        let of_level = |&pages: &u32| Runs::new(frames_if(sorts_q2).min(pages + 1));
+        let of_level = |&pages: &u32| Runs::new(frames_if(sorts_q2 || is_by_value).min(pages + 1));
         Self {
             lists: Lists::with_values(frames, lists, Frame::new(PageId(0))),
             sorts_q2,
             runs: capacities.iter().map(of_level).collect(),
+            by_value: Lists::with_values(frames_if(is_by_value), value_lists, runs::NONE),
             bubble: Bubble::new(frames_if(moves_in_place), levels),
-            by_hits: (0..levels).map(|_| IndexedHeap::new(heap_frames)).collect(),
-            by_value: (0..levels).map(|_| IndexedHeap::new(value_frames)).collect(),
-            entries: 0,
+            q2_hits: (0..levels).map(|_| HitCounts::new()).collect(),
         }
     }
 
@@ -166,10 +166,14 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             (Strategy::Demote, Queue::Q1 | Queue::Q2) => self.lists.push_front(list, frame),
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
                 self.lists.push_front(list, frame);
-                self.by_hits[level].set(frame, hits);
+                self.q2_hits[level].add(hits);
                 if Self::STRATEGY == Strategy::Hint {
-                    self.entries += 1;
-                    self.by_value[level].set(frame, (value.to_bits(), self.entries));
+                    let entry = self.runs[level].insert(frame, value);
+                    *self.by_value.value_mut(frame) = entry.run;
+                    match entry.behind {
+                        Some(newest) => self.by_value.insert_before(newest, frame),
+                        None => self.by_value.push_front(list / 2, frame),
+                    }
                 }
             }
         }
@@ -189,14 +193,33 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             (Strategy::Promote | Strategy::Hint, Queue::Q1) => self.bubble.remove(place.0, frame),
             (Strategy::Demote, Queue::Q1 | Queue::Q2) => {}
             (Strategy::Promote | Strategy::Hint, Queue::Q2) => {
-                self.by_hits[place.0].remove(frame);
+                let hits = self.frame(frame).hits;
+                self.q2_hits[place.0].remove(hits);
                 if Self::STRATEGY == Strategy::Hint {
-                    self.by_value[place.0].remove(frame);
+                    let lists = &mut self.by_value;
+                    let run = *lists.value(frame);
+                    let [newer, older] = [lists.before(frame), lists.after(frame)]
+                        .map(|other| other.filter(|&other| *lists.value(other) == run));
+                    self.runs[place.0].remove(run, newer, older);
+                    lists.remove(frame);
                 }
             }
         }
         self.lists.remove(frame);
         place
+    }
+
+    /// Counts a hit of a frame that is at this place.
+    #[inline]
+    pub(super) fn add_hit(&mut self, place: Place, frame: u32) {
+        let entry = self.frame_mut(frame);
+        let before = entry.hits;
+        entry.hits = before.saturating_add(1);
+        if Self::STRATEGY != Strategy::Demote && place.1 == Queue::Q2 {
+            let counts = &mut self.q2_hits[place.0];
+            counts.remove(before);
+            counts.add(before.saturating_add(1));
+        }
     }
 
     /// Gives a page of Q1 that was hit its new hotness and place.
@@ -207,6 +230,9 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             return;
         }
         let ahead = self.bubble.last_hotter_ahead(frame, hotness);
+        if ahead == self.lists.before(frame) {
+            return self.bubble.set_hotness(frame, hotness);
+        }
         self.bubble.remove(level, frame);
         self.lists.remove(frame);
         self.insert_behind(level, ahead, frame, hotness);
@@ -272,7 +298,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         let of_q2 = match Self::STRATEGY {
             Strategy::Demote if self.sorts_q2 => self.runs[level].coldest().map(|(_, frame)| frame),
             Strategy::Demote | Strategy::Promote => self.lists.back(list((level, Queue::Q2))),
-            Strategy::Hint => self.by_value[level].least().map(|(_, frame)| frame),
+            Strategy::Hint => self.runs[level].coldest().map(|(_, frame)| frame),
         };
         of_q2.or_else(|| self.back_of_q1(level))
     }
@@ -285,12 +311,12 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
 
     /// The fewest hits of a page in Q2, if it has a page.
     pub(super) fn least_hits(&self, level: usize) -> Option<u32> {
-        self.by_hits[level].least().map(|(hits, _)| hits)
+        self.q2_hits[level].least()
     }
 
     /// The lowest hint value of a page in Q2, if it has a page.
     pub(super) fn least_value(&self, level: usize) -> Option<f64> {
-        self.by_value[level].least().map(|((bits, _), _)| f64::from_bits(bits))
+        self.runs[level].coldest().map(|(value, _)| value)
     }
 
     /// What was done so far to keep the order of each Q2 of D-HFA, for tests of the cost.
@@ -301,9 +327,8 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(Runs::memory_bytes).sum();
-        let heaps: usize = self.by_hits.iter().map(IndexedHeap::memory_bytes).sum();
-        let values: usize = self.by_value.iter().map(IndexedHeap::memory_bytes).sum();
-        self.lists.memory_bytes() + runs + self.bubble.memory_bytes() + heaps + values
+        let lists = self.lists.memory_bytes() + self.by_value.memory_bytes();
+        lists + runs + self.bubble.memory_bytes() + self.q2_hits.len() * size_of::<HitCounts>()
     }
 
     pub(super) fn assert_invariants(&self) {
@@ -322,11 +347,23 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
             }
             let q1 = self.frames(level, Queue::Q1).into_iter();
             self.bubble.assert_invariants(level, q1, |frame| self.frame(frame).hotness);
-            assert_eq!(self.by_hits[level].len(), q2_pages, "the second queue is known by hits");
-            self.by_hits[level].assert_invariants();
+            let q2 = self.frames(level, Queue::Q2);
+            self.q2_hits[level].assert_invariants(q2.iter().map(|&frame| self.frame(frame).hits));
             if Self::STRATEGY == Strategy::Hint {
-                assert_eq!(self.by_value[level].len(), q2_pages, "and by hint values");
-                self.by_value[level].assert_invariants();
+                let newest = self.runs[level].newest();
+                let of_run = |newest: u32| {
+                    let next = |&frame: &u32| self.by_value.after(frame);
+                    let run = *self.by_value.value(newest);
+                    core::iter::successors(Some(newest), next)
+                        .take_while(move |&frame| *self.by_value.value(frame) == run)
+                        .map(move |frame| (frame, run))
+                };
+                let frames: Vec<(u32, u32)> = newest.flat_map(of_run).collect();
+                assert_eq!(frames.len(), q2_pages, "each page of the second queue is in a run");
+                let runs = &self.runs[level];
+                runs.assert_invariants(
+                    frames.into_iter().map(|(frame, run)| (frame, run, runs.value_of(run))),
+                );
             }
         }
     }

@@ -1,5 +1,8 @@
 //! A queue by hotness, of which only the coldest end is ever sorted.
 //!
+//! H-HFA keeps its second queue in runs as well: there the hint value of a page takes the place of its
+//! hotness, and the victim is the oldest page of the least value.
+//!
 //! In a queue that is sorted by hotness, hottest first and newest first among equals, a page that
 //! enters at the tail and passes all that are not hotter comes to stand before the pages of its own
 //! hotness. What is asked of the queue is who stands last. So pages of one hotness that entered one
@@ -91,6 +94,11 @@ impl Runs {
             (Some(newer), None) => run.oldest = newer,
             (None, None) => self.end(id),
         }
+    }
+
+    /// The hotness of the pages of a run.
+    pub(super) fn value_of(&self, id: u32) -> f64 {
+        f64::from_bits(self.table[id as usize].bits)
     }
 
     /// The last page of the queue, and its hotness.

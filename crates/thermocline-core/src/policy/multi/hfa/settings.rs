@@ -58,6 +58,17 @@ const PARTITION: Parameter = Parameter::choice("partition", &["dynamic", "fixed"
 const SAMPLES: Parameter = Parameter::integer("samples", 1..=u64::MAX, 10)
     .summary("how often per period cold and hot pages are counted for the partition")
     .source("reconstruction: the paper adds up durations");
+/// The choices of [`COLD`].
+const RECENT: &str = "recent";
+const PERIOD: &str = "period";
+const STAY: &str = "stay";
+const MEAN: &str = "mean";
+const COLD: Parameter = Parameter::choice("cold", &[RECENT, PERIOD, STAY, MEAN], RECENT)
+    .summary(
+        "for the partition, a page is cold without a hint that counts and without a hit: for T \
+         accesses, in this period, or since it came; or if it is not hotter than the mean of its tier",
+    )
+    .source("section 3.4 calls H = 0 cold, but Eq. 3 never returns to 0 after a hit");
 const QUEUES: Parameter = Parameter::choice("queues", &["borrowing", "strict"], "borrowing")
     .summary("whether the second queue may use what the first one leaves empty")
     .source("reconstruction: with k = 0 the paper's results are those of a whole tier");
@@ -87,6 +98,7 @@ pub const D_PARAMETERS: &[Parameter] = &[
     Q1_SHARE,
     PARTITION,
     SAMPLES,
+    COLD,
     QUEUES,
     RESORT,
     WRITES,
@@ -105,6 +117,7 @@ pub const P_PARAMETERS: &[Parameter] = &[
     Q1_SHARE,
     PARTITION,
     SAMPLES,
+    COLD,
     QUEUES,
     RESORT,
     WRITES,
@@ -121,6 +134,7 @@ pub const H_PARAMETERS: &[Parameter] = &[
     Q1_SHARE,
     PARTITION,
     SAMPLES,
+    COLD,
     QUEUES,
     RESORT,
     WRITES,
@@ -128,6 +142,7 @@ pub const H_PARAMETERS: &[Parameter] = &[
     khv::PROMOTION,
     khv::DEMOTION,
     khv::DECAY,
+    khv::GHOST_RATIO,
 ];
 
 /// The parameters of Oracle HFA.
@@ -138,6 +153,7 @@ pub const ORACLE_PARAMETERS: &[Parameter] = &[
     Q1_SHARE,
     PARTITION,
     SAMPLES,
+    COLD,
     QUEUES,
     RESORT,
     WRITES,
@@ -145,7 +161,21 @@ pub const ORACLE_PARAMETERS: &[Parameter] = &[
     khv::PROMOTION,
     khv::DEMOTION,
     khv::DECAY,
+    khv::GHOST_RATIO,
 ];
+
+/// Which pages the partition takes for cold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cold {
+    /// Those without a hit for T accesses.
+    Recent,
+    /// Those without a hit in this period.
+    Period,
+    /// Those without a hit since they came to their tier.
+    Stay,
+    /// Those that are not hotter than the mean of their tier.
+    Mean,
+}
 
 /// The parameters, read.
 #[derive(Clone, Debug)]
@@ -163,6 +193,7 @@ pub(super) struct Settings {
     pub(super) is_dynamic: bool,
     /// Accesses between two counts of cold and hot pages.
     pub(super) sample_interval: u64,
+    pub(super) cold: Cold,
     pub(super) is_strict: bool,
     pub(super) resorts: bool,
     pub(super) writes_back: bool,
@@ -192,6 +223,12 @@ impl Settings {
             q1_share: values.real(Q1_SHARE.name),
             is_dynamic: values.choice(PARTITION.name) == "dynamic",
             sample_interval: (period / values.integer(SAMPLES.name)).max(1),
+            cold: match values.choice(COLD.name) {
+                PERIOD => Cold::Period,
+                STAY => Cold::Stay,
+                MEAN => Cold::Mean,
+                _ => Cold::Recent,
+            },
             is_strict: values.choice(QUEUES.name) == "strict",
             resorts: values.switch(RESORT.name),
             writes_back: values.choice(WRITES.name) == "back",
