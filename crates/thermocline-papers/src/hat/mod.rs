@@ -211,6 +211,10 @@ impl Study for Experiment {
         times.chain([report::readings(self, results), report::wear_table(results)]).collect()
     }
 
+    fn page_tables(&self, results: &Self::Results) -> Vec<TextTable> {
+        vec![report::readings(self, results)]
+    }
+
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
         report::add(report, self, results)
     }
