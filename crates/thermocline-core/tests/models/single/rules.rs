@@ -430,19 +430,34 @@ pub(crate) struct Mq {
     pub(crate) ghosts: Vec<u32>,
     /// References, time of the last one, and when the page expires.
     pub(crate) known: BTreeMap<u32, [u64; 3]>,
-    /// Distances between two references, by their binary logarithms.
-    pub(crate) distances: Vec<u64>,
-    /// The first of the greatest.
-    pub(crate) peak: usize,
+    /// Number of distances between two references that are greater than the cache, each rounded down
+    /// to a quarter of its power of two.
+    pub(crate) distances: BTreeMap<u64, u64>,
+    /// The rounded distance that was the first with the greatest number.
+    pub(crate) peak: Option<u64>,
     pub(crate) now: u64,
 }
 
 impl Mq {
     fn life_time(&self) -> u64 {
-        self.life_time.unwrap_or_else(|| match self.distances[self.peak] {
-            0 => (self.capacity + self.ghosts_max) as u64,
-            _ => 2_u64.pow(u32::try_from(self.peak).expect("few") + 1) - 1,
+        self.life_time.unwrap_or_else(|| match self.peak {
+            None => (self.capacity + self.ghosts_max) as u64,
+            Some(distance) => distance.max(self.capacity as u64 + 1),
         })
+    }
+
+    fn learn(&mut self, distance: u64) {
+        if distance <= self.capacity as u64 {
+            return;
+        }
+        let power = 1_u64 << distance.ilog2();
+        let quarters = 4 * (distance - power) / power;
+        let rounded = power + quarters * power / 4;
+        *self.distances.entry(rounded).or_default() += 1;
+        let count = |distance: u64| self.distances[&distance];
+        if self.peak.is_none_or(|peak| count(rounded) > count(peak)) {
+            self.peak = Some(rounded);
+        }
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -484,11 +499,7 @@ impl Rule for Mq {
         let mut references = 1;
         if let Some([before, last, _]) = self.known.get(&page).copied() {
             references = before + 1;
-            let class = (self.now - last).max(1).ilog2() as usize;
-            self.distances[class] += 1;
-            if self.distances[class] > self.distances[self.peak] {
-                self.peak = class;
-            }
+            self.learn(self.now - last);
         }
         let queue = (references.ilog2() as usize).min(self.queues.len() - 1);
         self.queues[queue].push(page);
