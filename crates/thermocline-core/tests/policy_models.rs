@@ -8,7 +8,7 @@ use models::pair::Pair;
 use models::single::histogram::Histogram;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
-use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, SAMPLE_FACTOR, TinyLfu};
+use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, MINIMAL_INCREMENT, SAMPLE_FACTOR, TinyLfu};
 use thermocline_core::registry::{self, Depth, Future};
 use thermocline_core::{Access, Action, Actions, Geometry, PageCost, PageId, Setup, Tier};
 
@@ -296,34 +296,39 @@ proptest! {
 
     #[test]
     fn tiny_lfu(
-        memory in 1_u32..12, sample in 1_u32..20, has_door in any::<bool>(),
-        shares in [share(), share()], accesses in accesses(),
+        memory in 1_u32..12, sample in 1_u32..20, switches in any::<[bool; 3]>(),
+        shares in [share(), share()], seed in any::<u64>(), accesses in accesses(),
     ) {
         // Ids are hashed, and the models know numbers only.
         let numbers: Vec<u64> = (0..u64::from(PAGES)).collect();
         let given = [
             ("sample_factor", sample.to_string()),
-            ("doorkeeper", has_door.to_string()),
+            ("doorkeeper", switches[0].to_string()),
+            ("minimal_increment", switches[1].to_string()),
             ("window_share", shares[0].to_string()),
             ("protected_share", shares[1].to_string()),
         ];
-        check("tinylfu", &given[..2], [memory, 0], &numbers, &accesses);
+        check("tinylfu", &given[..3], [memory, 0], &numbers, &accesses);
         check("w-tinylfu", &given, [memory, 0], &numbers, &accesses);
     }
 
     /// TinyLFU's histogram, for caches large enough that pages share few counters.
     #[test]
     fn histogram(
-        capacity in 1_u32..200, sample in 1_u32..20, has_door in any::<bool>(),
+        capacity in 1_u32..600, sample in 1_u32..20, switches in any::<[bool; 2]>(),
         pages in prop::collection::vec((0_u32..300, 1_usize..25), 0..200),
     ) {
+            ("jitter", switches[2].to_string()),
+            ("seed", seed.to_string()),
         let given = [
             ("sample_factor".to_owned(), sample.to_string()),
-            ("doorkeeper".to_owned(), has_door.to_string()),
+            ("doorkeeper".to_owned(), switches[0].to_string()),
+            ("minimal_increment".to_owned(), switches[1].to_string()),
         ];
-        let values = Values::resolve("tinylfu", &[SAMPLE_FACTOR, DOORKEEPER], &given).unwrap();
+        let parameters = [SAMPLE_FACTOR, DOORKEEPER, MINIMAL_INCREMENT];
+        let values = Values::resolve("tinylfu", &parameters, &given).unwrap();
         let mut histogram = TinyLfu::new(capacity, &values);
-        let mut model = Histogram::new(capacity as usize, sample as usize, has_door);
+        let mut model = Histogram::new(capacity as usize, sample as usize, switches[0], switches[1]);
         for (page, times) in pages {
             for _ in 0..times {
                 histogram.record(PageId(page));
