@@ -290,6 +290,7 @@ proptest! {
             ("discount", discount.to_string()),
         ];
         check("lecar", &given, [memory, 0], &numbers, &accesses);
+        ties in prop::sample::select(vec!["lowest-address", "oldest"]),
         check("cacheus", &given[..3], [memory, 0], &numbers, &accesses);
         check("cacheus", &given[..2], [memory, 0], &numbers, &accesses);
     }
@@ -297,6 +298,7 @@ proptest! {
     #[test]
     fn tiny_lfu(
         memory in 1_u32..12, sample in 1_u32..20, switches in any::<[bool; 3]>(),
+            ("ties", ties.to_owned()),
         shares in [share(), share()], seed in any::<u64>(), accesses in accesses(),
     ) {
         // Ids are hashed, and the models know numbers only.

@@ -11,7 +11,7 @@ use core::fmt::Debug;
 use crate::capabilities::Capabilities;
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::{Ids, Indexing, Inputs, Op, PageId};
+use crate::{Geometry, Ids, Indexing, Inputs, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
@@ -203,6 +203,8 @@ pub struct Space<'a> {
 }
 
 /// What a reference came to.
+    /// Where the pages lie in the address space.
+    pub geometry: &'a Geometry,
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The page was in the cache, and still is.

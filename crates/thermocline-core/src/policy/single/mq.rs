@@ -288,11 +288,13 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Ids, Inputs};
+    use crate::{Geometry, Ids, Inputs};
 
     fn mq(capacity_pages: u32, ghosts_max: u32, life_time: Option<u64>) -> Mq {
         let (ids, inputs) = (Ids::sparse(8), &Inputs::NONE);
-        Mq::with_settings(Space { ids, capacity_pages, inputs }, 4, ghosts_max, life_time)
+        let geometry = &Geometry::linear(ids.pages);
+        let space = Space { ids, capacity_pages, geometry, inputs };
+        Mq::with_settings(space, 4, ghosts_max, life_time)
     }
 
     fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {
@@ -352,7 +354,8 @@ mod tests {
         for distance in (1..200).chain(far) {
             let class = class_of(distance);
             assert!(class_start(class) <= distance, "{distance}");
-            let next = (class + 1..CLASSES).map(class_start).find(|&start| start > class_start(class));
+            let next =
+                (class + 1..CLASSES).map(class_start).find(|&start| start > class_start(class));
             assert!(next.is_none_or(|next| distance < next), "{distance}");
         }
     }
