@@ -257,13 +257,15 @@ proptest! {
         memory in 1_u32..12, cold in prop::sample::select(vec![0.0, 0.2, 0.34, 0.5]),
         numbers in numbers(), accesses in accesses(),
     ) {
-        check("clock-pro", &[("cold_share", cold.to_string())], [memory, 0], &numbers, &accesses);
+        let given = [("cold_share", cold.to_string()), ("ghost_share", ghosts.to_string())];
+        check("clock-pro", &given, [memory, 0], &numbers, &accesses);
+        check("clock-pro", &given[..1], [memory, 0], &numbers, &accesses);
     }
 
     #[test]
     fn lirs(
         memory in 1_u32..12, hir in share(), stack in prop::sample::select(vec![1.0, 1.5, 2.0, 9.0]),
-        numbers in numbers(), accesses in accesses(),
+        ghosts in 0.0..3.0_f64, numbers in numbers(), accesses in accesses(),
     ) {
         let given = [("hir_share", hir.to_string()), ("stack_factor", stack.to_string())];
         check("lirs", &given, [memory, 0], &numbers, &accesses);

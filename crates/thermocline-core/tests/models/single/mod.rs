@@ -123,9 +123,13 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
 fn build_adaptive(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
         "car" => boxed(car::Car::new(capacity)),
-        "clock-pro" => boxed(clock_pro::ClockPro::new(capacity, value(given, "cold_share", 0.01))),
+        "clock-pro" => {
+            let ghosts_max = share(capacity, value(given, "ghost_share", 1.0));
+            let cold_share = value(given, "cold_share", 0.01);
+            boxed(clock_pro::ClockPro::new(capacity, cold_share, ghosts_max))
+        }
         "lirs" => {
-            let stack_factor = value(given, "stack_factor", 2.0);
+            let stack_factor = value(given, "stack_factor", 3.0);
             boxed(lirs::Lirs::new(capacity, value(given, "hir_share", 0.01), stack_factor))
         }
         "lrfu" => boxed(lrfu::Lrfu::new(capacity, value(given, "lambda", 0.001))),
