@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn segments_and_ghosts(
         sizes in [1_u32..12, 0..3], shares in [share(), share()], ghosts in 0.0..3.0_f64,
-        segments in 2_u32..6, promote_at in 1_u32..4, is_filled in any::<bool>(),
+        segments in 2_u32..6, counts in [1_u32..4, 0..4], is_filled in any::<bool>(),
         numbers in numbers(), accesses in accesses(),
     ) {
         let [first, second] = shares.map(|share| share.to_string());
@@ -175,14 +175,21 @@ proptest! {
         check("slru", &slru, sizes, &numbers, &accesses);
         let two_q = [("in_share", second), ("out_share", ghosts.clone())];
         check("2q", &two_q, sizes, &numbers, &accesses);
-        let s3_fifo = [
+        let mut s3_fifo = vec![
             ("small_share", first),
             ("ghost_share", ghosts),
-            ("promote_at", promote_at.to_string()),
+            ("promote_at", counts[0].to_string()),
             ("fill_main", is_filled.to_string()),
         ];
         check("s3-fifo", &s3_fifo, sizes, &numbers, &accesses);
-        for policy in ["slru", "2q", "s3-fifo"] {
+        s3_fifo[3] = ("window_share", two_q[0].1.clone());
+        s3_fifo.remove(2);
+        check("clock2q-plus", &s3_fifo, sizes, &numbers, &accesses);
+        s3_fifo[2].0 = "skip_share";
+        s3_fifo.push(("promote_at", counts[0].to_string()));
+        s3_fifo.push(("return_at", counts[1].to_string()));
+        check("s4-fifo", &s3_fifo, sizes, &numbers, &accesses);
+        for policy in ["slru", "2q", "s3-fifo", "s4-fifo", "clock2q-plus"] {
             check(policy, &[], sizes, &numbers, &accesses);
         }
     }
@@ -255,7 +262,7 @@ proptest! {
     #[test]
     fn clock_pro(
         memory in 1_u32..12, cold in prop::sample::select(vec![0.0, 0.2, 0.34, 0.5]),
-        numbers in numbers(), accesses in accesses(),
+        ghosts in 0.0..3.0_f64, numbers in numbers(), accesses in accesses(),
     ) {
         let given = [("cold_share", cold.to_string()), ("ghost_share", ghosts.to_string())];
         check("clock-pro", &given, [memory, 0], &numbers, &accesses);
@@ -265,7 +272,7 @@ proptest! {
     #[test]
     fn lirs(
         memory in 1_u32..12, hir in share(), stack in prop::sample::select(vec![1.0, 1.5, 2.0, 9.0]),
-        ghosts in 0.0..3.0_f64, numbers in numbers(), accesses in accesses(),
+        numbers in numbers(), accesses in accesses(),
     ) {
         let given = [("hir_share", hir.to_string()), ("stack_factor", stack.to_string())];
         check("lirs", &given, [memory, 0], &numbers, &accesses);
@@ -283,6 +290,7 @@ proptest! {
     fn lecar_and_cacheus(
         memory in 1_u32..12, history in prop::sample::select(vec![0.0, 0.2, 0.5, 1.0, 3.0]),
         rate in 0.001_f64..=1.0, discount in 0.001_f64..=1.0, seed in any::<u64>(),
+        ties in prop::sample::select(vec!["lowest-address", "oldest"]),
         numbers in numbers(), accesses in accesses(),
     ) {
         let given = [
@@ -290,9 +298,9 @@ proptest! {
             ("seed", seed.to_string()),
             ("learning_rate", rate.to_string()),
             ("discount", discount.to_string()),
+            ("ties", ties.to_owned()),
         ];
         check("lecar", &given, [memory, 0], &numbers, &accesses);
-        ties in prop::sample::select(vec!["lowest-address", "oldest"]),
         check("cacheus", &given[..3], [memory, 0], &numbers, &accesses);
         check("cacheus", &given[..2], [memory, 0], &numbers, &accesses);
     }
@@ -300,7 +308,6 @@ proptest! {
     #[test]
     fn tiny_lfu(
         memory in 1_u32..12, sample in 1_u32..20, switches in any::<[bool; 3]>(),
-            ("ties", ties.to_owned()),
         shares in [share(), share()], seed in any::<u64>(), accesses in accesses(),
     ) {
         // Ids are hashed, and the models know numbers only.
@@ -311,6 +318,8 @@ proptest! {
             ("minimal_increment", switches[1].to_string()),
             ("window_share", shares[0].to_string()),
             ("protected_share", shares[1].to_string()),
+            ("jitter", switches[2].to_string()),
+            ("seed", seed.to_string()),
         ];
         check("tinylfu", &given[..3], [memory, 0], &numbers, &accesses);
         check("w-tinylfu", &given, [memory, 0], &numbers, &accesses);
@@ -322,8 +331,6 @@ proptest! {
         capacity in 1_u32..600, sample in 1_u32..20, switches in any::<[bool; 2]>(),
         pages in prop::collection::vec((0_u32..300, 1_usize..25), 0..200),
     ) {
-            ("jitter", switches[2].to_string()),
-            ("seed", seed.to_string()),
         let given = [
             ("sample_factor".to_owned(), sample.to_string()),
             ("doorkeeper".to_owned(), switches[0].to_string()),

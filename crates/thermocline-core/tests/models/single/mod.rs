@@ -16,7 +16,7 @@ use thermocline_core::random::SplitMix64;
 
 use super::{Model, value};
 use one_tier::OneTier;
-use rules::{Clock, Lfu, Lru2, Mq, OneQueue, S3Fifo, Sampled, Sieve, Slru, TwoQ};
+use rules::{Clock, Lfu, Lru2, Mq, OneQueue, Sampled, Sieve, Slru, ThreeQueues, TwoQ};
 
 /// What a reference comes to.
 pub(crate) enum Outcome {
@@ -91,16 +91,7 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
             a1_out: vec![],
             a_m: vec![],
         }),
-        "s3-fifo" => boxed(S3Fifo {
-            capacity,
-            small_size: share(capacity, value(given, "small_share", 0.1)).max(1),
-            ghost_size: share(capacity, value(given, "ghost_share", 0.9)),
-            promote_at: value(given, "promote_at", 2),
-            fills_main: value(given, "fill_main", false),
-            small: vec![],
-            main: vec![],
-            ghosts: vec![],
-        }),
+        "s3-fifo" | "s4-fifo" | "clock2q-plus" => boxed(three_queues(policy, given, capacity)),
         "mq" => boxed(Mq {
             capacity,
             ghosts_max: share(capacity, value(given, "ghosts", 4.0)),
@@ -116,6 +107,32 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
             now: 0,
         }),
         _ => build_adaptive(policy, given, capacity),
+    }
+}
+
+/// S3-FIFO and what came of it.
+fn three_queues(policy: &str, given: &[(String, String)], capacity: usize) -> ThreeQueues {
+    let is_clock = policy == "clock2q-plus";
+    let small_size = share(capacity, value(given, "small_share", 0.1)).max(1);
+    let window: f64 = match policy {
+        "s3-fifo" => 0.0,
+        "s4-fifo" => value(given, "skip_share", 0.0),
+        _ => value(given, "window_share", 0.5),
+    };
+    let ghost_share = value(given, "ghost_share", if is_clock { 0.5 } else { 0.9 });
+    let is_window = |pages: &usize| *pages as f64 >= small_size as f64 * window;
+    ThreeQueues {
+        capacity,
+        small_size,
+        ghost_size: share(capacity, ghost_share),
+        window_size: (0..=small_size).find(is_window).expect("a share is at most all"),
+        promote_at: if is_clock { 1 } else { value(given, "promote_at", 2) },
+        return_at: value(given, "return_at", 0),
+        count_max: if is_clock { 1 } else { 3 },
+        fills_main: policy != "s3-fifo" || value(given, "fill_main", false),
+        small: vec![],
+        main: vec![],
+        ghosts: vec![],
     }
 }
 

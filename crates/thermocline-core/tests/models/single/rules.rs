@@ -264,24 +264,28 @@ impl Rule for Lru2 {
     }
 }
 
-/// S3-FIFO: S and M with counters, and G, each the newest last.
-pub(crate) struct S3Fifo {
+/// S3-FIFO, S4-FIFO and Clock2Q+: S and M with counters, and G with those of S, each the newest last.
+pub(crate) struct ThreeQueues {
     pub(crate) capacity: usize,
     pub(crate) small_size: usize,
     pub(crate) ghost_size: usize,
+    /// The last pages of S, whose hits do not count.
+    pub(crate) window_size: usize,
     pub(crate) promote_at: u32,
+    pub(crate) return_at: u32,
+    pub(crate) count_max: u32,
     pub(crate) fills_main: bool,
     pub(crate) small: Vec<(u32, u32)>,
     pub(crate) main: Vec<(u32, u32)>,
-    pub(crate) ghosts: Vec<u32>,
+    pub(crate) ghosts: Vec<(u32, u32)>,
 }
 
-impl S3Fifo {
+impl ThreeQueues {
     fn evict_small(&mut self) -> Option<u32> {
         while !self.small.is_empty() {
             let (page, count) = self.small.remove(0);
             if count < self.promote_at {
-                self.ghosts.push(page);
+                self.ghosts.push((page, count));
                 if self.ghosts.len() > self.ghost_size {
                     self.ghosts.remove(0);
                 }
@@ -304,14 +308,19 @@ impl S3Fifo {
     }
 }
 
-impl Rule for S3Fifo {
+impl Rule for ThreeQueues {
     fn refer(&mut self, page: u32) -> Outcome {
-        let mut held = self.small.iter_mut().chain(&mut self.main);
-        if let Some(entry) = held.find(|entry| entry.0 == page) {
-            entry.1 = (entry.1 + 1).min(3);
+        let window_start = self.small.len().saturating_sub(self.window_size);
+        if self.small[window_start..].iter().any(|entry| entry.0 == page) {
             return Outcome::Hit;
         }
-        let is_ghost = take(&mut self.ghosts, &page);
+        let mut held = self.small.iter_mut().chain(&mut self.main);
+        if let Some(entry) = held.find(|entry| entry.0 == page) {
+            entry.1 = (entry.1 + 1).min(self.count_max);
+            return Outcome::Hit;
+        }
+        let ghost = self.ghosts.iter().position(|ghost| ghost.0 == page);
+        let ghost = ghost.map(|place| self.ghosts.remove(place));
         let mut evicted = None;
         while self.small.len() + self.main.len() == self.capacity {
             self.fills_main = false;
@@ -324,8 +333,9 @@ impl Rule for S3Fifo {
                 self.evict_main()
             };
         }
+        let returns = ghost.is_some_and(|(_, count)| count >= self.return_at);
         let is_filled = self.fills_main && self.small.len() >= self.small_size;
-        if is_ghost || is_filled {
+        if returns || is_filled {
             self.main.push((page, 0));
         } else {
             self.small.push((page, 0));
@@ -337,7 +347,8 @@ impl Rule for S3Fifo {
         let counted = |queue: &[(u32, u32)]| {
             join(queue.iter().map(|(page, count)| format!("{page}:{count}")))
         };
-        format!("[{}] [{}] [{}]", counted(&self.small), counted(&self.main), words(&self.ghosts))
+        let [small, main, ghosts] = [&self.small, &self.main, &self.ghosts];
+        format!("[{}] [{}] [{}]", counted(small), counted(main), counted(ghosts))
     }
 }
 
