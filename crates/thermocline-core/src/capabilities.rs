@@ -16,7 +16,8 @@ pub struct Capabilities {
     pub takes_clients: bool,
     /// Whether an identifier may decide which pages enter flash.
     pub takes_admission: bool,
-    /// Whether its decisions depend on which pages are neighbours on disk.
+    /// `true` if its decisions depend on where pages lie on disk: on which are neighbours, or which has
+    /// the lower address.
     pub looks_at_neighbours: bool,
     /// Whether it decides by extents, so that a sample of the pages must consist of whole ones.
     pub decides_by_extents: bool,

@@ -200,6 +200,9 @@ pub enum ConfigError {
 
 impl Parameter {
     /// A whole number within `range`.
+    ///
+    /// # Panics
+    /// If the default is not within it.
     pub const fn integer(name: &'static str, range: RangeInclusive<u64>, default: u64) -> Self {
         assert!(*range.start() <= default && default <= *range.end(), "the default is in range");
         Self { default: Value::Integer(default), ..Self::integer_or_auto(name, range) }
@@ -212,6 +215,9 @@ impl Parameter {
     }
 
     /// A number within `range`.
+    ///
+    /// # Panics
+    /// If the default is not within it.
     pub const fn real(name: &'static str, range: RangeInclusive<f64>, default: f64) -> Self {
         assert!(*range.start() <= default && default <= *range.end(), "the default is in range");
         Self { default: Value::Real(default), ..Self::real_or_auto(name, range) }

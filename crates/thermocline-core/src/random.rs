@@ -12,6 +12,17 @@ pub(crate) const SEED: Parameter = Parameter::integer("seed", 0..=u64::MAX, 1)
     .summary("where the random numbers begin")
     .source("any");
 
+/// How far the counter of [`SplitMix64`] goes each time.
+pub(crate) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A permutation of 64-bit numbers in which each bit depends on all bits.
+#[inline]
+pub(crate) const fn mixed(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
 /// A source of numbers from 0 to below 1.
 pub trait Draws: Debug {
     /// The next number, at least 0 and below 1.
@@ -31,11 +42,8 @@ impl SplitMix64 {
 
     /// The next 64 bits.
     pub const fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mixed(self.0)
     }
 
     /// A number below `limit`, each nearly as likely as any other: by 2^-32 at worst. The upper bits

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
 use thermocline_core::policy::single::{ALGORITHMS, Outcome, Space};
-use thermocline_core::{Ids, Inputs, Op, PageId};
+use thermocline_core::{Geometry, Ids, Inputs, Op, PageId};
 
 const PAGES: u32 = 14;
 
@@ -22,8 +22,10 @@ proptest! {
     ) {
         for algorithm in ALGORITHMS {
             let values = Values::resolve(algorithm.name(), algorithm.parameters, &[]).unwrap();
-            let [mut cache, mut sparse] = [Ids::dense(PAGES), Ids::sparse(PAGES)]
-                .map(|ids| (algorithm.build)(Space { ids, capacity_pages, inputs: &Inputs::NONE }, &values));
+            let (geometry, inputs) = (&Geometry::linear(PAGES), &Inputs::NONE);
+            let [mut cache, mut sparse] = [Ids::dense(PAGES), Ids::sparse(PAGES)].map(|ids| {
+                (algorithm.build)(Space { ids, capacity_pages, geometry, inputs }, &values)
+            });
             let mut held = BTreeSet::new();
             for &(page, kind) in &steps {
                 let page = PageId(page);

@@ -21,7 +21,8 @@ fn foresight(pages: &[u32]) -> Arc<Foresight> {
 fn opt(capacity_pages: u32, pages: &[u32]) -> Opt {
     let values = registry::find("opt").unwrap().values(&[]).unwrap();
     let inputs = &Inputs::from(foresight(pages));
-    Opt::new(Space { ids: Ids::dense(PAGES), capacity_pages, inputs }, &values)
+    let (ids, geometry) = (Ids::dense(PAGES), &Geometry::linear(PAGES));
+    Opt::new(Space { ids, capacity_pages, geometry, inputs }, &values)
 }
 
 /// The misses of OPT, by the registry's policy, under the Ledger.

@@ -8,7 +8,7 @@ use models::pair::Pair;
 use models::single::histogram::Histogram;
 use proptest::prelude::*;
 use thermocline_core::config::Values;
-use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, SAMPLE_FACTOR, TinyLfu};
+use thermocline_core::hotness::tiny_lfu::{DOORKEEPER, MINIMAL_INCREMENT, SAMPLE_FACTOR, TinyLfu};
 use thermocline_core::registry::{self, Depth, Future};
 use thermocline_core::{Access, Action, Actions, Geometry, PageCost, PageId, Setup, Tier};
 
@@ -162,7 +162,7 @@ proptest! {
     #[test]
     fn segments_and_ghosts(
         sizes in [1_u32..12, 0..3], shares in [share(), share()], ghosts in 0.0..3.0_f64,
-        segments in 2_u32..6, promote_at in 1_u32..4, is_filled in any::<bool>(),
+        segments in 2_u32..6, counts in [1_u32..4, 0..4], is_filled in any::<bool>(),
         numbers in numbers(), accesses in accesses(),
     ) {
         let [first, second] = shares.map(|share| share.to_string());
@@ -175,14 +175,21 @@ proptest! {
         check("slru", &slru, sizes, &numbers, &accesses);
         let two_q = [("in_share", second), ("out_share", ghosts.clone())];
         check("2q", &two_q, sizes, &numbers, &accesses);
-        let s3_fifo = [
+        let mut s3_fifo = vec![
             ("small_share", first),
             ("ghost_share", ghosts),
-            ("promote_at", promote_at.to_string()),
+            ("promote_at", counts[0].to_string()),
             ("fill_main", is_filled.to_string()),
         ];
         check("s3-fifo", &s3_fifo, sizes, &numbers, &accesses);
-        for policy in ["slru", "2q", "s3-fifo"] {
+        s3_fifo[3] = ("window_share", two_q[0].1.clone());
+        s3_fifo.remove(2);
+        check("clock2q-plus", &s3_fifo, sizes, &numbers, &accesses);
+        s3_fifo[2].0 = "skip_share";
+        s3_fifo.push(("promote_at", counts[0].to_string()));
+        s3_fifo.push(("return_at", counts[1].to_string()));
+        check("s4-fifo", &s3_fifo, sizes, &numbers, &accesses);
+        for policy in ["slru", "2q", "s3-fifo", "s4-fifo", "clock2q-plus"] {
             check(policy, &[], sizes, &numbers, &accesses);
         }
     }
@@ -255,9 +262,11 @@ proptest! {
     #[test]
     fn clock_pro(
         memory in 1_u32..12, cold in prop::sample::select(vec![0.0, 0.2, 0.34, 0.5]),
-        numbers in numbers(), accesses in accesses(),
+        ghosts in 0.0..3.0_f64, numbers in numbers(), accesses in accesses(),
     ) {
-        check("clock-pro", &[("cold_share", cold.to_string())], [memory, 0], &numbers, &accesses);
+        let given = [("cold_share", cold.to_string()), ("ghost_share", ghosts.to_string())];
+        check("clock-pro", &given, [memory, 0], &numbers, &accesses);
+        check("clock-pro", &given[..1], [memory, 0], &numbers, &accesses);
     }
 
     #[test]
@@ -281,6 +290,7 @@ proptest! {
     fn lecar_and_cacheus(
         memory in 1_u32..12, history in prop::sample::select(vec![0.0, 0.2, 0.5, 1.0, 3.0]),
         rate in 0.001_f64..=1.0, discount in 0.001_f64..=1.0, seed in any::<u64>(),
+        ties in prop::sample::select(vec!["lowest-address", "oldest"]),
         numbers in numbers(), accesses in accesses(),
     ) {
         let given = [
@@ -288,6 +298,7 @@ proptest! {
             ("seed", seed.to_string()),
             ("learning_rate", rate.to_string()),
             ("discount", discount.to_string()),
+            ("ties", ties.to_owned()),
         ];
         check("lecar", &given, [memory, 0], &numbers, &accesses);
         check("cacheus", &given[..3], [memory, 0], &numbers, &accesses);
@@ -296,34 +307,39 @@ proptest! {
 
     #[test]
     fn tiny_lfu(
-        memory in 1_u32..12, sample in 1_u32..20, has_door in any::<bool>(),
-        shares in [share(), share()], accesses in accesses(),
+        memory in 1_u32..12, sample in 1_u32..20, switches in any::<[bool; 3]>(),
+        shares in [share(), share()], seed in any::<u64>(), accesses in accesses(),
     ) {
         // Ids are hashed, and the models know numbers only.
         let numbers: Vec<u64> = (0..u64::from(PAGES)).collect();
         let given = [
             ("sample_factor", sample.to_string()),
-            ("doorkeeper", has_door.to_string()),
+            ("doorkeeper", switches[0].to_string()),
+            ("minimal_increment", switches[1].to_string()),
             ("window_share", shares[0].to_string()),
             ("protected_share", shares[1].to_string()),
+            ("jitter", switches[2].to_string()),
+            ("seed", seed.to_string()),
         ];
-        check("tinylfu", &given[..2], [memory, 0], &numbers, &accesses);
+        check("tinylfu", &given[..3], [memory, 0], &numbers, &accesses);
         check("w-tinylfu", &given, [memory, 0], &numbers, &accesses);
     }
 
     /// TinyLFU's histogram, for caches large enough that pages share few counters.
     #[test]
     fn histogram(
-        capacity in 1_u32..200, sample in 1_u32..20, has_door in any::<bool>(),
+        capacity in 1_u32..600, sample in 1_u32..20, switches in any::<[bool; 2]>(),
         pages in prop::collection::vec((0_u32..300, 1_usize..25), 0..200),
     ) {
         let given = [
             ("sample_factor".to_owned(), sample.to_string()),
-            ("doorkeeper".to_owned(), has_door.to_string()),
+            ("doorkeeper".to_owned(), switches[0].to_string()),
+            ("minimal_increment".to_owned(), switches[1].to_string()),
         ];
-        let values = Values::resolve("tinylfu", &[SAMPLE_FACTOR, DOORKEEPER], &given).unwrap();
+        let parameters = [SAMPLE_FACTOR, DOORKEEPER, MINIMAL_INCREMENT];
+        let values = Values::resolve("tinylfu", &parameters, &given).unwrap();
         let mut histogram = TinyLfu::new(capacity, &values);
-        let mut model = Histogram::new(capacity as usize, sample as usize, has_door);
+        let mut model = Histogram::new(capacity as usize, sample as usize, switches[0], switches[1]);
         for (page, times) in pages {
             for _ in 0..times {
                 histogram.record(PageId(page));

@@ -1,20 +1,25 @@
-//! TinyLFU's histogram: how often pages were referenced lately, approximately.
+//! TinyLFU's histogram: approximate counts of recent references to pages.
 //!
-//! A count-min sketch of small counters estimates the references of each page in a sample; when the
-//! sample is full, it and all counters are halved. A doorkeeper, a bloom filter, stands before it and
-//! keeps pages that are referenced once in a sample out of the counters. Two pages can so be
-//! compared, whether they are in a cache or not.
+//! A count-min sketch of small counters estimates how often each page was referenced in a sample.
+//! When the sample is full, the sample and all counters are halved. A page can therefore be compared
+//! with another one, whether they are in a cache or not. An optional doorkeeper, a bloom filter, keeps
+//! pages that are referenced once in a sample out of the counters.
 //!
 //! The four counters of a page lie in one block of 64 bytes, one in each quarter, and the bits of
-//! its doorkeeper in one word, so that a reference touches two places.
+//! its doorkeeper in one word, so a reference touches one place, or two with a doorkeeper.
 //!
 //! * Source: Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, ACM
-//!   Trans. Storage 13(4), 2017, section 3; conservative update ("minimal increment") of section 3.1.
-//! * State: 8 bytes of counters per cached page, and a byte per reference of the sample.
+//!   Trans. Storage 13(4), 2017, section 3.
+//! * State: 8 to 16 bytes of counters per cached page, 2 KiB at least; with a doorkeeper, a byte per
+//!   reference of the sample.
 //! * Cost: O(1) per reference, amortised over the halvings.
-//! * Deviations: (1) The paper leaves open how many counters and bits there are: 16 counters per
-//!   cached page, as Caffeine has, and 8 bits per reference of a sample. (2) Counters of a page share
-//!   a block, as in Caffeine; the paper draws each from its whole row.
+//! * Deviations: (1) The paper leaves the number of counters open. Here, as in Caffeine, there are 16
+//!   for each page of the cache, with the cache's size raised to 256 pages and to a power of two; the
+//!   sample is as many times longer. (2) Counters of a page share a block, as in Caffeine; the paper
+//!   draws each from its whole row. (3) By default there is no doorkeeper, and a reference raises all
+//!   four counters, as in Caffeine; both of the paper's choices are parameters. (4) Halving rounds
+//!   odd counters down, and the sample shrinks by what they lose, as in Caffeine. A reference
+//!   counts in the sample even if its counters are full, as in the paper; Caffeine leaves it out.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,15 +31,22 @@ use crate::prefetch::prefetch;
 
 /// References of a sample, as a multiple of the pages in the cache.
 pub const SAMPLE_FACTOR: Parameter = Parameter::integer("sample_factor", 1..=64, 10)
-    .summary("references after which all counts are halved, per page of the cache")
+    .summary(
+        "references after which counts are halved, per page of the cache, rounded up to 2^n pages",
+    )
     .source("Caffeine");
 
 /// Whether there is a doorkeeper.
-pub const DOORKEEPER: Parameter = Parameter::switch("doorkeeper", true)
+pub const DOORKEEPER: Parameter = Parameter::switch("doorkeeper", false)
     .summary(
         "whether a page's first reference in a sample goes to a bloom filter, not to the counters",
     )
-    .source("section 3.4.2");
+    .source("Caffeine: no; the paper, section 3.4.2: yes");
+
+/// Whether a reference raises only some of a page's counters.
+pub const MINIMAL_INCREMENT: Parameter = Parameter::switch("minimal_increment", false)
+    .summary("whether a reference raises only the least of a page's four counters")
+    .source("Caffeine: no; the paper, section 3.1: yes");
 
 /// Rows of counters.
 const ROWS: u32 = 4;
@@ -48,10 +60,14 @@ const WORDS: usize = 8;
 const ROW_BITS: u32 = 5;
 /// Counters per page of the cache.
 const COUNTERS_PER_PAGE: u64 = 16;
+/// A smaller cache has the counters and the sample of one of this size.
+const PAGES_MIN: u32 = 256;
 /// Counters of a block.
 const BLOCK_COUNTERS: u64 = (ROWS as u64) << ROW_BITS;
 /// The three lower bits of each counter of a word.
 const HALVES: u64 = 0x7777_7777_7777_7777;
+/// The lowest bit of each counter of a word.
+const ODD: u64 = 0x1111_1111_1111_1111;
 /// Bits of the doorkeeper that a page sets, in one word.
 const DOOR_BITS: u32 = 3;
 /// Bits of the doorkeeper per reference of a sample.
@@ -68,19 +84,20 @@ pub struct TinyLfu {
     blocks: Vec<Block>,
     /// Words of the doorkeeper, if there is one.
     doorkeeper: Option<Lanes>,
+    is_minimal: bool,
     /// References since the last halving, and half of those before.
     references: u64,
     sample_references: u64,
 }
 
 impl TinyLfu {
-    /// Knows of no reference yet; for a cache of so many pages, with [`SAMPLE_FACTOR`] and
-    /// [`DOORKEEPER`].
+    /// An empty histogram for a cache of `capacity_pages`, with [`SAMPLE_FACTOR`], [`DOORKEEPER`] and
+    /// [`MINIMAL_INCREMENT`].
     ///
     /// # Panics
     /// If the values have no such parameters.
     pub fn new(capacity_pages: u32, values: &Values) -> Self {
-        let capacity = u64::from(capacity_pages.max(1));
+        let capacity = u64::from(capacity_pages.max(PAGES_MIN)).next_power_of_two();
         let blocks = (capacity * COUNTERS_PER_PAGE).div_ceil(BLOCK_COUNTERS);
         let sample_references = capacity * values.integer(SAMPLE_FACTOR.name);
         let doorkeeper = values.switch(DOORKEEPER.name).then(|| {
@@ -91,6 +108,7 @@ impl TinyLfu {
         Self {
             blocks: vec![Block([0; WORDS]); blocks],
             doorkeeper,
+            is_minimal: values.switch(MINIMAL_INCREMENT.name),
             references: 0,
             sample_references,
         }
@@ -99,7 +117,7 @@ impl TinyLfu {
     /// Records a reference.
     #[inline]
     pub fn record(&mut self, page: PageId) {
-        let hash = PageHash::of(page);
+        let hash = PageHash::quick(page);
         if !self.enters(hash) {
             self.raise(hash);
         }
@@ -112,15 +130,15 @@ impl TinyLfu {
     /// How often the page was referenced lately: from 0 to 16.
     #[inline]
     pub fn estimate(&self, page: PageId) -> u64 {
-        let hash = PageHash::of(page);
+        let hash = PageHash::quick(page);
         let block = &self.blocks[self.block_of(hash)];
-        least(places(hash).map(|place| block.get(place))) + u64::from(self.is_known(hash))
+        least(block.counts(places(hash))) + u64::from(self.is_known(hash))
     }
 
     /// Asks the processor for what the next reference to a page will read.
     #[inline]
     pub fn prefetch(&self, page: PageId) {
-        let hash = PageHash::of(page);
+        let hash = PageHash::quick(page);
         prefetch(&self.blocks, self.block_of(hash));
         if let Some(doorkeeper) = &self.doorkeeper {
             doorkeeper.prefetch(hash, 2);
@@ -160,32 +178,33 @@ impl TinyLfu {
         is_new
     }
 
-    /// Raises the counters of a page that are no greater than the least of them.
+    /// Raises the counters of a page that are not full: all of them, or those that are the least.
     #[inline]
     fn raise(&mut self, hash: PageHash) {
         let index = self.block_of(hash);
         let block = &mut self.blocks[index];
         let places = places(hash);
-        let counts = places.map(|place| block.get(place));
-        let least = least(counts);
-        if least == COUNTER_MAX {
-            return;
-        }
-        for (place, count) in places.into_iter().zip(counts) {
-            block.0[place.word] += u64::from(count == least) << place.shift;
+        // No counter is above the greatest number.
+        let most = if self.is_minimal { least(block.counts(places)) } else { COUNTER_MAX };
+        for place in places {
+            let count = block.get(place);
+            let is_raised = count <= most && count < COUNTER_MAX;
+            block.0[place.word % WORDS] += u64::from(is_raised) << place.shift;
         }
     }
 
     /// Halves the sample and all counters; the doorkeeper forgets.
     #[cold]
     fn halve(&mut self) {
+        let mut odd = 0;
         for word in self.blocks.iter_mut().flat_map(|block| &mut block.0) {
+            odd += u64::from((*word & ODD).count_ones());
             *word = (*word >> 1) & HALVES;
         }
         if let Some(doorkeeper) = &mut self.doorkeeper {
             doorkeeper.clear();
         }
-        self.references /= 2;
+        self.references = self.references.saturating_sub(odd / u64::from(ROWS)) / 2;
     }
 
     #[inline]
@@ -204,25 +223,34 @@ struct CounterPlace {
 impl Block {
     #[inline]
     fn get(&self, place: CounterPlace) -> u64 {
-        (self.0[place.word] >> place.shift) & COUNTER_MAX
+        (self.0[place.word % WORDS] >> place.shift) & COUNTER_MAX
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    fn counts(&self, [first, second, third, fourth]: [CounterPlace; ROWS as usize]) -> [u64; 4] {
+        [self.get(first), self.get(second), self.get(third), self.get(fourth)]
     }
 }
 
 /// The counter of a page in each row of its block: five bits of its second hash value each.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call costs as much as the work")]
 fn places(hash: PageHash) -> [CounterPlace; ROWS as usize] {
     let value = hash.value(1);
-    [0, 1, 2, 3].map(|row| {
+    let place = |row: u32| {
         let counter = (value >> (u32::BITS - ROW_BITS * (row + 1))) & ((1 << ROW_BITS) - 1);
         let bit = ((row << ROW_BITS) + counter) * COUNTER_BITS;
         CounterPlace { word: (bit / u64::BITS) as usize, shift: bit % u64::BITS }
-    })
+    };
+    [place(0), place(1), place(2), place(3)]
 }
 
 /// The least of a page's counters.
-#[inline]
-fn least([first, rest @ ..]: [u64; ROWS as usize]) -> u64 {
-    rest.into_iter().fold(first, u64::min)
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+fn least([first, second, third, fourth]: [u64; ROWS as usize]) -> u64 {
+    first.min(second).min(third.min(fourth))
 }
 
 /// The bits that a page sets in its word of the doorkeeper: six bits of its fourth hash value each.

@@ -5,14 +5,16 @@
 //! member is dropped. So a change costs nothing until it matters, and no index of places must follow
 //! the heap's exchanges.
 //!
+//! The keys of two members differ, so entries are compared by their keys alone.
+//!
 //! * State: 4 bytes plus the key for each entry, of which there are at most twice the members, or,
-//!   sparse, 1.25 times.
+//!   sparse, 1.25 times; a bit per id.
 //! * Cost: amortised O(log n) per push.
 
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
+use core::cmp::{Ordering, Reverse};
 
 use crate::Indexing;
 
@@ -25,21 +27,127 @@ const MARGIN: usize = 64;
 #[repr(Rust, packed(4))]
 pub struct Stamp(pub u64);
 
-const _: () = assert!(size_of::<((u32, Stamp), u32)>() == 16, "entries have no padding");
+/// A count, and among equal counts a time or the like. As a key, it is compared without branches, of
+/// which a processor could not guess the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(Rust, packed(4))]
+pub struct Rank {
+    /// What is compared first.
+    pub count: u32,
+    /// What is compared where counts are equal.
+    pub stamp: Stamp,
+}
+
+impl Rank {
+    #[inline]
+    const fn bits(self) -> u128 {
+        let stamp = self.stamp;
+        (self.count as u128) << u64::BITS | stamp.0 as u128
+    }
+}
+
+impl Ord for Rank {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bits().cmp(&other.bits())
+    }
+}
+
+impl PartialOrd for Rank {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.bits() < other.bits()
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.bits() <= other.bits()
+    }
+
+    #[inline]
+    fn gt(&self, other: &Self) -> bool {
+        self.bits() > other.bits()
+    }
+
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        self.bits() >= other.bits()
+    }
+}
+
+/// An id with a key, by which alone it is compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<K> {
+    /// In a heap: not greater than the key of the id, if that is a member.
+    pub key: K,
+    /// The id.
+    pub id: u32,
+}
+
+const _: () = assert!(size_of::<Entry<Rank>>() == 16, "entries have no padding");
+
+impl<K: Ord> PartialEq for Entry<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<K: Ord> Eq for Entry<K> {}
+
+impl<K: Ord> Ord for Entry<K> {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl<K: Ord> PartialOrd for Entry<K> {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.key < other.key
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.key <= other.key
+    }
+
+    #[inline]
+    fn gt(&self, other: &Self) -> bool {
+        self.key > other.key
+    }
+
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        self.key >= other.key
+    }
+}
 
 /// Ids ordered by keys that may grow unseen, least first.
 #[derive(Clone, Debug)]
 pub struct LazyHeap<K> {
     indexing: Indexing,
     /// For each member an entry with a key that is not greater than its own; other entries, too.
-    heap: BinaryHeap<Reverse<(K, u32)>>,
+    heap: BinaryHeap<Reverse<Entry<K>>>,
+    /// A bit per id, all 0 but while the heap is tidied.
+    seen: Vec<u64>,
 }
 
 impl<K: Ord + Copy> LazyHeap<K> {
     /// An empty heap; with sparse indexing it is tidied more often and takes no more memory than its
     /// entries.
     pub const fn new(indexing: Indexing) -> Self {
-        Self { indexing, heap: BinaryHeap::new() }
+        Self { indexing, heap: BinaryHeap::new(), seen: Vec::new() }
     }
 
     /// Adds a member with its key. `members` is how many there are now, and `current` says what the
@@ -52,7 +160,7 @@ impl<K: Ord + Copy> LazyHeap<K> {
                 members + members / 4 + MARGIN
             }
         };
-        self.heap.push(Reverse((key, id)));
+        self.heap.push(Reverse(Entry { key, id }));
         if self.heap.len() > entries_max {
             self.tidy(current);
         }
@@ -63,10 +171,10 @@ impl<K: Ord + Copy> LazyHeap<K> {
     pub fn least(&mut self, current: impl Fn(u32) -> Option<K>) -> Option<(K, u32)> {
         loop {
             let mut top = self.heap.peek_mut()?;
-            let Reverse((key, id)) = *top;
+            let Reverse(Entry { key, id }) = *top;
             match current(id) {
                 Some(now) if now == key => return Some((key, id)),
-                Some(now) if now > key => top.0.0 = now,
+                Some(now) if now > key => top.0.key = now,
                 // No member, or one that came back with a lower key, and an entry of its own.
                 _ => drop(PeekMut::pop(top)),
             }
@@ -76,21 +184,22 @@ impl<K: Ord + Copy> LazyHeap<K> {
     /// A key that is not greater than that of any member, if there are members.
     #[inline]
     pub fn bound(&self) -> Option<K> {
-        self.heap.peek().map(|Reverse((key, _))| *key)
+        self.heap.peek().map(|Reverse(entry)| entry.key)
     }
 
     /// Lowers the keys of all members at once, by a function that keeps their order.
     pub fn lower(&mut self, lowered: impl Fn(K) -> K) {
         let mut entries = core::mem::take(&mut self.heap).into_vec();
-        for Reverse((key, _)) in &mut entries {
-            *key = lowered(*key);
+        for Reverse(entry) in &mut entries {
+            entry.key = lowered(entry.key);
         }
         self.heap = entries.into();
     }
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.heap.capacity() * size_of::<Reverse<(K, u32)>>()
+        let seen_bytes = self.seen.capacity() * size_of::<u64>();
+        self.heap.capacity() * size_of::<Reverse<Entry<K>>>() + seen_bytes
     }
 
     /// Checks every invariant of the heap, for these members.
@@ -99,7 +208,7 @@ impl<K: Ord + Copy> LazyHeap<K> {
     /// If one is violated, with its name.
     pub fn assert_invariants(&self, members: impl Iterator<Item = (u32, K)>) {
         let mut entries: Vec<(u32, K)> =
-            self.heap.iter().map(|&Reverse((key, id))| (id, key)).collect();
+            self.heap.iter().map(|Reverse(entry)| (entry.id, entry.key)).collect();
         entries.sort_unstable();
         for (member, key) in members {
             let first = entries.partition_point(|&(id, _)| id < member);
@@ -119,13 +228,21 @@ impl<K: Ord + Copy> LazyHeap<K> {
     #[cold]
     fn tidy(&mut self, current: impl Fn(u32) -> Option<K>) {
         let mut entries = core::mem::take(&mut self.heap).into_vec();
-        entries.retain_mut(|Reverse((key, id))| {
-            let now = current(*id);
-            *key = now.unwrap_or(*key);
-            now.is_some()
+        let words = entries.iter().map(|Reverse(entry)| entry.id as usize / 64 + 1).max();
+        let words = words.unwrap_or(0);
+        if self.seen.len() < words {
+            self.seen.reserve_exact(words - self.seen.len());
+            self.seen.resize(words, 0);
+        }
+        entries.retain_mut(|Reverse(entry)| {
+            let Some(now) = current(entry.id) else { return false };
+            entry.key = now;
+            let (word, bit) = (&mut self.seen[entry.id as usize / 64], 1 << (entry.id % 64));
+            let is_first = *word & bit == 0;
+            *word |= bit;
+            is_first
         });
-        entries.sort_unstable();
-        entries.dedup();
+        self.seen.fill(0);
         self.heap = entries.into();
     }
 }

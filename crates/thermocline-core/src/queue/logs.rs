@@ -321,6 +321,15 @@ impl<const QUEUES: usize> Logs<QUEUES> {
         None
     }
 
+    /// How many entries were written to a queue after one of its positions: as many pages as entered it
+    /// since, as long as the ring was not squeezed.
+    #[inline]
+    pub fn entries_after(&self, queue: usize, position: Position) -> u32 {
+        let Ring { begin, end, head, .. } = self.rings[queue];
+        let next = position.0 + 1;
+        if next <= head { head - next } else { (end - next) + (head - begin) }
+    }
+
     /// Goes from a position to newer ones, up to the first page without `mark` in its state; takes
     /// the mark off all pages before it. `None` if all up to the newest had it.
     ///

@@ -27,7 +27,7 @@ pub use heap::IndexedHeap;
 pub(crate) use heap::grow;
 pub use index::Index;
 pub use last_but_one::{LastButOne, Side};
-pub use lazy_heap::{LazyHeap, Stamp};
+pub use lazy_heap::{Entry, LazyHeap, Rank, Stamp};
 pub use lists::Lists;
 pub use logs::{Logs, PRESENT, Use};
 pub use numbers::Numbers;

@@ -173,6 +173,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         if state == 0 {
             self.positions.remove(self.pages[entry], page_of(&self.pages));
             self.len -= 1;
+            return;
         }
         self.note(entry, state);
         for (cursor, mask) in self.cursors.iter_mut().zip(self.masks) {
@@ -188,7 +189,10 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         let mut entry = self.cursors[class];
         let mut state = *self.states[..self.head].get(entry)?;
         if state & self.masks[class] == 0 {
-            entry = self.search(entry + 1, class);
+            entry = match self.next_member(entry, class) {
+                Some(near) => self.stop_at(near, class),
+                None => self.search(entry + 1, class),
+            };
             state = *self.states[..self.head].get(entry)?;
         }
         #[expect(clippy::cast_possible_truncation, reason = "a log has fewer entries than 2^32")]
@@ -315,10 +319,25 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         }
     }
 
+    /// The first member of a class among the entries of a word, if it is there: where most searches
+    /// end.
+    #[inline]
+    fn next_member(&self, entry: usize, class: usize) -> Option<usize> {
+        let states = self.states[entry..].first_chunk::<WORD>()?;
+        let members = u64::from_le_bytes(*states) & u64::from_le_bytes([self.masks[class]; WORD]);
+        (members != 0).then(|| entry + members.trailing_zeros() as usize / 8)
+    }
+
     /// Moves the cursor of a class to the first member from `entry` on, or to the head of the log.
     #[inline(never)]
     fn search(&mut self, entry: usize, class: usize) -> usize {
         let found = self.first_from(entry, self.masks[class]);
+        self.stop_at(found, class)
+    }
+
+    /// Moves the cursor of a class to an entry, which is returned.
+    #[inline]
+    fn stop_at(&mut self, found: usize, class: usize) -> usize {
         self.cursors[class] = found;
         if let Some(&coming) = self.pages.get(found + PREFETCH_ENTRIES) {
             self.positions.prefetch(coming);

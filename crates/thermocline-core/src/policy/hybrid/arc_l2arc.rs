@@ -156,7 +156,15 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let feed = Feed { interval, write_max, write_boost, headroom, is_warm };
     let ids = setup.ids();
     Box::new(ArcL2arc {
-        arc: Arc::new(Space { ids, capacity_pages: arc_pages, inputs: &setup.inputs }, values),
+        arc: Arc::new(
+            Space {
+                ids,
+                capacity_pages: arc_pages,
+                geometry: &setup.geometry,
+                inputs: &setup.inputs,
+            },
+            values,
+        ),
         dirty: PageSet::new(ids, arc_pages),
         l2arc: L2arc::new(ids, flash_pages, values.switch("reuse_holes")),
         feed,

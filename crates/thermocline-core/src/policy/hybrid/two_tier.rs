@@ -134,7 +134,7 @@ pub const TWO_TIER: PolicyEntry = PolicyEntry {
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
     let tier = |parameter, capacity_pages| {
-        let space = Space { ids, capacity_pages, inputs: &setup.inputs };
+        let space = Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs };
         build_named(values.choice(parameter), space)
     };
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];

@@ -94,7 +94,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         if own != SAME {
             name = own;
         }
-        let space = Space { ids, capacity_pages, inputs: &setup.inputs };
+        let space = Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs };
         (capacity_pages > 0).then(|| build_named(name, space))
     };
     Box::new(Chain {

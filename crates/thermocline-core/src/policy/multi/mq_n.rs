@@ -52,7 +52,10 @@ pub const MQ_N: PolicyEntry = PolicyEntry {
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
     let ids = setup.ids();
     let lower = |&capacity_pages: &u32| {
-        Mq::new(Space { ids, capacity_pages, inputs: &setup.inputs }, values)
+        Mq::new(
+            Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs },
+            values,
+        )
     };
     let top = |_| Stack::new(ids, setup.capacity_pages[0], Use::Lru);
     Box::new(MqN {

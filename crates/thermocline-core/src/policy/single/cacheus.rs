@@ -8,7 +8,7 @@
 //! as in LeCaR; how fast weights move is learned by hill climbing on the hit ratio.
 //!
 //! * Source: Rodriguez et al., *Learning Cache Replacement with CACHEUS*, FAST 2021, section 4.
-//! * State: 20 bytes per page that exists, 56 to 72 bytes per cached page; sparse, none and 98.
+//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 113.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper leaves details open, as the authors' program: (1) SR begins with
 //!   1 % of the cache; the first pages fill R; (2) a miss leaves R one page short of its length; (3)
@@ -20,7 +20,7 @@
 //!   (8) in a cache of one page R stays empty. Lots are drawn as in LeCaR, so miss counts differ from
 //!   those of other programs.
 
-use super::experts::{Expert, Frequencies, NewestFirst, Weights};
+use super::experts::{Expert, Frequencies, Ties, Weights};
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::Recency;
@@ -125,7 +125,7 @@ pub struct Cacheus {
     /// All four lists: a page enters each at its newest end.
     log: Recency<4>,
     len: [u32; 4],
-    frequencies: Frequencies<NewestFirst>,
+    frequencies: Frequencies,
     weights: Weights,
     rate: LearningRate,
     capacity_pages: u32,
@@ -157,7 +157,7 @@ impl Replacement for Cacheus {
                 [REUSED, SCANNED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY],
             ),
             len: [0; 4],
-            frequencies: Frequencies::new(ids, log_pages),
+            frequencies: Frequencies::new(space, log_pages, Ties::NewestFirst),
             weights,
             rate: LearningRate {
                 rate: values.real_or_auto("learning_rate").unwrap_or(drawn),

@@ -27,9 +27,14 @@ use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
 
 /// What can be set.
-pub const PARAMETERS: &[Parameter] = &[Parameter::real("cold_share", 0.0..=0.5, 0.01)
-    .summary("least share of the cache for cold pages, and the first; hot pages keep as much")
-    .source("LIRS: 1 %")];
+pub const PARAMETERS: &[Parameter] = &[
+    Parameter::real("cold_share", 0.0..=0.5, 0.01)
+        .summary("least share of the cache for cold pages, and the first; hot pages keep as much")
+        .source("LIRS: 1 %"),
+    Parameter::real("ghost_share", 0.0..=100.0, 1.0)
+        .summary("pages outside the cache that are remembered, as a share of the cache's pages")
+        .source("section 4: as many as the cache has; Caffeine's simulator: twice as many"),
+];
 
 /// In the cache, and hot.
 const HOT: u8 = 1;
@@ -61,6 +66,7 @@ pub struct ClockPro {
     cold_pages: u32,
     ghost_pages: u32,
     capacity_pages: u32,
+    ghosts_max: u32,
     /// How many pages in the cache should be cold.
     cold_target_pages: u32,
     /// The bounds of that.
@@ -81,13 +87,15 @@ impl Replacement for ClockPro {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let cold_min_pages = share_of(capacity_pages, values.real("cold_share")).max(1);
-        let list_pages = capacity_pages.saturating_mul(2).saturating_add(2);
+        let ghosts_max = share_of(capacity_pages, values.real("ghost_share"));
+        let list_pages = capacity_pages.saturating_add(ghosts_max).saturating_add(2);
         Self {
             list: Recency::new(ids, list_pages, [HOT, COLD, GHOST | ON_TEST]),
             hot_pages: 0,
             cold_pages: 0,
             ghost_pages: 0,
             capacity_pages,
+            ghosts_max,
             cold_target_pages: cold_min_pages,
             cold_min_pages,
             cold_max_pages: (capacity_pages - cold_min_pages).max(cold_min_pages),
@@ -141,7 +149,7 @@ impl Replacement for ClockPro {
             self.hot_pages <= self.capacity_pages - self.cold_min_pages,
             "hot pages leave room for cold ones"
         );
-        assert!(self.ghost_pages <= self.capacity_pages, "ghosts have a limit");
+        assert!(self.ghost_pages <= self.ghosts_max, "ghosts have a limit");
         assert!(
             (self.cold_min_pages..=self.cold_max_pages).contains(&self.cold_target_pages),
             "the target is within its bounds"
@@ -200,7 +208,7 @@ impl ClockPro {
                 }
                 self.list.set_state(position, GHOST);
                 self.ghost_pages += 1;
-                while self.ghost_pages > self.capacity_pages {
+                while self.ghost_pages > self.ghosts_max {
                     let (position, state) =
                         self.list.oldest(TEST_HAND).expect("a ghost is on test");
                     self.end_test(position, state);

@@ -6,16 +6,18 @@
 //!
 //! * Source: Blankstein, Sen, Freedman, *Hyperbolic Caching: Flexible Caching for Web Applications*,
 //!   USENIX ATC '17, section 3.
-//! * State: 4 bytes per page that exists, 20 bytes per cached page.
+//! * State: 4 bytes per page that exists, 20 bytes per cached page, 4 per page of the sample.
 //! * Cost: a hit O(1), a miss O(sample).
 //! * Deviations: (1) The same page may be drawn twice. (2) Of equal pages the one drawn first is
 //!   evicted. (3) Pages cost the same and do not expire, so that cost classes and windows are left
 //!   out.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
 use crate::config::{Parameter, Values};
+use crate::prefetch::prefetch;
 use crate::queue::Frames;
 use crate::random::SEED;
 use crate::random::SplitMix64;
@@ -35,7 +37,8 @@ pub struct Hyperbolic {
     frames: Frames,
     /// Per frame that holds a page: how it was used.
     records: Vec<Record>,
-    sample: u32,
+    /// The frames among which the next eviction chooses.
+    sample: Vec<u32>,
     /// References so far.
     now: u64,
     draws: SplitMix64,
@@ -58,41 +61,61 @@ pub const HYPERBOLIC: Algorithm = Algorithm::new::<Hyperbolic>(
 );
 
 impl Hyperbolic {
-    /// Whether a page has a lower priority than another.
-    #[inline]
-    fn is_worse(&self, page: Record, other: Record) -> bool {
-        // References over ages, multiplied out.
-        let weigh = |references: u32, age_of: Record| {
-            u128::from(references) * u128::from(self.now - age_of.entered_at)
-        };
-        weigh(page.references, other) < weigh(other.references, page)
-    }
-
-    /// The worst frame of a sample.
+    /// The frame to evict, of the sample that was drawn. The next sample is drawn at once, so that the
+    /// processor fetches its records while hits and other misses go on.
     #[inline]
     fn victim(&mut self) -> u32 {
-        let frames = self.frames.count();
-        let mut victim = self.draws.below(frames);
-        for _ in 1..self.sample {
-            let frame = self.draws.below(frames);
-            if self.is_worse(self.records[frame as usize], self.records[victim as usize]) {
-                victim = frame;
+        // Products of references and ages fit 64 bits for the first 2^32 references.
+        let victim = if u32::try_from(self.now).is_ok() {
+            self.worst(|references, age| u64::from(references) * age)
+        } else {
+            self.worst(|references, age| u128::from(references) * u128::from(age))
+        };
+        self.draw();
+        victim
+    }
+
+    /// The first of the sample's frames with the lowest priority: references over age. Two are compared
+    /// by products, without a division.
+    #[inline]
+    fn worst<W: PartialOrd>(&self, weigh: impl Fn(u32, u64) -> W) -> u32 {
+        let use_of = |frame: u32| {
+            let Record { entered_at, references } = self.records[frame as usize];
+            (references, self.now - entered_at)
+        };
+        let mut worst = self.sample[0];
+        let (mut references, mut age) = use_of(worst);
+        for &frame in &self.sample[1..] {
+            let (other_references, other_age) = use_of(frame);
+            if weigh(other_references, age) < weigh(references, other_age) {
+                (worst, references, age) = (frame, other_references, other_age);
             }
         }
-        victim
+        worst
+    }
+
+    /// Draws a sample of frames.
+    fn draw(&mut self) {
+        let frames = self.frames.count();
+        for frame in &mut self.sample {
+            *frame = self.draws.below(frames);
+            prefetch(&self.records, *frame as usize);
+        }
     }
 }
 
 impl Replacement for Hyperbolic {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let frames = Frames::new(ids, capacity_pages);
-        Self {
+        let mut hyperbolic = Self {
             records: Vec::with_capacity(frames.count() as usize),
             frames,
-            sample: values.integer_u32("sample"),
+            sample: vec![0; values.integer_u32("sample") as usize],
             now: 0,
             draws: SplitMix64::new(values.integer(SEED.name)),
-        }
+        };
+        hyperbolic.draw();
+        hyperbolic
     }
 
     #[inline]
@@ -139,7 +162,8 @@ impl Replacement for Hyperbolic {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.frames.memory_bytes() + self.records.capacity() * size_of::<Record>()
+        let sample_bytes = size_of_val(&*self.sample);
+        self.frames.memory_bytes() + self.records.capacity() * size_of::<Record>() + sample_bytes
     }
 
     /// References and time of entry per page.

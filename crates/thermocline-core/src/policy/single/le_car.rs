@@ -6,18 +6,19 @@
 //!
 //! * Source: Vietri et al., *Driving Cache Replacement with ML-based LeCaR*, HotStorage 2018,
 //!   algorithms 1 and 2.
-//! * State: 20 bytes per page that exists, 56 to 72 bytes per cached page; sparse, none and 98.
+//! * State: 20 bytes per page that exists, 56 to 96 bytes per cached page; sparse, none and 113.
 //! * Cost: O(1) per hit, amortised O(log n) per miss.
 //! * Deviations: where the paper is silent, as the authors' program: (1) each history holds half as
 //!   many pages as the cache; (2) a page both experts would evict goes to no history; (3) a page that
 //!   comes back from a history has its former count of references, and this one; (4) no weight
 //!   falls below 0.01; (5) a mistake lowers the weight of its expert, instead of raising that of the
-//!   other, which is the same once they add up to one. Our own: (6) of equal counts, the page
-//!   referenced longer ago leaves, where the program compares addresses. Each program draws lots of
-//!   its own, so no two have the same miss counts.
+//!   other, which is the same once they add up to one; (6) of equal counts, the page with the lowest
+//!   address leaves, or, with `ties = oldest`, the page referenced longest ago. Each program draws lots
+//!   of its own, so no two have the same miss counts.
 
-use super::experts::{Expert, Frequencies, OldestFirst, Weights};
+use super::experts::{Expert, Frequencies, Ties, Weights};
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::random::SEED;
@@ -34,8 +35,14 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("history_share", 0.0..=4.0, 0.5)
         .summary("pages of each history, as a share of the cache")
         .source("the authors' program"),
+    Parameter::choice("ties", &[LOWEST_ADDRESS, "oldest"], LOWEST_ADDRESS)
+        .summary("of the pages referenced least often, LFU evicts the lowest address or the oldest reference")
+        .source("the authors' program: the lowest address"),
     SEED,
 ];
+
+/// LFU evicts, of equal counts, the page with the lowest address.
+const LOWEST_ADDRESS: &str = "lowest-address";
 
 /// In the cache.
 const CACHED: u8 = 1;
@@ -59,7 +66,7 @@ const HISTORY_BYTES: usize = 24;
 pub struct LeCaR {
     /// The cache by last reference, and both histories by eviction.
     log: Recency<3>,
-    frequencies: Frequencies<OldestFirst>,
+    frequencies: Frequencies,
     weights: Weights,
     capacity_pages: u32,
     history_pages: [u32; 2],
@@ -78,19 +85,22 @@ pub const LE_CAR: Algorithm = Algorithm::new::<LeCaR>(
     "Vietri et al.: Driving Cache Replacement with ML-based LeCaR, HotStorage 2018",
     module_path!(),
     PARAMETERS,
-);
+)
+.with(Capabilities { looks_at_neighbours: true, ..Capabilities::of(Depth::Ram) });
 
 impl Replacement for LeCaR {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
+        let is_by_address = values.choice("ties") == LOWEST_ADDRESS;
+        let ties = if is_by_address { Ties::LowestAddress } else { Ties::OldestFirst };
         let log_pages = history_capacity_pages
             .saturating_mul(2)
             .saturating_add(capacity_pages)
             .saturating_add(1);
         Self {
             log: Recency::new(ids, log_pages, [CACHED, LEFT_BY_RECENCY, LEFT_BY_FREQUENCY]),
-            frequencies: Frequencies::new(ids, log_pages),
+            frequencies: Frequencies::new(space, log_pages, ties),
             weights: Weights::new(values.integer(SEED.name)),
             capacity_pages,
             history_pages: [0; 2],

@@ -14,12 +14,15 @@
 //! * State: 4 bytes per page that exists, 20 bytes per page of the stack.
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: (1) The stack holds `stack_factor` times the cache at most, then the page longest
-//!   out of the cache leaves it; the paper sets no limit, and reports that one costs little. (2)
+//!   out of the cache leaves it. The paper sets no limit. The default leaves room for two pages outside
+//!   the cache for each page in it, as Caffeine's simulator does; with one, loops that are a little
+//!   longer than the cache are no longer found. (2)
 //!   Where the share of HIR pages leaves no room for a LIR page, the stack stays empty, and the
 //!   queue is an LRU. (3) A hit on a page of the queue that is not in the stack moves that page only,
 //!   as section 3.2 has it ("we leave its status in HIR and move it to the end of list Q").
 //!   libCacheSim 0.3.5 also demotes the last LIR page then, which evicts a page at a hit; with that,
-//!   the specification of the tests has its miss counts.
+//!   the specification of the tests has its miss counts. (4) A second reference to the page that was
+//!   referenced last counts like any other; Caffeine's simulator and the authors' program ignore it.
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
@@ -31,9 +34,9 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::real("hir_share", 0.0..=1.0, 0.01)
         .summary("share of the cache for HIR pages, one page at least")
         .source("section 4.3: 1 %"),
-    Parameter::real("stack_factor", 1.0..=1e6, 2.0)
+    Parameter::real("stack_factor", 1.0..=1e6, 3.0)
         .summary("most pages of the stack, as a multiple of the cache")
-        .source("libCacheSim; the paper has no limit"),
+        .source("Caffeine's simulator; the paper has no limit"),
 ];
 
 /// In the stack and the cache.

@@ -11,12 +11,13 @@ use core::fmt::Debug;
 use crate::capabilities::Capabilities;
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::{Ids, Indexing, Inputs, Op, PageId};
+use crate::{Geometry, Ids, Indexing, Inputs, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
 pub mod car;
 pub mod clock;
+pub mod clock_2q_plus;
 pub mod clock_pro;
 mod experts;
 pub mod fifo;
@@ -33,8 +34,10 @@ pub mod one_tier;
 pub mod opt;
 pub mod random;
 pub mod s3_fifo;
+pub mod s4_fifo;
 pub mod sieve;
 pub mod slru;
+mod three_queues;
 pub mod tiny_lfu;
 pub mod two_q;
 pub mod w_tiny_lfu;
@@ -57,6 +60,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     cacheus::CACHEUS,
     car::CAR,
     clock::CLOCK,
+    clock_2q_plus::CLOCK_2Q_PLUS,
     clock_pro::CLOCK_PRO,
     fifo::FIFO,
     hyperbolic::HYPERBOLIC,
@@ -70,6 +74,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     mru::MRU,
     random::RANDOM,
     s3_fifo::S3_FIFO,
+    s4_fifo::S4_FIFO,
     sieve::SIEVE,
     slru::SLRU,
     tiny_lfu::TINY_LFU,
@@ -198,6 +203,8 @@ pub struct Space<'a> {
     pub ids: Ids,
     /// The pages that it may keep, at least one.
     pub capacity_pages: u32,
+    /// Where the pages lie in the address space.
+    pub geometry: &'a Geometry,
     /// Knowledge of future references.
     pub inputs: &'a Inputs,
 }

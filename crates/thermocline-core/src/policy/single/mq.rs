@@ -8,10 +8,11 @@
 //!   Caches*, USENIX 2001.
 //! * State: 32 bytes per page that exists; sparse, 44 per page of the cache and the histories.
 //! * Cost: O(queues) per reference.
-//! * Deviations: (1) The life time follows the distance between uses that is most frequent so far,
-//!   found in classes by powers of two and taken at its class's end; how the authors take samples
-//!   was not checked. Until a page has been used twice, it is what the tier and its histories
-//!   hold. (2) The history of a page that returns is dropped if room for the victim's is needed, as
+//! * Deviations: (1) The life time is the paper's peak temporal distance: of the distances between
+//!   two uses that are greater than the cache, the most frequent one. The paper does not say how to
+//!   find it. Here, distances fall into four classes per power of two, and the life time is the
+//!   start of the fullest class. Until such a distance occurs, the life time is the number of pages
+//!   in the tier and its histories. (2) The history of a page that returns is dropped if room for the victim's is needed, as
 //!   in the paper's listing; libCacheSim removes it first.
 
 use alloc::boxed::Box;
@@ -32,14 +33,16 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("the paper's experiments, as recalled"),
     Parameter::integer_or_auto("life_time", 0..=u64::MAX)
         .summary("accesses of the cache without a use after which a page sinks; auto adapts it")
-        .source("the paper follows the most frequent distance between two uses, as recalled"),
+        .source("the paper: the most frequent distance between two uses above the cache's pages"),
     Parameter::real("ghosts", 0.0..=1000.0, 4.0)
         .summary("histories kept of evicted pages, as a multiple of the cache's pages")
         .source("the paper's experiments, as recalled"),
 ];
 
-/// Classes of distances: one per bit of a time.
-const CLASSES: usize = u64::BITS as usize;
+/// Bits of a distance, below its highest one, that choose its class: four classes per power of two.
+const CLASS_BITS: u32 = 2;
+/// Number of classes of distances.
+const CLASSES: usize = (u64::BITS << CLASS_BITS) as usize;
 
 /// One cache under MQ.
 #[derive(Clone, Debug)]
@@ -56,9 +59,10 @@ pub struct Mq {
     expires_at: Box<[u64]>,
     /// If none is given, it is adapted.
     life_time: Option<u64>,
-    /// Per class of distances between two uses of a page: how often it was seen.
+    /// Number of distances in each class. Distances that a cache of this size can bridge by recency
+    /// alone do not count.
     distances: [u64; CLASSES],
-    /// The class most often seen.
+    /// The fullest class.
     peak: usize,
     /// Accesses of this cache.
     now: u64,
@@ -107,7 +111,7 @@ impl Mq {
         let initial = u64::from(self.capacity_pages) + u64::from(self.ghosts_max);
         self.life_time.unwrap_or(match self.distances[self.peak] {
             0 => initial,
-            _ => u64::MAX >> (CLASSES - 1 - self.peak),
+            _ => class_start(self.peak).max(u64::from(self.capacity_pages) + 1),
         })
     }
 
@@ -158,12 +162,39 @@ impl Mq {
 
     /// Counts the distance between two uses of a page.
     fn learn(&mut self, distance: u64) {
-        let class = distance.max(1).ilog2() as usize;
+        if distance <= u64::from(self.capacity_pages) {
+            return;
+        }
+        let class = class_of(distance);
         self.distances[class] += 1;
         if self.distances[class] > self.distances[self.peak] {
             self.peak = class;
         }
     }
+}
+
+/// The class of a distance, which is not 0.
+fn class_of(distance: u64) -> usize {
+    let octave = distance.ilog2();
+    let below = distance ^ (1 << octave);
+    let quarter = if octave < CLASS_BITS {
+        below << (CLASS_BITS - octave)
+    } else {
+        below >> (octave - CLASS_BITS)
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "there are four quarters")]
+    let quarter = quarter as usize;
+    (octave << CLASS_BITS) as usize + quarter
+}
+
+/// The least distance of a class, rounded down.
+const fn class_start(class: usize) -> u64 {
+    let octave = class >> CLASS_BITS;
+    let quarter = class as u64 & ((1 << CLASS_BITS) - 1);
+    let bits = CLASS_BITS as usize;
+    let below =
+        if octave < bits { (quarter << octave) >> bits } else { quarter << (octave - bits) };
+    (1 << octave) + below
 }
 
 impl Replacement for Mq {
@@ -257,11 +288,13 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::{Ids, Inputs};
+    use crate::{Geometry, Ids, Inputs};
 
     fn mq(capacity_pages: u32, ghosts_max: u32, life_time: Option<u64>) -> Mq {
         let (ids, inputs) = (Ids::sparse(8), &Inputs::NONE);
-        Mq::with_settings(Space { ids, capacity_pages, inputs }, 4, ghosts_max, life_time)
+        let geometry = &Geometry::linear(ids.pages);
+        let space = Space { ids, capacity_pages, geometry, inputs };
+        Mq::with_settings(space, 4, ghosts_max, life_time)
     }
 
     fn refer(mq: &mut Mq, pages: &[u32]) -> Vec<u32> {
@@ -306,10 +339,24 @@ mod tests {
     }
 
     #[test]
-    fn the_life_time_follows_the_most_frequent_distance() {
-        let mut mq = mq(4, 6, None);
-        assert_eq!(mq.life_time(), 10);
-        refer(&mut mq, &[0, 1, 2, 3, 4, 0, 1, 2]);
-        assert_eq!(mq.life_time(), 7, "distances of 5 lie between 4 and 7");
+    fn the_life_time_is_the_most_frequent_distance_above_the_cache() {
+        let mut mq = mq(2, 6, None);
+        assert_eq!(mq.life_time(), 8);
+        refer(&mut mq, &[0, 0, 0, 0]);
+        assert_eq!(mq.life_time(), 8, "the cache bridges distances of 1 in any case");
+        refer(&mut mq, &[1, 2, 3, 4, 0, 1, 2]);
+        assert_eq!(mq.life_time(), 5, "distances of 5 are alone in their class");
+    }
+
+    #[test]
+    fn a_distance_is_in_the_class_that_starts_at_or_below_it() {
+        let far = [1, 1 << 20, (1 << 20) + 1, u64::MAX];
+        for distance in (1..200).chain(far) {
+            let class = class_of(distance);
+            assert!(class_start(class) <= distance, "{distance}");
+            let next =
+                (class + 1..CLASSES).map(class_start).find(|&start| start > class_start(class));
+            assert!(next.is_none_or(|next| distance < next), "{distance}");
+        }
     }
 }

@@ -74,7 +74,12 @@ pub(super) fn build_with_writes<R: Replacement + Send + 'static>(
 }
 
 fn space(setup: &Setup) -> Space<'_> {
-    Space { ids: setup.ids(), capacity_pages: setup.capacity_pages[0], inputs: &setup.inputs }
+    Space {
+        ids: setup.ids(),
+        capacity_pages: setup.capacity_pages[0],
+        geometry: &setup.geometry,
+        inputs: &setup.inputs,
+    }
 }
 
 impl<R: Replacement> OneTier<R> {

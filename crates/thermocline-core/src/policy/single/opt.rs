@@ -107,7 +107,7 @@ impl Opt {
 impl Replacement for Opt {
     /// # Panics
     /// Without foresight, which the registry sees to.
-    fn new(Space { ids, capacity_pages, inputs }: Space<'_>, _values: &Values) -> Self {
+    fn new(Space { ids, capacity_pages, inputs, .. }: Space<'_>, _values: &Values) -> Self {
         let foresight =
             inputs.foresight.as_ref().expect("the registry refuses an oracle without foresight");
         Self {

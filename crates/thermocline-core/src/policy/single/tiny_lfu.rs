@@ -6,7 +6,7 @@
 //!
 //! * Source: Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, ACM
 //!   Trans. Storage 13(4), 2017, section 3 and figure 1.
-//! * State: that of the algorithm; 18 bytes per cached page.
+//! * State: that of the algorithm; 8 to 16 bytes per cached page, 2 KiB at least.
 //! * Cost: that of the algorithm, and O(1) per reference.
 //! * Deviations: those of [the histogram](crate::hotness::tiny_lfu).
 
@@ -17,7 +17,8 @@ use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::{Op, PageId};
 
 /// What can be set.
-pub const PARAMETERS: &[Parameter] = &[histogram::SAMPLE_FACTOR, histogram::DOORKEEPER];
+pub const PARAMETERS: &[Parameter] =
+    &[histogram::SAMPLE_FACTOR, histogram::DOORKEEPER, histogram::MINIMAL_INCREMENT];
 
 /// An algorithm that can say which page it would evict next.
 pub trait NextVictim: Replacement {

@@ -9,10 +9,14 @@
 //!
 //! * Source: Einziger, Friedman and Manes, *TinyLFU: A Highly Efficient Cache Admission Policy*, ACM
 //!   Trans. Storage 13(4), 2017, section 4.
-//! * State: 4 bytes per page that exists, 44 bytes per cached page.
+//! * State: 4 bytes per page that exists, 34 to 42 bytes per cached page.
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: (1) Those of [the histogram](crate::hotness::tiny_lfu). (2) Where probation is
-//!   empty, the oldest protected page stands for the main cache's victim. libCacheSim 0.3.5 counts
+//!   empty, the oldest protected page stands for the main cache's victim. (3) The main cache's share
+//!   is rounded down and the window has the rest, as in Caffeine. (4) A page that leaves the window
+//!   with at least 6 references enters the main cache once in 128 times although it is not referenced
+//!   more often than the victim, as in Caffeine, where this defends against hash collisions;
+//!   `jitter` turns it off. libCacheSim 0.3.5 counts
 //!   references in the main cache, admissions and evictions, but none in the window; it lets the
 //!   window take the whole cache until that is full, hashes otherwise and has no doorkeeper: its
 //!   miss counts differ.
@@ -21,6 +25,7 @@ use super::{Algorithm, Outcome, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::queue::{Logs, PRESENT, Use};
+use crate::random::{SEED, SplitMix64};
 use crate::{Op, PageId};
 
 /// What can be set.
@@ -33,7 +38,19 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("section 4: 80 %"),
     histogram::SAMPLE_FACTOR,
     histogram::DOORKEEPER,
+    histogram::MINIMAL_INCREMENT,
+    Parameter::switch("jitter", true)
+        .summary(
+            "whether a page with 6 references that would be refused is admitted once in 128 times",
+        )
+        .source("Caffeine"),
+    SEED,
 ];
+
+/// The least count of a page that is admitted by chance.
+const WARM_COUNT: u64 = 6;
+/// One warm page of this many is admitted by chance.
+const CHANCES: u32 = 128;
 
 /// The window.
 const WINDOW: usize = 0;
@@ -47,6 +64,8 @@ const PROTECTED: usize = 2;
 pub struct WTinyLfu {
     segments: Logs<3>,
     histogram: TinyLfu,
+    /// The draws for pages that are admitted by chance, if any are.
+    jitter: Option<SplitMix64>,
     window_capacity_pages: u32,
     protected_capacity_pages: u32,
     main_capacity_pages: u32,
@@ -64,9 +83,9 @@ pub const W_TINY_LFU: Algorithm = Algorithm::new::<WTinyLfu>(
 impl Replacement for WTinyLfu {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
-        let window_capacity_pages =
-            share_of(capacity_pages, values.real("window_share")).clamp(1, capacity_pages);
-        let main_capacity_pages = capacity_pages - window_capacity_pages;
+        let main_capacity_pages =
+            share_of(capacity_pages, 1.0 - values.real("window_share")).min(capacity_pages - 1);
+        let window_capacity_pages = capacity_pages - main_capacity_pages;
         let protected_capacity_pages =
             share_of(main_capacity_pages, values.real("protected_share"));
         // A page enters before another leaves.
@@ -79,6 +98,7 @@ impl Replacement for WTinyLfu {
         Self {
             segments: Logs::new(ids, capacity_pages.saturating_add(1), segments),
             histogram: TinyLfu::new(capacity_pages.min(ids.pages), values),
+            jitter: values.switch("jitter").then(|| SplitMix64::new(values.integer(SEED.name))),
             window_capacity_pages,
             protected_capacity_pages,
             main_capacity_pages,
@@ -155,8 +175,10 @@ impl WTinyLfu {
             let segment = if self.segments.is_empty(PROBATION) { PROTECTED } else { PROBATION };
             let victim = self.segments.oldest(segment).map(|place| self.segments.page(place));
             let candidate = self.segments.oldest(WINDOW).map(|place| self.segments.page(place));
-            let count = |page: Option<PageId>| page.map(|page| self.histogram.estimate(page));
-            let is_better = victim.is_some() && count(candidate) > count(victim);
+            let is_better = match (candidate, victim) {
+                (Some(candidate), Some(victim)) => self.is_admitted(candidate, victim),
+                _ => false,
+            };
             let leaves = if is_better { segment } else { WINDOW };
             evicted = self.segments.pop(leaves).map(|(page, _)| page);
             if !is_better {
@@ -165,6 +187,16 @@ impl WTinyLfu {
         }
         self.segments.shift(WINDOW, PROBATION, PRESENT);
         evicted
+    }
+
+    /// Whether a page that leaves the window takes the place of the main cache's victim.
+    #[inline]
+    fn is_admitted(&mut self, candidate: PageId, victim: PageId) -> bool {
+        let count = self.histogram.estimate(candidate);
+        if count > self.histogram.estimate(victim) {
+            return true;
+        }
+        count >= WARM_COUNT && self.jitter.as_mut().is_some_and(|draws| draws.below(CHANCES) == 0)
     }
 
     /// Asks the processor for the counts of those that will be compared next.

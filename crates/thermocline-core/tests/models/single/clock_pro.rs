@@ -23,17 +23,19 @@ pub(super) struct ClockPro {
     /// The tail first.
     list: Vec<Entry>,
     capacity: usize,
+    ghosts_max: usize,
     target: usize,
     target_min: usize,
     target_max: usize,
 }
 
 impl ClockPro {
-    pub(super) fn new(capacity: usize, cold_share: f64) -> Self {
+    pub(super) fn new(capacity: usize, cold_share: f64, ghosts_max: usize) -> Self {
         let least = share(capacity, cold_share).max(1);
         Self {
             list: vec![],
             capacity,
+            ghosts_max,
             target: least,
             target_min: least,
             target_max: (capacity - least).max(least),
@@ -137,7 +139,7 @@ impl ClockPro {
                 } else {
                     self.list.remove(hand);
                 }
-                while self.count(Kind::Ghost) > self.capacity {
+                while self.count(Kind::Ghost) > self.ghosts_max {
                     let hand = self.hand(|entry| entry.is_on_test).expect("ghosts are on test");
                     self.end_test(hand);
                 }

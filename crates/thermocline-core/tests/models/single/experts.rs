@@ -94,6 +94,7 @@ pub(super) fn build(policy: &str, given: &[(String, String)], capacity: usize) -
             capacity,
             learning_rate: value(given, "learning_rate", 0.45),
             discount: value(given, "discount", 0.005),
+            is_oldest_first: value(given, "ties", "lowest-address".to_owned()) == "oldest",
             time: 0,
         });
     }
@@ -120,15 +121,19 @@ struct LeCaR {
     capacity: usize,
     learning_rate: f64,
     discount: f64,
+    /// Of equal counts, LFU evicts the page referenced longest ago, not that with the lowest number.
+    is_oldest_first: bool,
     time: u32,
 }
 
 impl LeCaR {
     fn evict(&mut self) -> u32 {
-        let experts = [
-            self.cache.0[0].number,
-            self.cache.0.iter().min_by_key(|page| (page.references, page.time)).unwrap().number,
-        ];
+        let rank = |page: &&Page| {
+            let tie = if self.is_oldest_first { page.time } else { page.number };
+            (page.references, tie)
+        };
+        let least = self.cache.0.iter().min_by_key(rank).unwrap().number;
+        let experts = [self.cache.0[0].number, least];
         let expert = self.choice.draw();
         let page = self.cache.take(experts[expert]).unwrap();
         if experts[0] != experts[1] {

@@ -11,12 +11,13 @@ pub(crate) struct Histogram {
     blocks: Vec<[[u64; COUNTERS]; ROWS]>,
     /// The doorkeeper, if there is one.
     door: Option<Vec<bool>>,
+    is_minimal: bool,
     recorded: u64,
     sample: u64,
 }
 
 fn hash(page: u32, index: u32) -> u64 {
-    u64::from(PageHash::of(PageId(page)).value(index))
+    u64::from(PageHash::quick(PageId(page)).value(index))
 }
 
 /// So many bits of a hash value from a place counted from the top.
@@ -29,11 +30,21 @@ fn scaled(value: u64, length: usize) -> usize {
 }
 
 impl Histogram {
-    pub(crate) fn new(capacity: usize, sample_factor: usize, has_door: bool) -> Self {
-        let sample = capacity * sample_factor;
+    pub(crate) fn new(
+        capacity: usize,
+        sample_factor: usize,
+        has_door: bool,
+        is_minimal: bool,
+    ) -> Self {
+        let mut pages = 256;
+        while pages < capacity {
+            pages *= 2;
+        }
+        let sample = pages * sample_factor;
         Self {
-            blocks: vec![[[0; COUNTERS]; ROWS]; capacity.div_ceil(8)],
+            blocks: vec![[[0; COUNTERS]; ROWS]; pages / 8],
             door: has_door.then(|| vec![false; (sample * 8).next_multiple_of(64)]),
+            is_minimal,
             recorded: 0,
             sample: sample as u64,
         }
@@ -74,14 +85,16 @@ impl Histogram {
             let least = self.count(page);
             for (row, &place) in places.iter().enumerate() {
                 let counter = &mut self.blocks[block][row][place];
-                if *counter == least && least < 15 {
+                if *counter < 15 && (!self.is_minimal || *counter == least) {
                     *counter += 1;
                 }
             }
         }
         self.recorded += 1;
         if self.recorded >= self.sample {
-            self.recorded /= 2;
+            let lost =
+                self.blocks.iter().flatten().flatten().filter(|count| **count % 2 == 1).count();
+            self.recorded = self.recorded.saturating_sub(lost as u64 / 4) / 2;
             self.blocks.iter_mut().flatten().flatten().for_each(|counter| *counter /= 2);
             if let Some(door) = &mut self.door {
                 door.fill(false);

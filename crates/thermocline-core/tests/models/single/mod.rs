@@ -16,7 +16,7 @@ use thermocline_core::random::SplitMix64;
 
 use super::{Model, value};
 use one_tier::OneTier;
-use rules::{Clock, Lfu, Lru2, Mq, OneQueue, S3Fifo, Sampled, Sieve, Slru, TwoQ};
+use rules::{Clock, Lfu, Lru2, Mq, OneQueue, Sampled, Sieve, Slru, ThreeQueues, TwoQ};
 
 /// What a reference comes to.
 pub(crate) enum Outcome {
@@ -91,16 +91,7 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
             a1_out: vec![],
             a_m: vec![],
         }),
-        "s3-fifo" => boxed(S3Fifo {
-            capacity,
-            small_size: share(capacity, value(given, "small_share", 0.1)).max(1),
-            ghost_size: share(capacity, value(given, "ghost_share", 0.9)),
-            promote_at: value(given, "promote_at", 2),
-            fills_main: value(given, "fill_main", false),
-            small: vec![],
-            main: vec![],
-            ghosts: vec![],
-        }),
+        "s3-fifo" | "s4-fifo" | "clock2q-plus" => boxed(three_queues(policy, given, capacity)),
         "mq" => boxed(Mq {
             capacity,
             ghosts_max: share(capacity, value(given, "ghosts", 4.0)),
@@ -111,11 +102,37 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
             queues: vec![vec![]; value(given, "queues", 8)],
             ghosts: vec![],
             known: BTreeMap::new(),
-            distances: vec![0; 64],
-            peak: 0,
+            distances: BTreeMap::new(),
+            peak: None,
             now: 0,
         }),
         _ => build_adaptive(policy, given, capacity),
+    }
+}
+
+/// S3-FIFO and what came of it.
+fn three_queues(policy: &str, given: &[(String, String)], capacity: usize) -> ThreeQueues {
+    let is_clock = policy == "clock2q-plus";
+    let small_size = share(capacity, value(given, "small_share", 0.1)).max(1);
+    let window: f64 = match policy {
+        "s3-fifo" => 0.0,
+        "s4-fifo" => value(given, "skip_share", 0.0),
+        _ => value(given, "window_share", 0.5),
+    };
+    let ghost_share = value(given, "ghost_share", if is_clock { 0.5 } else { 0.9 });
+    let is_window = |pages: &usize| *pages as f64 >= small_size as f64 * window;
+    ThreeQueues {
+        capacity,
+        small_size,
+        ghost_size: share(capacity, ghost_share),
+        window_size: (0..=small_size).find(is_window).expect("a share is at most all"),
+        promote_at: if is_clock { 1 } else { value(given, "promote_at", 2) },
+        return_at: value(given, "return_at", 0),
+        count_max: if is_clock { 1 } else { 3 },
+        fills_main: policy != "s3-fifo" || value(given, "fill_main", false),
+        small: vec![],
+        main: vec![],
+        ghosts: vec![],
     }
 }
 
@@ -123,9 +140,13 @@ fn build_with_history(policy: &str, given: &[(String, String)], capacity: usize)
 fn build_adaptive(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
         "car" => boxed(car::Car::new(capacity)),
-        "clock-pro" => boxed(clock_pro::ClockPro::new(capacity, value(given, "cold_share", 0.01))),
+        "clock-pro" => {
+            let ghosts_max = share(capacity, value(given, "ghost_share", 1.0));
+            let cold_share = value(given, "cold_share", 0.01);
+            boxed(clock_pro::ClockPro::new(capacity, cold_share, ghosts_max))
+        }
         "lirs" => {
-            let stack_factor = value(given, "stack_factor", 2.0);
+            let stack_factor = value(given, "stack_factor", 3.0);
             boxed(lirs::Lirs::new(capacity, value(given, "hir_share", 0.01), stack_factor))
         }
         "lrfu" => boxed(lrfu::Lrfu::new(capacity, value(given, "lambda", 0.001))),

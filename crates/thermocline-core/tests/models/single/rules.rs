@@ -264,24 +264,28 @@ impl Rule for Lru2 {
     }
 }
 
-/// S3-FIFO: S and M with counters, and G, each the newest last.
-pub(crate) struct S3Fifo {
+/// S3-FIFO, S4-FIFO and Clock2Q+: S and M with counters, and G with those of S, each the newest last.
+pub(crate) struct ThreeQueues {
     pub(crate) capacity: usize,
     pub(crate) small_size: usize,
     pub(crate) ghost_size: usize,
+    /// The last pages of S, whose hits do not count.
+    pub(crate) window_size: usize,
     pub(crate) promote_at: u32,
+    pub(crate) return_at: u32,
+    pub(crate) count_max: u32,
     pub(crate) fills_main: bool,
     pub(crate) small: Vec<(u32, u32)>,
     pub(crate) main: Vec<(u32, u32)>,
-    pub(crate) ghosts: Vec<u32>,
+    pub(crate) ghosts: Vec<(u32, u32)>,
 }
 
-impl S3Fifo {
+impl ThreeQueues {
     fn evict_small(&mut self) -> Option<u32> {
         while !self.small.is_empty() {
             let (page, count) = self.small.remove(0);
             if count < self.promote_at {
-                self.ghosts.push(page);
+                self.ghosts.push((page, count));
                 if self.ghosts.len() > self.ghost_size {
                     self.ghosts.remove(0);
                 }
@@ -304,14 +308,19 @@ impl S3Fifo {
     }
 }
 
-impl Rule for S3Fifo {
+impl Rule for ThreeQueues {
     fn refer(&mut self, page: u32) -> Outcome {
-        let mut held = self.small.iter_mut().chain(&mut self.main);
-        if let Some(entry) = held.find(|entry| entry.0 == page) {
-            entry.1 = (entry.1 + 1).min(3);
+        let window_start = self.small.len().saturating_sub(self.window_size);
+        if self.small[window_start..].iter().any(|entry| entry.0 == page) {
             return Outcome::Hit;
         }
-        let is_ghost = take(&mut self.ghosts, &page);
+        let mut held = self.small.iter_mut().chain(&mut self.main);
+        if let Some(entry) = held.find(|entry| entry.0 == page) {
+            entry.1 = (entry.1 + 1).min(self.count_max);
+            return Outcome::Hit;
+        }
+        let ghost = self.ghosts.iter().position(|ghost| ghost.0 == page);
+        let ghost = ghost.map(|place| self.ghosts.remove(place));
         let mut evicted = None;
         while self.small.len() + self.main.len() == self.capacity {
             self.fills_main = false;
@@ -324,8 +333,9 @@ impl Rule for S3Fifo {
                 self.evict_main()
             };
         }
+        let returns = ghost.is_some_and(|(_, count)| count >= self.return_at);
         let is_filled = self.fills_main && self.small.len() >= self.small_size;
-        if is_ghost || is_filled {
+        if returns || is_filled {
             self.main.push((page, 0));
         } else {
             self.small.push((page, 0));
@@ -337,7 +347,8 @@ impl Rule for S3Fifo {
         let counted = |queue: &[(u32, u32)]| {
             join(queue.iter().map(|(page, count)| format!("{page}:{count}")))
         };
-        format!("[{}] [{}] [{}]", counted(&self.small), counted(&self.main), words(&self.ghosts))
+        let [small, main, ghosts] = [&self.small, &self.main, &self.ghosts];
+        format!("[{}] [{}] [{}]", counted(small), counted(main), counted(ghosts))
     }
 }
 
@@ -430,19 +441,34 @@ pub(crate) struct Mq {
     pub(crate) ghosts: Vec<u32>,
     /// References, time of the last one, and when the page expires.
     pub(crate) known: BTreeMap<u32, [u64; 3]>,
-    /// Distances between two references, by their binary logarithms.
-    pub(crate) distances: Vec<u64>,
-    /// The first of the greatest.
-    pub(crate) peak: usize,
+    /// Number of distances between two references that are greater than the cache, each rounded down
+    /// to a quarter of its power of two.
+    pub(crate) distances: BTreeMap<u64, u64>,
+    /// The rounded distance that was the first with the greatest number.
+    pub(crate) peak: Option<u64>,
     pub(crate) now: u64,
 }
 
 impl Mq {
     fn life_time(&self) -> u64 {
-        self.life_time.unwrap_or_else(|| match self.distances[self.peak] {
-            0 => (self.capacity + self.ghosts_max) as u64,
-            _ => 2_u64.pow(u32::try_from(self.peak).expect("few") + 1) - 1,
+        self.life_time.unwrap_or_else(|| match self.peak {
+            None => (self.capacity + self.ghosts_max) as u64,
+            Some(distance) => distance.max(self.capacity as u64 + 1),
         })
+    }
+
+    fn learn(&mut self, distance: u64) {
+        if distance <= self.capacity as u64 {
+            return;
+        }
+        let power = 1_u64 << distance.ilog2();
+        let quarters = 4 * (distance - power) / power;
+        let rounded = power + quarters * power / 4;
+        *self.distances.entry(rounded).or_default() += 1;
+        let count = |distance: u64| self.distances[&distance];
+        if self.peak.is_none_or(|peak| count(rounded) > count(peak)) {
+            self.peak = Some(rounded);
+        }
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -484,11 +510,7 @@ impl Rule for Mq {
         let mut references = 1;
         if let Some([before, last, _]) = self.known.get(&page).copied() {
             references = before + 1;
-            let class = (self.now - last).max(1).ilog2() as usize;
-            self.distances[class] += 1;
-            if self.distances[class] > self.distances[self.peak] {
-                self.peak = class;
-            }
+            self.learn(self.now - last);
         }
         let queue = (references.ilog2() as usize).min(self.queues.len() - 1);
         self.queues[queue].push(page);

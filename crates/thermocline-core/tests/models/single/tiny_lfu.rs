@@ -1,13 +1,15 @@
 //! TinyLFU's admission over LRU, and W-TinyLFU's three segments.
 
+use thermocline_core::random::SplitMix64;
+
 use super::super::{join, value};
 use super::histogram::Histogram;
 use super::{Outcome, Rule, share, take};
 
 fn histogram(capacity: usize, given: &[(String, String)]) -> Histogram {
-    // Ids are below 24 in short runs: a larger cache has the histogram of all pages.
     let sample_factor = value(given, "sample_factor", 10);
-    Histogram::new(capacity, sample_factor, value(given, "doorkeeper", true))
+    let is_minimal = value(given, "minimal_increment", false);
+    Histogram::new(capacity, sample_factor, value(given, "doorkeeper", false), is_minimal)
 }
 
 pub(super) struct TinyLfu {
@@ -57,20 +59,22 @@ pub(super) struct Windowed {
     window_capacity: usize,
     main_capacity: usize,
     protected_capacity: usize,
+    jitter: Option<SplitMix64>,
 }
 
 impl Windowed {
     pub(super) fn new(capacity: usize, given: &[(String, String)]) -> Self {
-        let window_capacity = share(capacity, value(given, "window_share", 0.01)).max(1);
-        let main_capacity = capacity - window_capacity;
+        let main_share = 1.0 - value(given, "window_share", 0.01);
+        let main_capacity = share(capacity, main_share).min(capacity - 1);
         Self {
             window: vec![],
             probation: vec![],
             protected: vec![],
             histogram: histogram(capacity, given),
-            window_capacity,
+            window_capacity: capacity - main_capacity,
             main_capacity,
             protected_capacity: share(main_capacity, value(given, "protected_share", 0.8)),
+            jitter: value(given, "jitter", true).then(|| SplitMix64::new(value(given, "seed", 1))),
         }
     }
 
@@ -83,7 +87,9 @@ impl Windowed {
         let segment =
             if self.probation.is_empty() { &mut self.protected } else { &mut self.probation };
         let Some(&victim) = segment.first() else { return Some(candidate) };
-        if self.histogram.estimate(candidate) <= self.histogram.estimate(victim) {
+        let [count, least] = [candidate, victim].map(|page| self.histogram.estimate(page));
+        let is_lucky = |draws: &mut SplitMix64| draws.below(128) == 0;
+        if count <= least && !(count >= 6 && self.jitter.as_mut().is_some_and(is_lucky)) {
             return Some(candidate);
         }
         segment.remove(0);
