@@ -70,6 +70,7 @@ struct Score {
     format: FormatName,
     understood_lines: u64,
     requests: u64,
+    headers: u64,
     first_failure: Option<(u64, Reason)>,
     failed_lines: u64,
 }
@@ -86,7 +87,8 @@ fn detect_text(
         memchr::memrchr(b'\n', sample).map_or(sample.len(), |at| at + 1)
     };
     let mut scores = scores(&sample[..end], options);
-    scores.retain(|score| score.requests > 0);
+    // Behind a header, the first request may come after the sample.
+    scores.retain(|score| score.requests > 0 || score.headers > 0);
     let perfect: Vec<FormatName> =
         scores.iter().filter(|score| score.failed_lines == 0).map(|score| score.format).collect();
     if let Some(&first) = perfect.first() {
@@ -127,8 +129,14 @@ fn scores(sample: &[u8], options: &ReadOptions) -> Vec<Score> {
 }
 
 fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Score {
-    let mut score =
-        Score { format, understood_lines: 0, requests: 0, first_failure: None, failed_lines: 0 };
+    let mut score = Score {
+        format,
+        understood_lines: 0,
+        requests: 0,
+        headers: 0,
+        first_failure: None,
+        failed_lines: 0,
+    };
     let mut volumes = Volumes::default();
     for (number, line) in (1..).zip(sample.split(|&byte| byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -140,7 +148,11 @@ fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Scor
                 score.understood_lines += 1;
                 score.requests += 1;
             }
-            Ok(Line::Header | Line::OtherEvent | Line::Summary) => score.understood_lines += 1,
+            Ok(Line::Header) => {
+                score.understood_lines += 1;
+                score.headers += 1;
+            }
+            Ok(Line::OtherEvent | Line::Summary) => score.understood_lines += 1,
             Err(reason) => {
                 score.failed_lines += 1;
                 score.first_failure.get_or_insert((number, reason));
@@ -181,6 +193,11 @@ mod tests {
         check("t", "64 8 0 0\n", FormatName::Lis);
         check("t", "64\n*\n65\n", FormatName::Pages);
         check("t", "0\t0.5\t0.25\t1\tRead\t64\t8\r\n", FormatName::Diskmon);
+        check(
+            "t",
+            "  DiskWrite, 3, a.exe (1), 2, 0x0, 0x200, 0x200, 9, 0, 0x0, 9, 0\r\n",
+            FormatName::Etw,
+        );
         check("t", "1 1411412592.5 READ 3 9000 0 128 MISS\n", FormatName::Mobibench);
         check("t", "timestamp_us,op,volume,offset,length\n1,R,v,0,512\n", FormatName::Csv);
         check(

@@ -57,6 +57,7 @@ formats! {
     Pages in pages: "one page number per line; reads",
     OracleGeneral in oracle_general: "libCacheSim oracleGeneral, 24-byte records; reads",
     Diskmon in diskmon: "Windows DiskMon text: number time duration disk op sector sectors",
+    Etw in etw: "Microsoft ETW text printed by xperf; DiskRead and DiskWrite are the requests",
     Mobibench in mobibench: "MobiBench file-level text: every file is a volume",
     Csv in csv: "our CSV: timestamp_us,op,volume,offset,length",
     Recording in recording: "recording: timestamp_us,op,file_id,page_no,pages,flags + file table",

@@ -125,6 +125,26 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     Ok(value)
 }
 
+/// Parses an unsigned hexadecimal number of at most 64 bits with the prefix `0x`.
+///
+/// # Errors
+/// If `text` is empty, has another form, or is too large; the reason names `field`.
+#[inline]
+pub(crate) fn hexadecimal_integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
+    if text.is_empty() {
+        return Err(missing(field));
+    }
+    let not_hexadecimal = || Reason::from(format!("the {field} is not hexadecimal"));
+    let digits = text.strip_prefix(b"0x").filter(|digits| !digits.is_empty());
+    let mut value = 0_u64;
+    for &byte in digits.ok_or_else(not_hexadecimal)? {
+        let digit = char::from(byte).to_digit(16).ok_or_else(not_hexadecimal)?;
+        let shifted = value.checked_mul(16).ok_or_else(|| too_large(field))?;
+        value = shifted + u64::from(digit);
+    }
+    Ok(value)
+}
+
 /// Parses a time whose unit is 10^`exponent` ns, as nanoseconds; digits below a nanosecond are cut.
 ///
 /// # Errors
