@@ -30,7 +30,7 @@ pub use annotated::Annotated;
 pub use claim::{Claim, Verdict};
 pub use hca::Figures as HcaFigures;
 pub use study::{Paper, PaperError, Reproduction, TextTable};
-pub use workload::{Source, Take, Wanted, Zipf};
+pub use workload::{Named, Source, Take, Wanted, Zipf};
 
 /// The papers, by name.
 pub const PAPERS: &[Paper] = &[

@@ -40,11 +40,13 @@ pub struct Wanted<'a> {
 }
 
 /// What of a trace's requests is taken; all by default.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Take {
     /// Of a recording, requests to files of these classes only.
     pub only: Vec<String>,
+    /// Requests to these volumes only, such as the disks of a server.
+    pub volumes: Vec<String>,
     /// The first requests only.
     pub first_requests: Option<u64>,
 }
@@ -53,12 +55,28 @@ pub struct Take {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A file whose name begins with one of these and a dot, in any case; the first that is found.
-    Files(Vec<String>),
+    /// Files of a folder, by one of these names; the first that is found.
+    Files(Vec<Named>),
     /// The trace that comes with the program.
     Bundled,
     /// Made on the spot.
     Zipf(Zipf),
+}
+
+/// The name of a trace's files. Case does not matter.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Named {
+    /// The one file whose name begins with this and a dot.
+    One(String),
+    /// The files that one trace is spread over, one after the other.
+    Many {
+        /// Patterns of their names, in which `*` stands for any text. The files come in the order of
+        /// the patterns, and those of one pattern in the order of the numbers in their names.
+        parts: Vec<String>,
+        /// Number of files of the whole trace, if it is known.
+        count: Option<usize>,
+    },
 }
 
 /// Requests for scattered pages by a Zipf distribution.

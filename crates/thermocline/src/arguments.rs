@@ -358,7 +358,7 @@ pub(crate) struct ReproduceOptions {
     /// The paper
     #[arg(value_parser = papers())]
     pub(crate) paper: &'static Paper,
-    /// The folder that holds the traces, itself or in its parts `captured` and `public`
+    /// The folder that holds the traces, itself or in folders below it
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
     /// Print which traces of the paper are found, and which are missing, and run nothing

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
+use thermocline_papers::Take;
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, FileTable, Head, PageSize, ReadOptions, Reader, Request, Requests,
-    TraceError, VolumeOf,
+    AddressSpace, CompiledTrace, FileTable, Head, OnlyVolumes, PageSize, ReadOptions, Reader,
+    Request, Requests, Series, TraceError, VolumeOf,
 };
 
 use crate::arguments::{ClientOptions, Reading, Split, TimeUnit, VolumesOf};
@@ -34,21 +35,27 @@ pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {
     Ok(open_with_files(path, reading)?.0)
 }
 
-/// The same of the first requests only, if a number of them is given.
-pub(crate) fn open_head(
-    path: &Path,
-    reading: &Reading,
-    first_requests: Option<u64>,
+/// Reads and compiles what is taken of a trace in one or several files. `page_size` says the size of
+/// pages for what the trace itself states.
+pub(crate) fn open_taken<E: Into<anyhow::Error>>(
+    paths: Vec<PathBuf>,
+    take: &Take,
+    page_size: impl FnOnce(Option<PageSize>) -> Result<PageSize, E>,
 ) -> Result<CompiledTrace> {
-    let Some(first_requests) = first_requests else { return open(path, reading) };
-    ensure!(
-        !CompiledTrace::is_saved(path),
-        "`{}` is a compiled trace, and only the first {first_requests} requests are wanted: give the trace that it was made from",
-        path.display()
-    );
-    let reader = open_reader(path, reading)?;
-    let page_size = page_size(reading, &reader)?;
-    Ok(CompiledTrace::compile(&mut Head::new(reader, first_requests), page_size)?)
+    if let Some(saved) = paths.iter().find(|path| CompiledTrace::is_saved(path)) {
+        ensure!(
+            paths.len() == 1 && *take == Take::default(),
+            "`{}` is a compiled trace, and only a part of it or more than it is wanted: give the trace that it was made from",
+            saved.display()
+        );
+        return Ok(CompiledTrace::open(saved)?);
+    }
+    let options = ReadOptions { only_classes: take.only.clone(), ..ReadOptions::default() };
+    let series = Series::open(paths, options)?;
+    let page_size = page_size(series.page_size()).map_err(Into::into)?;
+    let volumes = OnlyVolumes::new(series, take.volumes.clone());
+    let mut head = Head::new(volumes, take.first_requests.unwrap_or(u64::MAX));
+    Ok(CompiledTrace::compile_reading_ahead(&mut head, page_size)?)
 }
 
 /// Reads and compiles a trace; a recording comes with its file table.
@@ -256,5 +263,42 @@ impl Requests for WithProgress {
 
     fn path(&self) -> &Path {
         self.reader.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three requests to two disks, as the recorder of an Exchange server writes them.
+    const ETW: &str = "BeginHeader\r
+              DiskRead,  TimeStamp,     Process Name ( PID),   ThreadID,             IrpPtr,   ByteOffset,     IOSize, ElapsedTime,  DiskNum, IrpFlags, DiskSvcTime, I/O Pri,  VolSnap,         FileObject, FileName\r
+EndHeader\r
+              DiskRead,      10000,      store.exe (3012),       4411, 0xfffffa8001020010, 0x00001000, 0x00001000,         859,        4, 0x060043,         859,       0,  Unknown, 0xfffffa8002000020, \"Disk4\"\r
+             CSwitch,      10500,       Idle (   0),          0\r
+             DiskWrite,      20000,      store.exe (3012),       4411, 0xfffffa8001020010, 0x00002000, 0x00002000,         859,        5, 0x060043,         859,       0,  Unknown, 0xfffffa8002000020, \"Disk5\"\r
+              DiskRead,      30000,      store.exe (3012),       4411, 0xfffffa8001020010, 0x00001000, 0x00001000,         859,        4, 0x060043,         859,       0,  Unknown, 0xfffffa8002000020, \"Disk4\"\r
+";
+
+    fn taken(files: usize, take: &Take) -> CompiledTrace {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |number| folder.path().join(format!("MSNFS.{number}.trace.csv.csv"));
+        let paths: Vec<PathBuf> = (0..files).map(path).collect();
+        paths.iter().for_each(|path| std::fs::write(path, ETW).unwrap());
+        let page_size = |stated: Option<PageSize>| anyhow::Ok(stated.unwrap_or_default());
+        open_taken(paths, take, page_size).unwrap()
+    }
+
+    #[test]
+    fn files_are_one_trace_of_which_a_part_is_taken() {
+        let all = taken(3, &Take::default());
+        assert_eq!((all.request_count(), all.len(), all.footprint_pages()), (9, 12, 3));
+        assert_eq!(all.summary().time_reversals, 0, "each file goes on where the one before ended");
+        // The second file begins where the first one ended, 20 ms after its beginning.
+        assert_eq!(all.summary().last_at.0 - all.summary().first_at.0, 60_000_000);
+        let disk = taken(3, &Take { volumes: vec!["5".into()], ..Take::default() });
+        assert_eq!((disk.request_count(), disk.writes()), (3, 6));
+        let head = taken(3, &Take { first_requests: Some(5), ..Take::default() });
+        assert_eq!(head.request_count(), 5);
     }
 }

@@ -54,3 +54,88 @@ fn a_trace_that_cannot_be_read_leaves_its_workload_out() {
     assert!(notes.contains("left out Financial1: ") && notes.contains("Financial1.spc"), "{notes}");
     assert!(std::fs::read_to_string(report).unwrap().contains("PostgreSQL (bundled)"));
 }
+
+/// The files of the papers' traces as their distributors call them, in folders as archives have them.
+#[test]
+fn original_names_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let hour = |first: u32| (0..6).map(move |ten| format!("{first:02}-{:02}", ten * 10 + 1));
+    let names = [12, 1, 2, 3, 4, 5].into_iter().flat_map(hour);
+    let mut names: Vec<String> = names
+        .map(|at| format!("MSNStorageFileServer/Traces/MSNFS.2008-03-10.{at}.trace.csv.csv.gz"))
+        .collect();
+    names.extend((1..=20).map(|day| format!("FIU/homes/homes-110108-112108.{day}.blkparse")));
+    names.extend(
+        ["12-12-2007.02-39-PM", "12-13-2007.01-59-AM", "12-13-2007.12-44-AM"]
+            .map(|at| format!("Exchange-Server-Traces/Exchange/Exchange.{at}.trace.csv.gz")),
+    );
+    names.extend(
+        [
+            "UMass/Financial1.spc.bz2",
+            "UMass/WebSearch1.spc.bz2",
+            "MSR-Cambridge/prxy_0.csv.gz",
+            "TPC-C/W2K8.TPCC.trace.csv.bz2",
+            "MSNStorageFileServer/MSNFS.ReadMe.txt",
+        ]
+        .map(String::from),
+    );
+    for name in &names {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+    let listed = |paper: &str| {
+        let output = reproduce(&[paper, "--list", "--traces", folder.path().to_str().unwrap()]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shows = |list: &str, workload: &str, parts: &[&str]| {
+        let line = list.lines().find(|line| line.starts_with(&format!("| {workload} "))).unwrap();
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    };
+    let hfa = listed("hfa");
+    shows(&hfa, "WebSearch", &["the paper's", "UMass/WebSearch1.spc.bz2"]);
+    let day = "homes-110108-112108";
+    let last = format!("{day}.20.blkparse");
+    shows(&hfa, "FIU homes", &["20 of 21 files", &format!("{day}.1.blkparse to {last}")]);
+    shows(&hfa, "MSN-SFS", &["36 files", ".12-01.trace.csv.csv.gz to MSNFS.2008-03-10.05-51."]);
+    shows(&hfa, "Microsoft Exchange", &["3 files", ".02-39-PM.trace.csv.gz to ", ".01-59-AM."]);
+    shows(&hfa, "TPC-C", &["W2K8.TPCC.trace.csv.bz2"]);
+    shows(&hfa, "TPC-E", &["the paper's", "missing"]);
+    shows(&listed("mbf"), "MSR prxy_0", &["MSR-Cambridge/prxy_0.csv.gz"]);
+    shows(&listed("hca"), "Financial1", &["UMass/Financial1.spc.bz2"]);
+}
+
+/// Real requests under the original names are read as the paper's own traces.
+#[test]
+fn the_papers_own_files_are_run() {
+    let Some(traces) = std::env::var_os("THERMOCLINE_TRACES").map(std::path::PathBuf::from) else {
+        eprintln!("skipped: THERMOCLINE_TRACES is not set");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (head, name) in [
+        ("financial1-head949.spc.xz", "umass/Financial1.spc.bz2"),
+        ("msr-hm_0-head1k.csv.xz", "MSR-Cambridge/prxy_0.csv.gz"),
+    ] {
+        let head = traces.join("public").join(head);
+        if !head.is_file() {
+            eprintln!("skipped: {} is absent", head.display());
+            return;
+        }
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(head, path).unwrap();
+    }
+    let report = folder.path().join("mbf.html");
+    let words = ["mbf", "--json", "--traces", folder.path().to_str().unwrap()];
+    let output = reproduce(&[&words[..], &["--report", report.to_str().unwrap()]].concat());
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let requests = |workload: &str| {
+        let mut all = json["workloads"].as_array().unwrap().iter();
+        all.find(|one| one["workload"] == workload).unwrap()["requests"].as_u64().unwrap()
+    };
+    assert_eq!((requests("Financial1"), requests("MSR prxy_0")), (949, 1000));
+    let claim = json["claims"][0]["measured"].as_str().unwrap();
+    assert!(claim.contains("949 requests, not 5334987"), "{claim}");
+}

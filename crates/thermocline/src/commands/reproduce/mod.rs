@@ -1,0 +1,174 @@
+//! `thermocline reproduce`: a paper's experiments, its claims beside our figures.
+
+mod folder;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use thermocline_papers::{Named, Reproduction, Source, Take, TextTable, Wanted, Zipf};
+use thermocline_trace::CompiledTrace;
+
+use crate::arguments::ReproduceOptions;
+use crate::commands::compare::VERSION;
+use crate::{output, reading};
+use folder::{Files, Folder};
+
+/// Names the folder of traces that is used if the command line names none.
+const TRACES_VARIABLE: &str = "THERMOCLINE_TRACES";
+
+/// Where the trace of a workload is.
+enum Found {
+    Files(Files),
+    Bundled,
+    Made(Zipf),
+}
+
+/// Runs the command: on the traces found, on the bundled one, and on those made on the spot.
+pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
+    let paper = options.paper;
+    let mut reproduction = paper.reproduction()?;
+    let folder = folder(options)?;
+    if options.list {
+        return Ok(list(&*reproduction, &folder));
+    }
+    let found = find_workloads(&*reproduction, &folder)?;
+    let places: Vec<usize> = found.iter().map(|(place, _)| *place).collect();
+    let bar = progress(reproduction.runs(&places))?;
+    reproduction.run_alone(&|| bar.inc(1))?;
+    let mut left_out = 0;
+    for (place, found) in found {
+        let Wanted { name, take, .. } = reproduction.workloads()[place];
+        let (name, take) = (name.to_owned(), take.clone());
+        bar.set_message(name.clone());
+        match open(&*reproduction, found, &take) {
+            Ok(trace) => reproduction.run(place, &trace, &|| bar.inc(1)).context(name)?,
+            Err(error) => {
+                bar.suspend(|| output::note(&format!("note: left out {name}: {error:#}")));
+                bar.inc(reproduction.runs(&[place]) as u64 - reproduction.runs(&[]) as u64);
+                left_out += 1;
+            }
+        }
+    }
+    ensure!(
+        left_out < places.len(),
+        "none of the traces that were found can be read: the notes above say why"
+    );
+    bar.finish_and_clear();
+    let report = reproduction.report(VERSION)?;
+    let path = options.report.clone();
+    let path = path.unwrap_or_else(|| format!("reproduce-{}.html", paper.name).into());
+    output::write_file(&path, &report.to_html())?;
+    output::note(&format!("report: {}", path.display()));
+    if options.json {
+        let json = reproduction.json().context("cannot write JSON")?;
+        return Ok(format!("{json}\n"));
+    }
+    Ok(reproduction.tables().iter().map(text).collect())
+}
+
+/// The folder to look for traces in; without files if none is named.
+fn folder(options: &ReproduceOptions) -> Result<Folder> {
+    let named = options.traces.clone();
+    let root = named.or_else(|| std::env::var_os(TRACES_VARIABLE).map(PathBuf::from));
+    root.map_or_else(|| Ok(Folder::default()), Folder::read)
+}
+
+/// The places of the workloads whose traces are there, in their order; says which are left out.
+fn find_workloads(reproduction: &dyn Reproduction, folder: &Folder) -> Result<Vec<(usize, Found)>> {
+    let workloads = reproduction.workloads();
+    let mut found = vec![];
+    let mut wanted = vec![];
+    for (place, &Wanted { name, source, .. }) in workloads.iter().enumerate() {
+        match source {
+            Source::Files(names) => {
+                wanted.extend(names.iter().map(file_names));
+                match folder.find(names) {
+                    Some(files) => {
+                        if files.wanted.is_some() {
+                            output::note(&format!("note: {name}: {} are there", files.words()));
+                        }
+                        found.push((place, Found::Files(files)));
+                    }
+                    None => note_skipped(name, names, folder),
+                }
+            }
+            Source::Bundled => found.push((place, Found::Bundled)),
+            Source::Zipf(zipf) => found.push((place, Found::Made(*zipf))),
+        }
+    }
+    let place = folder.root().map_or_else(
+        || format!("give the folder of the traces with --traces DIR (or in the variable {TRACES_VARIABLE})"),
+        |root| format!("`{}` holds none of the traces", root.display()),
+    );
+    ensure!(
+        !found.is_empty(),
+        "{place}; it or the folders in it hold traces named {}, such as recordings (tpcb.csv.zst beside tpcb.files.csv.zst), in any format",
+        wanted.join(", ")
+    );
+    Ok(found)
+}
+
+/// What the paper wants, and what is there.
+fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
+    let row = |&Wanted { name, source, is_original, .. }: &Wanted<'_>| {
+        let (wanted, found) = match source {
+            Source::Files(names) => {
+                let wanted: Vec<String> = names.iter().map(file_names).collect();
+                let found = folder.find(names).map_or("missing".into(), |files| files.words());
+                (wanted.join(" or "), found)
+            }
+            Source::Bundled => ("-".into(), "comes with the program".into()),
+            Source::Zipf(_) => ("-".into(), "made on the spot".into()),
+        };
+        let role = if is_original { "the paper's" } else { "stands in" };
+        vec![name.to_owned(), role.into(), wanted, found]
+    };
+    let rows: Vec<Vec<String>> = reproduction.workloads().iter().map(row).collect();
+    output::table(&["workload", "trace", "file", "found"], &rows, 4)
+}
+
+/// How the files of a trace are called, as a pattern.
+fn file_names(named: &Named) -> String {
+    match named {
+        Named::One(name) => format!("{name}.*"),
+        Named::Many { parts, .. } => parts.join(" + "),
+    }
+}
+
+/// Says that a workload is left out, and why.
+fn note_skipped(workload: &str, names: &[Named], folder: &Folder) {
+    let files: Vec<String> = names.iter().map(|named| format!("`{}`", file_names(named))).collect();
+    let files = files.join(" or ");
+    let reason = folder.root().map_or_else(
+        || format!("it needs a trace {files}: give its folder with --traces DIR"),
+        |root| format!("no trace {files} in {}", root.display()),
+    );
+    output::note(&format!("note: skipped {workload}: {reason}"));
+}
+
+/// Reads or makes a trace, in pages as the paper's experiments want them.
+fn open(reproduction: &dyn Reproduction, found: Found, take: &Take) -> Result<CompiledTrace> {
+    match found {
+        Found::Files(Files { paths, .. }) => {
+            let page_size = |stated| reproduction.page_size(stated);
+            reading::open_taken(paths, take, page_size)
+        }
+        Found::Bundled => reading::open_bundled(),
+        Found::Made(zipf) => Ok(zipf.trace(reproduction.page_size(None)?)?),
+    }
+}
+
+/// A bar over runs, with a message.
+fn progress(runs: usize) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(runs as u64);
+    let style = "{bar:30} {pos}/{len} runs, {eta} left: {msg}";
+    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    Ok(bar)
+}
+
+fn text(table: &TextTable) -> String {
+    let header: Vec<&str> = table.header.iter().map(String::as_str).collect();
+    let title = table.title.as_ref().map_or_else(String::new, |title| format!("{title}\n"));
+    title + &output::table(&header, &table.rows, table.numbers_from)
+}
