@@ -270,6 +270,7 @@ proptest! {
     fn mbf_is_its_model(
         writes in writes(), filters in 1_usize..=16, periods in 1_usize..40, hashes in 1_u32..5,
         strictness in 0.05_f64..0.99, has_shortcut in any::<bool>(),
+        layout in prop::sample::select(vec!["packed", "separate"]),
     ) {
         let bits = filters * periods;
         let middle = filters / 2;
@@ -284,6 +285,7 @@ proptest! {
             ("hashes", hashes.to_string()),
             ("threshold", threshold.to_string()),
             ("shortcut", has_shortcut.to_string()),
+            ("layout", layout.to_owned()),
         ];
         let expected = mbf(&writes, filters, bits, hashes, threshold);
         assert_equal("mbf", &run("mbf", &parameters, &writes), &expected);

@@ -11,7 +11,9 @@
 //! * State: `V * M` bits, and a few numbers; 1 KiB with the paper's parameters.
 //! * Cost: O(K) per write, O(`V * M` / 64) per reset. No allocation after construction.
 //! * Deviations: (1) the bits that the filters hold at one position lie side by side, so that one
-//!   load looks at all filters; a reset clears one bit of every position. (2) The turn of the
+//!   load looks at all filters, and a reset clears one bit of every position; a table says which sets
+//!   of filters make a page hot. With `layout` separate, each filter is an array of its own and
+//!   weights are added up, as in the paper; decisions are the same. (2) The turn of the
 //!   filters moves on after a shortcut too. (3) A page is recorded before it is judged, and a reset
 //!   follows the `T`-th write: the paper leaves both orders open. (4) The paper writes both "larger
 //!   than" and "greater than or equal to" the threshold; it is the latter. (5) `M` is rounded up to
@@ -21,8 +23,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::filters::{Filters, Packed, Separate};
 use super::hash::PageHash;
-use super::lanes::{Lanes, Place};
 use super::registry::IdentifierEntry;
 use super::{Heat, Identifier};
 use crate::PageId;
@@ -49,13 +51,15 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch("shortcut", true)
         .summary("whether a page that all filters have seen is hot without further steps")
         .source("section III-A"),
+    Parameter::choice("layout", &["packed", "separate"], "packed")
+        .summary("memory of the filters: packed by position, which is faster, or an array for each")
+        .source("ours: packed; section III-A: separate"),
 ];
 
 /// Multiple bloom filters.
 #[derive(Clone, Debug)]
-pub struct Mbf {
-    /// A lane per position, in it a bit per filter.
-    positions: Lanes,
+pub struct Mbf<F = Packed> {
+    bits: F,
     filters: u32,
     hashes: u32,
     /// The index of the second hash value: 1, or 0 if there is but one.
@@ -71,7 +75,7 @@ pub struct Mbf {
     /// The set on which the shortcut is taken: all filters, or none that there can be.
     shortcut: u32,
     /// For each filter that may be the next to be erased, the sets of filters that make a page hot,
-    /// one bit each; empty if there are more filters than that.
+    /// one bit each; empty if there are more filters than that, or if weights are added up.
     hot_sets: Vec<u64>,
     /// The entry of `hot_sets` at hand.
     hot_set: u64,
@@ -90,10 +94,15 @@ pub const MBF: IdentifierEntry = IdentifierEntry {
     source: "Park, Du: Hot Data Identification Using Multiple Bloom Filters, MSST 2011",
     module: module_path!(),
     parameters: PARAMETERS,
-    build: |_pages, values| Ok(Box::new(Mbf::new(values)?)),
+    build: |_pages, values| {
+        Ok(match values.choice("layout") {
+            "separate" => Box::new(Mbf::<Separate>::new(values)?),
+            _ => Box::new(Mbf::<Packed>::new(values)?),
+        })
+    },
 };
 
-impl Mbf {
+impl<F: Filters> Mbf<F> {
     /// With parameters of [`PARAMETERS`].
     ///
     /// # Errors
@@ -137,7 +146,7 @@ impl Mbf {
         let threshold_units = libm::ceil(threshold * f64::from(units_per_weight)) as u32;
         let all = u32::MAX >> (u32::BITS - filters);
         let mut mbf = Self {
-            positions: Lanes::new(filter_bits, filters),
+            bits: F::new(filter_bits, filters),
             filters,
             hashes,
             second: 1.min(hashes - 1),
@@ -161,13 +170,13 @@ impl Mbf {
 
     /// The filters that have seen a page, as a set.
     #[inline]
-    fn seen(&self, hash: PageHash, [first, second]: [Place; 2]) -> u32 {
-        let positions = &self.positions;
-        let mut seen = positions.get_with_neighbours(first) & positions.get_with_neighbours(second);
+    fn seen(&self, hash: PageHash, [first, second]: [F::Spot; 2]) -> u32 {
+        let bits = &self.bits;
+        let mut seen = bits.seen(first) & bits.seen(second);
         for index in 2..self.hashes {
-            seen &= positions.get_with_neighbours(positions.place(hash, index));
+            seen &= bits.seen(bits.spot(hash, index));
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a lane has a bit per filter")]
+        #[expect(clippy::cast_possible_truncation, reason = "there is a bit per filter")]
         {
             seen as u32 & self.all
         }
@@ -175,14 +184,14 @@ impl Mbf {
 
     /// The positions of a page's first two hash values, which are one if there is one.
     #[inline]
-    fn first_two(&self, hash: PageHash) -> [Place; 2] {
-        [0, self.second].map(|index| self.positions.place(hash, index))
+    fn first_two(&self, hash: PageHash) -> [F::Spot; 2] {
+        [0, self.second].map(|index| self.bits.spot(hash, index))
     }
 
     /// Whether a page that these filters have seen is hot.
     #[inline]
     fn is_hot(&self, seen: u32) -> bool {
-        if self.filters <= FILTERS_OF_A_SET {
+        if F::HAS_WEIGHT_TABLE && self.filters <= FILTERS_OF_A_SET {
             self.hot_set >> seen & 1 == 1
         } else {
             self.units(seen, self.next_reset) >= self.threshold_units
@@ -201,7 +210,7 @@ impl Mbf {
     }
 
     fn hot_sets(&self) -> Vec<u64> {
-        if self.filters > FILTERS_OF_A_SET {
+        if !F::HAS_WEIGHT_TABLE || self.filters > FILTERS_OF_A_SET {
             return Vec::new();
         }
         let hot_set = |next_reset| {
@@ -219,7 +228,7 @@ impl Mbf {
     }
 }
 
-impl Identifier for Mbf {
+impl<F: Filters> Identifier for Mbf<F> {
     #[inline]
     fn record(&mut self, page: PageId) -> Heat {
         let hash = PageHash::of(page);
@@ -232,10 +241,10 @@ impl Identifier for Mbf {
             let following = free & self.turn;
             let choice = if following == 0 { free } else { following };
             let chosen = choice & choice.wrapping_neg();
-            self.positions.set(first, u64::from(chosen));
-            self.positions.set(second, u64::from(chosen));
+            self.bits.set(first, u64::from(chosen));
+            self.bits.set(second, u64::from(chosen));
             for index in 2..self.hashes {
-                self.positions.set(self.positions.place(hash, index), u64::from(chosen));
+                self.bits.set(self.bits.spot(hash, index), u64::from(chosen));
             }
             is_hot = self.is_hot(seen | chosen);
         }
@@ -266,19 +275,19 @@ impl Identifier for Mbf {
 
     #[inline(never)]
     fn decay(&mut self) {
-        self.positions.keep(u64::from(self.all & !(1 << self.next_reset)));
+        self.bits.erase(self.next_reset);
         self.expect_reset_of((self.next_reset + 1) % self.filters);
     }
 
     fn reset(&mut self) {
-        self.positions.clear();
+        self.bits.clear();
         self.turn = self.all;
         // Section III-A, Figure 4: the last filter is the first to be erased.
         self.expect_reset_of(self.filters - 1);
     }
 
     fn memory_bits(&self) -> u64 {
-        self.positions.memory_bits()
+        self.bits.memory_bits()
     }
 
     fn assert_invariants(&self) {
@@ -288,8 +297,6 @@ impl Identifier for Mbf {
         assert_eq!(self.turn, self.all & lowest.wrapping_neg(), "the turn is one filter's");
         let most = self.units(self.all, self.next_reset);
         assert!(self.threshold_units <= most, "the shortcut never changes a decision");
-        for lane in self.positions.iter() {
-            assert!(lane <= u64::from(self.all), "bits belong to filters");
-        }
+        self.bits.assert_invariants();
     }
 }

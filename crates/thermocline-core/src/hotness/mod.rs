@@ -24,6 +24,7 @@ use registry::IdentifierEntry;
 
 pub mod count_min;
 pub mod dam;
+mod filters;
 pub mod fms;
 mod hash;
 mod lanes;
@@ -34,6 +35,7 @@ pub mod tiny_lfu;
 pub mod two_level_lru;
 pub mod wdac;
 
+pub use filters::{Filters, Packed, Separate};
 pub use hash::PageHash;
 pub use lanes::{Lanes, Place, WIDTH_BITS_MAX};
 
