@@ -124,10 +124,14 @@ proptest! {
     #[test]
     fn hca(
         sizes in [1_u32..8, 0..9], buffer in 0_u32..6, block in 1_u32..6,
+        counts in prop::sample::select(vec!["forgotten", "kept"]),
         numbers in numbers(), accesses in accesses(),
     ) {
-        let given =
-            [("buffer_pages", buffer.to_string()), ("pages_per_block", block.to_string())];
+        let given = [
+            ("buffer_pages", buffer.to_string()),
+            ("pages_per_block", block.to_string()),
+            ("counts", counts.to_owned()),
+        ];
         check("hca", &given, sizes, &numbers, &accesses);
     }
 
@@ -353,14 +357,14 @@ proptest! {
     }
 }
 
-/// Without flash and buffer, HCA is LFU; whatever flash holds, memory is that of ARC.
+/// Without a buffer, whatever flash holds, HCA's memory is that of LFU, and ZFS's that of ARC.
 #[test]
 fn hybrids_have_the_memory_of_their_baselines() {
     let accesses = skewed_accesses_and_scans();
     let numbers: Vec<u64> = (0..u64::from(LONG_RUN_PAGES)).collect();
     let no_buffer = [("buffer_pages".to_owned(), "0".to_owned())];
     for (baseline, hybrid, given, flash_pages) in
-        [("lfu", "hca", &no_buffer[..], 0), ("arc", "arc-l2arc", &[], 400)]
+        [("lfu", "hca", &no_buffer[..], 400), ("arc", "arc-l2arc", &[], 400)]
     {
         let mut alone = Pair::new(baseline, &[], [100, 0], &numbers);
         let mut above = Pair::new(hybrid, given, [100, flash_pages], &numbers);

@@ -19,12 +19,19 @@ pub(crate) struct Hca {
     buffer_pages: usize,
     flash_pages: usize,
     pages_per_block: u32,
+    /// `true` if counts outlive a page's stay in the first level.
+    keeps_counts: bool,
     versions: Versions,
     counts: Counts,
 }
 
 impl Hca {
-    pub(crate) fn new(memory: u32, buffer: u32, flash: u32, pages_per_block: u32) -> Self {
+    pub(crate) fn new(
+        [memory, flash]: [u32; 2],
+        buffer: u32,
+        pages_per_block: u32,
+        keeps_counts: bool,
+    ) -> Self {
         let buffer = buffer.min(memory - 1);
         Self {
             level: BTreeSet::new(),
@@ -36,6 +43,7 @@ impl Hca {
             buffer_pages: buffer as usize,
             flash_pages: flash as usize,
             pages_per_block,
+            keeps_counts,
             versions: Versions::default(),
             counts: Counts::default(),
         }
@@ -72,9 +80,10 @@ impl Model for Hca {
     fn access(&mut self, access: Access) {
         let page = access.page.0;
         self.now += 1;
-        let uses = self.uses.entry(page).or_default();
-        *uses = (uses.0 + 1, self.now);
         let is_in_level = self.level.contains(&page);
+        let uses = self.uses.entry(page).or_default();
+        let former_count = if is_in_level || self.keeps_counts { uses.0 } else { 0 };
+        *uses = (former_count + 1, self.now);
         if is_in_level || self.buffer.contains(&page) {
             self.counts.memory_hits += 1;
         } else if self.flash.contains(&page) {

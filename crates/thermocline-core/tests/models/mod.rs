@@ -74,7 +74,8 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
         "face-gsc" => Box::new(face(value(given, "group_pages", 16), true)),
         "hca" => {
             let buffer = value(given, "buffer_pages", 16);
-            Box::new(Hca::new(memory, buffer, flash, value(given, "pages_per_block", 64)))
+            let keeps_counts = value(given, "counts", "forgotten".to_owned()) == "kept";
+            Box::new(Hca::new(sizes, buffer, value(given, "pages_per_block", 64), keeps_counts))
         }
         "arc-l2arc" => Box::new(ArcL2arc::new(memory, flash, Some(feed(given)))),
         "arc" => Box::new(ArcL2arc::new(memory, 0, None)),

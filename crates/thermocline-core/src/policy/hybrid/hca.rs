@@ -19,8 +19,11 @@
 //! * Deviations: (1) the paper gives the buffer a size of its own; here it is a part of the RAM tier,
 //!   which is the first level and the buffer together, and a RAM too small for both leaves one page
 //!   to the first level. (2) The paper names no replacement on flash: least recently used. It names
-//!   no tie rule of LFU: least recently used too. (3) Counts live while a page is cached anywhere.
-//!   (4) A hit in the buffer counts as one in RAM, as in the paper, and moves the page back up.
+//!   no tie rule of LFU: least recently used too. (3) The paper does not say how long counts live. A
+//!   page's count is forgotten when it leaves the first level, as in the baseline: only then do RAM
+//!   hits rise slightly, by those in the buffer, as the paper finds. With `counts` kept, they live
+//!   while a page is cached anywhere. (4) A hit in the buffer counts as one in RAM, as in the
+//!   paper, and moves the page back up.
 //!   (5) The paper searches the buffer last; as no page is in two places, the order is no matter.
 //!   (6) Groups of equal size leave in the order in which they entered the buffer, and the pages of
 //!   a group enter flash in the order in which they entered the buffer. (7) The paper does not treat
@@ -54,6 +57,11 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("pages_per_block", 1..=1 << 16, 64)
         .summary("pages of an SSD block, by which pages are grouped")
         .source("the paper names no size; SSDsim's default geometry"),
+    Parameter::choice("counts", &["forgotten", "kept"], "forgotten")
+        .summary(
+            "forgotten when a page leaves the first level, or kept while it is cached anywhere",
+        )
+        .source("the paper is silent; forgotten: RAM hits rise slightly, by those in the buffer"),
 ];
 
 /// Bytes of a directory entry: the page, its count and its location.
@@ -79,6 +87,8 @@ pub struct Hca {
     accesses: u64,
     write_miss: WriteMiss,
     disk: Tier,
+    /// `true` if a page's count lives on outside the first level.
+    keeps_counts: bool,
     buffer_hits: u64,
     /// Block writes by the logarithm of their pages; see [`BLOCK_WRITE_GAUGES`].
     block_writes: [u64; BLOCK_WRITE_GAUGES.len()],
@@ -158,6 +168,7 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         accesses: 0,
         write_miss: setup.write_miss,
         disk: setup.disk(),
+        keeps_counts: values.choice("counts") == "kept",
         buffer_hits: 0,
         block_writes: [0; BLOCK_WRITE_GAUGES.len()],
     })
@@ -316,7 +327,7 @@ impl Hca {
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         self.accesses += 1;
-        let Self { ram, flash, accesses, write_miss, disk, buffer_hits, .. } = self;
+        let Self { ram, flash, accesses, write_miss, disk, keeps_counts, buffer_hits, .. } = self;
         let in_ram = ram.slots.find(page);
         let on_flash = if in_ram.is_none() { flash.order.take(page) } else { None };
         let found = match (in_ram, on_flash) {
@@ -338,6 +349,7 @@ impl Hca {
             slot
         });
         let Uses { count, is_in_level, .. } = ram.uses[slot as usize];
+        let count = if is_in_level || *keeps_counts { count } else { 0 };
         if !is_in_level {
             if in_ram.is_some() {
                 ram.leave_buffer(slot);
