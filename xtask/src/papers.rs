@@ -76,7 +76,7 @@ pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
         if expected.ok().as_ref() != Some(&text) {
             let page = folder.join(PAGE);
             let page = page.strip_prefix(root).unwrap_or(&page).display().to_string();
-            outdated.push(format!("{page}: the table is not that of `{CLAIMS}`"));
+            outdated.push(format!("{page}: the tables are not those of `{CLAIMS}`"));
         }
     }
     Ok(outdated)

@@ -2,6 +2,8 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use thermocline_core::ConfigError;
+use thermocline_device::queueing::QueueingError;
 use thermocline_lab::LabError;
 use thermocline_lab::report::{Cell, Report, Table};
 use thermocline_trace::{CompiledTrace, PageSize};
@@ -53,8 +55,17 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         0
     }
 
-    /// Make the runs that need no trace.
-    fn run_alone(&self, _results: &mut Self::Results, _done: Done<'_>) -> Result<(), LabError> {
+    /// `true` if the runs that need no trace can be made on the engine.
+    const HAS_ENGINE: bool = false;
+
+    /// Make the runs that need no trace; on the engine if there is a scale, by which sizes and time are
+    /// divided.
+    fn run_alone(
+        &self,
+        _engine_scale: Option<u32>,
+        _results: &mut Self::Results,
+        _done: Done<'_>,
+    ) -> Result<(), PaperError> {
         Ok(())
     }
 
@@ -112,7 +123,15 @@ pub trait Reproduction {
     ///
     /// # Errors
     /// A file that asks for what does not exist.
-    fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), LabError>;
+    fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), PaperError>;
+
+    /// Make the runs that need no trace on the engine, with sizes and time divided by `scale`, which is
+    /// at least 1. Its devices and its clock are simulated.
+    ///
+    /// # Errors
+    /// [`PaperError::NoEngine`] if the paper has no such experiments, or a scale that the engine
+    /// cannot run.
+    fn run_on_engine(&mut self, scale: u32, done: &(dyn Fn() + Sync)) -> Result<(), PaperError>;
 
     /// Make the runs on the trace of a workload; `done` is told each time that one is finished.
     ///
@@ -156,6 +175,33 @@ pub enum PaperError {
         /// What is wrong, with line and column.
         reason: String,
     },
+    /// The file asks for what does not exist.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// None of the paper's experiments can run on the engine.
+    #[error("`{paper}` has no experiments that run on the engine")]
+    NoEngine {
+        /// The paper.
+        paper: &'static str,
+    },
+    /// The engine cannot run an experiment.
+    #[error("the engine cannot run the experiment: {reason}")]
+    Engine {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl From<ConfigError> for PaperError {
+    fn from(error: ConfigError) -> Self {
+        Self::Lab(error.into())
+    }
+}
+
+impl From<QueueingError> for PaperError {
+    fn from(error: QueueingError) -> Self {
+        Self::Lab(error.into())
+    }
 }
 
 /// A table as words, for a terminal.
@@ -238,8 +284,15 @@ impl<S: Study> Reproduction for Running<S> {
         self.file.study.page_size(stated)
     }
 
-    fn run_alone(&mut self, done: Done<'_>) -> Result<(), LabError> {
-        self.file.study.run_alone(&mut self.results, done)
+    fn run_alone(&mut self, done: Done<'_>) -> Result<(), PaperError> {
+        self.file.study.run_alone(None, &mut self.results, done)
+    }
+
+    fn run_on_engine(&mut self, scale: u32, done: Done<'_>) -> Result<(), PaperError> {
+        if !S::HAS_ENGINE {
+            return Err(PaperError::NoEngine { paper: self.paper });
+        }
+        self.file.study.run_alone(Some(scale.max(1)), &mut self.results, done)
     }
 
     fn run(
@@ -288,6 +341,16 @@ impl<S: Study> Reproduction for Running<S> {
         }
         let (claims, tables) = (self.claims(), self.file.study.page_tables(&self.results));
         serde_json::to_string_pretty(&Found { claims, tables, workloads: &self.results })
+    }
+}
+
+/// Adds tables to a report, each after its title.
+pub(crate) fn add_titled(report: &mut Report, tables: Vec<TextTable>) {
+    for table in tables {
+        if let Some(title) = &table.title {
+            report.paragraph(title);
+        }
+        report.table(table.into_table());
     }
 }
 

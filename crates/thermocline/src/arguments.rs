@@ -364,6 +364,12 @@ pub(crate) struct ReproduceOptions {
     /// Print which traces of the paper are found, and which are missing, and run nothing
     #[arg(long, conflicts_with_all = ["report", "json"])]
     pub(crate) list: bool,
+    /// Run the experiments that need no trace on the engine instead of simulating them (hca)
+    #[arg(long, conflicts_with_all = ["traces", "list"])]
+    pub(crate) engine: bool,
+    /// By what the engine's sizes and time are divided
+    #[arg(long, value_name = "N", default_value_t = 128, requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) scale: u32,
     /// Where to write the report; default: reproduce-PAPER.html
     #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,

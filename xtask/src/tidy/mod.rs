@@ -24,7 +24,7 @@ const DEPENDENCIES: [(&str, &[&str]); 10] = [
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),
-    ("papers", &["core", "trace", "device", "lab"]),
+    ("papers", &["core", "trace", "device", "lab", "engine"]),
     ("python", &["core", "trace", "device", "lab", "papers"]),
     ("bench", &["core", "device", "trace", "capture", "lab", "engine", "nbd"]),
 ];

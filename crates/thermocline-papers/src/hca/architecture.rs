@@ -8,7 +8,7 @@ use thermocline_device::ssd::SsdConfig;
 use thermocline_device::{Catalogue, Device};
 use thermocline_trace::CompiledTrace;
 
-use super::{Architecture, Experiment, Figures, Point, TraceResult};
+use super::{Architecture, Experiment, Figures, Point, Reading, TraceResult};
 use crate::hierarchy::{DISK, FLASH};
 use crate::study::Done;
 use thermocline_lab::{
@@ -25,20 +25,23 @@ impl Experiment {
         done: Done<'_>,
     ) -> Result<TraceResult, LabError> {
         let ratios = self.architecture.ram_per_ssd.par_iter();
-        let points: Result<Vec<Vec<Point>>, LabError> = ratios
+        let found: Result<Vec<(Vec<Point>, Vec<Reading>)>, LabError> = ratios
             .map(|&ratio| {
-                let points = self.architecture.points(trace, ratio);
+                let points = self.architecture.points(trace, ratio)?;
+                let readings = self.architecture.readings(trace, ratio)?;
                 done();
-                points
+                Ok((points, readings))
             })
             .collect();
+        let (points, readings): (Vec<_>, Vec<_>) = found?.into_iter().unzip();
         let accesses = (trace.len() as f64).max(1.0);
         Ok(TraceResult {
             workload: name.into(),
             trace: TraceSummary::of(trace).path,
             requests: trace.request_count() as u64,
             write_share: trace.writes() as f64 / accesses,
-            points: points?.concat(),
+            points: points.concat(),
+            readings: readings.concat(),
         })
     }
 }
@@ -47,7 +50,8 @@ impl Architecture {
     /// One size of RAM, with every transient buffer.
     fn points(&self, trace: &CompiledTrace, ram_per_ssd: f64) -> Result<Vec<Point>, LabError> {
         let measure = |policy, buffer_pages| {
-            let configuration = self.configuration(trace, policy, ram_per_ssd, buffer_pages)?;
+            let configuration =
+                self.configuration(trace, policy, ram_per_ssd, buffer_pages, &[])?;
             run(trace, &configuration, RunOptions::default(), &Watch::default())
         };
         let baseline = measure("lfu", 0)?;
@@ -57,6 +61,30 @@ impl Architecture {
             self.point(ram_per_ssd, buffer_pages, &baseline, &hybrid)
         });
         points.collect()
+    }
+
+    /// One size of RAM under every reading of how long counts live.
+    fn readings(&self, trace: &CompiledTrace, ram_per_ssd: f64) -> Result<Vec<Reading>, LabError> {
+        let shares = |policy, buffer_pages, given: &[(String, String)]| {
+            let timed = self.configuration(trace, policy, ram_per_ssd, buffer_pages, given)?;
+            let configuration = Configuration { timing: None, ..timed };
+            let summary = run(trace, &configuration, RunOptions::default(), &Watch::default())?;
+            let shares: Vec<f64> = summary.tiers.iter().map(|tier| tier.hit_ratio).collect();
+            Ok::<_, LabError>(shares)
+        };
+        let lfu_rhr = shares("lfu", 0, &[])?[0];
+        let reading = |counts: &String| {
+            let given = [("counts".to_owned(), counts.clone())];
+            let hybrid = shares("hca", self.shown_buffer_pages, &given)?;
+            Ok(Reading {
+                counts: counts.clone(),
+                ram_per_ssd,
+                shares: [hybrid[0], hybrid[1], hybrid[2]],
+                lfu_rhr,
+                same_lfu_rhr: shares("hca", 0, &given)?[0],
+            })
+        };
+        self.counts.iter().map(reading).collect()
     }
 
     fn point(
@@ -119,6 +147,7 @@ impl Architecture {
         policy: &str,
         ram_per_ssd: f64,
         buffer_pages: u32,
+        parameters: &[(String, String)],
     ) -> Result<Configuration, LabError> {
         let policy = registry::find(policy)?;
         let is_hybrid = policy.name == "hca";
@@ -139,7 +168,7 @@ impl Architecture {
         let flash = catalogue.find(FLASH)?;
         let mut tiers = vec![tier("ram", ram_pages, &memory)];
         let mut devices = vec![DeviceModel::Server { device: memory, servers: None }];
-        let mut given = vec![];
+        let mut given = parameters.to_vec();
         if is_hybrid {
             tiers.push(tier("flash", ssd_pages.round().max(1.0), flash));
             devices.push(DeviceModel::Ssd(Box::new(ssd)));

@@ -1,10 +1,16 @@
-//! Readers that wait for each I/O before the next, on a hierarchy whose devices serve one at a time.
+//! Readers that wait for each I/O before the next, on a hierarchy whose disk has a queue.
+//!
+//! RAM and SSD take a constant time, and the SSD serves one I/O at a time. The disk is simulated: it
+//! is given a few requests at once, among which it chooses, and the others wait in the order in which
+//! they came.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Access, Action, Actions, BoxedPolicy, Nanos, Op, PageId, Tier};
+use thermocline_device::hdd::Hdd;
+use thermocline_device::queueing::{Completion, DeviceOp, DeviceRequest, QueueingError, Ticket};
 
 use super::Writes;
 
@@ -27,10 +33,57 @@ pub(super) struct Machine {
     policy: BoxedPolicy,
     needs_clock: bool,
     actions: Actions,
-    /// What one I/O takes at each tier, RAM first.
+    /// What one I/O takes in RAM, and on the SSD if there is one.
     service: Vec<Nanos>,
-    /// When each device has done all that it was given; that of RAM is never waited for.
-    free_at: Vec<Nanos>,
+    /// When the SSD has done all that it was given.
+    ssd_free_at: Nanos,
+    disk: Disk,
+    jobs: Vec<Job>,
+    free_jobs: Vec<u32>,
+    tallies: Vec<Tally>,
+    /// Readers by when they read next.
+    idle: BinaryHeap<Reverse<(Nanos, u32)>>,
+}
+
+/// The disk, and what waits for it.
+#[derive(Debug)]
+pub(super) struct Disk {
+    hdd: Hdd,
+    /// Requests that the disk is given at once.
+    queue_depth: usize,
+    /// Pages of the disk from one page of the file system to the next.
+    stride: u64,
+    /// Requests that it was not given yet, and their jobs.
+    waiting: VecDeque<(u32, DeviceRequest)>,
+    /// The jobs of those that it has.
+    given: BTreeMap<Ticket, u32>,
+}
+
+/// What an access, or the policy of its own accord, asks of the devices, one step after the other.
+#[derive(Debug, Default)]
+struct Job {
+    steps: Vec<Step>,
+    next: usize,
+    /// The reader is answered after so many steps.
+    answered_after: usize,
+    /// Whoever waits for the answer.
+    reader: Option<Reader>,
+}
+
+/// One I/O.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    tier: Tier,
+    op: DeviceOp,
+    page: PageId,
+}
+
+/// A reader that waits.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    number: u32,
+    since: Nanos,
+    interval: usize,
 }
 
 /// What is accessed.
@@ -46,18 +99,240 @@ pub(super) struct Load {
     pub(super) seed: u64,
 }
 
+impl Disk {
+    /// A disk that is given so many requests at once, with pages so far apart.
+    pub(super) fn new(hdd: Hdd, queue_depth: usize, stride: u64) -> Self {
+        let (waiting, given) = (VecDeque::new(), BTreeMap::new());
+        Self { hdd, queue_depth, stride, waiting, given }
+    }
+
+    /// Takes a request of a job, whose first page is one of the file system's.
+    pub(super) fn submit(
+        &mut self,
+        at: Nanos,
+        job: u32,
+        request: DeviceRequest,
+    ) -> Result<(), QueueingError> {
+        let page = request.page * self.stride;
+        self.waiting.push_back((job, DeviceRequest { page, ..request }));
+        self.fill(at)
+    }
+
+    /// When something happens next, if nothing more is submitted.
+    pub(super) fn next_event(&self) -> Option<Nanos> {
+        self.hdd.next_event()
+    }
+
+    /// Lets everything up to `to` happen; says what was completed when.
+    pub(super) fn advance(&mut self, to: Nanos) -> Result<Vec<(Nanos, u32)>, QueueingError> {
+        let mut completed = vec![];
+        self.hdd.advance(to, &mut completed);
+        let job = |Completion { ticket, at }| {
+            (at, self.given.remove(&ticket).expect("the disk completes what it was given"))
+        };
+        let completed = completed.into_iter().map(job).collect();
+        self.fill(to)?;
+        Ok(completed)
+    }
+
+    /// Gives the disk what it may have at once.
+    fn fill(&mut self, at: Nanos) -> Result<(), QueueingError> {
+        while self.given.len() < self.queue_depth
+            && let Some((job, request)) = self.waiting.pop_front()
+        {
+            self.given.insert(self.hdd.submit(at, request)?, job);
+        }
+        Ok(())
+    }
+}
+
 impl Machine {
-    /// With one I/O taking so long at each tier, RAM first.
-    pub(super) fn new(policy: BoxedPolicy, needs_clock: bool, service: Vec<Nanos>) -> Self {
-        let free_at = vec![Nanos(0); service.len()];
-        Self { policy, needs_clock, actions: Actions::new(), service, free_at }
+    /// With one I/O taking so long in RAM, and on the SSD if there is one.
+    pub(super) fn new(
+        policy: BoxedPolicy,
+        needs_clock: bool,
+        service: Vec<Nanos>,
+        disk: Disk,
+    ) -> Self {
+        Self {
+            policy,
+            needs_clock,
+            actions: Actions::new(),
+            service,
+            ssd_free_at: Nanos(0),
+            disk,
+            jobs: vec![],
+            free_jobs: vec![],
+            tallies: vec![],
+            idle: BinaryHeap::new(),
+        }
     }
 
     /// Runs a load for so long, and tells of every interval.
-    pub(super) fn run(mut self, load: &Load, duration: Nanos, interval: Nanos) -> Vec<Tally> {
+    pub(super) fn run(
+        mut self,
+        load: &Load,
+        duration: Nanos,
+        interval: Nanos,
+    ) -> Result<Vec<Tally>, QueueingError> {
         let intervals = duration.0.div_ceil(interval.0);
-        let mut tallies = vec![Tally::default(); usize::try_from(intervals).unwrap_or(usize::MAX)];
-        let mut random = SplitMix64::new(load.seed);
+        self.tallies = vec![Tally::default(); usize::try_from(intervals).unwrap_or(usize::MAX)];
+        self.idle = (0..load.readers).map(|reader| Reverse((Nanos(0), reader))).collect();
+        let mut accesses = Accesses::new(load);
+        loop {
+            let due = self.idle.peek().map(|next| next.0.0).filter(|&at| at < duration);
+            let event = self.disk.next_event();
+            if let Some(now) = due
+                && event.is_none_or(|event| now <= event)
+            {
+                let Some(Reverse((_, number))) = self.idle.pop() else { break };
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "the intervals of a run are in memory"
+                )]
+                let interval = (now.0 / interval.0) as usize;
+                self.read(now, Reader { number, since: now, interval }, &mut accesses)?;
+            } else if let Some(event) = event
+                && (due.is_some() || self.idle.len() < load.readers as usize)
+            {
+                for (at, job) in self.disk.advance(event)? {
+                    self.go_on(job, at)?;
+                }
+            } else {
+                break;
+            }
+        }
+        Ok(self.tallies)
+    }
+
+    /// A reader reads its next page; what is written after so many reads follows.
+    fn read(
+        &mut self,
+        now: Nanos,
+        reader: Reader,
+        accesses: &mut Accesses,
+    ) -> Result<(), QueueingError> {
+        self.tallies[reader.interval].reads += 1;
+        self.access(now, accesses.read(), reader.interval, Some(reader))?;
+        for page in accesses.writes() {
+            let access = Access { page, op: Op::Write, client: 0 };
+            self.access(now, access, reader.interval, None)?;
+        }
+        Ok(())
+    }
+
+    /// One page access, for which a reader may wait.
+    fn access(
+        &mut self,
+        now: Nanos,
+        access: Access,
+        interval: usize,
+        reader: Option<Reader>,
+    ) -> Result<(), QueueingError> {
+        let mut actions = std::mem::take(&mut self.actions);
+        if self.needs_clock {
+            actions.clear();
+            self.policy.background(now, &mut actions);
+            for &action in actions.as_slice() {
+                let job = self.job(&[action], None);
+                self.go_on(job, now)?;
+            }
+        }
+        actions.clear();
+        self.policy.access(access, &mut actions);
+        let serve = actions.as_slice().iter().find_map(|action| match action {
+            Action::Serve { found, .. } => Some(*found),
+            Action::Copy { .. } | Action::Drop { .. } => None,
+        });
+        let tally = &mut self.tallies[interval];
+        if let Some(found) = serve {
+            let is_disk = found.index() == self.service.len();
+            tally.hits[if is_disk { 2 } else { found.index() }] += 1;
+            tally.storage += u64::from(found != Tier::RAM);
+        }
+        let job = self.job(actions.as_slice(), reader);
+        self.actions = actions;
+        self.go_on(job, now)
+    }
+
+    /// A job of some actions.
+    fn job(&mut self, actions: &[Action], reader: Option<Reader>) -> u32 {
+        let number = self.free_jobs.pop().unwrap_or_else(|| {
+            self.jobs.push(Job::default());
+            u32::try_from(self.jobs.len() - 1).expect("few jobs are on their way at once")
+        });
+        let job = &mut self.jobs[number as usize];
+        job.steps.clear();
+        (job.next, job.answered_after, job.reader) = (0, 0, reader);
+        for &action in actions {
+            match action {
+                Action::Serve { page, op, tier, .. } => {
+                    let op = match op {
+                        Op::Read => DeviceOp::Read,
+                        Op::Write => DeviceOp::Write,
+                    };
+                    job.steps.push(Step { tier, op, page });
+                    job.answered_after = job.steps.len();
+                }
+                // Memory takes its part while the other device is busy.
+                Action::Copy { page, source, target } => {
+                    if source != Tier::RAM {
+                        job.steps.push(Step { tier: source, op: DeviceOp::Read, page });
+                    }
+                    if target != Tier::RAM {
+                        job.steps.push(Step { tier: target, op: DeviceOp::Write, page });
+                    }
+                }
+                Action::Drop { .. } => {}
+            }
+        }
+        number
+    }
+
+    /// Takes the steps of a job up to one for which it waits for the disk.
+    fn go_on(&mut self, number: u32, mut now: Nanos) -> Result<(), QueueingError> {
+        loop {
+            let job = &mut self.jobs[number as usize];
+            if job.next == job.answered_after
+                && let Some(Reader { number, since, interval }) = job.reader.take()
+            {
+                self.tallies[interval].waited_ns += now.0 - since.0;
+                self.idle.push(Reverse((now, number)));
+            }
+            let Some(&step) = job.steps.get(job.next) else {
+                self.free_jobs.push(number);
+                return Ok(());
+            };
+            job.next += 1;
+            match self.service.get(step.tier.index()) {
+                None => {
+                    let Step { op, page, .. } = step;
+                    let request = DeviceRequest { op, page: page.0.into(), pages: 1 };
+                    return self.disk.submit(now, number, request);
+                }
+                Some(service) if step.tier == Tier::RAM => now.0 += service.0,
+                Some(service) => {
+                    now.0 = now.max(self.ssd_free_at).0 + service.0;
+                    self.ssd_free_at = now;
+                }
+            }
+        }
+    }
+}
+
+/// The pages that a load reads and writes.
+#[derive(Debug)]
+pub(super) struct Accesses {
+    random: SplitMix64,
+    writes: Option<Writes>,
+    pages: u32,
+    /// The pages before the log.
+    data_pages: u32,
+    reads: u64,
+}
+
+impl Accesses {
+    pub(super) fn new(load: &Load) -> Self {
         let log_share = load.writes.map_or(0.0, |writes| writes.log_share);
         #[expect(
             clippy::cast_possible_truncation,
@@ -65,92 +340,32 @@ impl Machine {
             reason = "a share of the pages is a number of pages"
         )]
         let data_pages = (f64::from(load.pages) * (1.0 - log_share)) as u32;
-        let mut idle: BinaryHeap<Reverse<(Nanos, u32)>> =
-            (0..load.readers).map(|reader| Reverse((Nanos(0), reader))).collect();
-        let mut reads = 0_u64;
-        while let Some(Reverse((now, reader))) = idle.pop() {
-            let Some(tally) = usize::try_from(now.0 / interval.0)
-                .ok()
-                .filter(|_| now < duration)
-                .and_then(|at| tallies.get_mut(at))
-            else {
-                break;
-            };
-            let access = Access { page: below(&mut random, data_pages), op: Op::Read, client: 0 };
-            let answered = self.access(now, access, tally);
-            tally.reads += 1;
-            tally.waited_ns += answered.0 - now.0;
-            idle.push(Reverse((answered, reader)));
-            reads += 1;
-            let Some(writes) = load.writes else { continue };
-            if reads.is_multiple_of(writes.reads_per_batch) {
-                for _ in 0..writes.pages_per_batch {
-                    let page = below(&mut random, data_pages);
-                    self.access(now, Access { page, op: Op::Write, client: 0 }, tally);
-                }
-            }
-            if reads.is_multiple_of(writes.reads_per_log_write) {
-                let count = writes.pages_per_log_write;
-                let place = below(&mut random, ((load.pages - data_pages) / count).max(1));
-                for page in (0..count).map(|page| data_pages + place.0 * count + page) {
-                    let page = PageId(page.min(load.pages - 1));
-                    self.access(now, Access { page, op: Op::Write, client: 0 }, tally);
-                }
-            }
-        }
-        tallies
+        let Load { writes, pages, seed, .. } = *load;
+        Self { random: SplitMix64::new(seed), writes, pages, data_pages, reads: 0 }
     }
 
-    /// One page access; says when it is answered.
-    fn access(&mut self, now: Nanos, access: Access, tally: &mut Tally) -> Nanos {
-        let mut actions = std::mem::take(&mut self.actions);
-        if self.needs_clock {
-            actions.clear();
-            self.policy.background(now, &mut actions);
-            for &action in actions.as_slice() {
-                self.perform(action, now);
-            }
-        }
-        actions.clear();
-        self.policy.access(access, &mut actions);
-        let mut answered = now;
-        let mut is_answered = false;
-        for &action in actions.as_slice() {
-            if is_answered {
-                self.perform(action, now);
-                continue;
-            }
-            answered = self.perform(action, answered);
-            if let Action::Serve { found, .. } = action {
-                is_answered = true;
-                let disk = self.service.len() - 1;
-                tally.hits[if found.index() == disk { 2 } else { found.index() }] += 1;
-                tally.storage += u64::from(found != Tier::RAM);
-            }
-        }
-        self.actions = actions;
-        answered
+    /// The next read.
+    pub(super) fn read(&mut self) -> Access {
+        self.reads += 1;
+        Access { page: below(&mut self.random, self.data_pages), op: Op::Read, client: 0 }
     }
 
-    /// Lets the devices do what an action asks, not before `at`; says when it is done.
-    fn perform(&mut self, action: Action, at: Nanos) -> Nanos {
-        match action {
-            Action::Serve { tier, .. } => self.serve(tier, at),
-            Action::Copy { source, target, .. } => {
-                let read = if source == Tier::RAM { at } else { self.serve(source, at) };
-                if target == Tier::RAM { read } else { self.serve(target, read) }
-            }
-            Action::Drop { .. } => at,
+    /// The pages that are written after the last read.
+    pub(super) fn writes(&mut self) -> Vec<PageId> {
+        let Some(writes) = self.writes else { return vec![] };
+        let mut pages = vec![];
+        if self.reads.is_multiple_of(writes.reads_per_batch) {
+            let data_pages = self.data_pages;
+            let batch = (0..writes.pages_per_batch).map(|_| below(&mut self.random, data_pages));
+            pages.extend(batch);
         }
-    }
-
-    /// One I/O at a tier.
-    fn serve(&mut self, tier: Tier, at: Nanos) -> Nanos {
-        let service = self.service[tier.index()];
-        let start = if tier == Tier::RAM { at } else { at.max(self.free_at[tier.index()]) };
-        let done = Nanos(start.0 + service.0);
-        self.free_at[tier.index()] = done;
-        done
+        if self.reads.is_multiple_of(writes.reads_per_log_write) {
+            let count = writes.pages_per_log_write;
+            let places = ((self.pages - self.data_pages) / count).max(1);
+            let first = self.data_pages + below(&mut self.random, places).0 * count;
+            pages.extend((first..first + count).map(|page| PageId(page.min(self.pages - 1))));
+        }
+        pages
     }
 }
 
@@ -163,57 +378,71 @@ fn below(random: &mut SplitMix64, pages: u32) -> PageId {
 #[cfg(test)]
 mod tests {
     use thermocline_core::{Geometry, PageCost, Setup, registry};
+    use thermocline_device::hdd::{HddConfig, Scheduling};
 
     use super::*;
 
-    const SERVICE_NS: [u64; 3] = [10, 100, 1_000];
+    const RAM_NS: u64 = 10_000;
+    const SECOND_NS: u64 = 1_000_000_000;
 
-    fn machine(policy: &str, capacity_pages: &[u32], pages: u32) -> Machine {
-        let entry = registry::find(policy).unwrap();
+    /// A RAM of so many pages over a disk, and this many pages all over the disk.
+    fn machine(capacity_pages: u32, pages: u32, queue_depth: usize) -> Machine {
+        let entry = registry::find("lru").unwrap();
         let setup = Setup {
-            costs: vec![PageCost { read_ms: 1.0, write_ms: 1.0 }; capacity_pages.len() + 1],
-            ..Setup::new(Geometry::linear(pages), capacity_pages.to_vec())
+            costs: vec![PageCost { read_ms: 1.0, write_ms: 1.0 }; 2],
+            ..Setup::new(Geometry::linear(pages), vec![capacity_pages])
         };
         let policy = entry.build(&setup, &entry.values(&[]).unwrap()).unwrap();
-        let service = if capacity_pages.len() == 1 {
-            vec![Nanos(SERVICE_NS[0]), Nanos(SERVICE_NS[2])]
-        } else {
-            SERVICE_NS.map(Nanos).to_vec()
-        };
-        Machine::new(policy, entry.capabilities.needs_clock, service)
+        let config =
+            HddConfig { scheduling: Scheduling::Sstf, ..HddConfig::preset("st380011a").unwrap() };
+        let hdd = Hdd::new(&config, 8192).unwrap();
+        let stride = hdd.capacity_pages() / u64::from(pages);
+        let disk = Disk::new(hdd, queue_depth, stride);
+        Machine::new(policy, entry.capabilities.needs_clock, vec![Nanos(RAM_NS)], disk)
     }
 
     fn load(readers: u32, pages: u32) -> Load {
         Load { readers, writes: None, pages, seed: 1 }
     }
 
-    #[test]
-    fn one_reader_waits_for_each_io() {
-        // Every page fits RAM: after the first pass only RAM answers, at 10 ns.
-        let tallies = machine("lru", &[8], 8).run(&load(1, 8), Nanos(100_000), Nanos(50_000));
-        let [first, last] = tallies[..] else { panic!("two intervals") };
-        assert_eq!(first.hits[2], 8);
-        assert_eq!(
-            last,
-            Tally { hits: [5_000, 0, 0], reads: 5_000, waited_ns: 50_000, storage: 0 }
-        );
-        // The disk fetches a page in 1,000 ns, then RAM answers in 10.
-        let busy = first.hits[2] * 1_010 + first.hits[0] * 10;
-        assert!(busy.abs_diff(50_000) < 1_010, "{busy}");
+    /// Runs a load for some seconds, in intervals of one.
+    fn run(machine: Machine, load: &Load, seconds: u64) -> Vec<Tally> {
+        machine.run(load, Nanos(seconds * SECOND_NS), Nanos(SECOND_NS)).unwrap()
     }
 
     #[test]
-    fn many_readers_queue_at_the_disk() {
-        // A RAM of one page out of many: nearly every read takes the disk, one after the other.
-        let few =
-            machine("lru", &[1], 4_000).run(&load(1, 4_000), Nanos(1_000_000), Nanos(1_000_000));
-        let many =
-            machine("lru", &[1], 4_000).run(&load(10, 4_000), Nanos(1_000_000), Nanos(1_000_000));
-        assert!(few[0].reads.abs_diff(990) <= 2, "{}", few[0].reads);
-        // Ten readers keep the disk busy, but no more; the last ten answers come too late.
-        assert!(many[0].hits[2].abs_diff(1_000) <= 11, "{:?}", many[0]);
-        let wait = many[0].waited_ns / many[0].reads;
-        assert!(wait.abs_diff(10_000) < 200, "{wait}");
+    fn one_reader_waits_for_each_io() {
+        // Every page fits RAM: after the first pass only RAM answers.
+        let tallies = run(machine(8, 8, 1), &load(1, 8), 2);
+        let [first, last] = tallies[..] else { panic!("two intervals") };
+        assert_eq!(first.hits[2], 8);
+        assert_eq!(first.storage, 8);
+        let reads = SECOND_NS / RAM_NS;
+        assert!(last.reads.abs_diff(reads) <= 1 && last.hits == [last.reads, 0, 0], "{last:?}");
+        assert_eq!(last.waited_ns, last.reads * RAM_NS);
+        // Eight requests to the disk, each a seek and half a turn, are well below a second.
+        let on_disk_ns = first.waited_ns - first.reads * RAM_NS;
+        assert!((20_000_000..200_000_000).contains(&on_disk_ns), "{on_disk_ns}");
+    }
+
+    #[test]
+    fn many_readers_queue_and_the_disk_chooses_among_them() {
+        // A RAM of one page out of many: nearly every read takes the disk.
+        let measure = |readers, queue_depth| {
+            let tallies = run(machine(1, 40_000, queue_depth), &load(readers, 40_000), 20);
+            let sum = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>() as f64;
+            let (reads, waited_ns) = (sum(|one| one.reads), sum(|one| one.waited_ns));
+            // As many as there are readers are on their way at any time.
+            let outstanding = waited_ns / (20.0 * SECOND_NS as f64);
+            assert!((outstanding / f64::from(readers) - 1.0).abs() < 0.02, "{outstanding}");
+            reads / 20.0
+        };
+        let alone = measure(1, 1);
+        let in_order = measure(32, 1);
+        let chosen = measure(32, 32);
+        assert!((60.0..110.0).contains(&alone), "{alone} I/Os per second");
+        assert!((in_order / alone - 1.0).abs() < 0.05, "{in_order} and {alone}");
+        assert!(chosen > in_order * 1.4, "{chosen} and {in_order}");
     }
 
     #[test]
@@ -226,7 +455,7 @@ mod tests {
             log_share: 0.5,
         };
         let load = Load { writes: Some(writes), ..load(1, 64) };
-        let tallies = machine("lru", &[64], 64).run(&load, Nanos(100_000), Nanos(100_000));
+        let tallies = run(machine(64, 64, 32), &load, 1);
         let Tally { reads, hits, .. } = tallies[0];
         let writes = reads / 10 * 3 + reads / 50 * 4;
         assert_eq!(hits.iter().sum::<u64>(), reads + writes);

@@ -5,6 +5,7 @@
 mod architecture;
 mod claims;
 mod closed_loop;
+mod engine;
 mod figures;
 mod report;
 mod system;
@@ -14,12 +15,13 @@ mod tests;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use thermocline_device::hdd::Scheduling;
 use thermocline_lab::report::Report;
 use thermocline_lab::{Cost, LabError};
 use thermocline_trace::CompiledTrace;
 
 use crate::claim::{Claim, Stated};
-use crate::study::{Done, Study, TextTable};
+use crate::study::{Done, PaperError, Study, TextTable, add_titled};
 use crate::workload::Workload;
 use claims::Judge;
 use system::{Cell, Snapshot, SystemResult, SystemRun};
@@ -52,12 +54,14 @@ pub(crate) struct System {
     snapshot_s: u64,
     /// The seed of all accesses.
     seed: u64,
+    /// What one I/O transfers: pages may lie further apart.
+    io_bytes: u64,
     /// An I/O in RAM, in milliseconds.
     ram_ms: f64,
     /// An I/O on the SSD.
     ssd_ms: f64,
-    /// An I/O on disk.
-    disk_ms: f64,
+    /// The disk.
+    disk: SystemDisk,
     /// The price of the disk.
     disk_price: f64,
     /// The price of the SSD.
@@ -79,6 +83,18 @@ pub(crate) struct System {
     /// What is run.
     #[serde(rename = "workload")]
     workloads: Vec<SystemWorkload>,
+}
+
+/// The simulated disk of the file system.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SystemDisk {
+    /// The preset.
+    drive: String,
+    /// In which order it serves the requests that it has.
+    scheduling: Scheduling,
+    /// Requests that it is given at once.
+    queue_depth: usize,
 }
 
 /// A Filebench workload, and what the paper measured with it: baseline, then hybrid.
@@ -145,6 +161,8 @@ pub(crate) struct Architecture {
     ssd: String,
     /// An I/O in RAM, in microseconds.
     ram_us: f64,
+    /// How long counts live: readings of `hca`.
+    counts: Vec<String>,
     /// Dollars per GiB of RAM.
     ram_price: f64,
     /// Dollars per GiB of disk.
@@ -156,6 +174,9 @@ pub(crate) struct Architecture {
 /// Everything that was found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Results {
+    /// By what sizes and time were divided, if the Filebench workloads ran on the engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine_scale: Option<u32>,
     /// The Filebench workloads.
     system: Vec<SystemResult>,
     /// The traces.
@@ -175,6 +196,23 @@ pub(crate) struct TraceResult {
     write_share: f64,
     /// Every size of RAM with every transient buffer.
     points: Vec<Point>,
+    /// Every size of RAM with every reading of how long counts live.
+    readings: Vec<Reading>,
+}
+
+/// HCA under one reading of how long counts live, with the transient buffer that is shown.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Reading {
+    /// The reading.
+    counts: String,
+    /// RAM as a multiple of the SSD.
+    ram_per_ssd: f64,
+    /// Shares of hits in RAM, on the SSD and on disk.
+    shares: [f64; 3],
+    /// The share of hits in RAM of LFU, which forgets the counts of pages that it evicts.
+    lfu_rhr: f64,
+    /// The share of hits in RAM of LFU with counts that live as long as HCA's: HCA without a buffer.
+    same_lfu_rhr: f64,
 }
 
 /// HCA at one size, beside its baseline.
@@ -224,6 +262,12 @@ impl Study for Experiment {
         sizes.extend(
             [ram_gib_choices, ssd_gib_choices, working_set_gib_choices].into_iter().flatten(),
         );
+        if !page_size_bytes.is_multiple_of(self.system.io_bytes) {
+            return Err(format!(
+                "page_size_bytes = {page_size_bytes} is not a multiple of io_bytes = {}",
+                self.system.io_bytes
+            ));
+        }
         let bytes_max = u64::from(u32::MAX) * page_size_bytes;
         match sizes.iter().find(|&&gib| u64::from(gib) << 30 > bytes_max) {
             Some(gib) => Err(format!("{gib} GiB of {page_size_bytes} bytes are too many pages")),
@@ -238,8 +282,16 @@ impl Study for Experiment {
         workloads.len() * (2 + cells)
     }
 
-    fn run_alone(&self, results: &mut Results, done: Done<'_>) -> Result<(), LabError> {
-        results.system = self.system.run(done)?;
+    const HAS_ENGINE: bool = true;
+
+    fn run_alone(
+        &self,
+        engine_scale: Option<u32>,
+        results: &mut Results,
+        done: Done<'_>,
+    ) -> Result<(), PaperError> {
+        results.engine_scale = engine_scale;
+        results.system = self.system.run(engine_scale, done)?;
         Ok(())
     }
 
@@ -267,16 +319,25 @@ impl Study for Experiment {
         self.judge_all(stated, results)
     }
 
-    fn tables(&self, results: &Results) -> Vec<TextTable> {
-        let results = self.system.workloads.iter().zip(&results.system);
+    fn tables(&self, all: &Results) -> Vec<TextTable> {
+        let on_engine = report::on_engine(&self.system, all);
+        let results = self.system.workloads.iter().zip(&all.system);
         let titled = |(workload, result): (&_, &SystemResult)| TextTable {
-            title: Some(result.workload.clone()),
+            title: Some(format!("{}{on_engine}", result.workload)),
             ..report::system_table(workload, result)
         };
-        results.map(titled).collect()
+        results.map(titled).chain(self.page_tables(all)).collect()
+    }
+
+    fn page_tables(&self, results: &Results) -> Vec<TextTable> {
+        if results.traces.is_empty() {
+            return vec![];
+        }
+        vec![report::readings(&self.architecture.counts, &results.traces)]
     }
 
     fn report(&self, results: &Results, report: &mut Report) -> Result<(), LabError> {
+        add_titled(report, self.page_tables(results));
         report::add(report, self, results)
     }
 }

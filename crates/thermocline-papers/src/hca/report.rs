@@ -1,9 +1,10 @@
 //! The report of the HCA paper's experiments.
 
 use super::{
-    Cell, Experiment, Point, Results, Snapshot, SystemResult, SystemRun, SystemWorkload,
-    TraceResult,
+    Cell, Experiment, Point, Reading, Results, Snapshot, System, SystemResult, SystemRun,
+    SystemWorkload, TraceResult,
 };
+use crate::claim::median;
 use crate::study::{TextTable, header};
 use thermocline_lab::LabError;
 use thermocline_lab::metric::grouped;
@@ -53,8 +54,9 @@ pub(super) fn add(
     experiment: &Experiment,
     results: &Results,
 ) -> Result<(), LabError> {
+    let on_engine = on_engine(&experiment.system, results);
     for (workload, result) in experiment.system.workloads.iter().zip(&results.system) {
-        system(report, experiment, workload, result)?;
+        system(report, experiment, workload, result, &on_engine)?;
     }
     report.heading("The traces really used");
     report.table(traces(&results.traces));
@@ -62,6 +64,16 @@ pub(super) fn add(
         architecture(report, experiment, trace)?;
     }
     Ok(())
+}
+
+/// The engine's scale and devices, if the file system ran on it; else nothing.
+pub(super) fn on_engine(system: &System, results: &Results) -> String {
+    results.engine_scale.map_or_else(String::new, |scale| {
+        format!(
+            ", on the engine with sizes and time divided by {scale}, a simulated clock, a simulated `{}` as the disk ({} requests at once) and {} ms per I/O of the SSD",
+            system.disk.drive, system.disk.queue_depth, system.ssd_ms
+        )
+    })
 }
 
 /// Table I or II: what is measured, the paper's figures, and ours.
@@ -93,11 +105,12 @@ fn system(
     experiment: &Experiment,
     workload: &SystemWorkload,
     result: &SystemResult,
+    on_engine: &str,
 ) -> Result<(), LabError> {
     let system = &experiment.system;
     report.heading(&format!("{}: ARC alone, and with an L2ARC", result.workload));
     report.paragraph(&format!(
-        "{} GiB of RAM, {} GiB of SSD, a working set of {} GiB in pages of {} KiB, {} hours:",
+        "{} GiB of RAM, {} GiB of SSD, a working set of {} GiB in pages of {} KiB, {} hours{on_engine}:",
         system.ram_gib,
         system.ssd_gib,
         system.working_set_gib,
@@ -239,6 +252,41 @@ fn costs(experiment: &Experiment, trace: &TraceResult) -> Table {
     Table {
         header: ["RAM per SSD".to_owned()].into_iter().chain(prices).collect(),
         rows: shown.map(row).collect(),
+    }
+}
+
+/// By how many points HCA hits more often in RAM than LFU under each reading of how long counts live,
+/// and by how many less often on disk.
+pub(super) fn readings(counts: &[String], traces: &[TraceResult]) -> TextTable {
+    let row = |trace: &TraceResult| {
+        let mut row = vec![trace.workload.clone()];
+        for counts in counts {
+            let points = |gain: fn(&Reading) -> f64| {
+                let readings = trace.readings.iter().filter(|one| one.counts == *counts);
+                let mut gains: Vec<f64> = readings.map(|one| gain(one) * 100.0).collect();
+                median(&mut gains).map_or("-".into(), |points| format!("{points:+.1}"))
+            };
+            row.push(points(|one| one.shares[0] - one.lfu_rhr));
+            row.push(points(|one| one.shares[0] - one.same_lfu_rhr));
+            row.push(points(|one| one.shares[2] - (1.0 - one.lfu_rhr)));
+        }
+        row
+    };
+    let columns = counts.iter().flat_map(|counts| {
+        [
+            format!("{counts}: RAM hits, against LFU"),
+            format!("{counts}: against LFU with the same counts"),
+            format!("{counts}: disk hits"),
+        ]
+    });
+    TextTable {
+        title: Some(
+            "How long counts live: HCA's hits beside its baseline's in points, medians over the sizes of RAM"
+                .into(),
+        ),
+        header: ["trace".to_owned()].into_iter().chain(columns).collect(),
+        rows: traces.iter().map(row).collect(),
+        numbers_from: 1,
     }
 }
 

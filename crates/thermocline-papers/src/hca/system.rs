@@ -3,10 +3,15 @@
 use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::{Geometry, Nanos, PageCost, Setup, registry};
+use thermocline_device::Catalogue;
+use thermocline_device::hdd::{Hdd, HddConfig};
+use thermocline_device::queueing::QueueingError;
 
-use super::closed_loop::{Load, Machine, Tally};
-use super::{System, SystemWorkload};
-use crate::study::Done;
+use super::closed_loop::{Disk, Load, Machine, Tally};
+use super::engine::{self, Hardware};
+use super::{System, SystemDisk, SystemWorkload};
+use crate::study::{Done, PaperError};
+use thermocline_engine::{Options, PolicyOptions};
 use thermocline_lab::LabError;
 
 /// A workload on the file system.
@@ -103,25 +108,31 @@ struct Sizes {
 const MIGRATED: f64 = 0.01;
 
 impl System {
-    /// Runs all workloads.
-    pub(super) fn run(&self, done: Done<'_>) -> Result<Vec<SystemResult>, LabError> {
-        let results = self.workloads.iter().map(|workload| self.run_workload(workload, done));
-        results.collect()
+    /// Runs all workloads: simulated at full size, or on the engine with sizes and time divided by a
+    /// scale.
+    pub(super) fn run(
+        &self,
+        engine_scale: Option<u32>,
+        done: Done<'_>,
+    ) -> Result<Vec<SystemResult>, PaperError> {
+        let run = |workload| self.run_workload(workload, engine_scale, done);
+        self.workloads.iter().map(run).collect()
     }
 
     fn run_workload(
         &self,
         workload: &SystemWorkload,
+        engine_scale: Option<u32>,
         done: Done<'_>,
-    ) -> Result<SystemResult, LabError> {
+    ) -> Result<SystemResult, PaperError> {
         let shown = |ssd| Sizes { ram: self.ram_gib, ssd, working_set: self.working_set_gib };
         let mut sizes = vec![shown(None), shown(Some(self.ssd_gib))];
         sizes.extend(self.cell_sizes());
-        let runs: Result<Vec<SystemRun>, LabError> = sizes
+        let runs: Result<Vec<SystemRun>, PaperError> = sizes
             .par_iter()
             .enumerate()
             .map(|(index, &sizes)| {
-                let run = self.run_sizes(workload, sizes, index < 2);
+                let run = self.run_sizes(workload, sizes, engine_scale, index < 2);
                 done();
                 run
             })
@@ -162,46 +173,96 @@ impl System {
         &self,
         workload: &SystemWorkload,
         sizes: Sizes,
+        engine_scale: Option<u32>,
         with_snapshots: bool,
-    ) -> Result<SystemRun, LabError> {
+    ) -> Result<SystemRun, PaperError> {
+        let scale = engine_scale.unwrap_or(1);
         let pages = |gib: u32| {
-            let pages = (u64::from(gib) << 30) / self.page_size_bytes;
-            u32::try_from(pages).expect("sizes are checked when the file is read")
+            let pages = (u64::from(gib) << 30) / self.page_size_bytes / u64::from(scale);
+            u32::try_from(pages.max(1)).expect("sizes are checked when the file is read")
         };
         let is_hybrid = sizes.ssd.is_some();
         let policy = registry::find(if is_hybrid { "arc-l2arc" } else { "arc" })?;
         let given: Vec<(String, String)> =
             self.feed.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let values = policy.values(if is_hybrid { &given } else { &[] })?;
-        let tiers = [Some(sizes.ram), sizes.ssd].into_iter().flatten();
-        let capacity_pages = tiers.map(pages).collect();
-        let [ram, ssd, disk] = [self.ram_ms, self.ssd_ms, self.disk_ms];
-        let times_ms = if is_hybrid { vec![ram, ssd, disk] } else { vec![ram, disk] };
-        let costs = times_ms.iter().map(|&ms| PageCost { read_ms: ms, write_ms: ms });
         let working_set_pages = pages(sizes.working_set);
-        let setup = Setup {
-            costs: costs.collect(),
-            ..Setup::new(Geometry::linear(working_set_pages), capacity_pages)
-        };
-        let machine = Machine::new(
-            policy.build(&setup, &values)?,
-            policy.capabilities.needs_clock,
-            times_ms.into_iter().map(nanos).collect(),
-        );
+        let [ram_pages, ssd_pages] = [Some(sizes.ram), sizes.ssd].map(|size| size.map(pages));
+        let service = [Some(self.ram_ms), sizes.ssd.map(|_| self.ssd_ms)].map(|ms| ms.map(nanos));
+        let costs = self.costs(is_hybrid)?;
         let load = Load {
             readers: workload.readers,
             writes: workload.writes,
             pages: working_set_pages,
             seed: self.seed,
         };
-        let second = |seconds: u64| Nanos(seconds * 1_000_000_000);
-        let tallies = machine.run(&load, second(self.duration_s), second(self.snapshot_s));
+        let scaled = |seconds: u64| Nanos(seconds * 1_000_000_000 / u64::from(scale));
+        let [duration, interval] = [self.duration_s, self.snapshot_s].map(scaled);
+        let disk = self.disk(working_set_pages, scale)?;
+        let tallies = if engine_scale.is_some() {
+            let options = Options {
+                page_bytes: u32::try_from(self.page_size_bytes).unwrap_or(u32::MAX),
+                ..Options::new(
+                    working_set_pages,
+                    ram_pages.unwrap_or(1),
+                    ssd_pages.unwrap_or(0),
+                    PolicyOptions { values, costs, ..PolicyOptions::named(&policy.name)? },
+                )
+            };
+            let [ram, ssd] = service.map(|service| service.unwrap_or(Nanos(0)));
+            let hardware = Hardware { ram, ssd, disk, io_bytes: self.io_bytes };
+            engine::run(options, hardware, &load, duration, interval)
+                .map_err(|error| PaperError::Engine { reason: error.to_string() })?
+        } else {
+            let capacity_pages = [ram_pages, ssd_pages].into_iter().flatten().collect();
+            let setup =
+                Setup { costs, ..Setup::new(Geometry::linear(working_set_pages), capacity_pages) };
+            let machine = Machine::new(
+                policy.build(&setup, &values)?,
+                policy.capabilities.needs_clock,
+                service.into_iter().flatten().collect(),
+                disk,
+            );
+            machine.run(&load, duration, interval)?
+        };
         let price = self.disk_price + if is_hybrid { self.ssd_price } else { 0.0 };
-        Ok(self.summarise(&tallies, price, with_snapshots))
+        let interval_s = interval.0 as f64 / 1e9;
+        Ok(self.summarise(&tallies, interval_s, price, with_snapshots))
     }
 
-    fn summarise(&self, tallies: &[Tally], price: f64, with_snapshots: bool) -> SystemRun {
-        let snapshot = |(number, tally): (u64, &Tally)| self.snapshot(number, tally, price);
+    /// The cost of each tier, for policies that weigh them.
+    fn costs(&self, is_hybrid: bool) -> Result<Vec<PageCost>, LabError> {
+        let cost = |ms: f64| PageCost { read_ms: ms, write_ms: ms };
+        let disk = Catalogue::default().find(&self.disk.drive)?.page_cost();
+        let tiers = [Some(cost(self.ram_ms)), is_hybrid.then(|| cost(self.ssd_ms)), Some(disk)];
+        Ok(tiers.into_iter().flatten().collect())
+    }
+
+    /// The disk with the pages of a working set from its beginning on. Those of a smaller one lie apart,
+    /// so that the arm moves as far.
+    fn disk(&self, working_set_pages: u32, scale: u32) -> Result<Disk, LabError> {
+        let SystemDisk { drive, scheduling, queue_depth } = &self.disk;
+        let preset = HddConfig::preset(drive).map_err(QueueingError::from)?;
+        let config = HddConfig { scheduling: *scheduling, ..preset };
+        let hdd = Hdd::new(&config, self.io_bytes).map_err(QueueingError::from)?;
+        let stride = self.page_size_bytes / self.io_bytes * u64::from(scale);
+        let (footprint_pages, capacity_pages) =
+            (u64::from(working_set_pages), hdd.capacity_pages() / stride);
+        if footprint_pages > capacity_pages {
+            return Err(LabError::DiskTooSmall { footprint_pages, capacity_pages });
+        }
+        Ok(Disk::new(hdd, *queue_depth, stride))
+    }
+
+    fn summarise(
+        &self,
+        tallies: &[Tally],
+        interval_s: f64,
+        price: f64,
+        with_snapshots: bool,
+    ) -> SystemRun {
+        let snapshot =
+            |(number, tally): (u64, &Tally)| self.snapshot(number, tally, interval_s, price);
         let snapshots: Vec<Snapshot> = (1..).zip(tallies).map(snapshot).collect();
         let total = tallies.iter().fold(Tally::default(), |mut total, tally| {
             (0..3).for_each(|tier| total.hits[tier] += tally.hits[tier]);
@@ -210,7 +271,7 @@ impl System {
             total.storage += tally.storage;
             total
         });
-        let duration_s = (tallies.len() as u64 * self.snapshot_s) as f64;
+        let duration_s = tallies.len() as f64 * interval_s;
         let storage_iops = total.storage as f64 / duration_s;
         let costs = snapshots.iter().map(|snapshot| snapshot.cost_per_io);
         let migrated = snapshots.iter().find(|snapshot| snapshot.hits.disk < MIGRATED);
@@ -226,8 +287,8 @@ impl System {
         }
     }
 
-    fn snapshot(&self, number: u64, tally: &Tally, price: f64) -> Snapshot {
-        let seconds = self.snapshot_s as f64;
+    /// An interval of so many seconds; its end is told in the paper's time.
+    fn snapshot(&self, number: u64, tally: &Tally, seconds: f64, price: f64) -> Snapshot {
         let storage_iops = tally.storage as f64 / seconds;
         Snapshot {
             at_s: number * self.snapshot_s,

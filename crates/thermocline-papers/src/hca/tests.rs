@@ -16,7 +16,7 @@ fn file() -> File<Experiment> {
 }
 
 fn run() -> [SystemResult; 2] {
-    file().study.system.run(&|| {}).unwrap().try_into().unwrap()
+    file().study.system.run(None, &|| {}).unwrap().try_into().unwrap()
 }
 
 /// One run that several tests look at.
@@ -31,20 +31,21 @@ fn uniform_reads_hit_as_much_as_fits() {
     let [random_read, oltp] = &*RUN;
     // ARC holds 2 of 10 GiB, and cannot do better on pages that are all alike.
     assert_near(random_read.baseline.hits.ram, 0.2, 0.01, "baseline");
-    // One reader waits for the disk four times out of five.
-    let system = file().study.system;
-    let latency_ms = system.ram_ms + 0.8 * system.disk_ms;
-    assert_near(random_read.baseline.latency_ms, latency_ms, 0.1, "latency");
+    // One reader waits for the disk four times out of five: half a turn of 8.33 ms, a short seek and the
+    // transfer. The paper's own disk took 9.54 ms.
+    let latency_ms = random_read.baseline.latency_ms;
+    let disk_ms = (latency_ms - file().study.system.ram_ms) / random_read.baseline.hits.disk;
+    assert!((7.5..10.5).contains(&disk_ms), "{disk_ms}");
     assert_near(random_read.baseline.iops, 1000.0 / latency_ms, 2.0, "I/Os per second");
     // With an SSD for all of it, the disk is read about once per page.
     let last = random_read.hybrid.snapshots.last().unwrap();
     assert_eq!(last.hits.disk.to_bits(), 0.0_f64.to_bits());
     assert_near(last.hits.ssd, 0.8, 0.01, "SSD");
     assert!(random_read.hybrid.migrated_after_s.unwrap() <= 240);
-    // Many readers keep the disk busy; what they write back takes it as well.
-    let disk_iops = 1000.0 / system.disk_ms;
-    assert!(oltp.baseline.storage_iops <= disk_iops, "{}", oltp.baseline.storage_iops);
-    assert!(oltp.baseline.storage_iops > disk_iops * 0.8, "{}", oltp.baseline.storage_iops);
+    // Many readers queue, and the disk chooses among them: it serves more than one after the other.
+    let disk_iops = 1000.0 / disk_ms;
+    assert!(oltp.baseline.storage_iops > disk_iops * 1.2, "{}", oltp.baseline.storage_iops);
+    assert!(oltp.baseline.latency_ms > 10.0 * disk_ms, "{}", oltp.baseline.latency_ms);
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn shares_and_intervals_add_up() {
 fn the_same_seed_gives_the_same_report() {
     let file = file();
     let html = |system: &[SystemResult; 2]| {
-        let results = Results { system: system.to_vec(), traces: vec![] };
+        let results = Results { system: system.to_vec(), ..Results::default() };
         let claims = file.study.judge(&[], &file.claims, &results);
         assert!(claims.iter().all(|claim| !claim.claim.contains('{')), "{claims:?}");
         assert_eq!(claims.last().unwrap().verdict.words(), "not run");
@@ -82,6 +83,31 @@ fn the_same_seed_gives_the_same_report() {
     for part in ["75.66", "46.74", "57.89 / ", "Figures 8 and 17"] {
         assert!(first.contains(part), "{part}");
     }
+}
+
+/// The engine gives what the simulation gives, as far as its own writes to flash allow.
+#[test]
+fn the_engine_runs_the_same_experiments() {
+    let mut file = file();
+    file.study.system.page_size_bytes = 8192;
+    file.study.system.duration_s = 21_600;
+    file.study.system.ssd_gib_choices = vec![4];
+    file.study.system.ram_gib_choices = vec![2];
+    file.study.system.working_set_gib_choices = vec![10];
+    let run = |scale| file.study.system.run(Some(scale), &|| {}).unwrap();
+    let results = run(2048);
+    let [random_read, oltp] = &results[..] else { panic!("two workloads") };
+    for one in [random_read, oltp] {
+        assert_eq!(one.cells.len(), 1);
+        // A fifth of the working set fits RAM, which is empty at first.
+        assert_near(one.baseline.hits.ram, 0.18, 0.03, "RAM");
+        assert!(one.hybrid.hits.disk < one.baseline.hits.disk - 0.2, "{:?}", one.hybrid.hits);
+        assert!(one.hybrid.iops > 1.5 * one.baseline.iops, "{} I/Os per second", one.hybrid.iops);
+        assert!(one.cells[0].run.hits.disk > one.hybrid.hits.disk, "a smaller SSD hits less often");
+    }
+    assert!(oltp.baseline.iops > random_read.baseline.iops * 1.2, "the disk chooses among many");
+    let text = |results: &[SystemResult]| serde_json::to_string(results).unwrap();
+    assert_eq!(text(&run(16_384)), text(&run(16_384)), "the clock is simulated");
 }
 
 #[test]

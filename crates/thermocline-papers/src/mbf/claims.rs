@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use thermocline_lab::IdentifierSummary;
 
-use super::{About, Experiment, PaperWorkload, Runtime, SweepPoint, WorkloadResult};
+use super::run::{BUILDS, Build, MHF};
+use super::{About, Experiment, PaperWorkload, SweepPoint, WorkloadResult};
 use crate::claim::{Claim, Measured, Stated, all, is_near, mean, median};
 use crate::workload::Workload;
 
@@ -155,12 +156,16 @@ impl Figure {
 }
 
 impl Time {
-    fn saving(self, [mbf, plain, mhf]: &[Runtime; 3]) -> f64 {
-        match self {
+    /// The share that a build of MBF saves on a trace.
+    fn saving(self, result: &WorkloadResult, build: &Build) -> Option<f64> {
+        let of = |label: &str| result.runtime.iter().find(|one| one.label == label);
+        let [mbf, plain] = build.labels.map(of);
+        let (mbf, plain, mhf) = (mbf?, plain?, of(MHF)?);
+        Some(match self {
             Self::Check => 1.0 - mbf.check_ns / mhf.check_ns,
             Self::Decay => 1.0 - mbf.decay_ns / mhf.decay_ns,
             Self::Shortcut => 1.0 - mbf.check_ns / plain.check_ns,
-        }
+        })
     }
 }
 
@@ -263,12 +268,18 @@ fn filters_help(
     Some(Measured::one(words, [plain, scaled].into_iter().any(|mean| mean >= least_percent)))
 }
 
+/// What is saved with the filters laid out as in the paper; ours stands beside it.
 fn saves_time(results: &[WorkloadResult], time: Time, least_percent: f64) -> Option<Measured> {
-    let runtimes = results.iter().map(|result| result.runtime.as_slice().try_into());
-    let savings = runtimes.filter_map(|all| Some(time.saving(all.ok()?) * 100.0));
-    let saving = median(&mut savings.collect::<Vec<f64>>())?;
-    let words = format!("{saving:.0} % less time (median of all traces)");
-    Some(Measured::one(words, saving >= least_percent))
+    let saving = |build: &Build| {
+        let savings = results.iter().filter_map(|result| time.saving(result, build));
+        median(&mut savings.map(|share| share * 100.0).collect::<Vec<f64>>())
+    };
+    let [papers, ours] = BUILDS.each_ref().map(saving);
+    let (papers, ours) = (papers?, ours?);
+    let words = format!(
+        "{papers:.0} % less time with separate filters, {ours:.0} % less with packed ones (medians of all traces)"
+    );
+    Some(Measured::one(words, papers >= least_percent))
 }
 
 fn half_the_memory(results: &[WorkloadResult]) -> Option<Measured> {

@@ -15,7 +15,7 @@ use thermocline_lab::{Identification, LabError, Summary};
 use thermocline_trace::CompiledTrace;
 
 use crate::claim::{Claim, Stated};
-use crate::study::{Done, Study, TextTable};
+use crate::study::{Done, Study, TextTable, add_titled};
 use crate::workload::Workload;
 use claims::Judge;
 
@@ -200,10 +200,18 @@ impl Study for Experiment {
     }
 
     fn tables(&self, results: &Self::Results) -> Vec<TextTable> {
-        vec![report::overview(results)]
+        [report::overview(results)].into_iter().chain(self.page_tables(results)).collect()
+    }
+
+    fn page_tables(&self, results: &Self::Results) -> Vec<TextTable> {
+        if results.is_empty() {
+            return vec![];
+        }
+        vec![report::layouts(results), report::filters(results)]
     }
 
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
+        add_titled(report, self.page_tables(results));
         report::add(report, self, results)
     }
 }

@@ -1,7 +1,9 @@
 //! The report of the MBF paper's experiments.
 
 use super::claims::reduction_percent;
-use super::{Experiment, SweepPoint, WorkloadResult};
+use super::run::MHF;
+use super::{Experiment, Runtime, SweepPoint, WorkloadResult};
+use crate::claim::{mean, median};
 use crate::study::{TextTable, header, in_order};
 use thermocline_lab::metric::grouped;
 use thermocline_lab::report::{Cell, LineChart, Report, Series, Table, charts_over_time};
@@ -83,12 +85,78 @@ fn figures(report: &mut Report, result: &WorkloadResult) -> Result<(), LabError>
         |point| point.hot_ratio * 100.0,
     ))?;
     report.lines(&sweep(
-        "Number of filters (Figure 15)",
+        "Number of filters (Figure 15 a)",
+        "filters",
+        "hot, %",
+        &result.filters,
+        |point| point.hot_ratio * 100.0,
+    ))?;
+    report.lines(&sweep(
+        "Number of filters (Figure 15 b)",
         "filters",
         "false identification rate, %",
         &result.filters,
         false_identification,
     ))
+}
+
+/// Figure 15 over all traces, by the memory of the filters and by what the threshold is.
+pub(super) fn filters(results: &[WorkloadResult]) -> TextTable {
+    let points = || results.iter().flat_map(|result| &result.filters);
+    let mut places: Vec<u64> = points().map(|point| point.at).collect();
+    places.sort_unstable();
+    places.dedup();
+    let cell = |series: &str, at: u64| {
+        let points = || points().filter(|point| point.series == series && point.at == at);
+        let mean_percent = |value: fn(&SweepPoint) -> f64| {
+            mean(&points().map(|point| value(point) * 100.0).collect::<Vec<f64>>())
+        };
+        let hot = mean_percent(|point| point.hot_ratio);
+        let wrong = mean_percent(|point| point.false_identification_rate);
+        hot.zip(wrong).map_or("-".into(), |(hot, wrong)| format!("{hot:.1}, {wrong:.1}"))
+    };
+    let row = |series: &str| {
+        let cells = places.iter().map(|&at| cell(series, at));
+        [series.to_owned()].into_iter().chain(cells).collect()
+    };
+    let titles = places.iter().map(|at| format!("{at} filters"));
+    TextTable {
+        title: Some(
+            "Figure 15: hot ratio and false identification rate in %, means of all traces, by memory and threshold"
+                .into(),
+        ),
+        header: ["memory, threshold".to_owned()].into_iter().chain(titles).collect(),
+        rows: in_order(points().map(|point| point.series.as_str())).into_iter().map(row).collect(),
+        numbers_from: 1,
+    }
+}
+
+/// Figure 12 over all traces, by the layout of the filters.
+pub(super) fn layouts(results: &[WorkloadResult]) -> TextTable {
+    let labels = in_order(results.iter().flat_map(|one| &one.runtime).map(|one| &*one.label));
+    let row = |label: &str| {
+        let ratio = |value: fn(&Runtime) -> f64| {
+            let ratios = results.iter().filter_map(|result| {
+                let of = |label: &str| result.runtime.iter().find(|one| one.label == label);
+                Some(value(of(label)?) / value(of(MHF)?))
+            });
+            let ratio = median(&mut ratios.collect::<Vec<f64>>());
+            ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
+        };
+        let per_write = |one: &Runtime| one.decay_ns / one.decay_writes.max(1) as f64;
+        vec![
+            label.to_owned(),
+            ratio(|one| one.check_ns),
+            ratio(|one| one.decay_ns),
+            ratio(per_write),
+        ]
+    };
+    TextTable {
+        title: Some("Figure 12: time as a multiple of MHF's, medians of all traces".into()),
+        header: header(&["build", "check-up", "decay", "decay per write"]),
+        rows: labels.into_iter().map(row).collect(),
+        numbers_from: 1,
+    }
 }
 
 fn sweep(

@@ -32,7 +32,28 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     if options.list {
         return Ok(list(&*reproduction, &folder));
     }
-    let found = find_workloads(&*reproduction, &folder)?;
+    if options.engine {
+        let bar = progress(reproduction.runs(&[]))?;
+        reproduction.run_on_engine(options.scale, &|| bar.inc(1))?;
+        bar.finish_and_clear();
+    } else {
+        run_on_traces(&mut *reproduction, &folder)?;
+    }
+    let report = reproduction.report(VERSION)?;
+    let path = options.report.clone();
+    let path = path.unwrap_or_else(|| format!("reproduce-{}.html", paper.name).into());
+    output::write_file(&path, &report.to_html())?;
+    output::note(&format!("report: {}", path.display()));
+    if options.json {
+        let json = reproduction.json().context("cannot write JSON")?;
+        return Ok(format!("{json}\n"));
+    }
+    Ok(reproduction.tables().iter().map(text).collect())
+}
+
+/// Makes all runs, on the traces that are there.
+fn run_on_traces(reproduction: &mut dyn Reproduction, folder: &Folder) -> Result<()> {
+    let found = find_workloads(reproduction, folder)?;
     let places: Vec<usize> = found.iter().map(|(place, _)| *place).collect();
     let bar = progress(reproduction.runs(&places))?;
     reproduction.run_alone(&|| bar.inc(1))?;
@@ -41,7 +62,7 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
         let Wanted { name, take, .. } = reproduction.workloads()[place];
         let (name, take) = (name.to_owned(), take.clone());
         bar.set_message(name.clone());
-        match open(&*reproduction, found, &take) {
+        match open(reproduction, found, &take) {
             Ok(trace) => reproduction.run(place, &trace, &|| bar.inc(1)).context(name)?,
             Err(error) => {
                 bar.suspend(|| output::note(&format!("note: left out {name}: {error:#}")));
@@ -55,16 +76,7 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
         "none of the traces that were found can be read: the notes above say why"
     );
     bar.finish_and_clear();
-    let report = reproduction.report(VERSION)?;
-    let path = options.report.clone();
-    let path = path.unwrap_or_else(|| format!("reproduce-{}.html", paper.name).into());
-    output::write_file(&path, &report.to_html())?;
-    output::note(&format!("report: {}", path.display()));
-    if options.json {
-        let json = reproduction.json().context("cannot write JSON")?;
-        return Ok(format!("{json}\n"));
-    }
-    Ok(reproduction.tables().iter().map(text).collect())
+    Ok(())
 }
 
 /// The folder to look for traces in; without files if none is named.
