@@ -49,6 +49,7 @@ class Trace:
         write_share: float,
         interval_ns: int,
         scatter: bool,
+        shift: tuple[int, int] | None,
         seed: int,
         page_size: str,
     ) -> Trace: ...

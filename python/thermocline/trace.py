@@ -243,6 +243,7 @@ class Trace:
         write_share: float = 0.3,
         interval_ns: int = 100_000,
         scatter: bool = False,
+        shift: tuple[int, int] | None = None,
         seed: int = 1,
         page_size: str | int = "4KiB",
     ) -> Trace:
@@ -264,6 +265,10 @@ class Trace:
             The time from one request to the next, unit: ns, >= 0.
         scatter : bool, optional
             Whether hot pages are scattered over the address space.
+        shift : tuple of int, optional
+            For "zipf" and the hot pages of "oltp": the number of requests between two moves of the
+            hot set, and the number of pages that become the coldest at each move. By default the
+            hot set stays.
         seed : int, optional
             The seed, from 0 to 2**64 - 1: the same seed makes the same trace.
         page_size : str or int, optional
@@ -287,6 +292,8 @@ class Trace:
         array([0, 1, 2, 0, 1, 2], dtype=uint32)
         """
         numbers = {"requests": requests, "pages": pages, "interval_ns": interval_ns, "seed": seed}
+        if shift is not None:
+            numbers["shift[0]"], numbers["shift[1]"] = shift
         for option, number in numbers.items():
             if not isinstance(number, Integral):
                 message = f"{option}={number!r}: it takes a whole number, an `int`"
@@ -302,6 +309,7 @@ class Trace:
             write_share,
             interval_ns,
             scatter,
+            shift,
             seed,
             str(page_size),
         )

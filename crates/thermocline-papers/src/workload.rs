@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use thermocline_core::Nanos;
 use thermocline_lab::LabError;
-use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{CompiledTrace, PageSize};
 
 /// A trace of an experiment, and what its file says `about` it.
@@ -93,6 +93,12 @@ pub struct Zipf {
     pub write_share: f64,
     /// Time from one request to the next, in microseconds.
     pub interval_us: u64,
+    /// Requests between two moves of the hot set; it stays if not given.
+    #[serde(default)]
+    pub shift_every: Option<u64>,
+    /// Pages that each move displaces from the hot set.
+    #[serde(default)]
+    pub shift_pages: u64,
     /// The seed.
     pub seed: u64,
 }
@@ -110,6 +116,9 @@ impl Zipf {
             write_share: self.write_share,
             interarrival: Nanos(self.interval_us * 1000),
             scatter: true,
+            shift: self
+                .shift_every
+                .map(|every_requests| Shift { every_requests, pages: self.shift_pages }),
             seed: self.seed,
         };
         let mut generator = Generator::new(options)?;

@@ -4,8 +4,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thermocline_papers::{PAPERS, Source, Verdict, Zipf, find};
 
-const SMALL: Zipf =
-    Zipf { alpha: 0.9, pages: 2000, requests: 6000, write_share: 0.5, interval_us: 1000, seed: 1 };
+const SMALL: Zipf = Zipf {
+    alpha: 0.9,
+    pages: 2000,
+    requests: 6000,
+    write_share: 0.5,
+    interval_us: 1000,
+    shift_every: None,
+    shift_pages: 0,
+    seed: 1,
+};
 
 #[test]
 fn every_paper_runs_and_is_judged() {

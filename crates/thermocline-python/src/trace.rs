@@ -7,7 +7,7 @@ use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
-use thermocline_trace::generate::{Generator, Options, Pattern};
+use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
     AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, Split, TraceError,
     VolumeOf,
@@ -131,6 +131,7 @@ impl Trace {
         write_share: f64,
         interval_ns: u64,
         scatter: bool,
+        shift: Option<(u64, u64)>,
         seed: u64,
         page_size: &str,
     ) -> PyResult<Self> {
@@ -151,8 +152,9 @@ impl Trace {
             })
         })?;
         let interarrival = Nanos(interval_ns);
+        let shift = shift.map(|(every_requests, pages)| Shift { every_requests, pages });
         let options =
-            Options { pattern, requests, pages, write_share, interarrival, scatter, seed };
+            Options { pattern, requests, pages, write_share, interarrival, scatter, shift, seed };
         let source = Generator::new(options).map_err(python)?;
         Self::compile(py, source, page_size.parse().map_err(python)?)
     }

@@ -63,6 +63,16 @@ impl Pattern {
     }
 }
 
+/// A hot set that moves at known requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// The number of requests between two moves, at least 1.
+    pub every_requests: u64,
+    /// At each move, this many of the hottest pages become the coldest, and every other page rises by
+    /// as many ranks. 1 to the number of pages.
+    pub pages: u64,
+}
+
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -79,6 +89,9 @@ pub struct Options {
     /// Whether the hottest pages lie anywhere instead of in the order of their heat, as in real
     /// traces: a seeded bijection on the page numbers. For `Zipf` and the hot pages of `Oltp`.
     pub scatter: bool,
+    /// When and how far the hot set moves; `None` for a hot set that stays. For `Zipf` and the hot
+    /// pages of `Oltp`.
+    pub shift: Option<Shift>,
     /// Everything that is random follows from it.
     pub seed: u64,
 }
@@ -92,6 +105,7 @@ impl Default for Options {
             write_share: 0.3,
             interarrival: Nanos(100_000),
             scatter: true,
+            shift: None,
             seed: 1,
         }
     }
@@ -108,6 +122,8 @@ pub struct Generator {
     name: PathBuf,
     generated: u64,
     log_pages: u64,
+    /// The number of ranks by which the hot set has moved.
+    first_rank: u64,
 }
 
 impl Generator {
@@ -135,6 +151,7 @@ impl Generator {
             name: PathBuf::from(options.pattern.name()),
             generated: 0,
             log_pages: 0,
+            first_rank: 0,
             options,
         })
     }
@@ -143,6 +160,7 @@ impl Generator {
         let at = Nanos(self.generated * self.options.interarrival.0);
         let number = self.generated;
         self.generated += 1;
+        self.shift(number);
         let pages = self.options.pages;
         let first = match self.options.pattern {
             Pattern::Uniform => self.random.below(pages),
@@ -169,9 +187,18 @@ impl Generator {
         Request { at, op, volume: 0, extent: Extent::Pages { first, count: 1 } }
     }
 
+    /// Moves the hot set if it is time.
+    fn shift(&mut self, number: u64) {
+        let Some(shift) = self.options.shift else { return };
+        if number > 0 && number.is_multiple_of(shift.every_requests) {
+            let pages = self.options.pages;
+            self.first_rank = (self.first_rank + shift.pages) % pages;
+        }
+    }
+
     fn hot_page(&mut self) -> u64 {
         let zipf = self.zipf.as_ref().expect("patterns with hot pages have a distribution");
-        let rank = zipf.rank(&mut self.random);
+        let rank = (self.first_rank + zipf.rank(&mut self.random)) % self.options.pages;
         self.scatter.as_ref().map_or(rank, |scatter| scatter.page(rank))
     }
 }
@@ -227,6 +254,16 @@ fn check(options: &Options) -> Result<(), TraceError> {
     }
     if !(0.0..=100.0).contains(&skew) {
         return error(format!("the skew {skew} is not from 0 to 100"));
+    }
+    let pages = options.pages;
+    match options.shift {
+        Some(Shift { every_requests: 0, .. }) => {
+            return error("the hot set must move every 1 or more requests".to_owned());
+        }
+        Some(Shift { pages: moved, .. }) if moved == 0 || moved > pages => {
+            return error(format!("a move of {moved} pages is not from 1 to {pages}"));
+        }
+        Some(_) | None => {}
     }
     if options.requests == 0 || options.pages == 0 {
         return error("there must be at least one request and one page".to_owned());

@@ -88,6 +88,49 @@ fn contradictory_options_are_refused() {
     check(Options { interarrival: Nanos(u64::MAX), ..good }, "2^64 ns");
     check(Options { pattern: Pattern::Zipf { alpha: -1.0 }, ..good }, "skew -1");
     check(Options { pages: 9, pattern: Pattern::OLTP, ..good }, "scan of 64 pages");
+    let shift = |every_requests, pages| Some(Shift { every_requests, pages });
+    check(Options { shift: shift(0, 5), ..good }, "every 1 or more");
+    check(Options { shift: shift(5, 0), ..good }, "a move of 0 pages");
+    check(Options { pages: 9, shift: shift(5, 10), ..good }, "from 1 to 9");
     let pattern = Pattern::Oltp { alpha: 1.0, scan_share: 0.6, scan_pages: 1, log_share: 0.6 };
     check(Options { pattern, ..good }, "sum of scan and log share");
+}
+
+/// How often each page is accessed by the requests of a range.
+fn counts(options: Options, requests: std::ops::Range<usize>) -> Vec<u32> {
+    let page_count = usize::try_from(options.pages).unwrap();
+    let mut counts = vec![0; page_count];
+    let taken = Generator::new(options).unwrap().skip(requests.start).take(requests.len());
+    for request in taken {
+        let Extent::Pages { first, .. } = request.extent else { panic!("pages") };
+        counts[usize::try_from(first).unwrap()] += 1;
+    }
+    counts
+}
+
+#[test]
+fn the_hot_set_moves_by_as_many_ranks_as_asked() {
+    // Without scattering, the page number is the rank in the first period.
+    let options = Options {
+        pattern: Pattern::Zipf { alpha: 1.2 },
+        pages: 50,
+        requests: 30_000,
+        scatter: false,
+        shift: Some(Shift { every_requests: 10_000, pages: 20 }),
+        ..Options::default()
+    };
+    for (period, hottest) in [(0, 0), (1, 20), (2, 40)] {
+        let counts = counts(options, period * 10_000..(period + 1) * 10_000);
+        let most = (0..50).max_by_key(|&page| counts[page]).unwrap();
+        assert_eq!(most, hottest, "period {period}");
+        let coldest_half = (0..25).map(|rank| counts[(hottest + 25 + rank) % 50]).sum::<u32>();
+        assert!(coldest_half < 1500, "the rest stays in the order of ranks: {coldest_half}");
+    }
+    let still = Options { shift: None, ..options };
+    assert_eq!(
+        counts(options, 0..10_000),
+        counts(still, 0..10_000),
+        "the first period is the same"
+    );
+    assert_ne!(counts(options, 10_000..20_000), counts(still, 10_000..20_000));
 }

@@ -118,6 +118,12 @@ pub(crate) struct GenerateOptions {
     /// Scatter the pages over the address space, so that hot ones are not neighbours
     #[arg(long)]
     pub(crate) scatter: bool,
+    /// Requests between two moves of the hot set (`--kind zipf` and `oltp`); it stays without
+    #[arg(long, value_name = "N")]
+    pub(crate) shift_every: Option<u64>,
+    /// Hottest pages that become the coldest at each move; a tenth of the pages without
+    #[arg(long, value_name = "N", requires = "shift_every")]
+    pub(crate) shift_pages: Option<u64>,
     /// Time from one request to the next, in microseconds
     #[arg(long, value_name = "US", default_value_t = 100)]
     pub(crate) interval_us: u64,

@@ -145,6 +145,10 @@ fn generate_trace(options: &GenerateOptions) -> Result<String> {
         write_share: options.write_share,
         interarrival: Nanos(options.interval_us.saturating_mul(1000)),
         scatter: options.scatter,
+        shift: options.shift_every.map(|every_requests| generate::Shift {
+            every_requests,
+            pages: options.shift_pages.unwrap_or((options.pages / 10).max(1)),
+        }),
         seed: options.seed,
     })?;
     let page_size = options.page_size.parse()?;
