@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::check::{bad, within};
+use super::datasheet::Datasheet;
 use super::error::SsdError;
 
 /// A solid-state drive: geometry, times, controller and translation layer.
@@ -36,10 +37,15 @@ pub struct SsdConfig {
     pub planes_per_die: u32,
     /// Blocks of each plane, 8 to 2^20; all planes together at most 2^32 - 2 pages.
     pub blocks_per_plane: u32,
-    /// Pages of each block, 2 to 8192.
+    /// Pages of each block, 2 to 16384.
     pub pages_per_block: u32,
     /// Bytes of a page, 256 to 2^20. Addresses are in these pages.
     pub page_bytes: u32,
+    /// Pages that the cells program and read in one operation, because they share a physical page of
+    /// the chip: a power of two from 1 to 32. More than 1 takes page mapping, dynamic allocation,
+    /// separate blocks for garbage collection, and no copyback.
+    #[serde(default = "one")]
+    pub pages_per_program: u32,
     /// The share of all pages that the host does not see, above 0 to 0.9; enough for the reserve of
     /// every plane. Initial bad blocks come out of it.
     pub over_provisioning: f64,
@@ -58,7 +64,8 @@ pub struct SsdConfig {
     /// to 10^6.
     #[serde(default)]
     pub plane_gap_ns: u32,
-    /// Operations of one kind on different planes of a die that wait together run together.
+    /// Operations of one kind on different planes of a die that wait together run together: programs
+    /// at equal places of their word lines, and reads and erases wherever they are.
     #[serde(default = "yes")]
     pub multi_plane: bool,
     /// The dies of a chip work at the same time.
@@ -85,6 +92,17 @@ pub struct SsdConfig {
     /// When a write is done.
     #[serde(default)]
     pub write_completes: WriteCompletes,
+    /// DRAM in which writes wait until the cells have them, in bytes, for
+    /// [`WriteCompletes::Buffer`]: at least two physical pages per plane and stream, at most 2^40.
+    #[serde(default)]
+    pub write_buffer_bytes: u64,
+    /// Bandwidth of the link to the host, in megabytes (10^6 bytes) per second in each direction; 0
+    /// for a link that takes no time.
+    #[serde(default)]
+    pub host_link_mb_per_s: f64,
+    /// The link carries bytes in one direction at a time, as SATA does.
+    #[serde(default)]
+    pub host_link_half_duplex: bool,
     /// Garbage collection and wear levelling take time.
     #[serde(default = "yes")]
     pub gc_time: bool,
@@ -133,6 +151,9 @@ pub struct SsdConfig {
     /// For [`Victim::Random`], [`Victim::DChoices`] and the initial bad blocks.
     #[serde(default)]
     pub seed: u64,
+    /// What the manufacturer states for the drive, if the configuration stands for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datasheet: Option<Datasheet>,
 }
 
 /// Whether reads overtake.
@@ -156,6 +177,9 @@ pub enum WriteCompletes {
     Program,
     /// When its bytes are in the chips, as in SSDsim.
     Transfer,
+    /// When its bytes are in the drive's DRAM. A drive whose DRAM is protected against power loss
+    /// always does so; one without loses at a power failure what it acknowledged.
+    Buffer,
 }
 
 /// How addresses are mapped to flash pages.
@@ -369,6 +393,8 @@ impl SsdConfig {
         self.check_size()?;
         self.check_times()?;
         self.check_controller()?;
+        self.check_buffer()?;
+        self.datasheet.as_ref().map_or(Ok(()), Datasheet::validate)?;
         self.check_spare()
     }
 
@@ -384,8 +410,17 @@ impl SsdConfig {
         within("chips_per_channel", self.chips_per_channel, 1, 64)?;
         within("dies_per_chip", self.dies_per_chip, 1, 16)?;
         within("planes_per_die", self.planes_per_die, 1, 8)?;
-        within("pages_per_block", self.pages_per_block, 2, 8192)?;
-        within("page_bytes", self.page_bytes, 256, 1 << 20)
+        within("pages_per_block", self.pages_per_block, 2, 16_384)?;
+        within("page_bytes", self.page_bytes, 256, 1 << 20)?;
+        within("pages_per_program", self.pages_per_program, 1, 32)?;
+        if !self.pages_per_program.is_power_of_two() {
+            return Err(bad("pages_per_program", self.pages_per_program, "a power of two"));
+        }
+        if !self.pages_per_block.is_multiple_of(self.pages_per_program) {
+            let permitted = format!("a multiple of {}", self.pages_per_program);
+            return Err(bad("pages_per_block", self.pages_per_block, permitted));
+        }
+        Ok(())
     }
 
     fn check_size(&self) -> Result<(), SsdError> {
@@ -409,6 +444,7 @@ impl SsdConfig {
 
     fn check_controller(&self) -> Result<(), SsdError> {
         within("queue_depth", self.queue_depth, 1, 65_536)?;
+        within("host_link_mb_per_s", self.host_link_mb_per_s, 0.0, 1e6)?;
         within("log_blocks_per_plane", self.log_blocks_per_plane, 1, 4096)?;
         let mut letters: Vec<u8> = self.order.bytes().collect();
         letters.sort_unstable();
@@ -421,6 +457,30 @@ impl SsdConfig {
         within("streams", self.streams, 1, 2)?;
         within("erase_limit", self.erase_limit, 1, u32::MAX)?;
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)
+    }
+
+    /// Whether the buffer goes with the way in which writes complete, and physical pages of several
+    /// pages with the layer that fills them.
+    fn check_buffer(&self) -> Result<(), SsdError> {
+        let least = u64::from(self.planes() * self.streams)
+            * u64::from(2 * self.pages_per_program)
+            * self.page_size_bytes();
+        if self.write_completes == WriteCompletes::Buffer {
+            within("write_buffer_bytes", self.write_buffer_bytes, least, 1 << 40)?;
+        } else if self.write_buffer_bytes > 0 {
+            let permitted = "0 unless `write_completes` is \"buffer\"";
+            return Err(bad("write_buffer_bytes", self.write_buffer_bytes, permitted));
+        }
+        let is_filled_in_turn = self.mapping == Mapping::Page
+            && self.allocation == Allocation::Dynamic
+            && self.gc_blocks == GcBlocks::Separate
+            && !self.copyback;
+        if self.pages_per_program > 1 && !is_filled_in_turn {
+            let permitted = "1 without page mapping, dynamic allocation and separate blocks for \
+                             garbage collection, or with copyback";
+            return Err(bad("pages_per_program", self.pages_per_program, permitted));
+        }
+        Ok(())
     }
 
     /// Whether every plane has room for its share of the data and its reserve.

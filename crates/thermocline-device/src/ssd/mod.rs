@@ -5,20 +5,26 @@
 //! means for the flash waits in the queues of buses and dies, where it takes its time. The same
 //! layer can be driven [without time](Ssd::apply), which is much faster and wears the drive alike.
 //!
+//! A drive may have a host link of limited bandwidth, and DRAM that acknowledges writes: they then
+//! wait for their cells there, and a write that finds it full waits until programs make room.
+//!
 //! * Source: the headers of its parts; Hu et al. (SSDsim), ICS '11, and Tavakkol et al. (MQSim), FAST
 //!   '18, for the whole.
 //! * State: about 9 bytes per flash page; 56 per outstanding request, two histograms.
 //! * Cost: see the parts: O(1) amortised per page in the map, O(log dies) per flash operation.
-//! * Deviations: (1) no write buffer, which is a policy of its own in this project; (2) the map is in
+//! * Deviations: (1) the write buffer takes no
+//!   page out again that is overwritten in it, which is a policy of its own in this project; (2) the map is in
 //!   memory as a whole; (3) a page that was never written, or is trimmed, is read without the flash;
 //!   (4) requests are for whole pages; (5) bytes have no content, so that overlapping requests may be
 //!   served in any order.
 
 mod check;
 mod config;
+mod datasheet;
 mod error;
 mod ftl;
 mod geometry;
+mod link;
 mod metrics;
 mod nand;
 mod precondition;
@@ -34,6 +40,7 @@ use self::check::{bad, us_to_ns};
 use self::error::Exhausted;
 use self::ftl::{Ftl, Untimed};
 use self::geometry::NONE;
+use self::link::{Direction, Link};
 use self::metrics::Recorder;
 use self::nand::Nand;
 use self::random::SplitMix64;
@@ -43,6 +50,7 @@ use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 pub use self::config::{
     Allocation, GcBlocks, GcUnit, Mapping, Scheduling, SsdConfig, Victim, WriteCompletes,
 };
+pub use self::datasheet::Datasheet;
 pub use self::error::SsdError;
 pub use self::metrics::{BlockErases, Lifetime, SsdMetrics};
 pub use self::precondition::Precondition;
@@ -79,8 +87,12 @@ pub struct Ssd {
     service: Service,
     /// Tells hot pages from cold if there are two streams.
     identifier: Option<BoxedIdentifier>,
+    link: Option<Link>,
     read_overhead_ns: u64,
     write_overhead_ns: u64,
+    /// Pages that the write buffer holds and may hold; 0 without one.
+    buffered_pages: u32,
+    buffer_pages: u32,
     /// Everything up to here has happened.
     now_ns: u64,
     /// Requests that are not in service, by arrival.
@@ -91,10 +103,14 @@ pub struct Ssd {
     /// Requests in service that are not decoded, by the time when they will be: reads and trims, and
     /// writes.
     decoding: [VecDeque<(u64, u32)>; 2],
+    /// Writes that the buffer has not yet taken as a whole, in order.
+    entering: VecDeque<u32>,
+    /// Reads whose bytes are on the link, by the time when they will have arrived.
+    leaving: VecDeque<(u64, u32)>,
     in_service: u32,
     tickets: u64,
-    /// Requests of operations that completed at this instant.
-    done: Vec<u32>,
+    /// Requests of operations that completed at this instant, and the pages that they read.
+    done: Vec<(u32, u8)>,
     recorder: Recorder,
     /// Pages that the host wrote before the recorder began.
     host_writes_before: u64,
@@ -106,7 +122,8 @@ struct Request {
     op: DeviceOp,
     page: u32,
     pages: u32,
-    /// Flash operations that are not done.
+    /// Flash operations and transfers to the host that are not done; for writes, the pages that the
+    /// buffer has not taken.
     owed: u32,
     ticket: Ticket,
     arrival_ns: u64,
@@ -131,6 +148,10 @@ impl Ssd {
             service: Service::new(config, nand.geometry()),
             nand,
             identifier: identifier.filter(|_| config.streams > 1),
+            link: Link::new(config),
+            buffered_pages: 0,
+            buffer_pages: u32::try_from(config.write_buffer_bytes / config.page_size_bytes())
+                .unwrap_or(u32::MAX),
             read_overhead_ns: us_to_ns(config.read_overhead_us),
             write_overhead_ns: us_to_ns(config.write_overhead_us),
             now_ns: 0,
@@ -138,6 +159,8 @@ impl Ssd {
             requests: vec![],
             free_places: vec![],
             decoding: [VecDeque::new(), VecDeque::new()],
+            entering: VecDeque::new(),
+            leaving: VecDeque::new(),
             in_service: 0,
             tickets: 0,
             done: vec![],
@@ -207,7 +230,7 @@ impl Ssd {
         let arrival_ns = arrival.map(|next| next.0.0.max(self.now_ns));
         let event_ns = self.service.next_event_ns();
         let decoded_ns = self.decoding.iter().filter_map(|queue| queue.front());
-        let decoded_ns = decoded_ns.map(|&(at_ns, _)| at_ns);
+        let decoded_ns = decoded_ns.chain(self.leaving.front()).map(|&(at_ns, _)| at_ns);
         arrival_ns.into_iter().chain(event_ns).chain(decoded_ns).min().map(Nanos)
     }
 
@@ -362,6 +385,14 @@ impl Ssd {
         let mut owed: Vec<u32> = self.requests.iter().map(|request| request.owed).collect();
         self.free_places.iter().for_each(|&place| owed[place as usize] = 0);
         self.service.settle(&mut owed);
+        self.leaving.iter().for_each(|&(_, place)| owed[place as usize] -= 1);
+        self.entering.iter().for_each(|&place| owed[place as usize] = 0);
+        assert_eq!(
+            self.service.buffered_pages(),
+            self.buffered_pages,
+            "the buffer counts its pages"
+        );
+        assert!(self.buffered_pages <= self.buffer_pages, "the buffer holds no more than it may");
         assert!(owed.iter().all(|&owed| owed == 0), "every operation that is owed is queued");
     }
 
@@ -389,14 +420,18 @@ impl Ssd {
         while let Some(code) = self.service.pop_event(self.now_ns) {
             self.service.finish_stage(code, &mut done);
         }
-        for place in done.drain(..) {
-            let request = &mut self.requests[place as usize];
-            request.owed -= 1;
-            if request.owed == 0 {
-                self.complete(place, completed);
-            }
+        for (place, pages) in done.drain(..) {
+            self.answer(place, pages.into(), completed);
         }
         self.done = done;
+        while let Some(&(_, place)) = self.leaving.front().filter(|next| next.0 <= self.now_ns) {
+            self.leaving.pop_front();
+            self.settle(place, completed);
+        }
+        if self.buffer_pages > 0 {
+            self.buffered_pages -= self.service.take_programmed();
+            self.fill_buffer(completed)?;
+        }
         for which in 0..self.decoding.len() {
             while let Some(&(_, place)) =
                 self.decoding[which].front().filter(|next| next.0 <= self.now_ns)
@@ -410,14 +445,19 @@ impl Ssd {
         {
             let Some(Reverse((_, _, place))) = self.arrivals.pop() else { break };
             self.in_service += 1;
-            let (overhead_ns, which) = match self.requests[place as usize].op {
-                DeviceOp::Read | DeviceOp::Trim => (self.read_overhead_ns, 0),
-                DeviceOp::Write => (self.write_overhead_ns, 1),
+            let Request { op, pages, .. } = self.requests[place as usize];
+            let (ready_ns, which) = match (op, &mut self.link) {
+                (DeviceOp::Read | DeviceOp::Trim, _) => (self.now_ns + self.read_overhead_ns, 0),
+                (DeviceOp::Write, None) => (self.now_ns + self.write_overhead_ns, 1),
+                (DeviceOp::Write, Some(link)) => {
+                    let arrived_ns = link.send(Direction::ToDrive, pages, self.now_ns);
+                    (arrived_ns + self.write_overhead_ns, 1)
+                }
             };
-            if overhead_ns == 0 {
+            if ready_ns == self.now_ns {
                 self.dispatch(place, completed)?;
             } else {
-                self.decoding[which].push_back((self.now_ns + overhead_ns, place));
+                self.decoding[which].push_back((ready_ns, place));
             }
         }
         self.service.begin(self.now_ns);
@@ -427,53 +467,146 @@ impl Ssd {
     /// Carries out a request in the map, and queues its flash operations.
     fn dispatch(&mut self, place: u32, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
         let Request { op, page: first, pages, .. } = self.requests[place as usize];
-        let mut owed = 0;
-        for page in first..first + pages {
-            match op {
-                DeviceOp::Read => owed += self.read(page, place),
-                DeviceOp::Write => {
-                    self.write(page, Some(place))?;
-                    owed += 1;
-                }
-                DeviceOp::Trim => self.trim(page),
+        match op {
+            DeviceOp::Read => self.read(first, pages, place, completed),
+            DeviceOp::Write if self.buffer_pages > 0 => {
+                self.requests[place as usize].owed = pages;
+                self.entering.push_back(place);
+                return self.fill_buffer(completed);
             }
+            DeviceOp::Write => {
+                let mut owed = 0;
+                for page in first..first + pages {
+                    owed += self.write(page, Some(place))?;
+                }
+                owed += self.pad(place);
+                self.requests[place as usize].owed = owed;
+            }
+            DeviceOp::Trim => (first..first + pages).for_each(|page| self.trim(page)),
         }
-        self.requests[place as usize].owed = owed;
-        if owed == 0 {
+        if op == DeviceOp::Trim {
             self.complete(place, completed);
         }
         Ok(())
     }
 
-    /// How many flash operations the read of a page takes: 1, or none if it holds nothing.
-    fn read(&mut self, page: u32, owner: u32) -> u32 {
-        self.recorder.host_reads += 1;
-        let flash_page = self.nand.page_of(page);
-        if flash_page == NONE {
-            self.recorder.unmapped_reads += 1;
-            return 0;
+    /// Lets the buffer take what it has room for.
+    fn fill_buffer(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        while let Some(&place) = self.entering.front() {
+            let Request { page: first, pages, .. } = self.requests[place as usize];
+            while self.requests[place as usize].owed > 0 {
+                if self.buffered_pages == self.buffer_pages {
+                    return Ok(());
+                }
+                let taken = pages - self.requests[place as usize].owed;
+                self.write(first + taken, Some(place))?;
+                self.buffered_pages += 1;
+                self.requests[place as usize].owed -= 1;
+            }
+            self.entering.pop_front();
+            self.complete(place, completed);
         }
-        let block = self.nand.geometry().block_of_page(flash_page);
-        let plane = self.nand.geometry().plane_of_block(block);
-        self.service.read(plane, flash_page - self.nand.first_page(block), owner);
-        1
+        Ok(())
     }
 
-    /// Writes a page, in time if it is of a request.
-    fn write(&mut self, page: u32, place: Option<u32>) -> Result<(), Exhausted> {
+    /// Queues the flash operations of a read, one for each physical page; what the flash does not
+    /// have, or not yet, is sent at once.
+    fn read(&mut self, first: u32, pages: u32, place: u32, completed: &mut Vec<Completion>) {
+        let shift = self.config.pages_per_program.trailing_zeros();
+        let (mut owed, mut at_once) = (0, 0);
+        // The physical page of the operation that is next: its plane, the place of a page, how many.
+        let mut next: Option<(u32, u32, u32, u8)> = None;
+        for page in first..first + pages {
+            self.recorder.host_reads += 1;
+            let flash_page = self.nand.page_of(page);
+            if flash_page == NONE {
+                self.recorder.unmapped_reads += 1;
+                at_once += 1;
+                continue;
+            }
+            let block = self.nand.geometry().block_of_page(flash_page);
+            let plane = self.nand.geometry().plane_of_block(block);
+            let within = flash_page - self.nand.first_page(block);
+            // Pages gather in the controller until the physical page is full.
+            let is_gathering = ((within >> shift) + 1) << shift > self.nand.block(block).written;
+            if is_gathering || self.service.is_buffered(plane, flash_page) {
+                at_once += 1;
+                continue;
+            }
+            match &mut next {
+                Some((physical, .., count)) if *physical == flash_page >> shift => *count += 1,
+                _ => {
+                    if let Some((_, plane, within, count)) = next {
+                        self.service.read(plane, within, count, place);
+                    }
+                    next = Some((flash_page >> shift, plane, within, 1));
+                    owed += 1;
+                }
+            }
+        }
+        if let Some((_, plane, within, count)) = next {
+            self.service.read(plane, within, count, place);
+        }
+        self.requests[place as usize].owed = owed + u32::from(at_once > 0);
+        if at_once > 0 {
+            self.answer(place, at_once, completed);
+        }
+    }
+
+    /// Sends the pages that a flash operation has read, if any; the operation is done then.
+    fn answer(&mut self, place: u32, pages: u32, completed: &mut Vec<Completion>) {
+        match &mut self.link {
+            Some(link) if pages > 0 => {
+                let arrived_ns = link.send(Direction::ToHost, pages, self.now_ns);
+                self.leaving.push_back((arrived_ns, place));
+            }
+            Some(_) | None => self.settle(place, completed),
+        }
+    }
+
+    /// One of the things that a request waits for is done.
+    fn settle(&mut self, place: u32, completed: &mut Vec<Completion>) {
+        let request = &mut self.requests[place as usize];
+        request.owed -= 1;
+        if request.owed == 0 {
+            self.complete(place, completed);
+        }
+    }
+
+    /// Programs the physical pages that a request has begun to fill, since it waits for them; returns
+    /// how many operations it waits for.
+    fn pad(&mut self, place: u32) -> u32 {
+        if self.config.pages_per_program == 1 {
+            return 0;
+        }
+        let mut owed = 0;
+        for stream in 0..self.config.streams as usize {
+            let mut charge = self.service.charge(place, stream);
+            self.ftl.pad(&mut self.nand, stream, &mut charge);
+            owed += charge.finish();
+        }
+        owed
+    }
+
+    /// Writes a page, in time if it is of a request; returns how many operations that waits for.
+    fn write(&mut self, page: u32, place: Option<u32>) -> Result<u32, Exhausted> {
         let stream = match &mut self.identifier {
             Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
             None => 0,
         };
-        match place {
+        let owed = match place {
             Some(place) => {
-                let mut charge = self.service.charge(place);
+                let mut charge = self.service.charge(place, stream);
                 self.ftl.write(&mut self.nand, page, stream, &mut charge)?;
+                charge.finish()
             }
-            None => self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?,
-        }
+            None => {
+                self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
+                0
+            }
+        };
         self.recorder.host_writes += 1;
-        Ok(())
+        Ok(owed)
     }
 
     fn trim(&mut self, page: u32) {
@@ -493,6 +626,12 @@ impl Ssd {
     fn end(&mut self) -> SsdError {
         self.service.stop(self.now_ns);
         self.decoding.iter_mut().for_each(VecDeque::clear);
+        self.entering.clear();
+        self.leaving.clear();
+        self.buffered_pages = 0;
+        if let Some(link) = &mut self.link {
+            link.stop();
+        }
         self.arrivals.clear();
         self.requests.clear();
         self.free_places.clear();

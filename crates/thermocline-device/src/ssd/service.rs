@@ -5,8 +5,12 @@
 //! outgoing bytes on the bus. The bus serves one die at a time, in the order of asking, but commands
 //! without bytes first, since they are short and set cells to work. Every plane has a queue, and the
 //! operation that came first is next; those of the same kind that are next on other planes of the die
-//! go through the stages with it. Without cache registers the next operation enters when the former
+//! go through the stages with it, programs if they are at the same place of their word lines. A plane
+//! that has fallen behind thus catches up alone. Without cache registers the next operation enters when the former
 //! has left; with them, as soon as the first stage is empty, and each stage holds one.
+//!
+//! An operation is for a physical page, which may hold several pages. Those that the host writes, and
+//! those that garbage collection moves, gather in the controller until a physical page is full.
 //!
 //! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
 //!   ICS '11) for pages, planes and copyback.
@@ -15,7 +19,8 @@
 //! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
 //!   complete together; (3) no suspension of programs and erases; (4) a read that overtakes the
-//!   program of its page is read from the cells all the same.
+//!   program of its page is read from the cells all the same, unless the write buffer has it. (5) The
+//!   pages that garbage collection gathers are safe at a power failure.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -46,15 +51,21 @@ enum Kind {
 /// An operation on a page or block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Operation {
-    /// The request in service that it is part of; NONE for the drive's own.
+    /// The request in service that it is part of; NONE for the drive's own, and [`BUFFERED`] for
+    /// what the buffer holds.
     owner: u32,
     /// Among the planes of the die or chip.
     plane: u8,
     kind: Kind,
-    /// The place of the page in its word line, that is which of the cell times it has.
-    read_level: u8,
-    program_level: u8,
+    /// The place of the physical page in its word line, that is which of the cell times it has: for
+    /// reads in the lower four bits, for programs in the upper ones.
+    levels: u8,
+    /// Pages that the bus carries.
+    pages: u8,
 }
+
+/// The owner of programs that free the buffer.
+const BUFFERED: u32 = NONE - 1;
 
 const _: () = assert!(size_of::<Operation>() == 8, "update the `State` line of the module header");
 
@@ -74,6 +85,8 @@ enum Phase {
 struct Stage {
     phase: Phase,
     count: u8,
+    /// Pages that the bus carries, of all operations.
+    pages: u16,
     operations: [Operation; TOGETHER_MOST],
 }
 
@@ -107,6 +120,16 @@ struct Channel {
     busy_ns: u64,
 }
 
+/// Pages of the host that wait for their cells in the DRAM of the drive, per plane.
+#[derive(Clone, Debug, Default)]
+struct Buffered {
+    /// Per stream: pages of a physical page that is not yet full.
+    gathered: [u8; 2],
+    /// Physical pages that are full and not yet programmed, in the order of their programs: the
+    /// first flash page of each, and how many of its pages are the buffer's.
+    programs: VecDeque<(u32, u8)>,
+}
+
 /// Times in nanoseconds.
 #[derive(Clone, Debug)]
 struct Times {
@@ -130,9 +153,15 @@ pub(crate) struct Service {
     touched: Vec<u32>,
     /// Operations that were queued so far.
     pushed: u64,
+    /// Per plane; empty if writes do not wait for their cells in a buffer.
+    buffered: Vec<Buffered>,
+    /// Pages that left the buffer and that nobody has asked for.
+    programmed: u32,
     /// Channels whose bus has become free.
     released: Vec<u32>,
     times: Times,
+    /// Pages of a physical page, as a power of two.
+    program_shift: u32,
     planes_per_unit: u32,
     planes_per_die: u8,
     units_per_channel: u32,
@@ -152,6 +181,23 @@ pub(crate) struct Charge<'a> {
     service: &'a mut Service,
     /// The request.
     owner: u32,
+    /// Of the host's pages.
+    stream: usize,
+    /// Operations that the request waits for.
+    owed: u32,
+    /// What is moved from one physical page.
+    copying: Option<Copying>,
+}
+
+/// Pages that garbage collection moves from one physical page, and the physical page that they fill.
+#[derive(Clone, Copy, Debug)]
+struct Copying {
+    plane: u32,
+    /// The place of the physical page in its block.
+    source: u32,
+    pages: u8,
+    /// The level of the physical page that became full, if one did.
+    program_level: Option<u8>,
 }
 
 impl Service {
@@ -170,6 +216,11 @@ impl Service {
             events: BinaryHeap::new(),
             touched: vec![],
             pushed: 0,
+            buffered: match config.write_completes {
+                WriteCompletes::Buffer => vec![Buffered::default(); geometry.planes as usize],
+                WriteCompletes::Program | WriteCompletes::Transfer => vec![],
+            },
+            programmed: 0,
             released: vec![],
             times: Times {
                 command: config.command_ns.into(),
@@ -179,6 +230,7 @@ impl Service {
                 programs: to_ns(&config.program_us),
                 erase: us_to_ns(config.erase_us),
             },
+            program_shift: config.pages_per_program.trailing_zeros(),
             planes_per_unit: geometry.planes_per_unit,
             planes_per_die: small(geometry.planes_per_die),
             units_per_channel: geometry.units_per_channel,
@@ -209,21 +261,34 @@ impl Service {
         self.events.push(Reverse(u128::from(at_ns) << u64::BITS | u128::from(code)));
     }
 
-    /// For the operations of a request.
-    pub(crate) const fn charge(&mut self, owner: u32) -> Charge<'_> {
-        Charge { service: self, owner }
+    /// For the operations of a request that writes to a stream.
+    pub(crate) const fn charge(&mut self, owner: u32, stream: usize) -> Charge<'_> {
+        Charge { service: self, owner, stream, owed: 0, copying: None }
     }
 
-    /// Queues a read of the host.
-    pub(crate) fn read(&mut self, plane: u32, within: u32, owner: u32) {
+    /// Queues a read of the host: pages of the physical page that `within` is in.
+    pub(crate) fn read(&mut self, plane: u32, within: u32, pages: u8, owner: u32) {
         let operation = Operation {
             owner,
             plane: self.plane_in_unit(plane),
             kind: Kind::Read,
-            read_level: level(within, &self.times.reads),
-            program_level: 0,
+            levels: level(within >> self.program_shift, &self.times.reads),
+            pages,
         };
         self.push(plane, operation, self.reads_overtake);
+    }
+
+    /// Whether the buffer has a flash page whose program is queued or on its way.
+    pub(crate) fn is_buffered(&self, plane: u32, page: u32) -> bool {
+        self.buffered.get(plane as usize).is_some_and(|buffered| {
+            let first = page >> self.program_shift << self.program_shift;
+            buffered.programs.iter().any(|program| program.0 == first)
+        })
+    }
+
+    /// Pages that left the buffer since this was asked.
+    pub(crate) const fn take_programmed(&mut self) -> u32 {
+        std::mem::replace(&mut self.programmed, 0)
     }
 
     fn plane_in_unit(&self, plane: u32) -> u8 {
@@ -258,10 +323,12 @@ impl Service {
         }
     }
 
-    /// A stage is done; appends the requests whose operations complete with it, once for each.
-    pub(crate) fn finish_stage(&mut self, code: u32, completed: &mut Vec<u32>) {
+    /// A stage is done; appends the requests whose operations complete with it, once for each, and
+    /// the pages that their reads bring.
+    pub(crate) fn finish_stage(&mut self, code: u32, completed: &mut Vec<(u32, u8)>) {
         let (index, stage) = (code / 4, (code % 4) as usize);
         let completes_at_transfer = self.completes_at_transfer;
+        let first_plane = index * self.planes_per_unit;
         let unit = &mut self.units[index as usize];
         let ended = &mut unit.stages[stage];
         let kind = ended.operations[0].kind;
@@ -274,9 +341,16 @@ impl Service {
         if is_answered {
             let count = usize::from(ended.count);
             for operation in &mut ended.operations[..count] {
-                let owner = std::mem::replace(&mut operation.owner, NONE);
-                if owner != NONE {
-                    completed.push(owner);
+                match std::mem::replace(&mut operation.owner, NONE) {
+                    NONE => {}
+                    BUFFERED => {
+                        let plane = first_plane + u32::from(operation.plane);
+                        let programs = &mut self.buffered[plane as usize].programs;
+                        let (_, pages) = programs.pop_front().expect("what is programmed waited");
+                        self.programmed += u32::from(pages);
+                    }
+                    owner if kind == Kind::Read => completed.push((owner, operation.pages)),
+                    owner => completed.push((owner, 0)),
                 }
             }
         }
@@ -319,11 +393,11 @@ impl Service {
     fn take_bus(&mut self, channel: u32, code: u32, now_ns: u64) {
         let stage = &mut self.units[(code / 4) as usize].stages[(code % 4) as usize];
         stage.phase = Phase::Working;
-        let count = u64::from(stage.count);
+        let (count, pages) = (u64::from(stage.count), u64::from(stage.pages));
         let Times { command, transfer, plane_gap, .. } = self.times;
         let takes_ns = match (stage.operations[0].kind, (code % 4) as usize) {
-            (_, LEAVING) => count * transfer,
-            (Kind::Program, _) => count * (command + transfer) + (count - 1) * plane_gap,
+            (_, LEAVING) => pages * transfer,
+            (Kind::Program, _) => count * command + pages * transfer + (count - 1) * plane_gap,
             (Kind::Copyback, _) => count * 2 * command,
             (Kind::Read | Kind::Erase, _) => count * command,
         };
@@ -376,10 +450,11 @@ impl Service {
     /// Takes what comes next into the first stage; whether there is something.
     fn take_in(&mut self, index: u32) -> bool {
         let Unit { stages: [entering, ..], queues, reads, .. } = &mut self.units[index as usize];
-        entering.count = 0;
-        let mut add = |operation| {
+        (entering.count, entering.pages) = (0, 0);
+        let mut add = |operation: Operation| {
             entering.operations[usize::from(entering.count)] = operation;
             entering.count += 1;
+            entering.pages += u16::from(operation.pages);
         };
         let die_of = |plane: u8| plane / self.planes_per_die;
         if let Some(first) = reads.pop_front() {
@@ -403,7 +478,11 @@ impl Service {
                 (first.plane, 1)
             };
             for queue in queues.iter_mut().skip(start.into()).take(of_die.into()) {
-                if queue.front().is_some_and(|head| head.1.kind == first.kind)
+                let goes_along = |&(_, head): &(u64, Operation)| {
+                    head.kind == first.kind
+                        && (head.kind == Kind::Read || head.levels == first.levels)
+                };
+                if queue.front().is_some_and(goes_along)
                     && let Some((_, operation)) = queue.pop_front()
                 {
                     add(operation);
@@ -419,6 +498,8 @@ impl Service {
         self.events.clear();
         self.touched.clear();
         self.released.clear();
+        self.buffered.iter_mut().for_each(|buffered| *buffered = Buffered::default());
+        self.programmed = 0;
         for unit in &mut self.units {
             unit.stages = [Stage::default(); STAGES];
             unit.queues.iter_mut().for_each(VecDeque::clear);
@@ -479,48 +560,115 @@ impl Service {
             let running = running.flat_map(Stage::operations);
             let queued = unit.queues.iter().flatten().map(|entry| &entry.1);
             for operation in running.chain(queued).chain(&unit.reads) {
-                if operation.owner != NONE {
+                if operation.owner < BUFFERED {
                     owed[operation.owner as usize] -= 1;
                 }
             }
         }
     }
+
+    /// Pages of the host that the buffer holds.
+    pub(crate) fn buffered_pages(&self) -> u32 {
+        let pages = self.buffered.iter().flat_map(|buffered| {
+            let waiting = buffered.programs.iter().map(|program| program.1);
+            waiting.chain(buffered.gathered)
+        });
+        pages.map(u32::from).sum::<u32>() + self.programmed
+    }
+}
+
+impl Charge<'_> {
+    /// Queues what is still to be queued; returns how many operations the request waits for.
+    pub(crate) fn finish(mut self) -> u32 {
+        self.finish_copying();
+        self.owed
+    }
+
+    /// Queues the read of the physical page that pages are moved from, and the program of the one
+    /// that they have filled.
+    fn finish_copying(&mut self) {
+        let Some(Copying { plane, source, pages, program_level }) = self.copying.take() else {
+            return;
+        };
+        let service = &mut *self.service;
+        let read = Operation {
+            owner: NONE,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Read,
+            levels: level(source, &service.times.reads),
+            pages,
+        };
+        service.push(plane, read, false);
+        if let Some(level) = program_level {
+            let pages = small(1 << service.program_shift);
+            let program = Operation { kind: Kind::Program, levels: level << 4, pages, ..read };
+            service.push(plane, program, false);
+        }
+    }
 }
 
 impl Work for Charge<'_> {
-    fn program(&mut self, plane: u32, within: u32) {
+    fn program(&mut self, plane: u32, page: u32, within: u32) {
+        self.finish_copying();
         let service = &mut *self.service;
+        let pages = 1 << service.program_shift;
+        let is_full = (within + 1) & (pages - 1) == 0;
+        let mut owner = self.owner;
+        if let Some(buffered) = service.buffered.get_mut(plane as usize) {
+            buffered.gathered[self.stream] += 1;
+            if is_full {
+                let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
+                buffered.programs.push_back((page + 1 - pages, gathered));
+            }
+            owner = BUFFERED;
+        }
+        if !is_full {
+            return;
+        }
         let operation = Operation {
-            owner: self.owner,
+            owner,
             plane: service.plane_in_unit(plane),
             kind: Kind::Program,
-            read_level: 0,
-            program_level: level(within, &service.times.programs),
+            levels: level(within >> service.program_shift, &service.times.programs) << 4,
+            pages: small(pages),
         };
+        self.owed += u32::from(owner != BUFFERED);
         service.push(plane, operation, false);
     }
 
     fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, _: Cause) {
-        let service = &mut *self.service;
+        let service = &*self.service;
         if !service.gc_time {
             return;
         }
-        let copyback = Operation {
-            owner: NONE,
-            plane: service.plane_in_unit(plane),
-            kind: Kind::Copyback,
-            read_level: level(source_within, &service.times.reads),
-            program_level: level(target_within, &service.times.programs),
-        };
+        let shift = service.program_shift;
+        let (source, target) = (source_within >> shift, target_within >> shift);
+        let target_level = level(target, &service.times.programs);
         if service.copyback {
-            service.push(plane, copyback, false);
-        } else {
-            service.push(plane, Operation { kind: Kind::Read, ..copyback }, false);
-            service.push(plane, Operation { kind: Kind::Program, ..copyback }, false);
+            let copyback = Operation {
+                owner: NONE,
+                plane: service.plane_in_unit(plane),
+                kind: Kind::Copyback,
+                levels: level(source, &service.times.reads) | target_level << 4,
+                pages: 1,
+            };
+            self.service.push(plane, copyback, false);
+            return;
+        }
+        if self.copying.is_none_or(|copying| (copying.plane, copying.source) != (plane, source)) {
+            self.finish_copying();
+            self.copying = Some(Copying { plane, source, pages: 0, program_level: None });
+        }
+        if let Some(copying) = &mut self.copying {
+            copying.pages += 1;
+            if (target_within + 1) & ((1 << shift) - 1) == 0 {
+                copying.program_level = Some(target_level);
+            }
         }
     }
 
     fn erase(&mut self, plane: u32, _: Cause) {
+        self.finish_copying();
         if self.service.gc_time {
             let plane_in_unit = self.service.plane_in_unit(plane);
             let erase = Operation {
@@ -538,8 +686,8 @@ impl Times {
     /// The longest cell time of operations that run together.
     fn of_cells(&self, operations: &[Operation]) -> u64 {
         let of_one = |operation: &Operation| {
-            let read = self.reads[usize::from(operation.read_level)];
-            let program = self.programs[usize::from(operation.program_level)];
+            let read = self.reads[usize::from(operation.levels & 15)];
+            let program = self.programs[usize::from(operation.levels >> 4)];
             match operation.kind {
                 Kind::Read => read,
                 Kind::Program => program,
@@ -567,7 +715,7 @@ const fn code(index: u32, stage: usize) -> u32 {
     index * 4 + stage
 }
 
-/// Which of the cell times a page has.
+/// Which of the cell times a physical page has.
 fn level(within: u32, times: &[u64]) -> u8 {
     match times.len() {
         1 => 0,

@@ -12,7 +12,7 @@ fn presets_are_whole_drives() {
         ("ssdsim", 3.87),
         ("slc-2008", 29.2),
         ("mlc-sata-2011", 64.0),
-        ("tlc-nvme", 480.8),
+        ("tlc-nvme", 1000.4),
         ("qlc-nvme", 959.9),
     ];
     for (name, expected) in gigabytes {
@@ -52,7 +52,7 @@ fn bad_settings_are_refused_with_the_range() {
         (|c| c.dies_per_chip = 0, "dies_per_chip", "1 to 16"),
         (|c| c.planes_per_die = 9, "planes_per_die", "1 to 8"),
         (|c| c.blocks_per_plane = 7, "blocks_per_plane", "8 to 1048576"),
-        (|c| c.pages_per_block = 1, "pages_per_block", "2 to 8192"),
+        (|c| c.pages_per_block = 1, "pages_per_block", "2 to 16384"),
         (|c| c.page_bytes = 0, "page_bytes", "256 to 1048576"),
         (|c| c.over_provisioning = 0.0, "over_provisioning", "0.0645 to 0.9"),
         (|c| c.over_provisioning = -1.0, "over_provisioning", "0.0645 to 0.9"),

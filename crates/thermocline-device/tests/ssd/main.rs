@@ -1,7 +1,9 @@
 //! The solid-state drive against closed forms, published figures, a naive drive and bad input.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod buffer;
 mod config;
+mod datasheet;
 mod gc;
 mod model;
 mod time;

@@ -305,7 +305,7 @@ fn a_request_of_many_pages_completes_with_the_last() {
     assert_eq!(completed, [(0, 4 * (2000 + gap_ns) + 100_000)]);
 }
 
-fn any_request(pages: u64) -> impl Strategy<Value = DeviceRequest> {
+pub(super) fn any_request(pages: u64) -> impl Strategy<Value = DeviceRequest> {
     let op = prop::sample::select(vec![DeviceOp::Read, DeviceOp::Write, DeviceOp::Trim]);
     (op, 0..pages, 1_u32..9).prop_map(move |(op, page, count)| {
         let room = u32::try_from(pages - page).unwrap_or(u32::MAX);

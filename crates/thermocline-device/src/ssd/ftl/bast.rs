@@ -65,7 +65,8 @@ impl Bast {
         };
         let page = nand.program(block, logical);
         self.tally.host_programs += 1;
-        work.program(nand.geometry().plane_of_block(block), page - nand.first_page(block));
+        let within = page - nand.first_page(block);
+        work.program(nand.geometry().plane_of_block(block), page, within);
         Ok(())
     }
 

@@ -93,9 +93,9 @@ impl BlockMap {
         work: &mut impl Work,
     ) {
         nand.skip_to(block, within);
-        nand.program(block, logical);
+        let page = nand.program(block, logical);
         self.tally.host_programs += 1;
-        work.program(nand.geometry().plane_of_block(block), within);
+        work.program(nand.geometry().plane_of_block(block), page, within);
     }
 
     fn finish_if_full(&mut self, nand: &mut Nand, plane: u32, work: &mut impl Work) {

@@ -26,8 +26,8 @@ pub(crate) enum Cause {
 
 /// Takes note of what the flash has to do.
 pub(crate) trait Work {
-    /// A page of a plane is programmed; `within` is its place in the block.
-    fn program(&mut self, plane: u32, within: u32);
+    /// Flash page `page` of a plane is programmed for the host; `within` is its place in the block.
+    fn program(&mut self, plane: u32, page: u32, within: u32);
 
     /// A page of a plane moves inside it, from and to these places in their blocks.
     fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, cause: Cause);
@@ -41,7 +41,7 @@ pub(crate) trait Work {
 pub(crate) struct Untimed;
 
 impl Work for Untimed {
-    fn program(&mut self, _: u32, _: u32) {}
+    fn program(&mut self, _: u32, _: u32, _: u32) {}
 
     fn copy(&mut self, _: u32, _: u32, _: u32, _: Cause) {}
 
@@ -88,6 +88,15 @@ impl Ftl {
             Self::Page(map) => map.write(nand, logical, stream, work),
             Self::Block(map) => map.write(nand, logical, work),
             Self::Bast(map) => map.write(nand, logical, work),
+        }
+    }
+
+    /// Programs the physical page that a stream has begun to fill, with nothing in the rest of it.
+    pub(crate) fn pad(&mut self, nand: &mut Nand, stream: usize, work: &mut impl Work) {
+        match self {
+            Self::Page(map) => map.pad(nand, stream, work),
+            // Their physical pages hold one page, which is never partly filled.
+            Self::Block(_) | Self::Bast(_) => {}
         }
     }
 

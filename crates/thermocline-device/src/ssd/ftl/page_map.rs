@@ -1,5 +1,7 @@
 //! Page mapping: every page goes to the next free page of a plane, and garbage is collected.
 //!
+//! A stream fills a physical page of a plane before it turns to the next plane.
+//!
 //! Each plane has an open block per stream of the host, one for what garbage collection moves, and
 //! one, of the most worn free blocks, for what static wear levelling moves. Below the threshold every
 //! write to the plane collects one block, if that frees a part of it that is worth it; when free
@@ -39,6 +41,7 @@ pub(crate) struct PageMap {
     open: Vec<[u32; STREAMS]>,
     /// Per stream: whose turn it is.
     turns: [u32; 2],
+    pages_per_program: u32,
     allocation: Allocation,
     /// A plane collects while it has less than this.
     threshold: u32,
@@ -69,6 +72,7 @@ impl PageMap {
             tally: Tally::default(),
             open: vec![[NONE; STREAMS]; nand.geometry().planes as usize],
             turns: [0; 2],
+            pages_per_program: config.pages_per_program,
             allocation: config.allocation,
             threshold,
             gc_unit: config.gc_unit,
@@ -99,27 +103,55 @@ impl PageMap {
         };
         for _ in 0..tries {
             let turn = match self.allocation {
-                Allocation::Dynamic => {
-                    let turn = self.turns[stream];
-                    self.turns[stream] = if turn + 1 == planes { 0 } else { turn + 1 };
-                    turn
-                }
+                Allocation::Dynamic => self.turns[stream],
                 Allocation::Static => logical % planes,
             };
             let plane = nand.geometry().order[turn as usize];
-            if nand.plane(plane).valid >= self.most_valid(nand, plane) {
+            let is_full = nand.plane(plane).valid >= self.most_valid(nand, plane);
+            let block = if is_full { None } else { self.room(nand, plane, stream, work) };
+            let Some(block) = block else {
+                self.turn(stream, planes);
                 continue;
+            };
+            let page = nand.program(block, logical);
+            let within = page - nand.first_page(block);
+            work.program(plane, page, within);
+            self.tally.host_programs += 1;
+            if (within + 1).is_multiple_of(self.pages_per_program) {
+                self.turn(stream, planes);
             }
-            if let Some(block) = self.room(nand, plane, stream, work) {
-                let page = nand.program(block, logical);
-                work.program(plane, page - nand.first_page(block));
-                self.tally.host_programs += 1;
-                self.close_if_full(nand, plane, stream);
-                self.collect_below_threshold(nand, plane, work);
-                return Ok(());
-            }
+            self.close_if_full(nand, plane, stream);
+            self.collect_below_threshold(nand, plane, work);
+            return Ok(());
         }
         Err(Exhausted)
+    }
+
+    /// Programs the physical page that a stream has begun to fill; the pages left in it are lost
+    /// until the next erase, and count as programmed.
+    pub(crate) fn pad(&mut self, nand: &mut Nand, stream: usize, work: &mut impl Work) {
+        let plane = nand.geometry().order[self.turns[stream] as usize];
+        let block = self.open[plane as usize][stream];
+        if block == NONE {
+            return;
+        }
+        let written = nand.block(block).written;
+        let end = written.next_multiple_of(self.pages_per_program);
+        if end == written {
+            return;
+        }
+        nand.skip_to(block, end);
+        work.program(plane, nand.first_page(block) + end - 1, end - 1);
+        self.tally.host_programs += u64::from(end - written);
+        self.turn(stream, nand.geometry().planes);
+        self.close_if_full(nand, plane, stream);
+        self.collect_below_threshold(nand, plane, work);
+    }
+
+    /// Turns a stream to the next plane.
+    fn turn(&mut self, stream: usize, planes: u32) {
+        let next = self.turns[stream] + 1;
+        self.turns[stream] = if next == planes { 0 } else { next };
     }
 
     /// A plane takes no page if it has this many valid ones: the others, outside of the reserve, hold
