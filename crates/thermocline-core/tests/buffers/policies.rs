@@ -95,21 +95,24 @@ fn hwb_setups() -> impl Strategy<Value = (Vec<(&'static str, String)>, models::S
         prop::sample::select(vec![0.0, 2.0, 8.0]),
         any::<bool>(),
         any::<bool>(),
-        prop::option::of(3_u64..40),
+        (3_u64..40, any::<bool>(), any::<bool>()),
     );
     let regions = (any::<bool>(), prop::option::of(0_u64..5), prop::option::of(0_u32..20));
     (temperature, regions, 1_u64..6, any::<bool>()).prop_map(
         |(temperature, (is_soft, threshold, ghosts), pages_per_block, is_active)| {
-            let (sigma, is_product, lambda_cap, has_beta, has_ageing, period) = temperature;
+            let (sigma, is_product, lambda_cap, has_beta, has_ageing, window) = temperature;
+            let (period, is_windowed, is_adaptive) = window;
             let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".into());
             let given = vec![
                 ("pages_per_block", pages_per_block.to_string()),
                 ("sigma", sigma.to_string()),
+                ("sigma_step", if is_adaptive { "0.05" } else { "0" }.into()),
+                ("frequency", if is_windowed { "periods" } else { "run" }.into()),
                 ("prediction", if is_product { "product" } else { "power" }.into()),
                 ("lambda_cap", lambda_cap.to_string()),
                 ("residual", has_beta.to_string()),
                 ("aging", has_ageing.to_string()),
-                ("period", auto(period.map(|period| period.to_string()))),
+                ("period", period.to_string()),
                 ("regions", if is_soft { "soft" } else { "strict" }.into()),
                 ("adapt", threshold.is_some().to_string()),
                 ("move_threshold", threshold.unwrap_or(0).to_string()),
@@ -122,7 +125,8 @@ fn hwb_setups() -> impl Strategy<Value = (Vec<(&'static str, String)>, models::S
                 sigma,
                 predictor: Some(Predictor { scale, lambda_cap, has_beta }),
                 has_ageing,
-                window: period.map_or(Window::Forever, Window::Periods),
+                sigma_step: is_adaptive.then_some((0.05, period)),
+                window: if is_windowed { Window::Periods(period) } else { Window::Forever },
                 ghosts: ghosts.map(|ghosts| ghosts as usize),
                 adaptation: threshold.map(|threshold| Adaptation {
                     threshold,

@@ -24,6 +24,9 @@
 //! 13. Periods are counted from the first write. A forgotten page loses its counts.
 //! 14. Soft regions: the buffer evicts when it is full, not when cold is; without cold blocks the
 //!     warm tail goes, then the hot tail. Cold is never trimmed.
+//! 15. Sigma moves a step after each period in which both a known page was written and a page was
+//!     flushed, to the term of Eq. 1 whose mean over the former has the greater share of the sum of
+//!     both means; it stays within 0.1 to 0.9. A page's terms are those before it is written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -157,6 +160,8 @@ pub(crate) struct Setup {
     /// Hot, warm and cold; thirds if not given.
     pub(crate) sizes: Option<[usize; 3]>,
     pub(crate) sigma: f64,
+    /// How far sigma moves after a period, and how many writes that has; fixed if not given.
+    pub(crate) sigma_step: Option<(f64, u64)>,
     /// Without, the temperature is `F_self / F_avg`.
     pub(crate) predictor: Option<Predictor>,
     /// Whether a page cools down while it is not written.
@@ -179,6 +184,7 @@ impl Default for Setup {
             pages_per_block: 64,
             sizes: None,
             sigma: 0.5,
+            sigma_step: None,
             predictor: Some(Predictor { scale: Scale::Power, lambda_cap: 8.0, has_beta: true }),
             has_ageing: false,
             window: Window::Forever,
@@ -227,12 +233,16 @@ pub(crate) struct Hwb {
     /// How often a page moved from one region to another.
     moves: [[u64; 3]; 3],
     now: u64,
+    sigma: f64,
+    /// The terms of the pages that were written again in this period, and of those flushed.
+    observed: [Vec<(f64, f64)>; 2],
     flushed: Vec<Vec<u64>>,
 }
 
 impl Hwb {
     pub(crate) fn new(capacity: usize, setup: Setup) -> Self {
         let third = capacity / 3;
+        let sigma = setup.sigma;
         let sizes = setup.sizes.unwrap_or([third, third, capacity - 2 * third]);
         assert_eq!(sizes.iter().sum::<usize>(), capacity, "the regions share the buffer");
         assert!(capacity == 0 || sizes[COLD] > 0, "pages come in through the cold region");
@@ -249,6 +259,8 @@ impl Hwb {
             totals: Totals::default(),
             moves: [[0; 3]; 3],
             now: 0,
+            sigma,
+            observed: [vec![], vec![]],
             flushed: vec![],
         }
     }
@@ -271,13 +283,41 @@ impl Hwb {
         let record = &self.records[&page];
         let mean = self.mean_frequency();
         let Some(_) = self.setup.predictor else { return record.frequency() / mean };
-        let sigma = self.setup.sigma;
-        let long_term = sigma * record.frequency() / mean;
-        let Some(mut prediction) = record.prediction else { return long_term };
+        let (long_term, short_term) = self.terms(page);
+        self.sigma * long_term + (1.0 - self.sigma) * short_term
+    }
+
+    /// The two terms of Eq. 1, without their weights.
+    fn terms(&self, page: u64) -> (f64, f64) {
+        let record = &self.records[&page];
+        let long_term = record.frequency() / self.mean_frequency();
+        let Some(mut prediction) = record.prediction else { return (long_term, 0.0) };
         if self.setup.has_ageing {
             prediction = prediction.max((self.now - record.written_at) as f64);
         }
-        long_term + (1.0 - sigma) * record.average / prediction
+        (long_term, record.average / prediction)
+    }
+
+    /// The end of a period moves sigma.
+    fn adjust_sigma(&mut self, step: f64) {
+        let [rewritten, flushed] = std::mem::take(&mut self.observed);
+        if rewritten.is_empty() || flushed.is_empty() {
+            return;
+        }
+        let mean = |pages: &[(f64, f64)], term: fn(&(f64, f64)) -> f64| {
+            pages.iter().map(term).fold(0.0, |sum, one| sum + one) / pages.len() as f64
+        };
+        let separation = |term| {
+            let (high, low) = (mean(&rewritten, term), mean(&flushed, term));
+            if high + low > 0.0 { high / (high + low) } else { 0.5 }
+        };
+        let (frequency, distance) = (separation(|one| one.0), separation(|one| one.1));
+        let moved = match frequency.total_cmp(&distance) {
+            std::cmp::Ordering::Greater => self.sigma + step,
+            std::cmp::Ordering::Less => self.sigma - step,
+            std::cmp::Ordering::Equal => return,
+        };
+        self.sigma = moved.clamp(0.1, 0.9);
     }
 
     /// `F_avg`.
@@ -312,6 +352,15 @@ impl Hwb {
 
     /// The update before any decision; whether the page is a ghost, which it then no longer is.
     fn note_write(&mut self, page: u64) -> bool {
+        if let Some((step, period)) = self.setup.sigma_step {
+            if self.records.contains_key(&page) {
+                let terms = self.terms(page);
+                self.observed[0].push(terms);
+            }
+            if self.now > 0 && self.now.is_multiple_of(period) {
+                self.adjust_sigma(step);
+            }
+        }
         self.now += 1;
         let earlier = self.now - 1;
         match self.setup.window {
@@ -450,6 +499,10 @@ impl Hwb {
 
     fn flush(&mut self, batch: Vec<u64>) {
         for &page in &batch {
+            if self.setup.sigma_step.is_some() {
+                let terms = self.terms(page);
+                self.observed[1].push(terms);
+            }
             self.ghosts.push_back(page);
         }
         while self.ghosts.len() > self.setup.ghosts.unwrap_or(4 * self.capacity) {

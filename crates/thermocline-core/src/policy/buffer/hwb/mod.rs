@@ -7,23 +7,29 @@
 //! * Source: Li, *A Hotness-aware Write Buffer Management Scheme for the Lifetime Extension of
 //!   Flash-based Solid State Drives*, sections III-A to III-D: Eq. 1 to 3, replacement cases 1 to 5,
 //!   flush cases 1 to 3.
+//! The weight of the frequency in a temperature, sigma, adapts: after each period it moves a step
+//! towards the term of Eq. 1 that told pages that were written again from pages that were evicted.
+//!
 //! * State: 29 bytes per page that exists, 16 per block that exists (64 with active flush), 72 per
 //!   page of the buffer and per ghost.
 //! * Cost: amortised O(1) per access, plus sorting the pages that are evicted.
 //! * Deviations: the paper leaves much open. (1) Eq. 2 and 3 are read with an exponent,
 //!   `2^lambda * D_last + beta`, as a product would predict nothing for pages that heat up
 //!   (`prediction`); lambda has a cap. (2) Distances count page writes. (3) Beta is the error of the
-//!   page's last prediction; predictions are at least 1. (4) The time period of frequencies is the
-//!   whole run (`period`). (5) What displaces a page of the hot or warm region moves it down; only the
+//!   page's last prediction; predictions are at least 1. (4) A
+//!   period is four times as many writes as the buffer has pages (`period`), and the last period is
+//!   the one that is going on with the one before it; `frequency=run` counts the whole run. (5) What displaces a page of the hot or warm region moves it down; only the
 //!   cold region writes to the NAND. (6) A region that has room takes pages without a comparison. (7)
 //!   Each region keeps to its size from the start (`regions`). (8) H and L are one count per pair of
 //!   regions, checked after each write; every promotion into a full region comes with a
-//!   displacement, so sizes hardly move. (9) Weights are fixed: the paper has no rule to adapt them.
+//!   displacement, so sizes hardly move. (9) The paper adjusts sigma
+//!   dynamically without a rule; ours compares means over a period, and `sigma_step=0` fixes sigma.
 //!   (10) Case 1 writes the tail block back first, even if it is the block of the page that comes.
 //!   (11) Active flush is off by default: of the two policies only the passive one is complete. It
 //!   goes by the writes to all pages of a block, and takes the tail block only. (12)
 //!   Reads change nothing.
 
+mod sigma;
 mod temperature;
 
 use alloc::borrow::Cow;
@@ -31,6 +37,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use self::sigma::Sigma;
 use self::temperature::{Frequencies, Frequency, History, Rules};
 use super::frames::Frames;
 use crate::capabilities::{Capabilities, Depth};
@@ -45,8 +52,11 @@ use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 pub const PARAMETERS: &[Parameter] = &[
     PAGES_PER_BLOCK,
     Parameter::real("sigma", 0.0..=1.0, 0.5)
-        .summary("the weight of the frequency in a temperature; the rest is the distance's")
+        .summary("the weight of the frequency in a temperature at first; the rest is the distance's")
         .source("the paper's value at boot"),
+    Parameter::real("sigma_step", 0.0..=0.5, 0.05)
+        .summary("how far the weight moves after a period, within 0.1 to 0.9; 0 fixes it")
+        .source("reconstruction: the paper adjusts the weight dynamically, without a rule"),
     Parameter::choice("prediction", &["power", "product"], "power")
         .summary("the factor of Eq. 2: two to the power of lambda, or two times lambda")
         .source("Eq. 2 prints a product, Eq. 3 an exponent in the same place"),
@@ -61,7 +71,10 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("extension: the paper's temperatures never cool"),
     Parameter::integer_or_auto("period", 1..=u64::MAX)
         .summary("page writes per period; frequencies count this one and the last")
-        .source("the paper gives none; auto is the whole run"),
+        .source("reconstruction: auto is four times the pages of the buffer"),
+    Parameter::choice("frequency", &["periods", "run"], "periods")
+        .summary("the writes that a frequency counts: those of the last periods, or all")
+        .source("section III-B: the updated frequency in the last time period"),
     Parameter::choice("promotion", &["hotter", "always"], "hotter")
         .summary("a page moves up if it is hotter than the last page there, or always")
         .source("the paper compares; always leaves the predictor out"),
@@ -136,6 +149,9 @@ pub struct Hwb {
     block_history: Vec<History>,
     frequencies: Frequencies,
     rules: Rules,
+    sigma: Sigma,
+    /// Page writes per period.
+    period: u64,
     /// Page writes so far.
     now: u64,
     /// The sizes of the regions.
@@ -184,6 +200,9 @@ impl Hwb {
         let ghosts = values.integer_u32_or_auto("ghosts");
         let ghosts = ghosts.unwrap_or_else(|| frames.capacity().saturating_mul(4));
         let is_active = values.switch("active_flush");
+        let period = values.integer_or_auto("period");
+        let period = period.unwrap_or_else(|| (4 * u64::from(frames.capacity())).max(1));
+        let is_windowed = values.choice("frequency") == "periods";
         Self {
             pages: Lists::new(pages, COLD + blocks.count()),
             order: Lists::new(blocks.count(), 1),
@@ -194,8 +213,10 @@ impl Hwb {
                 History::default();
                 if is_active { blocks.count() as usize } else { 0 }
             ],
-            frequencies: Frequencies::new(values.integer_or_auto("period"), pages),
+            frequencies: Frequencies::new(is_windowed.then_some(period), pages),
             rules: Rules::of(values),
+            sigma: Sigma::of(values),
+            period,
             now: 0,
             sizes: [frames.capacity() - 2 * third, third, third],
             cold_pages: 0,
@@ -215,8 +236,22 @@ impl Hwb {
         [Region::Hot, Region::Warm, Region::Cold].map(|region| self.sizes[region as usize])
     }
 
+    /// The weight of the frequency in a temperature.
+    pub fn sigma(&self) -> f64 {
+        self.sigma.value()
+    }
+
     /// Notes a write of a page in what is known of it.
     fn note(&mut self, page: PageId) {
+        if self.sigma.adapts() {
+            if self.slot_of[page.index()] != NONE {
+                let terms = self.terms(page.0);
+                self.sigma.rewritten(terms);
+            }
+            if self.now > 0 && self.now.is_multiple_of(self.period) {
+                self.sigma.adjust();
+            }
+        }
         self.now += 1;
         let slot = &mut self.slot_of[page.index()];
         let known = (*slot != NONE).then(|| self.metadata[*slot as usize]);
@@ -239,8 +274,14 @@ impl Hwb {
     }
 
     fn temperature(&self, page: u32) -> f64 {
+        let [frequency, distance] = self.terms(page);
+        self.sigma.weigh(frequency, distance)
+    }
+
+    /// The terms of a page's temperature.
+    fn terms(&self, page: u32) -> [f64; 2] {
         let Metadata { history, frequency } = &self.metadata[self.slot_of[page as usize] as usize];
-        self.rules.temperature(self.now, history, frequency, &self.frequencies)
+        self.rules.terms(self.now, history, frequency, &self.frequencies)
     }
 
     /// Whether a page may enter the hot or the warm region.
@@ -344,12 +385,18 @@ impl Hwb {
         self.victims.clear();
         self.victims.extend(self.pages.iter(COLD + block).map(PageId));
         self.blocks.sort(&mut self.victims);
-        for &page in &self.victims {
+        let victims = core::mem::take(&mut self.victims);
+        for &page in &victims {
+            if self.sigma.adapts() {
+                let terms = self.terms(page.0);
+                self.sigma.evicted(terms);
+            }
             self.frames.evict(page, out);
             self.pages.remove(page.0);
             self.pages.push_front(GHOSTS, page.0);
         }
-        self.cold_pages -= u32::try_from(self.victims.len()).expect("a block has few pages");
+        self.cold_pages -= u32::try_from(victims.len()).expect("a block has few pages");
+        self.victims = victims;
         self.order.remove(block);
         while self.pages.len(GHOSTS) > self.ghosts {
             let oldest = self.pages.back(GHOSTS).expect("a list that is too long has a page");

@@ -14,8 +14,6 @@ use crate::config::Values;
 /// How temperatures are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// The weight of the frequency; the rest is that of the distance (Eq. 1).
-    frequency_weight: f64,
     /// The greatest scaling factor (Eq. 2).
     lambda_cap: f64,
     /// Whether the factor is 2 times lambda, not 2 to the power of lambda.
@@ -70,7 +68,6 @@ pub(super) struct Frequencies {
 impl Rules {
     pub(super) fn of(values: &Values) -> Self {
         Self {
-            frequency_weight: values.real("sigma"),
             lambda_cap: values.real("lambda_cap"),
             is_product: values.choice("prediction") == "product",
             with_residual: values.switch("residual"),
@@ -91,18 +88,18 @@ impl Rules {
         (factor * last + residual).max(1.0)
     }
 
-    /// The temperature (Eq. 1); a page that was written once has no distance, and 0 for the term.
-    pub(super) fn temperature(
+    /// The terms of the temperature (Eq. 1), of the frequency and of the distance; a page that was
+    /// written once has no distance, and 0 for the term.
+    pub(super) fn terms(
         &self,
         now: u64,
         history: &History,
         frequency: &Frequency,
         all: &Frequencies,
-    ) -> f64 {
+    ) -> [f64; 2] {
         let overdue = if self.with_aging { now - history.last_write } else { 0 };
         let predicted = history.predicted.max(overdue as f64);
-        self.frequency_weight * all.of(frequency) / all.mean()
-            + (1.0 - self.frequency_weight) * history.mean / predicted
+        [all.of(frequency) / all.mean(), history.mean / predicted]
     }
 }
 
@@ -202,13 +199,8 @@ impl Frequencies {
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules {
-        frequency_weight: 0.5,
-        lambda_cap: 8.0,
-        is_product: false,
-        with_residual: true,
-        with_aging: false,
-    };
+    const RULES: Rules =
+        Rules { lambda_cap: 8.0, is_product: false, with_residual: true, with_aging: false };
 
     #[track_caller]
     fn assert_near(one: f64, other: f64) {
@@ -245,7 +237,10 @@ mod tests {
             page = Some((history, frequency));
         }
         let (history, frequency) = page.unwrap();
-        let temperature = |rules: &Rules, now| rules.temperature(now, &history, &frequency, &all);
+        let temperature = |rules: &Rules, now| {
+            let [frequency, distance] = rules.terms(now, &history, &frequency, &all);
+            0.5 * frequency + 0.5 * distance
+        };
         assert_near(temperature(&RULES, 31), 0.5 * 3.0 * 29.0 / 31.0 + 0.5 * 15.0 / 90.0);
         let aging = Rules { with_aging: true, ..RULES };
         assert_near(temperature(&aging, 121), temperature(&RULES, 121));
