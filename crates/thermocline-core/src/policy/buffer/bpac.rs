@@ -1,19 +1,23 @@
-//! BPAC: a page region for pages that are written again soon, a block region for the others.
+//! BPAC, reconstructed: a page region for pages written again soon, a block region for the rest.
 //!
 //! New pages enter the page region. Those that are not written again within a threshold, or that the
 //! region has no room for, join the cluster of their flash block in the block region, which is
 //! evicted a cluster at a time. A page of the block region that is written again soon goes back.
 //!
 //! * Source: Wu, Eckart, He, *BPAC: an adaptive write buffer management scheme for flash-based solid
-//!   state drives*, MSST 2010, as its abstract and the HWB paper (section I) describe it.
+//!   state drives*, MSST 2010; Wu, He, Eckart, *An adaptive write buffer management scheme for
+//!   flash-based SSDs*, ACM Transactions on Storage 8(1), 2012. Reconstructed from both abstracts and
+//!   from the HWB paper, section I, which names the two regions and the two thresholds.
 //! * State: 25 bytes per page that exists, 24 per block that exists.
 //! * Cost: amortised O(1) per access, plus sorting the pages that are evicted.
-//! * Deviations: the paper's text was not at hand, so these are reconstructions: (1) the page
-//!   region's size follows what happens: a page that comes back from the block region within the
-//!   threshold adds one page, the eviction of a cluster of one page takes one away. (2) It begins with
-//!   half of the buffer. (3) The thresholds are fixed: as many writes as the buffer has pages for a
-//!   page, four times as many for a cluster. (4) A cluster's time is that of the last page that
-//!   joined it or was written in it. (5) Reads change nothing: this is a write buffer.
+//! * Deviations: the papers' texts were not available, so every rule beyond the two regions and the
+//!   two thresholds is a reconstruction: (1) the page region's size follows what happens: a page
+//!   that comes back from the block region within the threshold adds one page, the eviction of a
+//!   cluster of one page takes one away. (2) It begins with half of the buffer. (3) The thresholds
+//!   are fixed: as many writes as the buffer has pages for a page, four times as many for a
+//!   cluster. (4) A cluster's time is that of the last page that joined it or was written in it.
+//!   (5) Reads change nothing: this is a write buffer. (6) The journal's mechanism that finds
+//!   clusters of low spatial locality at run time is left out.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -74,8 +78,8 @@ pub struct Bpac {
 /// Its row in the registry.
 pub const BPAC: PolicyEntry = PolicyEntry {
     name: Cow::Borrowed("bpac"),
-    summary: "a page region for what is written again soon, a block region for the rest",
-    source: "Wu, Eckart, He: BPAC, MSST 2010",
+    summary: "a page region for what is written again soon, a block region for the rest (reconstructed)",
+    source: "Wu, Eckart, He: BPAC, MSST 2010, reconstructed from its abstract and the HWB paper",
     module: module_path!(),
     capabilities: Capabilities {
         whole_block: Some(&PAGES_PER_BLOCK),
