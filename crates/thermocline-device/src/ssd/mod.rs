@@ -58,6 +58,9 @@ pub use self::precondition::Precondition;
 /// The latest arrival, in nanoseconds; the other half of the clock is for service.
 const LATEST_ARRIVAL_NS: u64 = u64::MAX / 2;
 
+/// When something happens that does not: arrivals and what follows them come long before.
+const NEVER: u64 = u64::MAX;
+
 /// Pages ahead whose map entries are fetched while a drive is filled at random.
 const PREFETCH_PAGES: usize = 16;
 
@@ -90,6 +93,8 @@ pub struct Ssd {
     link: Option<Link>,
     read_overhead_ns: u64,
     write_overhead_ns: u64,
+    /// Whether requests wait for firmware or link at all.
+    has_delays: bool,
     /// Pages that the write buffer holds and may hold; 0 without one.
     buffered_pages: u32,
     buffer_pages: u32,
@@ -148,6 +153,9 @@ impl Ssd {
             service: Service::new(config, nand.geometry()),
             nand,
             identifier: identifier.filter(|_| config.streams > 1),
+            has_delays: config.read_overhead_us > 0.0
+                || config.write_overhead_us > 0.0
+                || config.host_link_mb_per_s > 0.0,
             link: Link::new(config),
             buffered_pages: 0,
             buffer_pages: u32::try_from(config.write_buffer_bytes / config.page_size_bytes())
@@ -212,8 +220,12 @@ impl Ssd {
     /// [`SsdError::WornOut`] when a write finds no room, once: all that was outstanding is dropped
     /// then, and the drive takes no more writes.
     pub fn advance(&mut self, to: Nanos, completed: &mut Vec<Completion>) -> Result<(), SsdError> {
-        while let Some(at) = self.next_event().filter(|at| at.0 <= to.0) {
-            self.now_ns = at.0;
+        loop {
+            let at_ns = self.next_event_ns();
+            if at_ns > to.0 || at_ns == NEVER {
+                break;
+            }
+            self.now_ns = at_ns;
             if self.happen(completed).is_err() {
                 return Err(self.end());
             }
@@ -226,12 +238,23 @@ impl Ssd {
     ///
     /// Garbage collection goes on after the last completion, and counts.
     pub fn next_event(&self) -> Option<Nanos> {
-        let arrival = self.arrivals.peek().filter(|_| self.in_service < self.config.queue_depth);
-        let arrival_ns = arrival.map(|next| next.0.0.max(self.now_ns));
-        let event_ns = self.service.next_event_ns();
-        let decoded_ns = self.decoding.iter().filter_map(|queue| queue.front());
-        let decoded_ns = decoded_ns.chain(self.leaving.front()).map(|&(at_ns, _)| at_ns);
-        arrival_ns.into_iter().chain(event_ns).chain(decoded_ns).min().map(Nanos)
+        Some(self.next_event_ns()).filter(|&at_ns| at_ns != NEVER).map(Nanos)
+    }
+
+    /// The same in nanoseconds; [`NEVER`] if nothing is to do.
+    fn next_event_ns(&self) -> u64 {
+        let mut next_ns = self.service.next_event_ns();
+        if self.in_service < self.config.queue_depth
+            && let Some(arrival) = self.arrivals.peek()
+        {
+            next_ns = next_ns.min(arrival.0.0.max(self.now_ns));
+        }
+        if self.has_delays {
+            for queue in self.decoding.iter().chain([&self.leaving]) {
+                next_ns = next_ns.min(queue.front().map_or(NEVER, |next| next.0));
+            }
+        }
+        next_ns
     }
 
     /// Carries out a request at once and without time: map, garbage collection and wear change as
@@ -416,29 +439,23 @@ impl Ssd {
 
     /// All that happens at this instant.
     fn happen(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
-        let mut done = std::mem::take(&mut self.done);
         while let Some(code) = self.service.pop_event(self.now_ns) {
-            self.service.finish_stage(code, &mut done);
+            self.service.finish_stage(code, &mut self.done);
         }
-        for (place, pages) in done.drain(..) {
+        for index in 0..self.done.len() {
+            let (place, pages) = self.done[index];
             self.answer(place, pages.into(), completed);
         }
-        self.done = done;
-        while let Some(&(_, place)) = self.leaving.front().filter(|next| next.0 <= self.now_ns) {
-            self.leaving.pop_front();
-            self.settle(place, completed);
+        self.done.clear();
+        if self.has_delays {
+            self.end_transfers(completed);
         }
         if self.buffer_pages > 0 {
             self.buffered_pages -= self.service.take_programmed();
             self.fill_buffer(completed)?;
         }
-        for which in 0..self.decoding.len() {
-            while let Some(&(_, place)) =
-                self.decoding[which].front().filter(|next| next.0 <= self.now_ns)
-            {
-                self.decoding[which].pop_front();
-                self.dispatch(place, completed)?;
-            }
+        if self.has_delays {
+            self.decode(completed)?;
         }
         while self.in_service < self.config.queue_depth
             && self.arrivals.peek().is_some_and(|next| next.0.0 <= self.now_ns)
@@ -461,6 +478,27 @@ impl Ssd {
             }
         }
         self.service.begin(self.now_ns);
+        Ok(())
+    }
+
+    /// Completes the reads whose bytes have arrived.
+    fn end_transfers(&mut self, completed: &mut Vec<Completion>) {
+        while let Some(&(_, place)) = self.leaving.front().filter(|next| next.0 <= self.now_ns) {
+            self.leaving.pop_front();
+            self.settle(place, completed);
+        }
+    }
+
+    /// Carries out the requests that the firmware has decoded.
+    fn decode(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        for which in 0..self.decoding.len() {
+            while let Some(&(_, place)) =
+                self.decoding[which].front().filter(|next| next.0 <= self.now_ns)
+            {
+                self.decoding[which].pop_front();
+                self.dispatch(place, completed)?;
+            }
+        }
         Ok(())
     }
 

@@ -104,6 +104,8 @@ struct Unit {
     queues: Vec<VecDeque<(u64, Operation)>>,
     /// Reads that overtake the queue.
     reads: VecDeque<Operation>,
+    /// Operations in the queues and among the reads.
+    waiting: u32,
     is_touched: bool,
     /// Since when it works; none if it does not.
     busy_since_ns: Option<u64>,
@@ -245,13 +247,14 @@ impl Service {
         }
     }
 
-    pub(crate) fn next_event_ns(&self) -> Option<u64> {
-        self.events.peek().map(|next| time_of(next.0))
+    /// When the next stage is done; `u64::MAX` if none is at work.
+    pub(crate) fn next_event_ns(&self) -> u64 {
+        self.events.peek().map_or(u64::MAX, |next| time_of(next.0))
     }
 
     /// The code of the next stage that is done until then.
     pub(crate) fn pop_event(&mut self, until_ns: u64) -> Option<u32> {
-        if self.next_event_ns()? > until_ns {
+        if self.next_event_ns() > until_ns {
             return None;
         }
         self.events.pop().map(|next| code_of(next.0))
@@ -298,6 +301,7 @@ impl Service {
     fn push(&mut self, plane: u32, operation: Operation, overtakes: bool) {
         let index = plane / self.planes_per_unit;
         let unit = &mut self.units[index as usize];
+        unit.waiting += 1;
         if overtakes {
             unit.reads.push_back(operation);
         } else {
@@ -311,12 +315,12 @@ impl Service {
 
     /// Lets every unit that was given something, or got a stage free, go on.
     pub(crate) fn begin(&mut self, now_ns: u64) {
-        let mut touched = std::mem::take(&mut self.touched);
-        for index in touched.drain(..) {
+        for place in 0..self.touched.len() {
+            let index = self.touched[place];
             self.units[index as usize].is_touched = false;
             self.go_on(index, now_ns);
         }
-        self.touched = touched;
+        self.touched.clear();
         // Only now, so that a command that follows a transfer comes before the next transfer.
         while let Some(channel) = self.released.pop() {
             self.release_bus(channel, now_ns);
@@ -449,7 +453,11 @@ impl Service {
 
     /// Takes what comes next into the first stage; whether there is something.
     fn take_in(&mut self, index: u32) -> bool {
-        let Unit { stages: [entering, ..], queues, reads, .. } = &mut self.units[index as usize];
+        let Unit { stages: [entering, ..], queues, reads, waiting, .. } =
+            &mut self.units[index as usize];
+        if *waiting == 0 {
+            return false;
+        }
         (entering.count, entering.pages) = (0, 0);
         let mut add = |operation: Operation| {
             entering.operations[usize::from(entering.count)] = operation;
@@ -489,6 +497,7 @@ impl Service {
                 }
             }
         }
+        *waiting -= u32::from(entering.count);
         entering.phase = Phase::Waiting;
         true
     }
@@ -504,6 +513,7 @@ impl Service {
             unit.stages = [Stage::default(); STAGES];
             unit.queues.iter_mut().for_each(VecDeque::clear);
             unit.reads.clear();
+            unit.waiting = 0;
             unit.is_touched = false;
             unit.busy_ns += unit.busy_since_ns.take().map_or(0, |since_ns| now_ns - since_ns);
         }
