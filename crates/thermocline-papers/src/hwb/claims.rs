@@ -5,7 +5,7 @@ use thermocline_lab::BufferSummary;
 use thermocline_lab::metric::{self, Metric};
 
 use super::{About, Experiment, PaperWorkload, Run, WorkloadResult};
-use crate::claim::{Claim, Measured, Stated, all, is_near};
+use crate::claim::{Claim, Measured, Stated, is_near, median, spread};
 use crate::workload::Workload;
 
 /// How a claim is judged.
@@ -16,11 +16,37 @@ pub(crate) enum Judge {
     RatioToLru(Figure),
     /// Of each of the paper's traces: the shares of the classes.
     Classes,
-    /// One buffer has a better figure than another on every workload, at every size.
-    AlwaysBetter { figure: Figure, one: String, other: String },
+    /// One buffer has a better figure than another on every workload, at every size, on a drive.
+    AlwaysBetter {
+        figure: Figure,
+        one: String,
+        other: String,
+        #[serde(default)]
+        drive: On,
+    },
     /// Pages with short and with long distances that are updated frequently are updated so many
     /// times as often as infrequent ones.
     UpdatedMoreOften { short: f64, long: f64 },
+}
+
+/// Which drive a claim is judged on.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum On {
+    /// The drive in use.
+    #[default]
+    UsedDrive,
+    /// The paper's.
+    PaperDrive,
+}
+
+impl On {
+    fn runs(self, result: &WorkloadResult) -> &[Run] {
+        match self {
+            Self::UsedDrive => &result.used_drive,
+            Self::PaperDrive => &result.paper_drive,
+        }
+    }
 }
 
 /// The figure of each of the paper's charts.
@@ -36,7 +62,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    fn metric(self) -> Metric<BufferSummary> {
+    pub(super) fn metric(self) -> Metric<BufferSummary> {
         metric::of_buffers(match self {
             Self::WriteHits | Self::Misses => "write_hit_ratio",
             Self::Erases => "erase_count",
@@ -82,8 +108,13 @@ impl Experiment {
         for one in stated {
             let measured = match &one.judge {
                 Judge::RatioToLru(_) | Judge::Classes => continue,
-                Judge::AlwaysBetter { figure, one, other } => {
-                    always_better(results, &figure.metric(), one, other)
+                Judge::AlwaysBetter { figure, one, other, drive } => {
+                    let pairs = results.iter().flat_map(|result| {
+                        let runs = drive.runs(result);
+                        let ours = runs.iter().filter(|run| run.label == *one);
+                        ours.filter_map(|run| Some((run, run.rival(runs, other)?)))
+                    });
+                    Comparison::of(pairs, &figure.metric()).measured()
                 }
                 Judge::UpdatedMoreOften { short, long } => {
                     updated_more_often(results, [*short, *long])
@@ -145,42 +176,63 @@ impl Experiment {
     }
 }
 
-/// That one buffer has a better figure than another on every workload, at every size.
-fn always_better(
-    results: &[WorkloadResult],
-    metric: &Metric<BufferSummary>,
-    one: &str,
-    other: &str,
-) -> Option<Measured> {
-    let mut equal = 0;
-    let (mut better, mut gains) = (vec![], vec![]);
-    for result in results {
-        for run in result.used_drive.iter().filter(|run| run.label == one) {
-            let rival = result
-                .used_drive
-                .iter()
-                .find(|rival| rival.label == other && rival.size == run.size);
-            let Some(rival) = rival else { continue };
-            let (Some(ours), Some(theirs)) =
-                (metric.value(&run.summary), metric.value(&rival.summary))
-            else {
-                continue;
-            };
-            equal += usize::from(ours.total_cmp(&theirs).is_eq());
-            better.push(if metric.is_more_better { ours > theirs } else { ours < theirs });
+/// How often one buffer has a better figure than another, and by how much.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    better: usize,
+    equal: usize,
+    worse: usize,
+    /// Differences in percent of the other's figure, where that is not 0.
+    percent: Vec<f64>,
+}
+
+impl Comparison {
+    /// Of runs and their rivals.
+    pub(super) fn of<'a>(
+        pairs: impl Iterator<Item = (&'a Run, &'a Run)>,
+        metric: &Metric<BufferSummary>,
+    ) -> Self {
+        let mut found = Self::default();
+        for (run, rival) in pairs {
+            let values = (metric.value(&run.summary), metric.value(&rival.summary));
+            let (Some(ours), Some(theirs)) = values else { continue };
+            let is_better = if metric.is_more_better { ours > theirs } else { ours < theirs };
+            match (ours.total_cmp(&theirs).is_eq(), is_better) {
+                (true, _) => found.equal += 1,
+                (false, true) => found.better += 1,
+                (false, false) => found.worse += 1,
+            }
             if theirs > 0.0 {
-                gains.push((ours / theirs - 1.0) * 100.0);
+                found.percent.push((ours / theirs - 1.0) * 100.0);
             }
         }
+        found
     }
-    gains.sort_by(f64::total_cmp);
-    let range = match (gains.first(), gains.get(gains.len() / 2), gains.last()) {
-        (Some(least), Some(median), Some(most)) => {
-            format!("; {least:+.1} to {most:+.1} %, median {median:+.1} %")
+
+    /// In words: better, equal and worse, with the median difference and both ends.
+    pub(super) fn words(&mut self) -> String {
+        let Self { better, equal, worse, percent } = self;
+        let counts = format!("better at {better}, equal at {equal}, worse at {worse} points");
+        match spread(percent, " %") {
+            Some(spread) => format!("{counts}; {spread}"),
+            None => counts,
         }
-        _ => String::new(),
-    };
-    all(better, |better, points| format!("at {better} of {points} points, equal at {equal}{range}"))
+    }
+
+    /// Better, equal and worse, and the median difference, for a cell of a table.
+    pub(super) fn cell(&mut self) -> String {
+        let counts = format!("{} / {} / {}", self.better, self.equal, self.worse);
+        match median(&mut self.percent) {
+            Some(median) => format!("{counts}; {median:+.1} %"),
+            None => counts,
+        }
+    }
+
+    /// The claim that the one is better, judged at the points where they differ.
+    fn measured(mut self) -> Option<Measured> {
+        let points = self.better + self.worse;
+        (points + self.equal > 0).then(|| Measured::points(self.words(), self.better, points))
+    }
 }
 
 /// That frequently updated pages are updated at least so many times as often as infrequent ones,

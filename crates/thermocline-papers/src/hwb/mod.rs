@@ -131,11 +131,11 @@ pub(crate) struct WorkloadResult {
     paper: Option<PaperWorkload>,
     /// Figures 1 and 2.
     classes: Classes,
-    /// Figures 5 to 7 on a drive in use, with all contenders.
+    /// Figures 5 to 7 on a drive in use; buffers that the figures do not show at one size only.
     used_drive: Vec<Run>,
-    /// The same on the paper's drive; only for the paper's traces.
+    /// The same on the paper's drive, with the contenders of the paper's figures.
     paper_drive: Vec<Run>,
-    /// What each part of HWB earns, on a drive in use.
+    /// What each part of HWB earns, and each reading of the paper, on a drive in use.
     variants: Vec<Run>,
 }
 
@@ -150,6 +150,13 @@ pub(crate) struct Run {
     summary: BufferSummary,
 }
 
+impl Run {
+    /// The run of another buffer of the same size.
+    fn rival<'a>(&self, runs: &'a [Self], label: &str) -> Option<&'a Self> {
+        runs.iter().find(|run| run.label == label && run.size == self.size)
+    }
+}
+
 impl Study for Experiment {
     type About = About;
     type Judge = Judge;
@@ -161,10 +168,10 @@ impl Study for Experiment {
         Ok(stated.filter(fits).map_or_else(|| PageSize::new(drive_bytes), Ok)?)
     }
 
-    fn runs(&self, workload: &Workload<About>) -> usize {
+    fn runs(&self, _: &Workload<About>) -> usize {
         let figures = self.contenders.iter().filter(|contender| contender.in_figures).count();
-        let figures = if workload.about.paper.is_some() { figures } else { 0 };
-        (self.contenders.len() + figures) * self.sizes.len() + self.variants.len()
+        let others = self.contenders.len() - figures;
+        2 * figures * self.sizes.len() + others + self.variants.len()
     }
 
     fn run(
@@ -189,6 +196,10 @@ impl Study for Experiment {
 
     fn tables(&self, results: &Self::Results) -> Vec<TextTable> {
         vec![report::overview(self, results)]
+    }
+
+    fn page_tables(&self, results: &Self::Results) -> Vec<TextTable> {
+        if results.is_empty() { vec![] } else { vec![report::sensitivity(self, results)] }
     }
 
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {

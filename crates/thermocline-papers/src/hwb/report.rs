@@ -2,8 +2,9 @@
 
 use thermocline_trace::classes::Class;
 
+use super::claims::{Comparison, Figure};
 use super::{Experiment, Run, WorkloadResult};
-use crate::study::{TextTable, in_order};
+use crate::study::{TextTable, header, in_order};
 use thermocline_lab::metric::{Metric, buffer_columns, grouped, of_buffers};
 use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
 use thermocline_lab::{BufferSummary, LabError};
@@ -56,6 +57,12 @@ pub(super) fn add(
         experiment.text_size
     ));
     report.table(ablation(experiment, results));
+    report.heading("Readings of the paper and its statements");
+    report.paragraph(&format!(
+        "With {} of buffer on a drive in use: workloads at which HWB is better / equal / worse, and the median difference.",
+        experiment.text_size
+    ));
+    report.table(sensitivity(experiment, results).into_table());
     for result in results {
         workload(report, experiment, result)?;
     }
@@ -200,6 +207,36 @@ fn classes(results: &[WorkloadResult]) -> Table {
         [Cell::text(&result.workload)].into_iter().chain(cells).collect()
     };
     Table { header, rows: results.iter().map(row).collect() }
+}
+
+/// Each reading of the paper beside its statements about HWB: at how many workloads HWB is better,
+/// equal and worse, and the median difference.
+pub(super) fn sensitivity(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
+    let statements = [
+        ("hits more than LRU", Figure::WriteHits, "LRU"),
+        ("hits more than BPAC", Figure::WriteHits, "BPAC"),
+        ("erases less than LRU", Figure::Erases, "LRU"),
+        ("erases less than BPAC", Figure::Erases, "BPAC"),
+        ("answers sooner than BPAC", Figure::WriteResponse, "BPAC"),
+    ];
+    let row = |label: &str| {
+        let cells = statements.iter().map(|(_, figure, other)| {
+            let pairs = results.iter().filter_map(|result| {
+                let run = result.variants.iter().find(|run| run.label == label)?;
+                Some((run, run.rival(&result.used_drive, other)?))
+            });
+            Comparison::of(pairs, &figure.metric()).cell()
+        });
+        [label.to_owned()].into_iter().chain(cells).collect()
+    };
+    let titles: Vec<&str> =
+        ["HWB"].into_iter().chain(statements.iter().map(|statement| statement.0)).collect();
+    TextTable {
+        title: Some("Readings of the paper".into()),
+        header: header(&titles),
+        rows: experiment.variants.iter().map(|variant| row(&variant.label)).collect(),
+        numbers_from: 1,
+    }
 }
 
 /// One row per variant, two columns per workload.

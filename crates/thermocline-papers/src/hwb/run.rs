@@ -7,7 +7,7 @@ use thermocline_core::registry;
 use thermocline_trace::CompiledTrace;
 use thermocline_trace::classes::{ClassOptions, Classes};
 
-use super::{About, Drive, Experiment, Run, WorkloadResult};
+use super::{About, Contender, Drive, Experiment, Run, WorkloadResult};
 use crate::study::Done;
 use crate::workload::Workload;
 use thermocline_lab::{
@@ -36,15 +36,11 @@ impl Experiment {
             short_distance_pages: u64::from(short_distance_pages),
             interval_writes: round_interval(trace.writes()),
         };
-        let contenders = || self.contenders.iter();
-        let contenders: Vec<Asked<'_>> =
-            contenders().map(|one| (&*one.label, &*one.policy, &one.parameters)).collect();
-        let figures: Vec<Asked<'_>> = contenders
-            .iter()
-            .zip(&self.contenders)
-            .filter(|(_, contender)| contender.in_figures)
-            .map(|(asked, _)| *asked)
-            .collect();
+        let contenders = |in_figures: bool| -> Vec<Asked<'_>> {
+            let wanted = self.contenders.iter().filter(|one| one.in_figures == in_figures);
+            wanted.map(Contender::asked).collect()
+        };
+        let (figures, others) = (contenders(true), contenders(false));
         let variants: Vec<Asked<'_>> =
             self.variants.iter().map(|one| (&*one.label, "hwb", &one.parameters)).collect();
         let arrivals = if timed && trace.is_timed() {
@@ -55,19 +51,27 @@ impl Experiment {
         let on = |drive: &Drive, asked: &[Asked<'_>], sizes: &[String]| {
             runs(trace, (drive, arrivals), asked, sizes, done)
         };
+        let text_size = std::slice::from_ref(&self.text_size);
         Ok(WorkloadResult {
             workload: workload.name.clone(),
             trace: TraceSummary::of(trace).path,
             requests: trace.request_count() as u64,
             paper,
             classes: Classes::of(trace, class_options),
-            used_drive: on(&self.used_drive, &contenders, &self.sizes)?,
-            paper_drive: match paper {
-                Some(_) => on(&self.paper_drive, &figures, &self.sizes)?,
-                None => vec![],
-            },
-            variants: on(&self.used_drive, &variants, std::slice::from_ref(&self.text_size))?,
+            used_drive: [
+                on(&self.used_drive, &figures, &self.sizes)?,
+                on(&self.used_drive, &others, text_size)?,
+            ]
+            .concat(),
+            paper_drive: on(&self.paper_drive, &figures, &self.sizes)?,
+            variants: on(&self.used_drive, &variants, text_size)?,
         })
+    }
+}
+
+impl Contender {
+    fn asked(&self) -> Asked<'_> {
+        (&self.label, &self.policy, &self.parameters)
     }
 }
 

@@ -4,30 +4,30 @@
 //! together. A page that is written again is compared with the last page of the region above, and
 //! takes its place if it is hotter. The regions grow and shrink with the pages that move.
 //!
-//! * Source: Li, *A Hotness-aware Write Buffer Management Scheme for the Lifetime Extension of
-//!   Flash-based Solid State Drives*, sections III-A to III-D: Eq. 1 to 3, replacement cases 1 to 5,
-//!   flush cases 1 to 3.
 //! The weight of the frequency in a temperature, sigma, adapts: after each period it moves a step
 //! towards the term of Eq. 1 that told pages that were written again from pages that were evicted.
 //!
+//! * Source: Li, *A Hotness-aware Write Buffer Management Scheme for the Lifetime Extension of
+//!   Flash-based Solid State Drives*, sections III-A to III-D: Eq. 1 to 3, replacement cases 1 to 5,
+//!   flush cases 1 to 3.
 //! * State: 29 bytes per page that exists, 16 per block that exists (64 with active flush), 72 per
 //!   page of the buffer and per ghost.
 //! * Cost: amortised O(1) per access, plus sorting the pages that are evicted.
 //! * Deviations: the paper leaves much open. (1) Eq. 2 and 3 are read with an exponent,
-//!   `2^lambda * D_last + beta`, as a product would predict nothing for pages that heat up
-//!   (`prediction`); lambda has a cap. (2) Distances count page writes. (3) Beta is the error of the
-//!   page's last prediction; predictions are at least 1. (4) A
-//!   period is four times as many writes as the buffer has pages (`period`), and the last period is
-//!   the one that is going on with the one before it; `frequency=run` counts the whole run. (5) What displaces a page of the hot or warm region moves it down; only the
-//!   cold region writes to the NAND. (6) A region that has room takes pages without a comparison. (7)
-//!   Each region keeps to its size from the start (`regions`). (8) H and L are one count per pair of
-//!   regions, checked after each write; every promotion into a full region comes with a
-//!   displacement, so sizes hardly move. (9) The paper adjusts sigma
-//!   dynamically without a rule; ours compares means over a period, and `sigma_step=0` fixes sigma.
-//!   (10) Case 1 writes the tail block back first, even if it is the block of the page that comes.
-//!   (11) Active flush is off by default: of the two policies only the passive one is complete. It
-//!   goes by the writes to all pages of a block, and takes the tail block only. (12)
-//!   Reads change nothing.
+//!   `2^lambda * D_last + beta`, as a product would predict nothing for pages that heat up (`prediction`);
+//!   lambda has a cap. (2) Distances count page writes. (3) Beta is the error of the page's last
+//!   prediction; predictions are at least 1. (4) A period is four times as many writes as the
+//!   buffer has pages (`period`), and the last period is the one that is going on with the one
+//!   before it; `frequency=run` counts the whole run. (5) What displaces a page of the hot or warm
+//!   region moves it down; only the cold region writes to the NAND. (6) A region that has room
+//!   takes pages without a comparison. (7) Each region keeps to its size from the start
+//!   (`regions`). (8) H and L are one count per pair of regions, checked after each write; every
+//!   promotion into a full region comes with a displacement, so sizes hardly move. (9) The paper
+//!   adjusts sigma dynamically without a rule; ours compares means over a period, and
+//!   `sigma_step=0` fixes sigma. (10) Case 1 writes the tail block back first, even if it is the
+//!   block of the page that comes. (11) Active flush is off by default: of the two policies only
+//!   the passive one is complete. It goes by the writes to all pages of a block, and takes the tail
+//!   block only. (12) Reads change nothing.
 
 mod sigma;
 mod temperature;
@@ -52,7 +52,9 @@ use crate::{Access, Actions, BoxedPolicy, Op, PageId, Policy, Setup, Survivor};
 pub const PARAMETERS: &[Parameter] = &[
     PAGES_PER_BLOCK,
     Parameter::real("sigma", 0.0..=1.0, 0.5)
-        .summary("the weight of the frequency in a temperature at first; the rest is the distance's")
+        .summary(
+            "the weight of the frequency in a temperature at first; the rest is the distance's",
+        )
         .source("the paper's value at boot"),
     Parameter::real("sigma_step", 0.0..=0.5, 0.05)
         .summary("how far the weight moves after a period, within 0.1 to 0.9; 0 fixes it")
