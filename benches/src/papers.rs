@@ -159,7 +159,7 @@ fn tiers(policy: &str, trace: &CompiledTrace, percent: u32) -> Result<Vec<u32>> 
     let first = (total / 5).max(1);
     Ok(match registry::find(policy)?.capabilities.depth {
         Depth::Ram => vec![total],
-        _ => vec![first, total - first],
+        Depth::RamFlash | Depth::Tiers | Depth::Buffer => vec![first, total - first],
     })
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
         let run = read(&path)?;
         let page = folder.join(PAGE);
         let text = std::fs::read_to_string(&page)?;
-        let text = with_tables(text, &run).with_context(|| page.display().to_string())?;
+        let text = with_tables(&text, &run).with_context(|| page.display().to_string())?;
         std::fs::write(folder.join(CLAIMS), serde_json::to_string_pretty(&run)? + "\n")?;
         std::fs::write(page, text)?;
         updated += 1;
@@ -72,7 +72,7 @@ pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     let with_claims = |folder: &PathBuf| folder.join(CLAIMS).exists();
     for folder in folders(root)?.into_iter().filter(with_claims) {
         let text = std::fs::read_to_string(folder.join(PAGE))?;
-        let expected = with_tables(text.clone(), &read(&folder.join(CLAIMS))?);
+        let expected = with_tables(&text, &read(&folder.join(CLAIMS))?);
         if expected.ok().as_ref() != Some(&text) {
             let page = folder.join(PAGE);
             let page = page.strip_prefix(root).unwrap_or(&page).display().to_string();
@@ -125,8 +125,8 @@ fn begin(title: &str) -> String {
 }
 
 /// A page with the tables of a run in the place of those that it has.
-fn with_tables(page: String, run: &Run) -> Result<String> {
-    let mut page = with_table(&page, BEGIN, &claims(run)).context("no place for the claims")?;
+fn with_tables(page: &str, run: &Run) -> Result<String> {
+    let mut page = with_table(page, BEGIN, &claims(run)).context("no place for the claims")?;
     for Table { title, header, rows } in &run.tables {
         page = with_table(&page, &begin(title), &markdown(header, rows))
             .with_context(|| format!("no place for the table \"{title}\""))?;
@@ -157,14 +157,14 @@ mod tests {
         .unwrap();
         let of_title = begin("T");
         let page = format!("# A\n\n{BEGIN}\nold\n{END}\n{of_title}old\n{END}b\n");
-        let new = with_tables(page.clone(), &run).unwrap();
+        let new = with_tables(&page, &run).unwrap();
         assert!(new.contains("| c | d |\n| --- | --- |\n| e | f |\n"), "{new}");
         assert!(new.contains("| a\\|b | 1 % | cannot be judged |\n"), "{new}");
         assert!(new.starts_with("# A\n\n") && new.ends_with("\nb\n") && !new.contains("old"));
-        assert_eq!(with_tables(new.clone(), &run).unwrap(), new, "nothing changes twice");
+        assert_eq!(with_tables(&new, &run).unwrap(), new, "nothing changes twice");
         let without = page.replace(&of_title, "");
-        let error = with_tables(without, &run).map_err(|error| error.to_string());
+        let error = with_tables(&without, &run).map_err(|error| error.to_string());
         assert_eq!(error, Err("no place for the table \"T\"".into()));
-        assert!(with_tables("# A\n".into(), &run).is_err());
+        assert!(with_tables("# A\n", &run).is_err());
     }
 }

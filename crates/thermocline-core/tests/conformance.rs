@@ -320,7 +320,11 @@ fn policies_of_one_client_name_those_that_take_several() {
             Err(error) => {
                 assert!(!entry.capabilities.takes_clients, "{}: {error}", entry.name);
                 let error = error.to_string();
-                assert!(error.contains("2 were given") && error.contains("demote, promote"));
+                assert!(
+                    error.contains("2 were given")
+                        && error.contains("demote")
+                        && error.contains("promote")
+                );
             }
         }
     }

@@ -83,10 +83,11 @@ fn title_of(title: &'static str, tiers: &[TierSummary], place: usize) -> Cow<'st
 
 /// The figures that a table of these buffers shows.
 pub fn buffer_columns<'a>(
-    runs: impl IntoIterator<Item = &'a BufferSummary> + Clone,
+    runs: impl IntoIterator<Item = &'a BufferSummary>,
 ) -> Vec<Metric<BufferSummary>> {
+    let runs: Vec<&BufferSummary> = runs.into_iter().collect();
     let metrics = BUFFERS.iter().filter_map(|figure| Metric::of(figure, &[], 0));
-    metrics.filter(|metric| has_value(metric, runs.clone())).collect()
+    metrics.filter(|metric| has_value(metric, runs.iter().copied())).collect()
 }
 
 /// The figure of write buffers of this name.

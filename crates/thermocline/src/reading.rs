@@ -284,7 +284,9 @@ EndHeader\r
         let folder = tempfile::tempdir().unwrap();
         let path = |number| folder.path().join(format!("MSNFS.{number}.trace.csv.csv"));
         let paths: Vec<PathBuf> = (0..files).map(path).collect();
-        paths.iter().for_each(|path| std::fs::write(path, ETW).unwrap());
+        for path in &paths {
+            std::fs::write(path, ETW).unwrap();
+        }
         let page_size = |stated: Option<PageSize>| anyhow::Ok(stated.unwrap_or_default());
         open_taken(paths, take, page_size).unwrap()
     }

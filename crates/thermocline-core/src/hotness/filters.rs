@@ -124,10 +124,7 @@ impl Filters for Separate {
     #[inline]
     fn spot(&self, hash: PageHash, index: u32) -> (usize, u32) {
         let position = (u64::from(hash.value(index)) * u64::from(self.positions)) >> 32;
-        #[expect(clippy::cast_possible_truncation, reason = "a position is below 2^32")]
-        {
-            ((position / 64) as usize, (position % 64) as u32)
-        }
+        ((position / 64) as usize, (position % 64) as u32)
     }
 
     #[inline]

@@ -21,6 +21,7 @@ struct Frame {
     flash: Option<u64>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Hat {
     /// Head first.
     hot_region: Vec<Frame>,
@@ -46,6 +47,10 @@ impl Hat {
         [is_early, is_fixed]: [bool; 2],
     ) -> Self {
         let share = (nonhot_ratio * f64::from(memory_pages)).round_ties_even();
+        let pages = memory_pages + flash_pages;
+        let bound = queue_ratio * f64::from(pages);
+        let queue_max = (pages..=16 * pages).rev().find(|&pages| f64::from(pages) <= bound);
+        let queue_max = queue_max.expect("the ratio is at least 1") as usize;
         let nonhot = (1..=memory_pages).rev().find(|&pages| f64::from(pages) <= share).unwrap_or(1);
         Self {
             hot_region: vec![],
@@ -53,7 +58,7 @@ impl Hat {
             memory_pages: memory_pages as usize,
             flash_pages: flash_pages as usize,
             hot_max: (memory_pages - nonhot) as usize,
-            queue_max: (queue_ratio * f64::from(memory_pages + flash_pages)).floor() as usize,
+            queue_max,
             is_fixed,
             is_early,
             was_hot_full: false,

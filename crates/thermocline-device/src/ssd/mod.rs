@@ -549,7 +549,7 @@ impl Ssd {
 
     /// Queues the flash operations of a read, one for each physical page; what the flash does not
     /// have, or not yet, is sent at once.
-    fn read(&mut self, first: u32, pages: u32, place: u32, completed: &mut Vec<Completion>) {
+    fn read(&mut self, first: u32, pages: u32, request: u32, completed: &mut Vec<Completion>) {
         let shift = self.config.pages_per_program.trailing_zeros();
         let (mut owed, mut at_once) = (0, 0);
         // The physical page of the operation that is next: its plane, the place of a page, how many.
@@ -575,7 +575,7 @@ impl Ssd {
                 Some((physical, .., count)) if *physical == flash_page >> shift => *count += 1,
                 _ => {
                     if let Some((_, plane, within, count)) = next {
-                        self.service.read(plane, within, count, place);
+                        self.service.read(plane, within, count, request);
                     }
                     next = Some((flash_page >> shift, plane, within, 1));
                     owed += 1;
@@ -583,11 +583,11 @@ impl Ssd {
             }
         }
         if let Some((_, plane, within, count)) = next {
-            self.service.read(plane, within, count, place);
+            self.service.read(plane, within, count, request);
         }
-        self.requests[place as usize].owed = owed + u32::from(at_once > 0);
+        self.requests[request as usize].owed = owed + u32::from(at_once > 0);
         if at_once > 0 {
-            self.answer(place, at_once, completed);
+            self.answer(request, at_once, completed);
         }
     }
 

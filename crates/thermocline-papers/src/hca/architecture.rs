@@ -25,7 +25,7 @@ impl Experiment {
         done: Done<'_>,
     ) -> Result<TraceResult, LabError> {
         let ratios = self.architecture.ram_per_ssd.par_iter();
-        let found: Result<Vec<(Vec<Point>, Vec<Reading>)>, LabError> = ratios
+        let found: Result<Vec<_>, LabError> = ratios
             .map(|&ratio| {
                 let points = self.architecture.points(trace, ratio)?;
                 let readings = self.architecture.readings(trace, ratio)?;

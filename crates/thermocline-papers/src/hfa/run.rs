@@ -22,7 +22,7 @@ use thermocline_lab::{
 /// Parameters of a policy, as text.
 type Given = Vec<(String, String)>;
 
-fn given(name: &str, value: impl ToString) -> (String, String) {
+fn given(name: &str, value: impl std::fmt::Display) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 

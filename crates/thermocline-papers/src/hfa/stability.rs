@@ -45,7 +45,7 @@ impl Stability {
             mean(ratios).is_some_and(|mean| (mean - level).abs() * 100.0 <= tolerance_points)
         };
         let settled_after = first_level.windows(PERIODS_OF_A_MEAN).position(is_settled);
-        Some(Self { level, settled_after, fluctuation, first_level })
+        Some(Self { first_level, level, settled_after, fluctuation })
     }
 }
 

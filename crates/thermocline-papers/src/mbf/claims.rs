@@ -183,7 +183,7 @@ fn find<'a>(result: &'a WorkloadResult, label: &str) -> Option<&'a IdentifierSum
 }
 
 fn rate(result: &WorkloadResult, label: &str) -> f64 {
-    find(result, label).map_or(f64::NAN, |one| one.false_identification_rate())
+    find(result, label).map_or(f64::NAN, IdentifierSummary::false_identification_rate)
 }
 
 fn hot_percent(result: &WorkloadResult, label: &str) -> f64 {

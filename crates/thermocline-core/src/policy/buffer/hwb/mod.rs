@@ -80,9 +80,9 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::choice("promotion", &["hotter", "always"], "hotter")
         .summary("a page moves up if it is hotter than the last page there, or always")
         .source("the paper compares; always leaves the predictor out"),
-    Parameter::choice("regions", &["strict", "soft"], "strict")
+    Parameter::choice("regions", &["soft", "strict"], "soft")
         .summary("the cold region keeps to its size, or may use what the others leave")
-        .source("the paper flushes what the cold region has no room for"),
+        .source("the cases of section III-D are those of a full buffer; papers/hwb compares"),
     Parameter::switch("adapt", true)
         .summary("the regions grow and shrink with the pages that move")
         .source("section III-C"),
