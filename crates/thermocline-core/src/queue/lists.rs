@@ -14,14 +14,19 @@ use alloc::vec::Vec;
 
 use crate::prefetch::prefetch;
 
+/// What lies alone in a line of the processor's cache, if it has the size of one.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub struct CacheLine;
+
 /// The link of an id that is a member of no list.
 const ABSENT: u32 = u32::MAX;
 
-/// Lists over the ids from 0 to `ids - 1`, front to back.
+/// Lists over the ids from 0 to `ids - 1`, front to back. What an id has is aligned like an `A`.
 #[derive(Clone, Debug)]
-pub struct Lists<T = ()> {
+pub struct Lists<T = (), A = ()> {
     /// Per id, then per list: its links, and the value of an id.
-    nodes: Vec<Node<T>>,
+    nodes: Vec<Node<T, A>>,
     /// Per list: how many members it has.
     len: Vec<u32>,
     ids: u32,
@@ -41,7 +46,8 @@ const UNLINKED: Link = Link { next: ABSENT, previous: ABSENT, list: ABSENT };
 /// Links first, so that what a value begins with is near them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Node<T> {
+struct Node<T, A> {
+    alignment: [A; 0],
     link: Link,
     value: T,
 }
@@ -56,7 +62,7 @@ impl Lists {
     }
 }
 
-impl<T> Lists<T> {
+impl<T, A> Lists<T, A> {
     /// So many empty lists over ids that have a value each, at first this one.
     ///
     /// # Panics
@@ -64,9 +70,10 @@ impl<T> Lists<T> {
     pub fn with_values(ids: u32, lists: u32, value: T) -> Self
     where
         T: Clone,
+        A: Clone,
     {
         let count = ids.checked_add(lists).expect("ids and lists can be counted");
-        let mut nodes = vec![Node { link: UNLINKED, value }; count as usize];
+        let mut nodes = vec![Node { alignment: [], link: UNLINKED, value }; count as usize];
         for list in 0..lists {
             let ring = ids + list;
             nodes[ring as usize].link = Link { next: ring, previous: ring, list };
@@ -87,16 +94,19 @@ impl<T> Lists<T> {
     }
 
     /// Puts an id that is in no list at the front of one.
+    #[inline]
     pub fn push_front(&mut self, list: u32, id: u32) {
         self.insert_behind(self.ids + list, list, id);
     }
 
     /// Puts an id that is in no list at the back of one.
+    #[inline]
     pub fn push_back(&mut self, list: u32, id: u32) {
         self.insert_behind(self.link(self.ids + list).previous, list, id);
     }
 
     /// Puts an id that is in no list before a member, towards the front.
+    #[inline]
     pub fn insert_before(&mut self, member: u32, id: u32) {
         let Link { previous, list, .. } = *self.link(member);
         debug_assert!(list != ABSENT, "the neighbour is a member");
@@ -104,6 +114,7 @@ impl<T> Lists<T> {
     }
 
     /// Puts an id that is in no list after a member, towards the back.
+    #[inline]
     pub fn insert_after(&mut self, member: u32, id: u32) {
         let list = self.link(member).list;
         debug_assert!(list != ABSENT, "the neighbour is a member");
@@ -111,6 +122,7 @@ impl<T> Lists<T> {
     }
 
     /// Takes a member out of its list.
+    #[inline]
     pub fn remove(&mut self, id: u32) {
         let link = core::mem::replace(self.link_mut(id), UNLINKED);
         debug_assert!(link.list != ABSENT, "only a member can be taken out");
@@ -120,6 +132,7 @@ impl<T> Lists<T> {
     }
 
     /// Makes a member the front of its list.
+    #[inline]
     pub fn move_to_front(&mut self, id: u32) {
         let list = self.link(id).list;
         self.remove(id);
@@ -127,41 +140,49 @@ impl<T> Lists<T> {
     }
 
     /// The list that an id is in.
+    #[inline]
     pub fn list_of(&self, id: u32) -> Option<u32> {
         Some(self.link(id).list).filter(|&list| list != ABSENT)
     }
 
     /// The first member of a list.
+    #[inline]
     pub fn front(&self, list: u32) -> Option<u32> {
         self.member(self.link(self.ids + list).next)
     }
 
     /// The last member of a list.
+    #[inline]
     pub fn back(&self, list: u32) -> Option<u32> {
         self.member(self.link(self.ids + list).previous)
     }
 
     /// The member before this one, towards the front.
+    #[inline]
     pub fn before(&self, id: u32) -> Option<u32> {
         self.member(self.link(id).previous)
     }
 
     /// The member after this one, towards the back.
+    #[inline]
     pub fn after(&self, id: u32) -> Option<u32> {
         self.member(self.link(id).next)
     }
 
     /// Whether an id is in a list.
+    #[inline]
     pub fn contains(&self, id: u32) -> bool {
         self.link(id).list != ABSENT
     }
 
     /// How many members a list has.
+    #[inline]
     pub fn len(&self, list: u32) -> u32 {
         self.len[list as usize]
     }
 
     /// Whether a list has no member.
+    #[inline]
     pub fn is_empty(&self, list: u32) -> bool {
         self.len(list) == 0
     }
@@ -172,6 +193,7 @@ impl<T> Lists<T> {
     }
 
     /// Asks the processor for the links of an id.
+    #[inline]
     pub fn prefetch(&self, id: u32) {
         prefetch(&self.nodes, id as usize);
     }
@@ -203,6 +225,7 @@ impl<T> Lists<T> {
         assert_eq!(linked, members, "each member is in one list");
     }
 
+    #[inline]
     fn insert_behind(&mut self, node: u32, list: u32, id: u32) {
         debug_assert!(!self.contains(id), "an id is in one list at most");
         let next = self.link(node).next;
@@ -223,6 +246,7 @@ impl<T> Lists<T> {
     }
 
     /// The node, unless it is where a list closes.
+    #[inline]
     fn member(&self, node: u32) -> Option<u32> {
         (node < self.ids).then_some(node)
     }

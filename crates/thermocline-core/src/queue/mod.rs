@@ -28,7 +28,7 @@ pub(crate) use heap::grow;
 pub use index::Index;
 pub use last_but_one::{LastButOne, Side};
 pub use lazy_heap::{Entry, LazyHeap, Rank, Stamp};
-pub use lists::Lists;
+pub use lists::{CacheLine, Lists};
 pub use logs::{Logs, PRESENT, Use};
 pub use numbers::Numbers;
 pub use page_set::PageSet;

@@ -81,6 +81,13 @@ impl Numbers {
         }
     }
 
+    /// The number of a page if it is its id, so that finding it takes no search.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
+    pub fn find_at_once(&self, page: PageId) -> Option<u32> {
+        matches!(self.0, Kind::Ids(_)).then_some(page.0)
+    }
+
     /// The number of a page, which gets one if it has none: one of which `is_tracked` says
     /// that the policy does not track its page. What the tables hold there must be what they hold for a new page.
     ///

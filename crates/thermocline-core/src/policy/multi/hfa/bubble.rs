@@ -14,6 +14,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::prefetch::prefetch;
 use crate::random::SplitMix64;
 
 /// No node.
@@ -145,6 +146,12 @@ impl Bubble {
         self.replace_child(queue, parent, frame, NONE);
         self.node_mut(frame).parent = NONE;
         self.update_upwards(parent);
+    }
+
+    /// Asks the processor for the node of a frame.
+    #[inline]
+    pub(super) fn prefetch(&self, frame: u32) {
+        prefetch(&self.nodes, frame as usize);
     }
 
     /// Heap memory in bytes.

@@ -7,19 +7,20 @@
 
 use super::Hfa;
 use super::queues::Queue;
-use crate::Actions;
+use crate::action::Sink;
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// A level receives a page, and each that has no room left hands one on.
     ///
     /// A page that would be its level's next victim at once enters no queue, and leaves no trace
     /// but its hint.
+    #[inline]
     pub(super) fn cascade(
         &mut self,
         mut level: usize,
         mut frame: u32,
         mut carried: f64,
-        out: &mut Actions,
+        out: &mut impl Sink,
     ) {
         loop {
             let page = self.queues.frame(frame).page;
@@ -47,6 +48,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// A page enters the first queue; the page that has to leave the level for it, taken out.
+    #[inline]
     pub(super) fn enter_q1(&mut self, level: usize, frame: u32) -> Option<u32> {
         self.put((level, Queue::Q1), frame);
         if self.queues.len(level, Queue::Q1) > self.levels[level].q1_capacity_pages {
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
     use crate::config::Values;
     use crate::random::SplitMix64;
-    use crate::{Access, Geometry, PageCost, Policy as _, Setup};
+    use crate::{Access, Actions, Geometry, PageCost, Policy as _, Setup};
 
     type DHfa = Hfa<{ Strategy::Demote as u8 }>;
 

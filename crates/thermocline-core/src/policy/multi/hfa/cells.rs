@@ -60,6 +60,14 @@ impl Cells {
         row.map_or(ABSENT, |row| self.table[row + level.min(self.frames - 1)])
     }
 
+    /// The frame of a page whose cells were [asked for](Self::prefetch), if there is one client and no
+    /// search would be needed.
+    #[inline]
+    pub(super) fn known_frame(&self, page: PageId) -> Option<u32> {
+        let row = self.numbers.find_at_once(page)? as usize * self.stride;
+        Some(self.table[row]).filter(|&frame| frame != ABSENT)
+    }
+
     /// Notes the frame of a page that has cells.
     #[inline]
     pub(super) fn set_frame(&mut self, level: usize, page: PageId, frame: u32) {
@@ -101,7 +109,9 @@ impl Cells {
     /// Asks the processor for the cells of a page.
     #[inline]
     pub(super) fn prefetch(&self, page: PageId) {
-        prefetch(&self.table, page.index() * self.stride);
+        if let Some(number) = self.numbers.find_at_once(page) {
+            prefetch(&self.table, number as usize * self.stride);
+        }
     }
 
     /// Heap memory in bytes.

@@ -191,6 +191,7 @@ impl HintTable {
     }
 
     /// Notes that a page is gone from the tier without a hint.
+    #[inline]
     pub(super) fn release(&mut self, page: PageId, newest: u32) {
         if self.is_live(page, newest) {
             self.hold(newest, NONE);

@@ -65,16 +65,19 @@ impl Level {
     }
 
     /// The pages that Q2 may hold if it keeps to its size.
+    #[inline]
     pub(super) fn q2_capacity_pages(&self) -> u32 {
         self.capacity_pages - self.q1_capacity_pages
     }
 
     /// A hot page enters a queue, or a page of it turns hot.
+    #[inline]
     pub(super) fn add_hot(&mut self, queue: Queue) {
         self.hot_pages[queue as usize] += 1;
     }
 
     /// A hot page leaves a queue, or a page of it turns cold.
+    #[inline]
     pub(super) fn remove_hot(&mut self, queue: Queue) {
         self.hot_pages[queue as usize] -= 1;
     }

@@ -61,15 +61,17 @@ use alloc::vec::Vec;
 
 pub use settings::{D_PARAMETERS, H_PARAMETERS, ORACLE_PARAMETERS, P_PARAMETERS};
 
+use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth, Future, SparseMemory};
 use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::for_each;
 use crate::policy::multi::probabilities::{self, Adaptation};
 use crate::queue::Lists;
 use crate::random::SplitMix64;
 use crate::{
-    Access, Actions, BoxedPolicy, Clients, HintLog, Op, PageId, Policy, Setup, Survivor, Tier,
-    WriteMiss,
+    Access, Actions, BoxedPolicy, Clients, Counts, HintLog, Op, PageId, Policy, Setup, Survivor,
+    Tier, WriteMiss,
 };
 use cells::Cells;
 use hint_table::RECORD_BYTES;
@@ -312,6 +314,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// The frame of a page that the client sees.
+    #[inline]
     fn frame_of(&self, page: PageId) -> u32 {
         match self.frame_at(self.client.into(), page) {
             ABSENT if self.clients != Clients::ONE => self.frame_at(self.levels.len(), page),
@@ -321,6 +324,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
     /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
     /// any.
+    #[inline]
     fn frame_at(&self, level: usize, page: PageId) -> u32 {
         self.cells.frame(level, page)
     }
@@ -332,6 +336,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// One client: notes the frame of a page that enters the caches, or that it left them.
+    #[inline]
     fn set_frame_of(&mut self, page: PageId, frame: u32) {
         if self.clients == Clients::ONE {
             self.cells.set_frame(0, page, frame);
@@ -339,6 +344,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Several clients: notes the frame of a page that enters a level, or that it left it.
+    #[inline]
     fn set_frame_at(&mut self, level: usize, page: PageId, frame: u32) {
         if self.clients != Clients::ONE {
             self.cells.set_frame(level, page, frame);
@@ -346,28 +352,32 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Whether a level is the first of a client.
+    #[inline]
     fn is_top(&self, level: usize) -> bool {
         level < usize::from(self.clients.get())
     }
 
     /// The level above a shared one, on the path of the client.
+    #[inline]
     fn above(&self, level: usize) -> usize {
         if self.is_top(level - 1) { self.client.into() } else { level - 1 }
     }
 
     /// The level below another one, or the number of levels.
+    #[inline]
     fn below(&self, level: usize) -> usize {
         (level + 1).max(self.clients.get().into())
     }
 
     /// The last level that the client sees.
+    #[inline]
     fn lowest(&self) -> usize {
         let last = self.levels.len() - 1;
         if self.is_top(last) { self.client.into() } else { last }
     }
 
     /// Gives up the copies of other clients that a write makes old.
-    fn drop_outdated(&mut self, page: PageId, out: &mut Actions) {
+    fn drop_outdated(&mut self, page: PageId, out: &mut impl Sink) {
         for top in 0..usize::from(self.clients.get()) {
             let frame = self.frame_at(top, page);
             if top != usize::from(self.client) && frame != ABSENT {
@@ -377,7 +387,28 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         }
     }
 
+    /// One page reference.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "replays spend their time here")]
+    fn step(&mut self, access: Access, out: &mut impl Sink) {
+        self.begin(access.client);
+        let frame = self.frame_of(access.page);
+        if access.op == Op::Write && self.clients != Clients::ONE {
+            self.drop_outdated(access.page, out);
+        }
+        if frame == ABSENT {
+            self.adapt_promotion(self.levels.len());
+            self.miss(access, out);
+        } else {
+            let place = self.queues.place_of(frame).expect("a cached page is in a queue");
+            self.adapt_promotion(place.0);
+            self.hit(access, frame, place, out);
+        }
+        self.end(out);
+    }
+
     /// P-HFA: each tier that the access reaches compares lifetimes with the one above.
+    #[inline]
     fn adapt_promotion(&mut self, reached: usize) {
         if Self::STRATEGY != Strategy::Promote {
             return;
@@ -402,20 +433,17 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
 
 impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        self.begin(access.client);
-        let frame = self.frame_of(access.page);
-        if access.op == Op::Write && self.clients != Clients::ONE {
-            self.drop_outdated(access.page, out);
-        }
-        if frame == ABSENT {
-            self.adapt_promotion(self.levels.len());
-            self.miss(access, out);
-        } else {
-            let place = self.queues.place_of(frame).expect("a cached page is in a queue");
-            self.adapt_promotion(place.0);
-            self.hit(access, frame, place, out);
-        }
-        self.end(out);
+        self.step(access, out);
+    }
+
+    fn access_all(
+        &mut self,
+        accesses: &[Access],
+        coming: &[Access],
+        _actions: &mut Actions,
+        counts: &mut Counts,
+    ) {
+        for_each(self, accesses, coming, |policy, access| policy.step(access, counts));
     }
 
     fn flush(&mut self, out: &mut Actions) {
@@ -442,6 +470,18 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.cells.prefetch(page);
+    }
+
+    #[inline]
+    fn prefetch_next(&self, page: PageId) {
+        if self.clients == Clients::ONE
+            && let Some(frame) = self.cells.known_frame(page)
+        {
+            self.queues.prefetch(frame);
+            if let Some(ages) = &self.ages {
+                ages.prefetch(frame);
+            }
+        }
     }
 
     fn assert_invariants(&self) {

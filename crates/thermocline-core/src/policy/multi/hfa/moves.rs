@@ -14,8 +14,9 @@ use super::history::Move;
 use super::queues::{Frame, Place, Queue};
 use super::settings::Strategy;
 use super::{ABSENT, Hfa};
+use crate::action::Sink;
 use crate::random::Draws;
-use crate::{Access, Actions, Clients, Op, PageId, Tier, WriteMiss};
+use crate::{Access, Clients, Op, PageId, Tier, WriteMiss};
 
 /// Where a page comes from when a tier receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,8 @@ enum Way {
 }
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
-    pub(super) fn hit(&mut self, access: Access, frame: u32, place: Place, out: &mut Actions) {
+    #[inline]
+    pub(super) fn hit(&mut self, access: Access, frame: u32, place: Place, out: &mut impl Sink) {
         let level = place.0;
         match Self::STRATEGY {
             _ if self.is_top(level) => {}
@@ -54,7 +56,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.stay(frame, place, out);
     }
 
-    pub(super) fn miss(&mut self, access: Access, out: &mut Actions) {
+    #[inline]
+    pub(super) fn miss(&mut self, access: Access, out: &mut impl Sink) {
         let frame = self.free.pop().unwrap_or_else(|| {
             self.used_frames += 1;
             self.used_frames - 1
@@ -79,7 +82,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Moves pages out of a level until it fits.
-    pub(super) fn fit(&mut self, level: usize, out: &mut Actions) {
+    #[inline]
+    pub(super) fn fit(&mut self, level: usize, out: &mut impl Sink) {
         while !self.has_room(level, 0) {
             let victim = self.queues.victim(level).expect("an over-full level has a page");
             self.demote(victim, out);
@@ -87,6 +91,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Puts a frame into a queue, with its hotness as stored.
+    #[inline]
     pub(super) fn put(&mut self, place: Place, frame: u32) {
         let Frame { page, is_hot, .. } = *self.queues.frame(frame);
         self.queues.insert(place, frame, self.value(page));
@@ -97,6 +102,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Takes a frame out of its queue.
+    #[inline]
     pub(super) fn take(&mut self, frame: u32) -> Place {
         let place = self.queues.remove(frame);
         let Frame { page, is_hot, .. } = *self.queues.frame(frame);
@@ -164,6 +170,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// The newest record of a page in the table of a level.
+    #[inline]
     pub(super) fn newest_hint(&self, level: usize, page: PageId) -> u32 {
         self.cells.newest_hint(level, page)
     }
@@ -174,13 +181,14 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Brings the accessed page to the level that it is served from, and serves it.
+    #[inline]
     fn bring(
         &mut self,
         Access { page, op, .. }: Access,
         frame: u32,
         found: Option<usize>,
         target: usize,
-        out: &mut Actions,
+        out: &mut impl Sink,
     ) {
         let source = found.map_or(self.disk, |level| self.levels[level].tier);
         let tier = self.levels[target].tier;
@@ -207,7 +215,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// A hit that moves the page to no other tier.
-    fn stay(&mut self, frame: u32, (level, queue): Place, out: &mut Actions) {
+    #[inline]
+    fn stay(&mut self, frame: u32, (level, queue): Place, out: &mut impl Sink) {
         let hotness = self.refresh(frame, (level, queue));
         match queue {
             Queue::Q1 => self.queues.hit_in_q1(level, frame, hotness),
@@ -230,6 +239,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Counts a hit and says how hot the page is now (Eq. 3), with its hints as last looked up if
     /// that was within T (lazy update, section 3.2.3). A hit alone does not renew them, or a page that is
     /// hit often would keep its first hints for ever.
+    #[inline]
     fn refresh(&mut self, frame: u32, (level, queue): Place) -> f64 {
         let now = self.now;
         let entry = *self.queues.frame(frame);
@@ -256,6 +266,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Eq. 3 with the frame's fields.
+    #[inline]
     pub(super) fn hotness_of(&self, frame: u32) -> f64 {
         let Frame { hits, loaded, frequency, .. } = *self.queues.frame(frame);
         let resident = (self.now - loaded).max(1);
@@ -263,7 +274,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// P-HFA and H-HFA: moves the tail of Q1 elsewhere if Q1 has too many pages (Algorithm 1).
-    fn overflow_q1(&mut self, level: usize, out: &mut Actions) {
+    #[inline]
+    fn overflow_q1(&mut self, level: usize, out: &mut impl Sink) {
         let q1_pages = self.queues.len(level, Queue::Q1);
         if q1_pages <= self.levels[level].q1_capacity_pages {
             return;
@@ -287,14 +299,16 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Moves a page one tier down, or discards it.
-    fn demote(&mut self, frame: u32, out: &mut Actions) {
+    #[inline]
+    fn demote(&mut self, frame: u32, out: &mut impl Sink) {
         self.foresee(frame);
         let (level, _) = self.detach(frame);
         self.hand_down(level, frame, out);
     }
 
     /// Moves a page one tier down, or discards it, that is in no queue of its level any more.
-    fn hand_down(&mut self, level: usize, frame: u32, out: &mut Actions) {
+    #[inline]
+    fn hand_down(&mut self, level: usize, frame: u32, out: &mut impl Sink) {
         if let Some(carried) = self.pass_down(level, frame, out) {
             self.receive(self.below(level), frame, carried, Way::Down, out);
         }
@@ -303,7 +317,12 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Hands a page that is in no queue of its level any more to the tier below, and returns the
     /// frequency that it carries; or discards it: below the last tier, and where nothing is demoted.
     #[inline]
-    pub(super) fn pass_down(&mut self, level: usize, frame: u32, out: &mut Actions) -> Option<f64> {
+    pub(super) fn pass_down(
+        &mut self,
+        level: usize,
+        frame: u32,
+        out: &mut impl Sink,
+    ) -> Option<f64> {
         let page = self.queues.frame(frame).page;
         let (source, below) = (self.levels[level].tier, self.below(level));
         if below >= self.levels.len()
@@ -329,7 +348,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Gives a page up that is in no queue of its level any more, without a hint.
-    pub(super) fn discard(&mut self, level: usize, frame: u32, out: &mut Actions) {
+    pub(super) fn discard(&mut self, level: usize, frame: u32, out: &mut impl Sink) {
         let Frame { page, is_hot, is_dirty, .. } = *self.queues.frame(frame);
         let source = self.levels[level].tier;
         if is_dirty {
@@ -416,7 +435,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// A level receives a page that no queue holds, and hands on what it has no room for.
-    fn receive(&mut self, level: usize, frame: u32, carried: f64, way: Way, out: &mut Actions) {
+    #[inline]
+    fn receive(&mut self, level: usize, frame: u32, carried: f64, way: Way, out: &mut impl Sink) {
         if Self::STRATEGY == Strategy::Demote {
             return self.cascade(level, frame, carried, out);
         }
@@ -454,7 +474,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Algorithm 2: a page that was demoted into Q1 wakes the promotion of a hotter one there.
-    fn promote_head(&mut self, level: usize, frame: u32, out: &mut Actions) {
+    fn promote_head(&mut self, level: usize, frame: u32, out: &mut impl Sink) {
         if self.has_promoted || self.queues.place_of(frame) != Some((level, Queue::Q1)) {
             return;
         }
@@ -505,7 +525,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         frame: u32,
         found: Option<usize>,
         mut carried: f64,
-        out: &mut Actions,
+        out: &mut impl Sink,
     ) {
         let mut level = found.map_or_else(|| self.lowest(), |level| self.above(level));
         while !self.is_top(level)
@@ -529,6 +549,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.queues.least_value(above).is_some_and(|least| self.value(page) > least)
     }
 
+    #[inline]
     pub(super) fn tier_of(&self, frame: u32) -> Tier {
         let (level, _) = self.queues.place_of(frame).expect("the frame holds a page");
         self.levels[level].tier

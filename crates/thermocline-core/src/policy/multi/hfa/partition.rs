@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use super::queues::{Frame, Queue};
 use super::settings::{Cold, Strategy};
 use super::{ABSENT, Hfa};
-use crate::Actions;
+use crate::action::Sink;
 
 /// How many hits of late are kept before those that count no longer are left out: so many per frame,
 /// and some more, so that few frames are not searched at each hit.
@@ -24,6 +24,7 @@ const RECENT_MARGIN: usize = 64;
 
 impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// Begins an access of a client: time passes.
+    #[inline]
     pub(super) fn begin(&mut self, client: u8) {
         self.client = client;
         self.now += 1;
@@ -34,7 +35,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Ends an access: counts, and at the end of a period resizes and sorts.
-    pub(super) fn end(&mut self, out: &mut Actions) {
+    #[inline]
+    pub(super) fn end(&mut self, out: &mut impl Sink) {
         if self.now == self.next_sample {
             self.next_sample = self.now.saturating_add(self.settings.sample_interval);
             self.expire_hits();
@@ -63,6 +65,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     }
 
     /// Notes a hit, the frame's last one.
+    #[inline]
     pub(super) fn note_hit(&mut self, frame: u32) {
         if self.recent.len() >= RECENT_PER_FRAME * self.used_frames as usize + RECENT_MARGIN {
             self.recent.retain(|&(time, frame)| self.queues.frame(frame).last_hit == time);

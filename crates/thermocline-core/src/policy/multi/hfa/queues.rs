@@ -18,7 +18,7 @@ use super::hit_counts::HitCounts;
 use super::runs::{self, Runs};
 use super::settings::Strategy;
 use crate::PageId;
-use crate::queue::Lists;
+use crate::queue::{CacheLine, Lists};
 
 /// One of the queues of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Frame {
 /// All queues of the HFA that has this number among the strategies.
 #[derive(Clone, Debug)]
 pub(super) struct Queues<const STRATEGY: u8> {
-    lists: Lists<Frame>,
+    lists: Lists<Frame, CacheLine>,
     /// Whether Q2 is kept by hotness; D-HFA only.
     sorts_q2: bool,
     /// Per level: the runs of a Q2 by hotness; with H-HFA, by hint value.
@@ -223,6 +223,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     }
 
     /// Gives a page of Q1 that was hit its new hotness and place.
+    #[inline]
     pub(super) fn hit_in_q1(&mut self, level: usize, frame: u32, hotness: f64) {
         self.frame_mut(frame).hotness = hotness;
         if Self::STRATEGY == Strategy::Demote {
@@ -256,6 +257,7 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     }
 
     /// The first frame of Q1.
+    #[inline]
     pub(super) fn front_of_q1(&self, level: usize) -> Option<u32> {
         self.lists.front(list((level, Queue::Q1)))
     }
@@ -276,6 +278,14 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     #[inline]
     pub(super) fn prefetch(&self, frame: u32) {
         self.lists.prefetch(frame);
+        match Self::STRATEGY {
+            Strategy::Demote => {}
+            Strategy::Promote => self.bubble.prefetch(frame),
+            Strategy::Hint => {
+                self.bubble.prefetch(frame);
+                self.by_value.prefetch(frame);
+            }
+        }
     }
 
     /// The frames of a queue, head first.
@@ -310,11 +320,13 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     }
 
     /// The fewest hits of a page in Q2, if it has a page.
+    #[inline]
     pub(super) fn least_hits(&self, level: usize) -> Option<u32> {
         self.q2_hits[level].least()
     }
 
     /// The lowest hint value of a page in Q2, if it has a page.
+    #[inline]
     pub(super) fn least_value(&self, level: usize) -> Option<f64> {
         self.runs[level].coldest().map(|(value, _)| value)
     }
