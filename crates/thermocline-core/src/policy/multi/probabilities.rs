@@ -116,6 +116,15 @@ impl Adaptation {
         self.probability
     }
 
+    /// Whether it is too early for [`adapt`](Self::adapt) to do anything, however long the tiers live: it
+    /// acts on no life of half the tier's pages or less.
+    #[inline]
+    pub(super) fn is_early(&self, now: u64, capacity_pages: u32) -> bool {
+        let least = capacity_pages / 2 + 1;
+        let since = now - self.looked_at;
+        !self.is_adaptive || since as f64 <= PERIOD * f64::from(least)
+    }
+
     /// Compare the lives of the tier above and of this tier, in that order, and adapt the probability.
     /// The tier has `capacity_pages`.
     pub(super) fn adapt(&mut self, now: u64, lives: [u64; 2], capacity_pages: u32) {
@@ -125,6 +134,7 @@ impl Adaptation {
         if !self.is_adaptive || !is_due {
             return;
         }
+        debug_assert!(!self.is_early(now, capacity_pages), "what is due is not early");
         self.looked_at = now;
         let acts = self.acts_next;
         self.acts_next = !acts;

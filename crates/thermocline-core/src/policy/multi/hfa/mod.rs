@@ -423,9 +423,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let mut above = usize::from(self.client);
         let shared = usize::from(self.clients.get())..self.levels.len();
         for below in shared.take_while(|&level| level <= reached) {
-            let lifetimes = [above, below].map(|level| lifetime(list(level)));
             let capacity_pages = self.levels[below].capacity_pages;
-            self.levels[above].promotion.adapt(self.now, lifetimes, capacity_pages);
+            if !self.levels[above].promotion.is_early(self.now, capacity_pages) {
+                let lifetimes = [above, below].map(|level| lifetime(list(level)));
+                self.levels[above].promotion.adapt(self.now, lifetimes, capacity_pages);
+            }
             above = below;
         }
     }
