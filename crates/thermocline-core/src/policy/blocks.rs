@@ -19,6 +19,9 @@ pub(crate) const PAGES_PER_BLOCK: Parameter =
         .summary("pages of a flash block, by which pages are grouped")
         .source("SSDsim's default geometry, on which HWB was evaluated");
 
+/// Block numbers are marked where the last is at most this many times the pages, and sorted elsewhere.
+const BLOCKS_PER_PAGE_MAX: u64 = 32;
+
 /// The blocks of the pages that exist, numbered without gaps in the order of their addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
@@ -35,13 +38,13 @@ impl Blocks {
             let count = geometry.pages().div_ceil(pages_per_block);
             return Self { homes: vec![], count, geometry: geometry.clone(), pages_per_block };
         }
-        let mut homes = vec![0; geometry.pages() as usize];
-        let (mut count, mut last) = (0, None);
-        for page in geometry.ids_by_page_number() {
-            let number = geometry.page_number(page) / u64::from(pages_per_block);
-            count += u32::from(last.replace(number) != Some(number));
-            homes[page.index()] = count - 1;
-        }
+        let last = geometry.ids().map(|page| geometry.page_number(PageId(page))).max();
+        let last_block = last.unwrap_or(0) / u64::from(pages_per_block);
+        let is_close = last_block / BLOCKS_PER_PAGE_MAX < u64::from(geometry.pages());
+        let (homes, count) = match u32::try_from(last_block) {
+            Ok(last_block) if is_close => homes_of_close(geometry, pages_per_block, last_block),
+            _ => homes_of_far(geometry, pages_per_block),
+        };
         Self { homes, count, geometry: geometry.clone(), pages_per_block }
     }
 
@@ -85,9 +88,76 @@ impl Blocks {
     }
 }
 
+/// The block of each page, and how many there are, by marking the block numbers up to the last.
+fn homes_of_close(geometry: &Geometry, pages_per_block: u32, last_block: u32) -> (Vec<u32>, u32) {
+    const WORD: u32 = u64::BITS;
+    let mut is_taken = vec![0_u64; (last_block / WORD) as usize + 1];
+    let numbers = geometry.ids().map(|page| geometry.page_number(PageId(page)));
+    let mut homes: Vec<u32> = numbers
+        .map(|number| {
+            #[expect(clippy::cast_possible_truncation, reason = "it is at most the last block")]
+            let block = (number / u64::from(pages_per_block)) as u32;
+            is_taken[(block / WORD) as usize] |= 1 << (block % WORD);
+            block
+        })
+        .collect();
+    let mut count = 0;
+    let mut taken_before = Vec::with_capacity(is_taken.len());
+    for word in &is_taken {
+        taken_before.push(count);
+        count += word.count_ones();
+    }
+    for home in &mut homes {
+        let word = (*home / WORD) as usize;
+        let lower = is_taken[word] & ((1 << (*home % WORD)) - 1);
+        *home = taken_before[word] + lower.count_ones();
+    }
+    (homes, count)
+}
+
+/// The same by sorting, however far apart page numbers are.
+fn homes_of_far(geometry: &Geometry, pages_per_block: u32) -> (Vec<u32>, u32) {
+    let mut homes = vec![0; geometry.pages() as usize];
+    let (mut count, mut last) = (0, None);
+    for page in geometry.ids_by_page_number() {
+        let number = geometry.page_number(page) / u64::from(pages_per_block);
+        count += u32::from(last.replace(number) != Some(number));
+        homes[page.index()] = count - 1;
+    }
+    (homes, count)
+}
+
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Up to the greatest numbers and past those that are close.
+        #[test]
+        fn blocks_are_numbered_by_address(
+            numbers in prop::collection::btree_set(prop_oneof![0_u64..500, 0_u64..20_000, any::<u64>()], 0..40),
+            near in any::<bool>(),
+            seed in any::<u64>(),
+            pages_per_block in prop_oneof![1_u32..9, 1_u32..=u32::MAX],
+        ) {
+            let below = if near { 20_000 } else { u64::MAX };
+            let mut numbers: Vec<u64> =
+                numbers.into_iter().filter(|&number| number < below).collect();
+            numbers.sort_unstable_by_key(|number| number.wrapping_mul(seed | 1));
+            let of = |number: u64| number / u64::from(pages_per_block);
+            let taken: BTreeSet<u64> = numbers.iter().map(|&number| of(number)).collect();
+            let blocks = Blocks::new(&Geometry::table(numbers.clone().into()), pages_per_block);
+            prop_assert_eq!(blocks.count() as usize, taken.len());
+            for (page, &number) in (0..).zip(&numbers) {
+                let home = taken.range(..of(number)).count();
+                prop_assert_eq!(blocks.of(PageId(page)) as usize, home);
+            }
+        }
+    }
 
     #[test]
     fn neighbours_share_a_block() {

@@ -132,6 +132,12 @@ impl LastButOne {
         self.log.look_ahead(side as usize, |name| ask(name.0 / 2));
     }
 
+    /// Asks the processor for what a use of a slot will read first.
+    #[inline]
+    pub fn prefetch(&self, slot: u32) {
+        self.log.prefetch(PageId(2 * slot));
+    }
+
     /// How many slots are on a side.
     #[inline]
     pub const fn len(&self, side: Side) -> u32 {

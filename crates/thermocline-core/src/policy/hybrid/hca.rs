@@ -11,10 +11,10 @@
 //! * Source: Aldahlawi, El-Araby, Suboh, El-Ghazawi, *An Empirical and Architectural Study of Using
 //!   an SSD-Aware Hybrid Storage System*, Int. J. Information and Electronics Engineering, 2012,
 //!   section IV.
-//! * State: 12 bytes per page that exists, 20 bytes per page of flash, 56 bytes per page of RAM, 20
-//!   bytes per SSD block that exists and 24 more while the buffer holds a page of it. Sparse, none per
-//!   page of a device, 5 bytes more per page of flash and of RAM, and per page of the buffer what
-//!   there is per SSD block.
+//! * State: 12 bytes per page that exists (8 if pages are those of a device), 10 bytes per page of
+//!   flash, 44 bytes per page of RAM and up to 32 more if it was referenced again, 4 bytes per SSD
+//!   block that exists, and up to 60 bytes per page of the buffer. Sparse, none per page of a device
+//!   or per block; 16 per page of flash, 49 and 20 per page of RAM, 65 per page of the buffer.
 //! * Cost: O(log n) per access, and per page written to flash.
 //! * Deviations: (1) the paper gives the buffer a size of its own; here it is a part of the RAM tier,
 //!   which is the first level and the buffer together, and a RAM too small for both leaves one page
@@ -44,7 +44,7 @@ use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::policy::for_each;
 use crate::prefetch::prefetch;
-use crate::queue::{IndexedHeap, LazyHeap, Lists, Numbers, Ring, Slots, Stamp};
+use crate::queue::{IndexedHeap, LazyHeap, Lists, Ring, Slots, Stamp};
 use crate::{
     Access, Actions, BoxedPolicy, Counts, Ids, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss,
 };
@@ -108,13 +108,16 @@ struct Ram {
     /// How many pages the first level has.
     level_len: u32,
     level_pages: u32,
-    /// Numbers of the SSD blocks with pages in the buffer. What they number are blocks, not pages; they
-    /// are as few as the pages of the buffer, however many blocks there are.
-    numbers: Numbers,
-    /// Per number of an SSD block: the slots of its pages in the buffer, the oldest at the front.
+    /// The SSD blocks with pages in the buffer, each of which is a group. What has a slot here is a block,
+    /// not a page.
+    groups: Slots,
+    /// Per group: the slots of its pages in the buffer, the oldest at the front.
     buffer: Lists,
-    /// The blocks with pages in the buffer, the next to be written least.
-    groups: IndexedHeap<(Reverse<u32>, u64)>,
+    /// The groups of a page that never had two, by when it entered the buffer, the oldest at the front.
+    /// Most groups leave as they came where pages are scattered, and need no heap.
+    singles: Lists,
+    /// The other groups, the next to be written least.
+    ranked: IndexedHeap<GroupRank>,
     blocks: Blocks,
     buffer_pages: u32,
 }
@@ -131,6 +134,12 @@ struct Uses {
 
 /// The order of the first level's victims: count, then the access that a page was last used by.
 type Rank = (u32, Stamp);
+
+/// The order in which groups are written: the largest, then the one with the oldest page.
+type GroupRank = (Reverse<u32>, u64);
+
+/// The only list of the groups of a page.
+const SINGLES: u32 = 0;
 
 /// That of a slot without a page.
 const UNUSED: Uses = Uses { at: 0, count: 0, is_in_level: false };
@@ -181,7 +190,8 @@ impl Ram {
         // A page more enters before a group leaves.
         let ids = setup.ids();
         let slots = Slots::new(ids, pages.saturating_add(1));
-        let numbers = Numbers::new(Ids::sparse(blocks.count()), buffer_pages.saturating_add(1));
+        let block_ids = Ids { pages: blocks.count(), ..ids };
+        let groups = Slots::new(block_ids, buffer_pages.saturating_add(1));
         let level_pages = pages - buffer_pages;
         Self {
             uses: vec![UNUSED; slots.count() as usize],
@@ -189,9 +199,10 @@ impl Ram {
             often: LazyHeap::new(ids.indexing),
             level_len: 0,
             level_pages,
-            buffer: Lists::new(slots.count(), numbers.count()),
-            groups: IndexedHeap::new(numbers.count()),
-            numbers,
+            buffer: Lists::new(slots.count(), groups.count()),
+            singles: Lists::new(groups.count(), 1),
+            ranked: IndexedHeap::new(groups.count()),
+            groups,
             blocks,
             buffer_pages,
             slots,
@@ -209,28 +220,65 @@ impl Ram {
     fn enter_buffer(&mut self, slot: u32, now: u64) {
         let uses = &mut self.uses[slot as usize];
         (uses.at, uses.is_in_level) = (now, false);
-        let (block, buffer) = (self.block(slot), &self.buffer);
-        let group = self.numbers.enter(block, |group, _| !buffer.is_empty(group));
-        self.buffer.push_back(group, slot);
-        self.rank(group);
+        let block = self.block(slot);
+        match self.groups.find(block) {
+            Some(group) => {
+                self.buffer.push_back(group, slot);
+                if self.singles.list_of(group).is_some() {
+                    self.singles.remove(group);
+                }
+                self.rank(group);
+            }
+            None => {
+                let group = self.groups.enter(block);
+                self.buffer.push_back(group, slot);
+                self.singles.push_back(SINGLES, group);
+            }
+        }
     }
 
     fn leave_buffer(&mut self, slot: u32) {
         let group = self.buffer.list_of(slot).expect("a slot of the buffer is in a group");
         self.buffer.remove(slot);
-        self.rank(group);
+        if self.buffer.is_empty(group) {
+            self.forget_group(group);
+        } else {
+            self.rank(group);
+        }
     }
 
-    /// Gives a group its place among the groups: the largest, then the oldest, is next.
+    /// Gives a group that has two pages, or had, its place among the groups.
     fn rank(&mut self, group: u32) {
-        match self.buffer.front(group) {
-            Some(oldest) => {
-                let key = (Reverse(self.buffer.len(group)), self.uses[oldest as usize].at);
-                self.groups.set(group, key);
+        let rank = self.group_rank(group);
+        self.ranked.set(group, rank);
+    }
+
+    fn group_rank(&self, group: u32) -> GroupRank {
+        let oldest = self.buffer.front(group).expect("a group has a page");
+        (Reverse(self.buffer.len(group)), self.uses[oldest as usize].at)
+    }
+
+    /// Takes the number back from a group whose pages have left.
+    #[inline]
+    fn forget_group(&mut self, group: u32) {
+        if self.singles.list_of(group).is_some() {
+            self.singles.remove(group);
+        } else {
+            self.ranked.remove(group);
+        }
+        self.groups.leave(group);
+    }
+
+    /// The group to be written next.
+    #[inline]
+    fn next_group(&self) -> Option<u32> {
+        let single = self.singles.front(SINGLES);
+        let ranked = self.ranked.least();
+        match (single, ranked) {
+            (Some(single), Some((rank, group))) => {
+                Some(if self.group_rank(single) < rank { single } else { group })
             }
-            None => {
-                self.groups.remove(group);
-            }
+            (single, ranked) => single.or(ranked.map(|(_, group)| group)),
         }
     }
 
@@ -345,6 +393,7 @@ impl Hca {
         }
         let slot = in_ram.unwrap_or_else(|| {
             let slot = ram.slots.enter(page);
+            ram.groups.prefetch(ram.block(slot));
             ram.uses[slot as usize] = Uses { count: on_flash.unwrap_or(0), ..UNUSED };
             slot
         });
@@ -371,10 +420,10 @@ impl Hca {
     /// Writes the largest group of the buffer to flash, or forgets it if there is no flash.
     fn flush_group(&mut self, out: &mut impl Sink) {
         let Self { ram, flash, .. } = self;
-        let (_, group) = ram.groups.least().expect("an over-full buffer has a group");
+        let group = ram.next_group().expect("an over-full buffer has a group");
         let pages = ram.buffer.len(group);
         while let Some(slot) = ram.buffer.front(group) {
-            ram.leave_buffer(slot);
+            ram.buffer.remove(slot);
             let page = ram.slots.leave(slot);
             if flash.pages > 0 {
                 out.copy(page, Tier::RAM, Tier::FLASH);
@@ -382,6 +431,7 @@ impl Hca {
             }
             out.drop_copy(page, Tier::RAM);
         }
+        ram.forget_group(group);
         if flash.pages > 0 {
             let logarithm = pages.next_power_of_two().trailing_zeros() as usize;
             self.block_writes[logarithm.min(BLOCK_WRITE_GAUGES.len() - 1)] += 1;
@@ -428,21 +478,24 @@ impl Policy for Hca {
 
     #[inline]
     fn prefetch_next(&self, page: PageId) {
-        if let Some(slot) = self.ram.slots.find(page) {
-            prefetch(&self.ram.uses, slot as usize);
+        match self.ram.slots.find(page) {
+            Some(slot) => prefetch(&self.ram.uses, slot as usize),
+            // It may be the next to go to the buffer, as most pages that come are not used again.
+            None => self.ram.blocks.prefetch(page),
         }
     }
 
     fn assert_invariants(&self) {
         let Self { ram, flash, .. } = self;
         ram.slots.assert_invariants();
-        ram.numbers.assert_invariants();
+        ram.groups.assert_invariants();
         let uses = || (0..).zip(&ram.uses);
         ram.often.assert_invariants(
             uses().filter_map(|(slot, uses)| Some((slot, uses.rank_of_often()?))),
         );
         ram.buffer.assert_invariants();
-        ram.groups.assert_invariants();
+        ram.singles.assert_invariants();
+        ram.ranked.assert_invariants();
         flash.order.assert_invariants();
         let in_level = ram.uses.iter().filter(|uses| uses.is_in_level).count();
         assert_eq!(in_level, ram.level_len as usize, "pages of the first level are counted");
@@ -457,23 +510,26 @@ impl Policy for Hca {
         assert!(ram.buffered_pages() <= ram.buffer_pages, "the buffer fits");
         assert!(flash.order.len() <= flash.pages, "pages on flash fit it");
         let mut buffered = 0;
-        for group in 0..ram.numbers.taken() {
+        for group in 0..ram.groups.count() {
             let len = ram.buffer.len(group);
             buffered += len;
-            assert_eq!(len > 0, ram.groups.contains(group), "a block with pages is a group");
+            let is_single = ram.singles.list_of(group).is_some();
+            let rank = ram.ranked.key(group);
+            assert_eq!(len > 0, is_single || rank.is_some(), "a block with pages is a group");
+            assert!(!is_single || (len == 1 && rank.is_none()), "a single page is in one place");
             for slot in ram.buffer.iter(group) {
-                assert_eq!(ram.block(slot), ram.numbers.page(group), "a group is of one block");
+                assert_eq!(ram.block(slot), ram.groups.page(group), "a group is of one block");
                 let Uses { count, is_in_level, .. } = ram.uses[slot as usize];
                 assert!(!is_in_level, "no page is in two places");
                 assert!(count > 0, "cached pages have a count");
             }
+            if let Some(rank) = rank {
+                assert_eq!(rank, ram.group_rank(group), "by its length and its oldest page");
+            }
         }
+        let ranks: Vec<_> = ram.singles.iter(SINGLES).map(|group| ram.group_rank(group)).collect();
+        assert!(ranks.is_sorted(), "single pages are in the order of their entry");
         assert_eq!(buffered, ram.buffered_pages(), "each page in RAM is in one of two places");
-        for ((Reverse(len), entered), group) in ram.groups.iter() {
-            let oldest = ram.buffer.front(group).expect("a group has a page");
-            assert_eq!(len, ram.buffer.len(group), "a group is ranked by its length");
-            assert_eq!(entered, ram.uses[oldest as usize].at, "and by its oldest page");
-        }
         for page in flash.order.iter() {
             assert_eq!(ram.slots.find(page), None, "no page is in RAM and on flash");
         }
@@ -485,9 +541,10 @@ impl Policy for Hca {
             + size_of_val(&*ram.uses)
             + ram.once.capacity() * size_of::<(u32, Stamp)>()
             + ram.often.memory_bytes()
-            + ram.numbers.memory_bytes()
-            + ram.buffer.memory_bytes()
             + ram.groups.memory_bytes()
+            + ram.buffer.memory_bytes()
+            + ram.singles.memory_bytes()
+            + ram.ranked.memory_bytes()
             + ram.blocks.memory_bytes()
             + flash.order.memory_bytes()
     }

@@ -405,6 +405,9 @@ impl Policy for LazyCleaning {
     #[inline]
     fn prefetch_next(&self, page: PageId) {
         self.memory.prefetch_state(page);
+        if let Some(frame) = self.frames.find(page) {
+            self.order.prefetch(frame);
+        }
     }
 
     fn assert_invariants(&self) {
