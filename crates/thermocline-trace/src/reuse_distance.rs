@@ -2,10 +2,11 @@
 //!
 //! Touches are numbered, and a bit per touch marks the latest one of every page; the marks after a
 //! page's own are the pages touched since (Bennett and Kruskal, *LRU stack processing*, IBM J. Res.
-//! Dev. 19(4), 1975). A block of bits fills a cache line, and so does a node of the tree of sums above
-//! the blocks, so a touch reads and writes few lines, most of which are in the processor's cache. The
-//! touches are renumbered when the bits are used up, so that memory follows the pages, not the touches:
-//! 20.6 bytes per page.
+//! Dev. 19(4), 1975). A block of bits and their sums fills a cache line, and so does a node of the tree
+//! of sums above the blocks, so a touch reads and writes few lines, most of which are in the processor's
+//! cache. All sums are of what lies before: a rank is a number from each level, and a new mark, which is
+//! always the last one, changes nothing above its block. The touches are renumbered when the bits are
+//! used up, so that memory follows the pages, not the touches: 20.6 bytes per page.
 
 use std::iter;
 
@@ -15,10 +16,38 @@ use thermocline_core::prefetch;
 const NEVER: u32 = u32::MAX;
 /// Touches per page until they are renumbered.
 const TOUCHES_PER_PAGE: usize = 4;
-/// Bits of a block, as a power of two.
-const BLOCK_SHIFT: u32 = 9;
+/// Words of bits in a block; the cache line's last word has their sums.
+const BLOCK_WORDS: usize = 7;
+/// Bits of a block.
+const BLOCK_BITS: u32 = 64 * 7;
+/// Bits of a sum within a block: there are at most 384 marks before a word.
+const SUM_BITS: usize = 9;
+/// One in each of a block's sums.
+const ONE_IN_EACH: u64 = {
+    let (mut ones, mut word) = (0, 0);
+    while word < BLOCK_WORDS {
+        ones |= 1 << (SUM_BITS * word);
+        word += 1;
+    }
+    ones
+};
 /// Children of a node, as a power of two.
 const NODE_SHIFT: u32 = 4;
+
+/// For each child of a node, 1 for the children behind it.
+static ONE_BEHIND: [[u32; 1 << NODE_SHIFT]; 1 << NODE_SHIFT] = {
+    let mut table = [[0; 1 << NODE_SHIFT]; 1 << NODE_SHIFT];
+    let mut place = 0;
+    while place < 1 << NODE_SHIFT {
+        let mut behind = place + 1;
+        while behind < 1 << NODE_SHIFT {
+            table[place][behind] = 1;
+            behind += 1;
+        }
+        place += 1;
+    }
+    table
+};
 
 /// The latest touch of every page, in order.
 #[derive(Debug)]
@@ -30,21 +59,28 @@ pub struct ReuseDistance {
     /// The touches that are the latest of their pages.
     marks: Marks,
     touches: u32,
-    distinct_pages: u32,
 }
 
-/// A set of touches that knows how many there are up to any of them.
+/// A set of touches that knows how many there are after any of them. What is added is always behind all
+/// others.
 #[derive(Debug)]
 struct Marks {
+    count: u32,
     blocks: Vec<Block>,
-    /// From the bottom: how many marks each block has, each node of blocks, and so on.
+    /// From the bottom: sums over blocks, over nodes of blocks, and so on.
     levels: Vec<Vec<Node>>,
 }
 
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Block([u64; 8]);
+struct Block {
+    words: [u64; BLOCK_WORDS],
+    /// For each word the marks in the block before it. The bit above these sums means nothing.
+    before: u64,
+}
 
+/// For each child the marks in the node before it; what is there for children behind the last mark means
+/// nothing.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Node([u32; 1 << NODE_SHIFT]);
@@ -60,7 +96,6 @@ impl ReuseDistance {
             pages: vec![0; slots],
             marks: Marks::new(slots),
             touches: 0,
-            distinct_pages: 0,
         }
     }
 
@@ -75,11 +110,9 @@ impl ReuseDistance {
             self.renumber();
         }
         let previous = std::mem::replace(&mut self.latest[page as usize], self.touches);
-        let distance =
-            (previous != NEVER).then(|| self.distinct_pages - self.marks.remove(previous));
+        let distance = (previous != NEVER).then(|| self.marks.remove(previous));
         self.pages[self.touches as usize] = page;
-        self.marks.insert(self.touches);
-        self.distinct_pages += u32::from(distance.is_none());
+        self.marks.append(self.touches);
         self.touches += 1;
         distance
     }
@@ -92,7 +125,6 @@ impl ReuseDistance {
         let latest = std::mem::replace(&mut self.latest[page as usize], NEVER);
         if latest != NEVER {
             self.marks.remove(latest);
-            self.distinct_pages -= 1;
         }
     }
 
@@ -128,53 +160,70 @@ impl ReuseDistance {
 impl Marks {
     /// No marks, for touches below `touches`.
     fn new(touches: usize) -> Self {
-        let blocks = touches.div_ceil(1 << BLOCK_SHIFT);
+        let blocks = touches.div_ceil(BLOCK_BITS as usize);
         let mut levels = vec![];
         let mut children = blocks;
         while children > 1 {
             children = children.div_ceil(1 << NODE_SHIFT);
             levels.push(vec![Node([0; 1 << NODE_SHIFT]); children]);
         }
-        Self { blocks: vec![Block([0; 8]); blocks], levels }
+        let empty = Block { words: [0; BLOCK_WORDS], before: 0 };
+        Self { count: 0, blocks: vec![empty; blocks], levels }
     }
 
-    /// Adds a mark that is not there.
+    /// Adds a mark behind all that there are or were, with none left out since the last.
     #[inline]
-    fn insert(&mut self, touch: u32) {
-        let (mut child, word, bit) = place(touch);
-        self.blocks[child].0[word] |= 1 << bit;
-        for nodes in &mut self.levels {
-            nodes[child >> NODE_SHIFT].0[child % (1 << NODE_SHIFT)] += 1;
-            child >>= NODE_SHIFT;
+    fn append(&mut self, touch: u32) {
+        let (block, word, bit) = place(touch);
+        if word == 0 && bit == 0 {
+            self.open(block);
+        }
+        let block = &mut self.blocks[block];
+        block.words[word] |= 1 << bit;
+        block.before = block.before.wrapping_add(later_than(word));
+        self.count += 1;
+    }
+
+    /// Notes how many marks lie before a block that will have its first.
+    fn open(&mut self, block: usize) {
+        let mut before = self.count;
+        for (level, nodes) in self.levels.iter_mut().enumerate().rev() {
+            let below = NODE_SHIFT * u32::try_from(level).expect("there are a few levels");
+            let child = block >> below;
+            let sum = &mut nodes[child >> NODE_SHIFT].0[child % (1 << NODE_SHIFT)];
+            if child << below == block {
+                *sum = before;
+            }
+            before -= *sum;
         }
     }
 
-    /// Removes a mark that is there; returns how many there were up to it, itself included.
+    /// Removes a mark that is there; returns how many there are after it.
     #[inline]
     fn remove(&mut self, touch: u32) -> u32 {
         let (mut child, word, bit) = place(touch);
-        let block = &mut self.blocks[child].0;
-        let mut rank = (block[word] << (63 - bit)).count_ones();
-        block[word] &= !(1 << bit);
-        // All words are looked at, as that takes no branch.
-        for (index, word_of_block) in block.iter().enumerate() {
-            rank += if index < word { word_of_block.count_ones() } else { 0 };
-        }
+        let block = &mut self.blocks[child];
+        let in_word = (block.words[word] << (63 - bit)).count_ones();
+        let mut rank = ((block.before >> (SUM_BITS * word)) % (1 << SUM_BITS)) as u32 + in_word;
+        block.words[word] &= !(1 << bit);
+        block.before = block.before.wrapping_sub(later_than(word));
         for nodes in &mut self.levels {
             let node = &mut nodes[child >> NODE_SHIFT].0;
-            let place = child % (1 << NODE_SHIFT);
-            for (index, &marks) in node.iter().enumerate() {
-                rank += if index < place { marks } else { 0 };
+            rank += node[child % (1 << NODE_SHIFT)];
+            // All sums are changed, those up to the child by 0, as that takes no branch.
+            for (before, less) in node.iter_mut().zip(ONE_BEHIND[child % (1 << NODE_SHIFT)]) {
+                *before = before.wrapping_sub(less);
             }
-            node[place] -= 1;
             child >>= NODE_SHIFT;
         }
-        rank
+        let after = self.count - rank;
+        self.count -= 1;
+        after
     }
 
     /// All marks, in order.
     fn iter(&self) -> impl Iterator<Item = u32> {
-        let words = self.blocks.iter().flat_map(|block| block.0);
+        let words = self.blocks.iter().flat_map(|block| block.words);
         words.zip((0_u32..).step_by(64)).flat_map(|(word, first)| {
             let mut rest = word;
             iter::from_fn(move || {
@@ -187,19 +236,26 @@ impl Marks {
 
     /// Marks the touches below `count`, and no others.
     fn set_first(&mut self, count: u32) {
+        self.count = count;
         let mut left = count;
-        for word in self.blocks.iter_mut().flat_map(|block| &mut block.0) {
-            *word = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
-            left = left.saturating_sub(64);
-        }
-        let mut of_child = 1 << BLOCK_SHIFT;
-        for nodes in &mut self.levels {
-            let mut left = u64::from(count);
-            for marks in nodes.iter_mut().flat_map(|node| &mut node.0) {
-                *marks = u32::try_from(left.min(of_child)).expect("at most all marks");
-                left -= u64::from(*marks);
+        for block in &mut self.blocks {
+            block.before = 0;
+            for (word, bits) in block.words.iter_mut().enumerate() {
+                let marks = left.min(64);
+                *bits = if marks == 64 { u64::MAX } else { (1 << marks) - 1 };
+                let sums = u64::from(marks).wrapping_mul(later_than(word));
+                block.before = block.before.wrapping_add(sums);
+                left -= marks;
             }
-            of_child <<= NODE_SHIFT;
+        }
+        let mut of_child = BLOCK_BITS;
+        for nodes in &mut self.levels {
+            for node in nodes.iter_mut() {
+                for (sum, before) in node.0.iter_mut().zip(0_u32..) {
+                    *sum = of_child.wrapping_mul(before);
+                }
+            }
+            of_child = of_child.wrapping_shl(NODE_SHIFT);
         }
     }
 
@@ -209,14 +265,23 @@ impl Marks {
     }
 }
 
+/// One in each sum of the words of a block behind this one.
+#[inline]
+const fn later_than(word: usize) -> u64 {
+    ONE_IN_EACH << (SUM_BITS * (word + 1))
+}
+
 /// The block, the word in it and the bit in that of a touch.
 #[inline]
 const fn place(touch: u32) -> (usize, usize, u32) {
-    ((touch >> BLOCK_SHIFT) as usize, (touch as usize >> 6) % 8, touch % 64)
+    let within = touch % BLOCK_BITS;
+    ((touch / BLOCK_BITS) as usize, (within / 64) as usize, touch % 64)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -240,6 +305,34 @@ mod tests {
                 list.retain(|&other| other != page);
                 list.insert(0, page);
             }
+        }
+    }
+
+    #[test]
+    fn distances_are_right_where_the_tree_is_high() {
+        // Slots for three levels of nodes, in which a few hot pages and others are touched until the
+        // touches are renumbered several times.
+        const PAGES: u32 = 40_000;
+        const TOUCHES: u32 = 700_000;
+        let page_of = |touch: u32| {
+            let mixed = touch.wrapping_mul(0x9E37_79B1);
+            (mixed ^ (mixed >> 15)) % if touch % 3 == 0 { 100 } else { PAGES }
+        };
+        let mut distances = ReuseDistance::new(PAGES);
+        assert_eq!(distances.marks.levels.len(), 3);
+        let mut history: Vec<u32> = vec![];
+        for touch in 0..TOUCHES {
+            let page = page_of(touch);
+            let found = distances.touch(page);
+            if touch % 9973 == 0 {
+                let previous = history.iter().rposition(|&other| other == page);
+                let expected = previous.map(|at| {
+                    let between: HashSet<u32> = history[at + 1..].iter().copied().collect();
+                    u32::try_from(between.len()).unwrap()
+                });
+                assert_eq!(found, expected, "touch {touch}");
+            }
+            history.push(page);
         }
     }
 }
