@@ -316,7 +316,7 @@ mod tests {
         const TOUCHES: u32 = 700_000;
         let page_of = |touch: u32| {
             let mixed = touch.wrapping_mul(0x9E37_79B1);
-            (mixed ^ (mixed >> 15)) % if touch % 3 == 0 { 100 } else { PAGES }
+            (mixed ^ (mixed >> 15)) % if touch.is_multiple_of(3) { 100 } else { PAGES }
         };
         let mut distances = ReuseDistance::new(PAGES);
         assert_eq!(distances.marks.levels.len(), 3);

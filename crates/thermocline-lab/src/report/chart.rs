@@ -46,7 +46,7 @@ pub struct LineChart {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// A value for each size; none where there is none.
+    /// A value for each size; none where there is none. A value that is not finite is not drawn.
     pub values: Vec<Option<f64>>,
 }
 
@@ -59,6 +59,15 @@ pub struct BarChart {
     pub x_title: String,
     /// The bars: name and length.
     pub bars: Vec<(String, f64)>,
+}
+
+impl Series {
+    /// The points that can be drawn. An axis up to infinity would never end.
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        let values = self.values.iter().enumerate();
+        let points = values.filter_map(|(place, value)| Some((place as f64, (*value)?)));
+        points.filter(|(_, value)| value.is_finite())
+    }
 }
 
 impl LineChart {
@@ -86,8 +95,8 @@ impl LineChart {
 
     fn draw(&self, area: &Area<'_>, series: &[Series]) -> Result<(), DrawError> {
         let last = self.x_labels.len().saturating_sub(1).max(1) as f64;
-        let values = self.series.iter().flat_map(|series| series.values.iter().flatten());
-        let top = values.fold(0.0_f64, |top, value| top.max(*value));
+        let values = self.series.iter().flat_map(Series::points).map(|(_, value)| value);
+        let top = values.fold(0.0_f64, f64::max);
         let top = if top > 0.0 { top * 1.06 } else { 1.0 };
         let mut chart = ChartBuilder::on(area)
             .margin(10)
@@ -111,12 +120,7 @@ impl LineChart {
             .draw()?;
         self.draw_x_labels(area, &chart)?;
         for (index, series) in series.iter().enumerate() {
-            let points: Vec<(f64, f64)> = series
-                .values
-                .iter()
-                .enumerate()
-                .filter_map(|(place, value)| Some((place as f64, (*value)?)))
-                .collect();
+            let points: Vec<(f64, f64)> = series.points().collect();
             let style = ShapeStyle { color: colour(index).into(), filled: true, stroke_width: 2 };
             if let Some([dash, gap]) = dashes(index) {
                 let path = DashedPathElement::new(points.clone(), dash, gap, style);
@@ -158,7 +162,8 @@ impl BarChart {
     }
 
     fn draw(&self, area: &Area<'_>) -> Result<(), DrawError> {
-        let top = self.bars.iter().fold(0.0_f64, |top, bar| top.max(bar.1));
+        let lengths = self.bars.iter().map(|bar| bar.1).filter(|length| length.is_finite());
+        let top = lengths.fold(0.0_f64, f64::max);
         let top = if top > 0.0 { top * 1.12 } else { 1.0 };
         let rows = self.bars.len().max(1) as f64;
         let mut chart = ChartBuilder::on(area)
@@ -182,11 +187,13 @@ impl BarChart {
             .draw()?;
         for (row, (name, length)) in self.bars.iter().enumerate() {
             let middle = -(row as f64) - 0.5;
+            // A bar that is not finite has a name and no length.
+            let length = if length.is_finite() { *length } else { 0.0 };
             chart.plotting_area().draw(&Rectangle::new(
-                [(0.0, middle + 0.36), (*length, middle - 0.36)],
+                [(0.0, middle + 0.36), (length, middle - 0.36)],
                 COLOURS[0].filled(),
             ))?;
-            draw_bar_labels(area, &chart, (name, *length), middle)?;
+            draw_bar_labels(area, &chart, (name, length), middle)?;
         }
         Ok(())
     }
@@ -299,6 +306,25 @@ mod tests {
         ] {
             assert_eq!(short(value), expected);
         }
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_gaps() {
+        let chart = |missing: [Option<f64>; 2]| {
+            let values = vec![Some(1.0), missing[0], missing[1], Some(3.0)];
+            LineChart {
+                title: "t".into(),
+                x_title: "x".into(),
+                x_labels: ["1", "2", "3", "4"].map(String::from).to_vec(),
+                y_title: "y".into(),
+                series: vec![Series { name: "cost".into(), values }],
+            }
+        };
+        let odd = chart([Some(f64::INFINITY), Some(f64::NAN)]).figure().unwrap();
+        assert_eq!(odd, chart([None, None]).figure().unwrap());
+        let bars = [("a", 1.0), ("b", f64::INFINITY)].map(|(name, bar)| (name.to_owned(), bar));
+        let chart = BarChart { title: "t".into(), x_title: "x".into(), bars: bars.to_vec() };
+        assert!(chart.figure().unwrap().contains("<svg"));
     }
 
     #[test]
