@@ -22,13 +22,17 @@
 //!   program of its page is read from the cells all the same, unless the write buffer has it. (5) The
 //!   pages that garbage collection gathers are safe at a power failure.
 
+mod charge;
+mod metrics;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::check::{round_ns, us_to_ns};
 use super::config::{Scheduling, SsdConfig, WriteCompletes};
-use super::ftl::{Cause, Work};
 use super::geometry::{Geometry, NONE};
+
+pub(crate) use self::charge::Charge;
 
 /// Planes of a die, at most.
 const TOGETHER_MOST: usize = 8;
@@ -177,31 +181,6 @@ pub(crate) struct Service {
     since_ns: u64,
 }
 
-/// Puts the work of one request into the queues.
-#[derive(Debug)]
-pub(crate) struct Charge<'a> {
-    service: &'a mut Service,
-    /// The request.
-    owner: u32,
-    /// Of the host's pages.
-    stream: usize,
-    /// Operations that the request waits for.
-    owed: u32,
-    /// What is moved from one physical page.
-    copying: Option<Copying>,
-}
-
-/// Pages that garbage collection moves from one physical page, and the physical page that they fill.
-#[derive(Clone, Copy, Debug)]
-struct Copying {
-    plane: u32,
-    /// The place of the physical page in its block.
-    source: u32,
-    pages: u8,
-    /// The level of the physical page that became full, if one did.
-    program_level: Option<u8>,
-}
-
 impl Service {
     /// Of a configuration that was checked.
     pub(crate) fn new(config: &SsdConfig, geometry: &Geometry) -> Self {
@@ -266,7 +245,7 @@ impl Service {
 
     /// For the operations of a request that writes to a stream.
     pub(crate) const fn charge(&mut self, owner: u32, stream: usize) -> Charge<'_> {
-        Charge { service: self, owner, stream, owed: 0, copying: None }
+        Charge::new(self, owner, stream)
     }
 
     /// Queues a read of the host: pages of the physical page that `within` is in.
@@ -524,45 +503,6 @@ impl Service {
         }
     }
 
-    pub(crate) fn reset_metrics(&mut self, now_ns: u64) {
-        self.since_ns = now_ns;
-        for unit in &mut self.units {
-            unit.busy_ns = 0;
-            unit.busy_since_ns = unit.busy_since_ns.map(|_| now_ns);
-        }
-        self.channels.iter_mut().for_each(|channel| channel.busy_ns = 0);
-    }
-
-    /// For how long the metrics were collected.
-    pub(crate) const fn elapsed_ns(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.since_ns)
-    }
-
-    /// For how long each unit worked.
-    fn busy_of_units(&self, now_ns: u64) -> impl Iterator<Item = u64> {
-        self.units.iter().map(move |unit| {
-            unit.busy_ns + unit.busy_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
-        })
-    }
-
-    /// The sum over all units.
-    pub(crate) fn busy_ns(&self, now_ns: u64) -> u64 {
-        self.busy_of_units(now_ns).sum()
-    }
-
-    /// Per chip the sum over its units.
-    pub(crate) fn chip_busy_ns(&self, now_ns: u64) -> Vec<u64> {
-        let units: Vec<u64> = self.busy_of_units(now_ns).collect();
-        units.chunks(self.units_per_chip as usize).map(|chip| chip.iter().sum()).collect()
-    }
-
-    /// The share of the time for which each bus was taken.
-    pub(crate) fn channel_utilisation(&self, now_ns: u64) -> Vec<f64> {
-        let elapsed_ns = self.elapsed_ns(now_ns).max(1) as f64;
-        let share = |channel: &Channel| (channel.busy_ns as f64 / elapsed_ns).min(1.0);
-        self.channels.iter().map(share).collect()
-    }
-
     /// How often each request in service is an owner of an operation, counted down from `owed`.
     pub(crate) fn settle(&self, owed: &mut [u32]) {
         for unit in &self.units {
@@ -584,111 +524,6 @@ impl Service {
             waiting.chain(buffered.gathered)
         });
         pages.map(u32::from).sum::<u32>() + self.programmed
-    }
-}
-
-impl Charge<'_> {
-    /// Queues what is still to be queued; returns how many operations the request waits for.
-    pub(crate) fn finish(mut self) -> u32 {
-        self.finish_copying();
-        self.owed
-    }
-
-    /// Queues the read of the physical page that pages are moved from, and the program of the one
-    /// that they have filled.
-    fn finish_copying(&mut self) {
-        let Some(Copying { plane, source, pages, program_level }) = self.copying.take() else {
-            return;
-        };
-        let service = &mut *self.service;
-        let read = Operation {
-            owner: NONE,
-            plane: service.plane_in_unit(plane),
-            kind: Kind::Read,
-            levels: level(source, &service.times.reads),
-            pages,
-        };
-        service.push(plane, read, false);
-        if let Some(level) = program_level {
-            let pages = small(1 << service.program_shift);
-            let program = Operation { kind: Kind::Program, levels: level << 4, pages, ..read };
-            service.push(plane, program, false);
-        }
-    }
-}
-
-impl Work for Charge<'_> {
-    fn program(&mut self, plane: u32, page: u32, within: u32) {
-        self.finish_copying();
-        let service = &mut *self.service;
-        let pages = 1 << service.program_shift;
-        let is_full = (within + 1) & (pages - 1) == 0;
-        let mut owner = self.owner;
-        if let Some(buffered) = service.buffered.get_mut(plane as usize) {
-            buffered.gathered[self.stream] += 1;
-            if is_full {
-                let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
-                buffered.programs.push_back((page + 1 - pages, gathered));
-            }
-            owner = BUFFERED;
-        }
-        if !is_full {
-            return;
-        }
-        let operation = Operation {
-            owner,
-            plane: service.plane_in_unit(plane),
-            kind: Kind::Program,
-            levels: level(within >> service.program_shift, &service.times.programs) << 4,
-            pages: small(pages),
-        };
-        self.owed += u32::from(owner != BUFFERED);
-        service.push(plane, operation, false);
-    }
-
-    fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, _: Cause) {
-        let service = &*self.service;
-        if !service.gc_time {
-            return;
-        }
-        let shift = service.program_shift;
-        let (source, target) = (source_within >> shift, target_within >> shift);
-        let target_level = level(target, &service.times.programs);
-        if service.copyback {
-            let copyback = Operation {
-                owner: NONE,
-                plane: service.plane_in_unit(plane),
-                kind: Kind::Copyback,
-                levels: level(source, &service.times.reads) | target_level << 4,
-                pages: 1,
-            };
-            self.service.push(plane, copyback, false);
-            return;
-        }
-        if self.copying.is_none_or(|copying| (copying.plane, copying.source) != (plane, source)) {
-            self.finish_copying();
-            self.copying = Some(Copying { plane, source, pages: 0, program_level: None });
-        }
-        if let Some(copying) = &mut self.copying {
-            copying.pages += 1;
-            if (target_within + 1) & ((1 << shift) - 1) == 0 {
-                copying.program_level = Some(target_level);
-            }
-        }
-    }
-
-    fn erase(&mut self, plane: u32, _: Cause) {
-        self.finish_copying();
-        if self.service.gc_time {
-            let plane_in_unit = self.service.plane_in_unit(plane);
-            let erase = Operation {
-                owner: NONE,
-                plane: plane_in_unit,
-                kind: Kind::Erase,
-                ..Operation::default()
-            };
-            self.service.push(plane, erase, false);
-        }
     }
 }
 

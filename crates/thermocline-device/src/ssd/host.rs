@@ -1,0 +1,175 @@
+//! The drive's side towards the host: requests become work of the map and of the flash, and are
+//! answered when the last of it is done.
+
+use thermocline_core::{Heat, Nanos, PageId};
+
+use super::error::Exhausted;
+use super::ftl::Untimed;
+use super::geometry::NONE;
+use super::link::Direction;
+use super::{Request, Ssd};
+use crate::request::{Completion, DeviceOp};
+
+impl Ssd {
+    /// Carries out a request in the map, and queues its flash operations.
+    pub(super) fn dispatch(
+        &mut self,
+        place: u32,
+        completed: &mut Vec<Completion>,
+    ) -> Result<(), Exhausted> {
+        let Request { op, page: first, pages, .. } = self.requests[place as usize];
+        match op {
+            DeviceOp::Read => self.read(first, pages, place, completed),
+            DeviceOp::Write if self.buffer_pages > 0 => {
+                self.requests[place as usize].owed = pages;
+                self.entering.push_back(place);
+                return self.fill_buffer(completed);
+            }
+            DeviceOp::Write => {
+                let mut owed = 0;
+                for page in first..first + pages {
+                    owed += self.write(page, Some(place))?;
+                }
+                owed += self.pad(place);
+                self.requests[place as usize].owed = owed;
+            }
+            DeviceOp::Trim => (first..first + pages).for_each(|page| self.trim(page)),
+        }
+        if op == DeviceOp::Trim {
+            self.complete(place, completed);
+        }
+        Ok(())
+    }
+
+    /// Lets the buffer take what it has room for.
+    pub(super) fn fill_buffer(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+        while let Some(&place) = self.entering.front() {
+            let Request { page: first, pages, .. } = self.requests[place as usize];
+            while self.requests[place as usize].owed > 0 {
+                if self.buffered_pages == self.buffer_pages {
+                    return Ok(());
+                }
+                let taken = pages - self.requests[place as usize].owed;
+                self.write(first + taken, Some(place))?;
+                self.buffered_pages += 1;
+                self.requests[place as usize].owed -= 1;
+            }
+            self.entering.pop_front();
+            self.complete(place, completed);
+        }
+        Ok(())
+    }
+
+    /// Queues the flash operations of a read, one for each physical page; what the flash does not
+    /// have, or not yet, is sent at once.
+    fn read(&mut self, first: u32, pages: u32, request: u32, completed: &mut Vec<Completion>) {
+        let shift = self.config.pages_per_program.trailing_zeros();
+        let (mut owed, mut at_once) = (0, 0);
+        // The physical page of the operation that is next: its plane, the place of a page, how many.
+        let mut next: Option<(u32, u32, u32, u8)> = None;
+        for page in first..first + pages {
+            self.recorder.host_reads += 1;
+            let flash_page = self.nand.page_of(page);
+            if flash_page == NONE {
+                self.recorder.unmapped_reads += 1;
+                at_once += 1;
+                continue;
+            }
+            let block = self.nand.geometry().block_of_page(flash_page);
+            let plane = self.nand.geometry().plane_of_block(block);
+            let within = flash_page - self.nand.first_page(block);
+            // Pages gather in the controller until the physical page is full.
+            let is_gathering = ((within >> shift) + 1) << shift > self.nand.block(block).written;
+            if is_gathering || self.service.is_buffered(plane, flash_page) {
+                at_once += 1;
+                continue;
+            }
+            match &mut next {
+                Some((physical, .., count)) if *physical == flash_page >> shift => *count += 1,
+                _ => {
+                    if let Some((_, plane, within, count)) = next {
+                        self.service.read(plane, within, count, request);
+                    }
+                    next = Some((flash_page >> shift, plane, within, 1));
+                    owed += 1;
+                }
+            }
+        }
+        if let Some((_, plane, within, count)) = next {
+            self.service.read(plane, within, count, request);
+        }
+        self.requests[request as usize].owed = owed + u32::from(at_once > 0);
+        if at_once > 0 {
+            self.answer(request, at_once, completed);
+        }
+    }
+
+    /// Sends the pages that a flash operation has read, if any; the operation is done then.
+    pub(super) fn answer(&mut self, place: u32, pages: u32, completed: &mut Vec<Completion>) {
+        match &mut self.link {
+            Some(link) if pages > 0 => {
+                let arrived_ns = link.send(Direction::ToHost, pages, self.now_ns);
+                self.leaving.push_back((arrived_ns, place));
+            }
+            Some(_) | None => self.settle(place, completed),
+        }
+    }
+
+    /// One of the things that a request waits for is done.
+    pub(super) fn settle(&mut self, place: u32, completed: &mut Vec<Completion>) {
+        let request = &mut self.requests[place as usize];
+        request.owed -= 1;
+        if request.owed == 0 {
+            self.complete(place, completed);
+        }
+    }
+
+    /// Programs the physical pages that a request has begun to fill, since it waits for them; returns
+    /// how many operations it waits for.
+    fn pad(&mut self, place: u32) -> u32 {
+        if self.config.pages_per_program == 1 {
+            return 0;
+        }
+        let mut owed = 0;
+        for stream in 0..self.config.streams as usize {
+            let mut charge = self.service.charge(place, stream);
+            self.ftl.pad(&mut self.nand, stream, &mut charge);
+            owed += charge.finish();
+        }
+        owed
+    }
+
+    /// Writes a page, in time if it is of a request; returns how many operations that waits for.
+    pub(super) fn write(&mut self, page: u32, place: Option<u32>) -> Result<u32, Exhausted> {
+        let stream = match &mut self.identifier {
+            Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
+            None => 0,
+        };
+        let owed = match place {
+            Some(place) => {
+                let mut charge = self.service.charge(place, stream);
+                self.ftl.write(&mut self.nand, page, stream, &mut charge)?;
+                charge.finish()
+            }
+            None => {
+                self.ftl.write(&mut self.nand, page, stream, &mut Untimed)?;
+                0
+            }
+        };
+        self.recorder.host_writes += 1;
+        Ok(owed)
+    }
+
+    pub(super) fn trim(&mut self, page: u32) {
+        self.recorder.host_trims += 1;
+        self.nand.trim(page);
+    }
+
+    pub(super) fn complete(&mut self, place: u32, completed: &mut Vec<Completion>) {
+        let Request { op, ticket, arrival_ns, .. } = self.requests[place as usize];
+        self.recorder.complete(op, self.now_ns - arrival_ns);
+        completed.push(Completion { ticket, at: Nanos(self.now_ns) });
+        self.in_service -= 1;
+        self.free_places.push(place);
+    }
+}

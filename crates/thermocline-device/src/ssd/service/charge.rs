@@ -1,0 +1,139 @@
+//! The work of one request, or of the drive itself, on its way into the queues.
+
+use super::super::ftl::{Cause, Work};
+use super::super::geometry::NONE;
+use super::{BUFFERED, Kind, Operation, Service, level, small};
+
+/// Puts the work of one request into the queues.
+#[derive(Debug)]
+pub(crate) struct Charge<'a> {
+    service: &'a mut Service,
+    /// The request.
+    owner: u32,
+    /// Of the host's pages.
+    stream: usize,
+    /// Operations that the request waits for.
+    owed: u32,
+    /// What is moved from one physical page.
+    copying: Option<Copying>,
+}
+
+/// Pages that garbage collection moves from one physical page, and the physical page that they fill.
+#[derive(Clone, Copy, Debug)]
+struct Copying {
+    plane: u32,
+    /// The place of the physical page in its block.
+    source: u32,
+    pages: u8,
+    /// The level of the physical page that became full, if one did.
+    program_level: Option<u8>,
+}
+
+impl<'a> Charge<'a> {
+    pub(super) const fn new(service: &'a mut Service, owner: u32, stream: usize) -> Self {
+        Self { service, owner, stream, owed: 0, copying: None }
+    }
+
+    /// Queues what is still to be queued; returns how many operations the request waits for.
+    pub(crate) fn finish(mut self) -> u32 {
+        self.finish_copying();
+        self.owed
+    }
+
+    /// Queues the read of the physical page that pages are moved from, and the program of the one
+    /// that they have filled.
+    fn finish_copying(&mut self) {
+        let Some(Copying { plane, source, pages, program_level }) = self.copying.take() else {
+            return;
+        };
+        let service = &mut *self.service;
+        let read = Operation {
+            owner: NONE,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Read,
+            levels: level(source, &service.times.reads),
+            pages,
+        };
+        service.push(plane, read, false);
+        if let Some(level) = program_level {
+            let pages = small(1 << service.program_shift);
+            let program = Operation { kind: Kind::Program, levels: level << 4, pages, ..read };
+            service.push(plane, program, false);
+        }
+    }
+}
+
+impl Work for Charge<'_> {
+    fn program(&mut self, plane: u32, page: u32, within: u32) {
+        self.finish_copying();
+        let service = &mut *self.service;
+        let pages = 1 << service.program_shift;
+        let is_full = (within + 1) & (pages - 1) == 0;
+        let mut owner = self.owner;
+        if let Some(buffered) = service.buffered.get_mut(plane as usize) {
+            buffered.gathered[self.stream] += 1;
+            if is_full {
+                let gathered = std::mem::take(&mut buffered.gathered[self.stream]);
+                buffered.programs.push_back((page + 1 - pages, gathered));
+            }
+            owner = BUFFERED;
+        }
+        if !is_full {
+            return;
+        }
+        let operation = Operation {
+            owner,
+            plane: service.plane_in_unit(plane),
+            kind: Kind::Program,
+            levels: level(within >> service.program_shift, &service.times.programs) << 4,
+            pages: small(pages),
+        };
+        self.owed += u32::from(owner != BUFFERED);
+        service.push(plane, operation, false);
+    }
+
+    fn copy(&mut self, plane: u32, source_within: u32, target_within: u32, _: Cause) {
+        let service = &*self.service;
+        if !service.gc_time {
+            return;
+        }
+        let shift = service.program_shift;
+        let (source, target) = (source_within >> shift, target_within >> shift);
+        let target_level = level(target, &service.times.programs);
+        if service.copyback {
+            let copyback = Operation {
+                owner: NONE,
+                plane: service.plane_in_unit(plane),
+                kind: Kind::Copyback,
+                levels: level(source, &service.times.reads) | target_level << 4,
+                pages: 1,
+            };
+            self.service.push(plane, copyback, false);
+            return;
+        }
+        if self.copying.is_none_or(|copying| (copying.plane, copying.source) != (plane, source)) {
+            self.finish_copying();
+            self.copying = Some(Copying { plane, source, pages: 0, program_level: None });
+        }
+        if let Some(copying) = &mut self.copying {
+            copying.pages += 1;
+            if (target_within + 1) & ((1 << shift) - 1) == 0 {
+                copying.program_level = Some(target_level);
+            }
+        }
+    }
+
+    fn erase(&mut self, plane: u32, _: Cause) {
+        self.finish_copying();
+        if self.service.gc_time {
+            let plane_in_unit = self.service.plane_in_unit(plane);
+            let erase = Operation {
+                owner: NONE,
+                plane: plane_in_unit,
+                kind: Kind::Erase,
+                ..Operation::default()
+            };
+            self.service.push(plane, erase, false);
+        }
+    }
+}
