@@ -273,9 +273,10 @@ fn streams_are_fed_by_an_identifier() {
 #[test]
 fn what_cannot_be_says_why() {
     let trace_4k = trace("0 0 0 8 0\n1000 0 800000 8 0\n", 4096);
-    let tlc = BufferedSsd::new(SsdConfig::preset("tlc-nvme").unwrap());
+    let large = SsdConfig { page_bytes: 16_384, ..SsdConfig::preset("ssdsim").unwrap() };
+    let large = BufferedSsd::new(large);
     let error =
-        run_buffer(&trace_4k, &configuration("lru", "9p", Some(tlc)), false, &Watch::default())
+        run_buffer(&trace_4k, &configuration("lru", "9p", Some(large)), false, &Watch::default())
             .unwrap_err();
     assert!(error.to_string().contains("16384 bytes"), "{error}");
     let remedy = error.remedy(|setting| format!("the setting {setting}"));

@@ -28,6 +28,10 @@ use system::{Cell, Snapshot, SystemResult, SystemRun};
 
 pub use figures::Figures;
 
+/// The largest scale for the engine. The engine keeps up to 1024 frames beyond its RAM for pages that
+/// a sync has not made durable yet, which must stay few beside the working set.
+const ENGINE_SCALE_MAX: u32 = 256;
+
 /// What is to be run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -290,6 +294,13 @@ impl Study for Experiment {
         results: &mut Results,
         done: Done<'_>,
     ) -> Result<(), PaperError> {
+        if engine_scale.is_some_and(|scale| scale > ENGINE_SCALE_MAX) {
+            let reason = format!(
+                "a scale of more than {ENGINE_SCALE_MAX} leaves a working set that the engine's own \
+                 frames hold, so that nothing reads the disk"
+            );
+            return Err(PaperError::Engine { reason });
+        }
         results.engine_scale = engine_scale;
         results.system = self.system.run(engine_scale, done)?;
         Ok(())

@@ -95,19 +95,19 @@ fn the_engine_runs_the_same_experiments() {
     file.study.system.ram_gib_choices = vec![2];
     file.study.system.working_set_gib_choices = vec![10];
     let run = |scale| file.study.system.run(Some(scale), &|| {}).unwrap();
-    let results = run(2048);
+    let results = run(256);
     let [random_read, oltp] = &results[..] else { panic!("two workloads") };
     for one in [random_read, oltp] {
         assert_eq!(one.cells.len(), 1);
-        // A fifth of the working set fits RAM, which is empty at first.
-        assert_near(one.baseline.hits.ram, 0.18, 0.03, "RAM");
+        // A fifth of the working set fits RAM.
+        assert_near(one.baseline.hits.ram, 0.2, 0.03, "RAM");
         assert!(one.hybrid.hits.disk < one.baseline.hits.disk - 0.2, "{:?}", one.hybrid.hits);
         assert!(one.hybrid.iops > 1.5 * one.baseline.iops, "{} I/Os per second", one.hybrid.iops);
         assert!(one.cells[0].run.hits.disk > one.hybrid.hits.disk, "a smaller SSD hits less often");
     }
     assert!(oltp.baseline.iops > random_read.baseline.iops * 1.2, "the disk chooses among many");
     let text = |results: &[SystemResult]| serde_json::to_string(results).unwrap();
-    assert_eq!(text(&run(16_384)), text(&run(16_384)), "the clock is simulated");
+    assert_eq!(text(&run(256)), text(&results), "the clock is simulated");
 }
 
 #[test]

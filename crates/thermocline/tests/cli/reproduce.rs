@@ -145,15 +145,18 @@ fn the_hca_papers_experiments_run_on_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("hca.html");
     let report = report.to_str().unwrap();
-    let output = reproduce(&["hca", "--engine", "--scale", "16384", "--json", "--report", report]);
+    let output = reproduce(&["hca", "--engine", "--scale", "256", "--json", "--report", report]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["workloads"]["engine_scale"], 16_384);
+    assert_eq!(json["workloads"]["engine_scale"], 256);
     for workload in json["workloads"]["system"].as_array().unwrap() {
         assert_eq!(workload["cells"].as_array().unwrap().len(), 27);
     }
     let html = std::fs::read_to_string(report).unwrap();
-    assert!(html.contains("on the engine with sizes and time divided by 16384"));
+    assert!(html.contains("on the engine with sizes and time divided by 256"));
+    let refused = reproduce(&["hca", "--engine", "--scale", "4096", "--report", report]);
+    assert!(!refused.status.success());
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("a scale of more than 256"));
     let refused = reproduce(&["mbf", "--engine", "--report", report]);
     let message = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success());
