@@ -19,7 +19,7 @@ pub trait Filters: Clone + Debug + Send {
     /// Where the filters keep one position.
     type Spot: Copy + Debug;
 
-    /// This many filters, at most 64, of at least so many bits, all clear.
+    /// Create `filters` clear filters, at most 64, of at least `filter_bits` bits each.
     fn new(filter_bits: u32, filters: u32) -> Self;
 
     /// The position that the `index`-th value of a hash selects.
