@@ -181,8 +181,10 @@ pub(crate) fn record(arguments: &Record) -> Result<()> {
     let (pages, writes) = generate(arguments.pages, arguments.alpha, arguments.writes)?;
     let mut identifier = build(arguments.contender, pages)?;
     let mut heats = Vec::with_capacity(writes.len());
-    identifier
-        .record_all(writes.get(..arguments.recorded).context("so many are there")?, &mut heats);
+    identifier.record_all(
+        writes.get(..arguments.recorded).context("the trace has fewer writes")?,
+        &mut heats,
+    );
     for _ in 0..arguments.decays {
         identifier.decay();
     }

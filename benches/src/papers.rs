@@ -200,7 +200,7 @@ pub(crate) fn replay_counted(arguments: &Counted) -> Result<()> {
     let tiers = tiers(&arguments.policy, &trace, arguments.percent)?;
     let mut policy = build(&trace, &arguments.policy, &tiers)?;
     let accesses: Vec<Access> = trace.accesses().collect();
-    let replayed = accesses.get(..arguments.replayed).context("so many are there")?;
+    let replayed = accesses.get(..arguments.replayed).context("the trace has fewer accesses")?;
     let coming = accesses.get(AHEAD..).unwrap_or_default();
     let mut counts = Counts::new();
     policy.access_all(replayed, coming, &mut Actions::new(), &mut counts);

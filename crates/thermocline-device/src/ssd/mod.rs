@@ -45,7 +45,7 @@ use self::link::{Direction, Link};
 use self::metrics::Recorder;
 use self::nand::Nand;
 use self::random::SplitMix64;
-use self::service::Service;
+use self::service::{Passed, Service};
 use crate::request::{Completion, DeviceOp, DeviceRequest, Ticket};
 
 pub use self::config::{
@@ -117,6 +117,8 @@ pub struct Ssd {
     tickets: u64,
     /// Requests of operations that completed at this instant, and the pages that they read.
     done: Vec<(u32, u8)>,
+    /// Operations that ran without events.
+    passed: Vec<Passed>,
     recorder: Recorder,
     /// Pages that the host wrote before the recorder began.
     host_writes_before: u64,
@@ -173,6 +175,7 @@ impl Ssd {
             in_service: 0,
             tickets: 0,
             done: vec![],
+            passed: vec![],
             recorder: Recorder::default(),
             host_writes_before: 0,
             worn_out: None,
@@ -227,7 +230,7 @@ impl Ssd {
                 break;
             }
             self.now_ns = at_ns;
-            if self.happen(completed).is_err() {
+            if self.happen(to.0, completed).is_err() {
                 return Err(self.end());
             }
         }
@@ -438,8 +441,8 @@ impl Ssd {
         }
     }
 
-    /// All that happens at this instant.
-    fn happen(&mut self, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
+    /// All that happens at this instant, and until then what nothing can hinder.
+    fn happen(&mut self, to_ns: u64, completed: &mut Vec<Completion>) -> Result<(), Exhausted> {
         while let Some(code) = self.service.pop_event(self.now_ns) {
             self.service.finish_stage(code, &mut self.done);
         }
@@ -478,8 +481,30 @@ impl Ssd {
                 self.decoding[which].push_back((ready_ns, place));
             }
         }
-        self.service.begin(self.now_ns);
+        if !self.pass(to_ns, completed) {
+            self.service.begin(self.now_ns);
+        }
         Ok(())
+    }
+
+    /// Runs what waits for the flash from start to end, if it is done until then and nothing comes
+    /// before; whether it did.
+    fn pass(&mut self, to_ns: u64, completed: &mut Vec<Completion>) -> bool {
+        if self.has_delays || self.buffer_pages > 0 {
+            return false;
+        }
+        let before_ns = self.arrivals.peek().map_or(NEVER, |next| next.0.0);
+        let until_ns = to_ns.min(before_ns.saturating_sub(1));
+        let ended = self.service.run_unhindered(self.now_ns, until_ns, &mut self.passed);
+        let Some(end_ns) = ended else { return false };
+        for place in 0..self.passed.len() {
+            let Passed { answered_ns, owner, .. } = self.passed[place];
+            self.now_ns = answered_ns;
+            self.settle(owner, completed);
+        }
+        self.passed.clear();
+        self.now_ns = end_ns;
+        true
     }
 
     /// Completes the reads whose bytes have arrived.

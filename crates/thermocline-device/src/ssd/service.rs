@@ -15,7 +15,7 @@
 //! * Source: the operations of the ONFI specification, section 5; the times of SSDsim (Hu et al.,
 //!   ICS '11) for pages, planes and copyback.
 //! * State: 16 bytes per waiting operation, about 300 per die, 16 per event.
-//! * Cost: O(log dies) per stage of an operation.
+//! * Cost: O(log dies) per stage of an operation; O(1) per operation that nothing can hinder.
 //! * Deviations: (1) planes work together whatever pages they work on, where older chips need equal
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
 //!   complete together; (3) no suspension of programs and erases; (4) a read that overtakes the
@@ -24,6 +24,7 @@
 
 mod charge;
 mod metrics;
+mod unhindered;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -33,6 +34,7 @@ use super::config::{Scheduling, SsdConfig, WriteCompletes};
 use super::geometry::{Geometry, NONE};
 
 pub(crate) use self::charge::Charge;
+pub(crate) use self::unhindered::Passed;
 
 /// Planes of a die, at most.
 const TOGETHER_MOST: usize = 8;
