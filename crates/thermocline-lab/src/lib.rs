@@ -68,7 +68,7 @@ pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
 pub use runs::{RunOptions, compare, run, run_with_actions};
-pub use size::TierSize;
+pub use size::{TierSize, TracePages};
 pub use summary::{
     AdmissionSummary, ClientSummary, Gauge, PolicySummary, Summary, TierSummary, TraceSummary,
 };
