@@ -9,6 +9,9 @@ use std::thread;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
+use thermocline_lab::{
+    Configuration, LabError, RunOptions, Summary, can_run_while_compiling, run_while_compiling,
+};
 use thermocline_papers::Take;
 use thermocline_trace::{
     AddressSpace, CompiledTrace, FileTable, Head, OnlyVolumes, PageSize, ReadCounts, ReadOptions,
@@ -83,6 +86,28 @@ pub(crate) fn open_with_files(
     let trace = CompiledTrace::compile_reading_ahead(&mut reader, page_size)?;
     reader.finish();
     Ok((trace, files))
+}
+
+/// Reads and compiles a trace while a policy replays it, if that can be.
+pub(crate) fn open_running(
+    path: &Path,
+    reading: &Reading,
+    configuration: &Configuration,
+    options: RunOptions,
+) -> Result<Option<(CompiledTrace, Result<Summary, LabError>)>> {
+    // What is no file cannot be opened once more, if it has to be.
+    if !path.is_file() || CompiledTrace::is_saved(path) {
+        return Ok(None);
+    }
+    let reader = open_reader(path, reading)?;
+    let accesses_max = reader.accesses_max();
+    let can_run = |&max: &u64| can_run_while_compiling(configuration, options, max);
+    let Some(accesses_max) = accesses_max.filter(can_run) else { return Ok(None) };
+    let page_size = page_size(reading, &reader)?;
+    let mut reader = WithProgress::new(reader)?;
+    let done = run_while_compiling(&mut reader, page_size, accesses_max, configuration)?;
+    reader.finish();
+    Ok(Some(done))
 }
 
 /// Samples a trace while it is read, if that can be: else it has to be compiled.
