@@ -71,9 +71,7 @@ fn it_is_the_run_on_the_compiled_trace() {
 
 #[test]
 fn what_needs_the_whole_trace_waits_for_it() {
-    let can = |configuration: &Configuration, options: RunOptions, accesses_max: u64| {
-        can_run_while_compiling(configuration, options, accesses_max)
-    };
+    let can = can_run_while_compiling;
     let plain = configuration("lru", "100p").unwrap();
     let options = RunOptions::default();
     assert!(can(&plain, options, REQUESTS));

@@ -218,6 +218,11 @@ mod tests {
             order.sort_unstable();
             order.dedup();
             order.sort_by_key(|&cell| Reverse(cells.0[cell]));
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a number of cells"
+            )]
             let bound = |stratum: usize| (stratum as f64 / rate) as usize;
             let mut taken = 0;
             for stratum in 0.. {
@@ -272,7 +277,8 @@ mod tests {
         }
         assert_eq!(counts.iter().sum::<u32>(), 380);
         let mut full = Cells::new();
-        [u32::MAX, 7].map(|more| full.add(3, more));
+        full.add(3, u32::MAX);
+        full.add(3, 7);
         assert_eq!(full.0[3], u32::MAX);
     }
 }
