@@ -101,7 +101,7 @@ impl Cells {
     fn by_accesses(&self) -> Vec<u32> {
         let mut often: Vec<(Reverse<u32>, u32)> = vec![];
         // For each number of accesses how many cells have it, and then where the next of these goes.
-        let mut places = [0_usize; FEW_ACCESSES];
+        let mut places = vec![0_usize; FEW_ACCESSES];
         for (cell, &accesses) in (0..).zip(&self.0) {
             match places.get_mut(accesses as usize) {
                 Some(cells) => *cells += 1,
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn seeds_differ_and_the_whole_is_all() {
-        let (cells, mut numbers) = cells(&[1; 5000]);
+        let (cells, mut numbers) = cells(&vec![1; 5000]);
         let [one, other] = [1, 2].map(|seed| chosen(&cells, 0.01, seed));
         assert!(one != other && one.len().abs_diff(50) <= 1, "{} {}", one.len(), other.len());
         numbers.sort_unstable();

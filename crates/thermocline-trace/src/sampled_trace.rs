@@ -207,7 +207,7 @@ impl<'a> File<'a> {
     ) -> Result<SampledTrace, Unsuited> {
         if sampling.choice() == Choice::Hash {
             let found = self.pass(threads, Taken::ByHash(sampling), &progress)?;
-            return self.finish(found);
+            return self.finish(&found);
         }
         let mut counted = self.pass(threads, Taken::None, &progress)?;
         let chosen = sampling.chosen(&counted.cells.take().ok_or(Unsuited)?.finish());
@@ -221,7 +221,7 @@ impl<'a> File<'a> {
             // Somebody writes it.
             return Err(Unsuited);
         }
-        self.finish(Found { blocks: found.blocks, ..counted })
+        self.finish(&Found { blocks: found.blocks, ..counted })
     }
 
     /// Reads the file once.
@@ -302,7 +302,7 @@ impl<'a> File<'a> {
         Ok(block_bytes)
     }
 
-    fn finish(&self, found: Found) -> Result<SampledTrace, Unsuited> {
+    fn finish(&self, found: &Found) -> Result<SampledTrace, Unsuited> {
         let footprint_pages: u64 =
             found.pages.iter().map(|word| u64::from(word.count_ones())).sum();
         if footprint_pages == 0 {
@@ -509,7 +509,7 @@ mod tests {
         let truncated = ReadOptions { allow_truncated: true, ..options.clone() };
         let torn = read(&whole[..whole.len() - 1], &truncated).unwrap();
         assert_eq!((torn.requests, torn.counts.torn_bytes), (99, 31));
-        let mut wrong = whole.clone();
+        let mut wrong = whole;
         wrong[32 * 50 + 14] = 0;
         wrong[32 * 50 + 15] = 9;
         assert_eq!(read(&wrong, &options), None, "a record of another version");
