@@ -4,7 +4,7 @@
 /// Fetches the cache line of `slice[index]`, or of the last element if there is no such one. An index
 /// that is not known to exist takes no branch then, which a processor could not predict, and no walk
 /// through page tables to an address without memory.
-#[inline(always)]
+#[inline]
 pub(crate) fn prefetch_or_last<T>(slice: &[T], index: u32) {
     prefetch(slice, (index as usize).min(slice.len().saturating_sub(1)));
 }

@@ -4,7 +4,7 @@
 //! word of these. Only the hottest pages have more.
 //!
 //! * Source: Meng et al., *A Hint Frequency Based Approach*, JCST 32(2), 2017, Algorithm 1, line 20.
-//! * State: 576 bytes, 4 bytes per number of hits up to the most that a page had, but at most 16 KiB,
+//! * State: 568 bytes, 4 bytes per number of hits up to the most that a page had, but at most 16 KiB,
 //!   and a node of a search tree per greater number of hits that a page has.
 //! * Cost: O(1) for pages with less than 4096 hits, O(log n) for others.
 //! * Deviations: none.

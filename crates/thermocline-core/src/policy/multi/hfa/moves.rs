@@ -199,7 +199,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         // No branch depends on the operation, which cannot be predicted.
         let is_write = op == Op::Write;
         self.queues.frame_mut(frame).is_dirty |= is_write & self.settings.writes_back;
-        out.copy_if(is_write & !self.settings.writes_back, page, tier, self.disk);
+        out.copy_if(is_write && !self.settings.writes_back, page, tier, self.disk);
         if self.clients != Clients::ONE && is_write && self.is_top(target) {
             // P-HFA: what came to the shared tiers on another path is renewed on the way to disk.
             let shared = self.frame_at(self.levels.len(), page);
