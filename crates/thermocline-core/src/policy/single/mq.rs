@@ -85,7 +85,6 @@ impl Mq {
         life_time: Option<u64>,
     ) -> Self {
         assert!((1..=QUEUES_MAX).contains(&queues), "there are a few queues");
-        let ghosts_max = ghosts_max.min(ids.pages);
         // A victim becomes a history before another one is forgotten.
         let tracked = capacity_pages.saturating_add(ghosts_max).saturating_add(1);
         let numbers = Numbers::new(ids, tracked);
