@@ -10,6 +10,7 @@ mod hca;
 mod lazy_cleaning;
 mod lru;
 pub(crate) mod pair;
+mod shipped;
 pub(crate) mod single;
 mod tac;
 mod two_tier;
@@ -31,7 +32,15 @@ use two_tier::TwoTier;
 /// The specification of a registered policy, with the sheets' defaults for what is not given.
 ///
 /// Specifications look at page numbers: where ids differ from them, the driver translates.
-pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -> Box<dyn Model> {
+pub(crate) fn build(
+    policy: &str,
+    given: &[(String, String)],
+    sizes: [u32; 2],
+    pages: u32,
+) -> Box<dyn Model> {
+    if let Some(model) = shipped::build(policy, given, sizes, pages) {
+        return model;
+    }
     let [memory, flash] = sizes;
     let lazy_cleaning = |design| {
         let shares = [
