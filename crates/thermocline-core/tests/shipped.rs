@@ -65,6 +65,8 @@ fn figures(counts: &Counts) -> [u64; 5] {
 
 const SMQ: [(&str, &str); 3] = [("levels", "8"), ("hotspot_min", "8"), ("block_pages", "1")];
 
+const SWEPT: [(&str, &str); 2] = [("feed", "2026"), ("headroom_boost", "100")];
+
 const VECTORS: &[Vector] = &[
     Vector {
         id: "V-SMQ-3",
@@ -274,6 +276,66 @@ const VECTORS: &[Vector] = &[
             ("W9 W10", "1 | 0, dirty 10 | 9, ", None),
             ("W11 R9 R10 R11", "1 | 0, dirty 10 | 9, ", Some([2, 2, 4, 5, 1])),
         ],
+    },
+    Vector {
+        id: "V-L2N-1",
+        policy: "arc-l2arc",
+        given: &[
+            SWEPT[0],
+            SWEPT[1],
+            ("write_max", "1"),
+            ("headroom", "2"),
+            ("feed_every", "2"),
+            ("ext_headroom_pct", "0"),
+            ("marker_reset", "1"),
+        ],
+        memory_pages: 4,
+        flash_pages: 8,
+        pages: 16,
+        steps: &[
+            ("R1 R2", "... 1 - - - - - - - hand 1", None),
+            ("R3 R4", "... 1 2 - - - - - - hand 2", None),
+            ("R5 W2", "... 1 - 3 - - - - - hand 3", None),
+            ("R6 R7", "... 1 - 3 5 - - - - hand 4", None),
+            ("R3 R1", "... 1 - 3 5 7 - - - hand 5", Some([2, 2, 5, 7, 0])),
+        ],
+    },
+    Vector {
+        id: "V-L2N-2",
+        policy: "arc-l2arc",
+        given: &[
+            SWEPT[0],
+            SWEPT[1],
+            ("write_max", "2"),
+            ("headroom", "1"),
+            ("feed_every", "4"),
+            ("ext_headroom_pct", "50"),
+        ],
+        memory_pages: 4,
+        flash_pages: 8,
+        pages: 16,
+        steps: &[
+            ("R1 R2 R3 R4", "... 1 2 - - - - - - hand 2", None),
+            ("R5 R6 R7 R8", "... 1 2 5 6 - - - - hand 4", None),
+        ],
+    },
+    Vector {
+        id: "V-L2N-3",
+        policy: "arc-l2arc",
+        given: &[SWEPT[0], SWEPT[1], ("write_max", "1"), ("feed_every", "1"), ("dwpd_limit", "0")],
+        memory_pages: 2,
+        flash_pages: 4,
+        pages: 16,
+        steps: &[("R1 R2 R3 R4 R5 R6 R1", "... 5 6 1 4 hand 3", None)],
+    },
+    Vector {
+        id: "V-L2N-4",
+        policy: "arc-l2arc",
+        given: &[SWEPT[0], SWEPT[1], ("write_max", "2"), ("feed_every", "1"), ("dwpd_limit", "0")],
+        memory_pages: 2,
+        flash_pages: 8,
+        pages: 16,
+        steps: &[("R1 R2 R3 R4 R5 R6 R7 R8 R9", "... 8 9 - 4 5 6 7 - hand 2", None)],
     },
     Vector {
         id: "V-PC-1",
@@ -493,6 +555,28 @@ proptest! {
             ("accesses_per_second", per_second.to_string()),
         ];
         check("open-cas", &given, sizes, &numbers, &accesses);
+    }
+
+    #[test]
+    fn arc_with_the_feed_of_2026(
+        sizes in [1_u32..9, 0..20], every in 1_usize..6, write_max in 1_usize..5,
+        headroom in [1_usize..4, 50..201], depth in 0_usize..101, reset in 1_usize..10,
+        limit in prop_oneof![Just(0), 0_usize..1_000_000], page_bytes in 20_u64..32,
+        warm_up in any::<bool>(), numbers in numbers(), accesses in accesses(),
+    ) {
+        let given = [
+            ("feed", "2026".to_owned()),
+            ("feed_every", every.to_string()),
+            ("write_max", write_max.to_string()),
+            ("headroom", headroom[0].to_string()),
+            ("headroom_boost", headroom[1].to_string()),
+            ("ext_headroom_pct", depth.to_string()),
+            ("marker_reset", reset.to_string()),
+            ("dwpd_limit", limit.to_string()),
+            ("page_bytes", (1_u64 << page_bytes.min(31)).to_string()),
+            ("warm_up", warm_up.to_string()),
+        ];
+        check("arc-l2arc", &given, sizes, &numbers, &accesses);
     }
 
     #[test]
