@@ -289,3 +289,25 @@ fn a_warm_up_of_all_is_refused_over_time_too() {
         run(&trace(10), &configuration("lru", &[4]), options, &Watch::default()).unwrap_err();
     assert!(matches!(error, LabError::WarmUpTooLong { .. }), "{error}");
 }
+
+/// The caches of the block layer see every access if there is no page cache.
+#[test]
+fn block_caches_run_without_memory() {
+    let trace = trace(300);
+    assert!(matches!("0p".parse(), Ok(TierSize::Pages(0.0))));
+    for entry in registry::entries().filter(|entry| entry.capabilities.runs_without_memory) {
+        let configuration = configuration(&entry.name, &[0, 30]);
+        let options = RunOptions { is_checked: true, ..RunOptions::default() };
+        let summary = run(&trace, &configuration, options, &Watch::default()).unwrap();
+        let hits: Vec<u64> = summary.tiers.iter().map(|tier| tier.hits).collect();
+        assert_eq!(hits[0], 0, "{}", entry.name);
+        assert_eq!(hits[1] + hits[2], trace.len() as u64, "{}", entry.name);
+    }
+    let error = run(
+        &trace,
+        &configuration("lru-exclusive", &[0, 30]),
+        RunOptions::default(),
+        &Watch::default(),
+    );
+    assert!(error.unwrap_err().to_string().contains("at least one page"));
+}
