@@ -12,6 +12,8 @@ pub struct Capabilities {
     pub depth: Depth,
     /// Whether drivers must call [`Policy::background`](crate::Policy::background).
     pub needs_clock: bool,
+    /// Whether its first tier may have no page.
+    pub runs_without_memory: bool,
     /// Whether several clients may share its lower tiers.
     pub takes_clients: bool,
     /// Whether an identifier may decide which pages enter flash.
@@ -82,6 +84,7 @@ impl Capabilities {
         Self {
             depth,
             needs_clock: false,
+            runs_without_memory: false,
             takes_clients: matches!(depth, Depth::Tiers),
             takes_admission: false,
             looks_at_neighbours: false,

@@ -106,7 +106,7 @@ impl PolicyEntry {
             let wanted = depth.describe();
             return Err(ConfigError::WrongDepth { policy, wanted, given });
         }
-        if setup.capacity_pages[0] == 0 {
+        if setup.capacity_pages[0] == 0 && !self.capabilities.runs_without_memory {
             return Err(ConfigError::EmptyTier { policy, tier: Tier::RAM });
         }
         for (tier, &capacity_pages) in (0_u8..).zip(&setup.capacity_pages) {

@@ -33,7 +33,28 @@ fn setup(entry: &PolicyEntry, memory_pages: u32, flash_pages: u32) -> Setup {
 /// Builds a policy for these accesses.
 fn build(entry: &PolicyEntry, setup: &Setup, to_come: &[Access]) -> (BoxedPolicy, Ledger) {
     let ledger = Ledger::of_clients(PAGES, &setup.capacity_pages, setup.clients);
-    (build_with(entry, setup, &[], to_come).unwrap(), ledger)
+    (build_with(entry, setup, &small(entry), to_come).unwrap(), ledger)
+}
+
+/// Parameters by which caches whose blocks are large find room in small tiers, and are dirty.
+fn small(entry: &PolicyEntry) -> Vec<(String, String)> {
+    let given: &[(&str, &str)] = match &*entry.name {
+        "dm-cache" => {
+            &[("block_pages", "2"), ("levels", "8"), ("hotspot_min", "4"), ("mode", "writeback")]
+        }
+        "bcache" => &[("bucket_pages", "2"), ("mode", "writeback"), ("sequential_cutoff", "3")],
+        "dm-pcache" => &[("segment_pages", "2")],
+        "cachelib" => &[("region_pages", "2"), ("reinsertion_hits", "1")],
+        "foyer" => &[("region_pages", "2"), ("probation_percent", "60")],
+        "open-cas" => &[("line_pages", "2"), ("mode", "wb"), ("cleaning", "acp")],
+        _ => &[],
+    };
+    given.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
+}
+
+/// The least memory of a policy.
+fn at_least(entry: &PolicyEntry, memory_pages: u32) -> u32 {
+    memory_pages.max(u32::from(!entry.capabilities.runs_without_memory))
 }
 
 /// Builds a policy, with a few hints for those that need some, and what is to come for oracles.
@@ -118,7 +139,7 @@ proptest! {
 
     #[test]
     fn no_policy_ever_loses_a_write(
-        memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
+        memory_pages in 0_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
         more in accesses(), is_fetched in any::<bool>(), is_gated in any::<bool>(),
     ) {
         let to_come = [&accesses[..], &more].concat();
@@ -130,7 +151,7 @@ proptest! {
                 Admission::ALL
             };
             let setup = Setup {
-                write_miss, admission, ..setup(entry, memory_pages, flash_pages)
+                write_miss, admission, ..setup(entry, at_least(entry, memory_pages), flash_pages)
             };
             let (mut policy, mut ledger) = build(entry, &setup, &to_come);
             let log = drive(entry, &mut policy, &mut ledger, &accesses);
@@ -183,10 +204,10 @@ proptest! {
 
     #[test]
     fn a_sparse_index_changes_no_action(
-        memory_pages in 1_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
+        memory_pages in 0_u32..6, flash_pages in 0_u32..8, accesses in accesses(),
     ) {
         for entry in registry::entries() {
-            let setup = setup(entry, memory_pages, flash_pages);
+            let setup = setup(entry, at_least(entry, memory_pages), flash_pages);
             let [dense, sparse] = [Indexing::Dense, Indexing::Sparse].map(|indexing| {
                 let setup = Setup { indexing, ..setup.clone() };
                 let (mut policy, mut ledger) = build(entry, &setup, &accesses);
@@ -198,7 +219,7 @@ proptest! {
 
     #[test]
     fn every_policy_takes_over_what_flash_still_holds(
-        memory_pages in 1_u32..5, flash_pages in 0_u32..6,
+        memory_pages in 0_u32..5, flash_pages in 0_u32..6,
         survivors in prop::collection::vec((0..PAGES, any::<bool>()), 0..12),
         accesses in accesses(),
     ) {
@@ -209,7 +230,7 @@ proptest! {
             }
         }
         for entry in registry::entries().filter(|entry| entry.capabilities.depth.allows(2)) {
-            let setup = setup(entry, memory_pages, flash_pages);
+            let setup = setup(entry, at_least(entry, memory_pages), flash_pages);
             let (mut policy, mut ledger) = build(entry, &setup, &accesses);
             let mut actions = Actions::new();
             policy.restore(&distinct, &mut actions);
@@ -361,7 +382,7 @@ fn extremes_of_every_parameter_are_harmless() {
     let check = |entry: &PolicyEntry, setup: &Setup| {
         for parameter in entry.parameters {
             for text in extremes::of(parameter) {
-                let given = [(parameter.name.to_owned(), text)];
+                let given = [small(entry), vec![(parameter.name.to_owned(), text)]].concat();
                 let mut policy = build_with(entry, setup, &given, &accesses).unwrap();
                 let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
                 drive(entry, &mut policy, &mut ledger, &accesses);
@@ -382,8 +403,10 @@ fn extremes_of_every_parameter_are_harmless() {
 #[test]
 fn memory_of_no_page_and_unknown_names_are_refused() {
     for entry in registry::entries() {
-        let error = entry.build_default(&setup(entry, 0, 4)).unwrap_err();
-        assert!(error.to_string().contains("at least one page"), "{error}");
+        match build_with(entry, &setup(entry, 0, 4), &[], &[]) {
+            Ok(_) => assert!(entry.capabilities.runs_without_memory, "{}", entry.name),
+            Err(error) => assert!(error.to_string().contains("at least one page"), "{error}"),
+        }
         let deep = Setup { capacity_pages: vec![1; 9], ..setup(entry, 1, 1) };
         assert!(entry.build_default(&deep).unwrap_err().to_string().contains("runs on"));
         let given = [("no_such_thing".to_owned(), "1".to_owned())];
@@ -410,7 +433,8 @@ fn oracles_are_told_what_is_to_come_or_refused() {
     assert_eq!(oracles, ["opt"]);
 }
 
-/// With a flash and memory that hold every page, each page is read from disk once.
+/// With a flash and memory that hold every page, each page is read from disk once, but for a cache that
+/// reads a block again to promote it.
 #[test]
 fn what_fits_is_read_once() {
     let accesses: Vec<Access> =
@@ -419,7 +443,9 @@ fn what_fits_is_read_once() {
         let setup = setup(entry, PAGES, PAGES);
         let (mut policy, mut ledger) = build(entry, &setup, &accesses);
         drive(entry, &mut policy, &mut ledger, &accesses);
-        assert_eq!(ledger.counts().page_reads(setup.disk()), u64::from(PAGES), "{}", entry.name);
+        let reads = ledger.counts().page_reads(setup.disk());
+        let pages = u64::from(PAGES);
+        assert!(reads == pages || entry.name == "dm-cache" && reads > pages, "{}", entry.name);
     }
 }
 
@@ -509,7 +535,7 @@ fn actions_on(
     let mut setup = Setup { geometry, ..setup(entry, RAM_PAGES, 96) };
     setup.inputs.miss_order = miss_order.cloned();
     let accesses = runs_of_pages();
-    let mut policy = build_with(entry, &setup, &[], &accesses).unwrap();
+    let mut policy = build_with(entry, &setup, &small(entry), &accesses).unwrap();
     let (mut log, mut actions) = (vec![], Actions::new());
     for access in accesses {
         actions.clear();

@@ -2,7 +2,7 @@
 
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::PolicyEntry;
-use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, WriteMiss};
+use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss};
 use thiserror::Error;
 
 /// How an engine is set up.
@@ -220,6 +220,10 @@ impl Options {
         }
         if self.backing_pages == 0 {
             return Err(OptionsError::NoPages);
+        }
+        if self.ram_pages == 0 {
+            let policy = self.policy.entry.name.clone().into_owned();
+            return Err(OptionsError::Policy(ConfigError::EmptyTier { policy, tier: Tier::RAM }));
         }
         let bytes = self.request_bytes_max;
         if bytes < u64::from(page_bytes) || bytes > 64 << 20 {

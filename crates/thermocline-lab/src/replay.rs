@@ -100,7 +100,7 @@ pub fn replay(
     let Replay { ledger, log, watch, .. } = replay;
     let actions = Actions::new();
     let mut stage = Stage { trace, policy, actions, batch: vec![], ledger, log, tally, watch };
-    if replay.needs_clock {
+    if replay.needs_clock && trace.is_timed() {
         for request in trace.requests() {
             stage.background(request.at, request.accesses.start)?;
             stage.go_through(request.accesses)?;

@@ -229,7 +229,9 @@ fn scans_and_random_accesses(seed: u64) -> CompiledTrace {
 #[test]
 fn miniatures_see_neighbours_where_the_policy_does() {
     let trace = scans_and_random_accesses(5);
-    let looking = registry::entries().filter(|entry| entry.capabilities.looks_at_neighbours);
+    // Periods in accesses do not shrink with the sample: what keeps time has no miniature without a clock.
+    let looking = registry::entries()
+        .filter(|entry| entry.capabilities.looks_at_neighbours && !entry.capabilities.needs_clock);
     let mut names = vec![];
     for entry in looking {
         let configurations = sizes(&trace, &entry.name, &["2%", "5%"], &["10%", "30%"]);

@@ -170,6 +170,10 @@ fn every_policy_moves_the_same_pages_with_time_and_without() {
     let trace = zipf();
     for entry in registry::entries() {
         for arrivals in [Arrivals::Trace, Arrivals::Closed { requests: 4 }] {
+            // In a closed loop, time goes by as the devices have it, and not as the trace has.
+            if entry.capabilities.needs_clock && arrivals != Arrivals::Trace {
+                continue;
+            }
             let timed = configuration(&entry.name, "40p", "160p", arrivals);
             let untimed = Configuration { timing: None, ..timed.clone() };
             let checked = RunOptions { is_checked: true, ..RunOptions::default() };

@@ -66,10 +66,12 @@ pub trait Policy: Debug {
     /// Work that the policy does on its own, with `now` as the clock.
     ///
     /// Drivers call it before the first access of each request with the time of that request, if
-    /// the policy [needs the clock](crate::registry::Capabilities::needs_clock).
+    /// the policy [needs the clock](crate::registry::Capabilities::needs_clock) and requests have times.
+    /// A policy that is never called counts accesses instead.
     fn background(&mut self, _now: Nanos, _out: &mut Actions) {}
 
-    /// Writes every page that is newer than the disk's copy to disk, and keeps all copies.
+    /// Writes every page that is newer than the disk's copy to disk, and keeps all copies, unless the cache
+    /// keeps nothing that the disk has too.
     fn flush(&mut self, out: &mut Actions);
 
     /// Takes over the pages that flash still holds after a restart, given from the least to the

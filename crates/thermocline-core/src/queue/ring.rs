@@ -105,6 +105,11 @@ impl<T: Default> Ring<T> {
         (page != HOLE).then_some((PageId(page), value))
     }
 
+    /// Whether the slot at the front holds a page whose value is such.
+    pub fn is_front(&self, is_such: impl FnOnce(&T) -> bool) -> bool {
+        self.slots.front().is_some_and(|slot| slot.page != HOLE && is_such(&slot.value))
+    }
+
     /// The page of a slot that will be popped soon, if there is one, which the processor may be asked for.
     #[inline]
     pub fn coming(&self) -> Option<PageId> {

@@ -19,6 +19,27 @@ pub(crate) struct Feed {
     pub(crate) headroom: usize,
     pub(crate) warm_up: bool,
     pub(crate) reuse_holes: bool,
+    pub(crate) swept: Option<Swept>,
+}
+
+/// A device that is cleared ahead, with markers if it is large enough.
+#[derive(Clone, Debug)]
+pub(crate) struct Swept {
+    /// Percent of a feed's pages that are scanned.
+    pub(crate) headroom: usize,
+    pub(crate) depth: usize,
+    pub(crate) dwpd_limit: usize,
+    pub(crate) reset: usize,
+    pub(crate) burst: usize,
+    pub(crate) day: usize,
+    pub(crate) hand: usize,
+    pub(crate) has_swept_once: bool,
+    /// By list T2, T1: the number of the last reference of the page handled last, and pages scanned.
+    pub(crate) markers: [(u64, usize); 2],
+    pub(crate) written: usize,
+    pub(crate) feeds: usize,
+    pub(crate) written_today: usize,
+    pub(crate) left_over: usize,
 }
 
 pub(crate) struct ArcL2arc {
@@ -31,6 +52,8 @@ pub(crate) struct ArcL2arc {
     slots: Vec<Option<(u32, u64)>>,
     feed: Option<Feed>,
     accesses: usize,
+    /// Number of each page's last reference.
+    references: BTreeMap<u32, u64>,
     has_evicted: bool,
     versions: Versions,
     counts: Counts,
@@ -46,6 +69,7 @@ impl ArcL2arc {
             slots: vec![None; flash as usize],
             feed: feed.filter(|_| flash > 0),
             accesses: 0,
+            references: BTreeMap::new(),
             has_evicted: false,
             versions: Versions::default(),
             counts: Counts::default(),
@@ -128,6 +152,9 @@ impl ArcL2arc {
     /// Copies what is next to leave T2 and T1 to flash.
     fn feed(&mut self) {
         let Some(feed) = &self.feed else { return };
+        if let Some(swept) = feed.swept.clone() {
+            return self.feed_swept(swept);
+        }
         let is_cold = feed.warm_up && !self.has_evicted;
         let write_max = feed.write_max + if is_cold { feed.write_boost } else { 0 };
         let reuse_holes = feed.reuse_holes;
@@ -154,9 +181,78 @@ impl ArcL2arc {
     }
 }
 
+impl ArcL2arc {
+    /// The feed of 2026.
+    fn feed_swept(&mut self, mut swept: Swept) {
+        let (slots, feed) = (self.slots.len(), self.feed.as_ref().expect("it is fed"));
+        let is_cold = feed.warm_up && !self.has_evicted;
+        let has_markers = slots >= 2 * self.capacity;
+        let mut size = feed.write_max;
+        swept.feeds += 1;
+        let per_day = slots * swept.dwpd_limit / 100;
+        if swept.feeds == swept.day {
+            swept.left_over = per_day.saturating_sub(swept.written_today);
+            (swept.feeds, swept.written_today) = (0, 0);
+        }
+        if has_markers && swept.dwpd_limit > 0 && swept.has_swept_once {
+            let budget =
+                (per_day + swept.left_over + swept.burst).saturating_sub(swept.written_today);
+            size = size.min(budget / (swept.day - swept.feeds));
+        }
+        size = size.min((slots / 4).max(1));
+        if swept.hand + size > slots {
+            self.slots[swept.hand..].fill(None);
+            (swept.hand, swept.has_swept_once) = (0, true);
+        }
+        if swept.has_swept_once {
+            self.slots[swept.hand..swept.hand + size].fill(None);
+        }
+        if swept.written >= slots.div_ceil(swept.reset) {
+            swept.written = 0;
+            swept.markers = [(0, 0); 2];
+        }
+        let (mut written, mut is_over) = (0, false);
+        for (marker, list) in [T2, T1].into_iter().enumerate() {
+            if is_over {
+                break;
+            }
+            let mut pages = self.lists[list].clone();
+            if has_markers {
+                pages.retain(|page| self.references[page] > swept.markers[marker].0);
+            } else if is_cold {
+                pages.reverse();
+            }
+            for page in pages.into_iter().take(size * swept.headroom / 100) {
+                swept.markers[marker].1 += 1;
+                let version = self.memory[&page];
+                let is_clean = version == self.versions.on_disk(page);
+                if is_clean && self.on_flash(page).is_none() {
+                    if written == size {
+                        is_over = true;
+                        break;
+                    }
+                    self.slots[swept.hand] = Some((page, version));
+                    swept.hand += 1;
+                    written += 1;
+                    self.counts.flash_writes += 1;
+                }
+                swept.markers[marker].0 = self.references[&page];
+            }
+            let depth = self.lists[list].len() * swept.depth / 100;
+            if depth > 0 && swept.markers[marker].1 >= depth {
+                swept.markers[marker] = (0, 0);
+            }
+        }
+        swept.written += written;
+        swept.written_today += written;
+        self.feed.as_mut().expect("it is fed").swept = Some(swept);
+    }
+}
+
 impl Model for ArcL2arc {
     fn access(&mut self, access: Access) {
         let page = access.page.0;
+        self.references.insert(page, self.accesses as u64 + 1);
         let in_memory = self.memory.get(&page).copied();
         let version = if let Some(version) = in_memory {
             self.counts.memory_hits += 1;
@@ -197,14 +293,21 @@ impl Model for ArcL2arc {
         }
     }
 
-    /// T1, T2, B1 and B2, the least recently used first, then flash, the oldest first.
+    /// T1, T2, B1 and B2, the least recently used first, then flash, the oldest first, or by slots.
     fn state(&self) -> String {
         let mut words = vec![];
         for list in &self.lists {
             words.extend(list.iter().map(u32::to_string));
             words.push("|".to_owned());
         }
-        words.extend(self.slots.iter().flatten().map(|slot| slot.0.to_string()));
+        if let Some(swept) = self.feed.as_ref().and_then(|feed| feed.swept.as_ref()) {
+            let word =
+                |slot: &Option<(u32, u64)>| slot.map_or("-".to_owned(), |slot| slot.0.to_string());
+            words.extend(self.slots.iter().map(word));
+            words.push(format!("hand {}", swept.hand));
+        } else {
+            words.extend(self.slots.iter().flatten().map(|slot| slot.0.to_string()));
+        }
         join(words)
     }
 }

@@ -10,6 +10,7 @@ mod hca;
 mod lazy_cleaning;
 mod lru;
 pub(crate) mod pair;
+mod shipped;
 pub(crate) mod single;
 mod tac;
 mod two_tier;
@@ -19,7 +20,7 @@ use std::str::FromStr;
 
 use thermocline_core::{Access, Op, Tier};
 
-use arc_l2arc::{ArcL2arc, Feed};
+use arc_l2arc::{ArcL2arc, Feed, Swept};
 use face::Face;
 use hat::Hat;
 use hca::Hca;
@@ -31,7 +32,15 @@ use two_tier::TwoTier;
 /// The specification of a registered policy, with the sheets' defaults for what is not given.
 ///
 /// Specifications look at page numbers: where ids differ from them, the driver translates.
-pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -> Box<dyn Model> {
+pub(crate) fn build(
+    policy: &str,
+    given: &[(String, String)],
+    sizes: [u32; 2],
+    pages: u32,
+) -> Box<dyn Model> {
+    if let Some(model) = shipped::build(policy, given, sizes, pages) {
+        return model;
+    }
     let [memory, flash] = sizes;
     let lazy_cleaning = |design| {
         let shares = [
@@ -97,7 +106,24 @@ pub(crate) fn build(policy: &str, given: &[(String, String)], sizes: [u32; 2]) -
 }
 
 fn feed(given: &[(String, String)]) -> Feed {
+    let is_swept = value(given, "feed", 2008) == 2026;
+    let swept = Swept {
+        headroom: value(given, "headroom", 8) * value::<usize>(given, "headroom_boost", 200),
+        depth: value(given, "ext_headroom_pct", 25),
+        dwpd_limit: value(given, "dwpd_limit", 100),
+        reset: value(given, "marker_reset", 8),
+        burst: (64 << 20) / value::<usize>(given, "page_bytes", 4096),
+        day: 86_400,
+        hand: 0,
+        has_swept_once: false,
+        markers: [(0, 0); 2],
+        written: 0,
+        feeds: 0,
+        written_today: 0,
+        left_over: 0,
+    };
     Feed {
+        swept: is_swept.then_some(swept),
         every: value(given, "feed_every", 20),
         write_max: value(given, "write_max", 8),
         write_boost: value(given, "write_boost", 8),

@@ -59,7 +59,7 @@ impl Pair {
             policy: entry.build(&setup, &entry.values(given).unwrap()).unwrap(),
             ledger: Ledger::new(pages, &sizes),
             actions: Actions::new(),
-            model: super::build(policy, given, sizes),
+            model: super::build(policy, given, sizes, pages),
             ids: ids.collect(),
         }
     }

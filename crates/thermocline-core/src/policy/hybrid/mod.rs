@@ -6,6 +6,7 @@ pub mod hat;
 pub mod hca;
 pub mod lazy_cleaning;
 pub mod lru_two_tier;
+pub mod shipped;
 pub mod tac;
 pub mod two_tier;
 
@@ -26,4 +27,11 @@ pub const POLICIES: &[PolicyEntry] = &[
     two_tier::TWO_TIER,
     hca::HCA,
     arc_l2arc::ARC_L2ARC,
+    shipped::dm_cache::DM_CACHE,
+    shipped::dm_writecache::DM_WRITECACHE,
+    shipped::bcache::BCACHE,
+    shipped::open_cas::OPEN_CAS,
+    shipped::dm_pcache::DM_PCACHE,
+    shipped::log::CACHELIB,
+    shipped::log::FOYER,
 ];

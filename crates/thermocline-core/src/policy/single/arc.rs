@@ -58,6 +58,11 @@ impl Arc {
         [FREQUENT, RECENT].map(|list| self.lists.iter(list).rev())
     }
 
+    /// Whether a page of the cache was referenced again: then it is in T2.
+    pub fn is_frequent(&self, page: PageId) -> bool {
+        self.lists.queue_of(page) == Some(FREQUENT)
+    }
+
     /// Pages in T1 and in T2.
     fn resident_pages(&self) -> [u32; 2] {
         [RECENT, FREQUENT].map(|list| self.lists.len(list))

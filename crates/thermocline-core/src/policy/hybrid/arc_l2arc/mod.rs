@@ -7,11 +7,18 @@
 //! leaves the copy; a write drops it, so that flash only holds what disk holds too. Memory is
 //! write-back. `arc` is the same without flash.
 //!
+//! This is the feed of 2008 and long after. `feed=2026` is that of `OpenZFS` 2.4.99. There, markers remember
+//! how far each list was scanned, if flash is at least twice as large as memory, so that the next feed goes
+//! on from there instead of meeting the same pages again. A marker returns to the tail when a quarter of its
+//! list was scanned, and all do when an eighth of flash was written. The device is cleared ahead of the hand
+//! before it is known how much is written, and from the second round on it is written only so much per day.
+//!
 //! * Source: ARC: see the module [`arc`](crate::policy::single::arc). L2ARC: Leventhal, *Flash Storage Today*, ACM
 //!   Queue 6(4), 2008; `OpenZFS`, the block comment on the level 2 ARC in `arc.c`, and its manual page
 //!   `zfs(4)`.
 //! * State: 8 bytes per page that exists (4 where memory is saved), 60 bytes per page of memory, 4 per
 //!   page of flash (9); if holes are reused, half as much again.
+//!   With `feed=2026` 8 per page of flash, and 20 per page of memory for markers.
 //! * Cost: O(1) per access; a feed passes at most `headroom` times the pages that it may write, in
 //!   each of two lists.
 //! * Deviations: (1) ZFS feeds by the clock. A trace may have no times, so here the feed comes after
@@ -22,7 +29,9 @@
 //!   turn comes. (4) A dropped copy leaves a hole that the rotor fills when it gets there, as in ZFS,
 //!   unless `reuse_holes`. (5) ZFS takes ARC for warm when memory first runs short; here, when ARC
 //!   first evicts a page. (6) The memory that headers of flash pages take is that of a full flash,
-//!   from the start, if it is charged at all.
+//!   from the start, if it is charged at all. With `feed=2026`: (7) A feed stands for a second, also if it
+//!   comes after `feed_every` accesses, and a day has as many feeds as seconds. (8) One device. There is one
+//!   kind of pages, so `l2arc_meta_cycles` has no use. (9) Dirty pages stay in T1 and T2, and are skipped.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -40,8 +49,15 @@ use crate::{
     WriteMiss,
 };
 
+use swept::Swept;
+
+mod swept;
+
 /// The parameters of ARC with an L2ARC.
 pub const PARAMETERS: &[Parameter] = &[
+    Parameter::choice("feed", &["2008", "2026"], "2008")
+        .summary("how flash is fed: from the tails each time, or from markers and within a budget")
+        .source("ZFS; OpenZFS 2.4.99"),
     Parameter::integer("feed_every", 1..=1 << 31, 20)
         .summary("accesses between two feeds")
         .source("small caches; ZFS feeds by the clock"),
@@ -54,9 +70,26 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("write_boost", 0..=1 << 31, 8)
         .summary("pages that a feed writes beyond that while ARC warms up")
         .source("ZFS: as many as l2arc_write_max"),
-    Parameter::integer("headroom", 1..=1024, 2)
-        .summary("pages that a feed looks at in each list, per page that it may write")
+    Parameter::integer_or_auto("headroom", 1..=1024)
+        .summary(
+            "pages that a feed looks at in each list, per page that it may write; auto: 2, and 8 \
+             with feed=2026",
+        )
         .source("ZFS: l2arc_headroom"),
+    Parameter::integer("headroom_boost", 1..=10_000, 200)
+        .summary("percent by which feed=2026 multiplies `headroom`")
+        .source("OpenZFS: l2arc_headroom_boost, which compressed ARC switches on"),
+    Parameter::integer("ext_headroom_pct", 0..=100, 25)
+        .summary("percent of its list after which a marker returns to the tail; 0: never")
+        .source("OpenZFS 2.4.99: l2arc_ext_headroom_pct"),
+    Parameter::integer("marker_reset", 1..=1 << 20, 8)
+        .summary("part of flash after whose writing all markers return: 8 is an eighth")
+        .source("OpenZFS 2.4.99"),
+    Parameter::integer("dwpd_limit", 0..=1_000_000, 100)
+        .summary(
+            "percent of flash that feed=2026 writes per day, once it has written all of it; 0: no limit",
+        )
+        .source("OpenZFS 2.4.99: l2arc_dwpd_limit"),
     Parameter::switch("warm_up", true)
         .summary("until ARC first evicts, write more per feed and begin with the hottest pages")
         .source("ZFS"),
@@ -70,7 +103,7 @@ pub const PARAMETERS: &[Parameter] = &[
         .summary("bytes of memory per page on flash")
         .source("OpenZFS: about 70 to 100, by version"),
     Parameter::integer("page_bytes", 1..=1 << 31, 4096)
-        .summary("bytes of a page, by which headers are charged")
+        .summary("bytes of a page, by which headers are charged and bursts of 64 MiB are counted")
         .source("the default page size"),
 ];
 
@@ -100,7 +133,14 @@ struct Feed {
     is_warm: bool,
 }
 
-/// The pages on flash.
+/// The pages on flash, by the feed that writes them.
+#[derive(Debug)]
+enum Device {
+    Rotor(L2arc),
+    Swept(Box<Swept>),
+}
+
+/// The pages on flash, as the feed of 2008 writes them.
 #[derive(Clone, Debug)]
 struct L2arc {
     /// In the order in which they were written. If holes are reused, it has at most half as many as
@@ -116,7 +156,8 @@ pub struct ArcL2arc {
     arc: Arc,
     /// The pages whose copy in memory is newer than the disk's.
     dirty: PageSet,
-    l2arc: L2arc,
+    device: Device,
+    flash_pages: u32,
     feed: Feed,
     header_bytes: u64,
     write_miss: WriteMiss,
@@ -145,9 +186,10 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
         let charged_pages = u32::try_from(charged_pages).unwrap_or(u32::MAX);
         arc_pages = memory_pages.saturating_sub(charged_pages).max(1);
     }
-    let [every, feed_ms, write_max, write_boost, headroom] =
-        ["feed_every", "feed_ms", "write_max", "write_boost", "headroom"]
-            .map(|name| values.integer_u32(name));
+    let [every, feed_ms, write_max, write_boost] =
+        ["feed_every", "feed_ms", "write_max", "write_boost"].map(|name| values.integer_u32(name));
+    let is_swept = values.choice("feed") == "2026";
+    let headroom = values.integer_u32_or_auto("headroom").unwrap_or(if is_swept { 8 } else { 2 });
     let interval = match feed_ms {
         0 => Interval::Accesses { every, passed: 0 },
         _ => Interval::Clock { every: Nanos(u64::from(feed_ms) * 1_000_000), next: None },
@@ -166,7 +208,14 @@ fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
             values,
         ),
         dirty: PageSet::new(ids, arc_pages),
-        l2arc: L2arc::new(ids, flash_pages, values.switch("reuse_holes")),
+        device: if is_swept {
+            let feed_ms = if feed_ms == 0 { 1000 } else { feed_ms.into() };
+            let sizes = [arc_pages, flash_pages];
+            Device::Swept(Box::new(Swept::new(ids, sizes, feed_ms, headroom, values)))
+        } else {
+            Device::Rotor(L2arc::new(ids, flash_pages, values.switch("reuse_holes")))
+        },
+        flash_pages,
         feed,
         header_bytes,
         write_miss: setup.write_miss,
@@ -179,14 +228,14 @@ impl ArcL2arc {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
-        let Self { arc, dirty, l2arc, .. } = self;
+        let Self { arc, dirty, device, .. } = self;
         let evicted = match arc.refer(page, op) {
             Outcome::Hit => {
                 out.serve(page, op, Tier::RAM, Tier::RAM);
                 None
             }
             Outcome::Admitted { evicted } => {
-                let found = if l2arc.contains(page) { Tier::FLASH } else { self.disk };
+                let found = if device.contains(page) { Tier::FLASH } else { self.disk };
                 let is_fetched = self.write_miss.fetches(op);
                 out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
                 out.serve(page, op, found, Tier::RAM);
@@ -195,8 +244,11 @@ impl ArcL2arc {
             Outcome::Refused => unreachable!("ARC takes every page"),
         };
         dirty.insert_if(page, op == Op::Write);
-        if op == Op::Write && l2arc.slots > 0 && l2arc.ring.remove(page) {
+        if op == Op::Write && device.remove(page) {
             out.drop_copy(page, Tier::FLASH);
+        }
+        if let Device::Swept(swept) = device {
+            swept.referred(page, evicted, arc);
         }
         if let Some(evicted) = evicted {
             out.copy_if(dirty.remove(evicted), evicted, Tier::RAM, self.disk);
@@ -207,7 +259,7 @@ impl ArcL2arc {
             *passed += 1;
             if passed == every {
                 *passed = 0;
-                if self.l2arc.slots > 0 {
+                if self.flash_pages > 0 {
                     self.feed(out);
                 }
             }
@@ -221,7 +273,11 @@ impl ArcL2arc {
         let write_max = write_max.saturating_add(boost);
         let depth = usize::try_from(u64::from(write_max) * u64::from(headroom));
         let depth = depth.unwrap_or(usize::MAX);
-        let Self { arc, l2arc, dirty, .. } = self;
+        let Self { arc, device, dirty, .. } = self;
+        let l2arc = match device {
+            Device::Rotor(l2arc) => l2arc,
+            Device::Swept(swept) => return swept.feed(arc, dirty, is_warm, out),
+        };
         let is_clean = |&page: &PageId| !dirty.contains(page);
         if is_warm {
             let pages = arc.coldest().into_iter().flat_map(|list| list.take(depth));
@@ -229,6 +285,57 @@ impl ArcL2arc {
         } else {
             let pages = arc.hottest().into_iter().flat_map(|list| list.take(depth));
             l2arc.copy_some(pages.filter(is_clean), write_max, out)
+        }
+    }
+}
+
+impl Device {
+    #[inline]
+    fn contains(&self, page: PageId) -> bool {
+        match self {
+            Self::Rotor(l2arc) => l2arc.contains(page),
+            Self::Swept(swept) => swept.contains(page),
+        }
+    }
+
+    /// Gives up a page, and says whether it was there.
+    #[inline]
+    fn remove(&mut self, page: PageId) -> bool {
+        match self {
+            Self::Rotor(l2arc) => l2arc.slots > 0 && l2arc.ring.remove(page),
+            Self::Swept(swept) => swept.remove(page),
+        }
+    }
+
+    fn len(&self) -> u32 {
+        match self {
+            Self::Rotor(l2arc) => l2arc.ring.len(),
+            Self::Swept(swept) => swept.len(),
+        }
+    }
+
+    /// Takes a page over that flash still holds, and returns one that has no room.
+    fn restore(&mut self, page: PageId) -> Option<PageId> {
+        match self {
+            Self::Rotor(l2arc) if l2arc.slots == 0 => Some(page),
+            Self::Rotor(l2arc) => l2arc.push(page),
+            Self::Swept(swept) => swept.restore(page),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, page: PageId) {
+        match self {
+            Self::Rotor(l2arc) if l2arc.slots == 0 => {}
+            Self::Rotor(l2arc) => l2arc.ring.prefetch(page),
+            Self::Swept(swept) => swept.prefetch(page),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Rotor(l2arc) => l2arc.ring.memory_bytes(),
+            Self::Swept(swept) => swept.memory_bytes(),
         }
     }
 }
@@ -324,7 +431,7 @@ impl Policy for ArcL2arc {
         due.0 = due.0.saturating_add(feeds.saturating_mul(every.0));
         // Two lists of `headroom` times what a feed writes: so many feeds copy all that is there.
         for _ in 0..feeds.min(2 * u64::from(self.feed.headroom)) {
-            if self.l2arc.slots == 0 || self.feed(out) == 0 {
+            if self.flash_pages == 0 || self.feed(out) == 0 {
                 break;
             }
         }
@@ -343,8 +450,7 @@ impl Policy for ArcL2arc {
             if is_dirty {
                 out.copy(page, Tier::FLASH, self.disk);
             }
-            let left = if self.l2arc.slots == 0 { Some(page) } else { self.l2arc.push(page) };
-            if let Some(left) = left {
+            if let Some(left) = self.device.restore(page) {
                 out.drop_copy(left, Tier::FLASH);
             }
         }
@@ -354,34 +460,35 @@ impl Policy for ArcL2arc {
     fn prefetch(&self, page: PageId) {
         self.arc.prefetch(page);
         self.dirty.prefetch(page);
-        if self.l2arc.slots > 0 {
-            self.l2arc.ring.prefetch(page);
-        }
+        self.device.prefetch(page);
     }
 
     fn assert_invariants(&self) {
         self.arc.assert_invariants();
-        self.l2arc.assert_invariants();
+        match &self.device {
+            Device::Rotor(l2arc) => l2arc.assert_invariants(),
+            Device::Swept(swept) => swept.assert_invariants(&self.arc),
+        }
         for page in self.dirty.iter() {
             assert!(self.arc.contains(page), "a dirty page is in memory");
-            assert!(!self.l2arc.contains(page), "pages on flash are clean");
+            assert!(!self.device.contains(page), "pages on flash are clean");
         }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.arc.memory_bytes() + self.dirty.memory_bytes() + self.l2arc.ring.memory_bytes()
+        self.arc.memory_bytes() + self.dirty.memory_bytes() + self.device.memory_bytes()
     }
 
     /// The ghosts of ARC, and the headers of pages on flash.
     fn metadata_bytes(&self) -> usize {
-        let headers_bytes = u64::from(self.l2arc.ring.len()) * self.header_bytes;
+        let headers_bytes = u64::from(self.device.len()) * self.header_bytes;
         self.arc.metadata_bytes() + usize::try_from(headers_bytes).unwrap_or(usize::MAX)
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         self.arc.gauges(&mut |name, value| report(name, Tier::RAM, value));
-        if self.l2arc.slots > 0 {
-            report("flash_pages", Tier::FLASH, f64::from(self.l2arc.ring.len()));
+        if self.flash_pages > 0 {
+            report("flash_pages", Tier::FLASH, f64::from(self.device.len()));
         }
     }
 }

@@ -1,0 +1,173 @@
+//! When bcache writes dirty pages back, and in which order.
+//!
+//! * Source: Linux, `drivers/md/bcache/writeback.c`, by a description of its rules.
+//! * State: 24 to 40 bytes per dirty page.
+//! * Cost: O(log) per page.
+//! * Deviations: (1) `control=limit` writes back as soon as there is more dirty than the target, which the
+//!   kernel's controller comes to in time. (2) `control=pi` leaves out the terms for fragmentation and for
+//!   a device that is idle.
+
+use alloc::collections::BTreeMap;
+
+use crate::policy::hybrid::shipped::time::{SECOND, after};
+use crate::{Nanos, PageId};
+
+/// Sectors of a page.
+pub(super) const SECTORS: u64 = 8;
+/// Seconds between two updates of the rate.
+const UPDATE_S: i64 = 5;
+/// What an error of the share of dirty pages is divided by.
+const PROPORTIONAL: i64 = 40;
+/// What the sum of errors is divided by.
+const INTEGRAL: i64 = 10_000;
+/// Sectors per second that are written back at least.
+const RATE_MIN: i64 = 8;
+/// About what a dirty page takes in an ordered map.
+const ENTRY_BYTES: usize = 24;
+
+/// The dirty pages, and how fast they are written back.
+#[derive(Clone, Debug)]
+pub(super) struct Writeback {
+    /// By page number.
+    dirty: BTreeMap<u64, PageId>,
+    /// Where the next page is looked for.
+    position: u64,
+    target_pages: u64,
+    control: Control,
+}
+
+#[derive(Clone, Debug)]
+enum Control {
+    Limit,
+    Rate(Rate),
+}
+
+/// A controller by the error and the sum of errors.
+#[derive(Clone, Debug)]
+struct Rate {
+    integral: i64,
+    sectors_per_s: i64,
+    /// When the rate is made next.
+    next: Option<Nanos>,
+    last: Nanos,
+    /// What may be written, in sectors and nanoseconds of a second.
+    credit: u128,
+}
+
+impl Writeback {
+    pub(super) fn new(target_pages: u64, is_by_rate: bool) -> Self {
+        let rate =
+            Rate { integral: 0, sectors_per_s: RATE_MIN, next: None, last: Nanos(0), credit: 0 };
+        let control =
+            if is_by_rate && target_pages > 0 { Control::Rate(rate) } else { Control::Limit };
+        Self { dirty: BTreeMap::new(), position: 0, target_pages, control }
+    }
+
+    pub(super) fn insert(&mut self, number: u64, page: PageId) {
+        self.dirty.insert(number, page);
+    }
+
+    /// Notes that a page is not dirty, or not any more.
+    pub(super) fn remove(&mut self, number: u64) {
+        self.dirty.remove(&number);
+    }
+
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.dirty.contains_key(&number)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Whether the limit holds, if it must.
+    pub(super) fn is_within_limit(&self) -> bool {
+        matches!(self.control, Control::Rate(_)) || self.dirty.len() as u64 <= self.target_pages
+    }
+
+    /// Takes the page out that is written back now, if one is.
+    pub(super) fn next_due(&mut self, now: Nanos) -> Option<PageId> {
+        let dirty_pages = self.dirty.len() as u64;
+        let is_due = match &mut self.control {
+            Control::Limit => dirty_pages > self.target_pages,
+            Control::Rate(rate) => rate.is_due(dirty_pages, self.target_pages, now),
+        };
+        if is_due { self.next() } else { None }
+    }
+
+    /// Takes the next dirty page out, in the order of addresses, round and round.
+    pub(super) fn next(&mut self) -> Option<PageId> {
+        let next =
+            self.dirty.range(self.position..).next().or_else(|| self.dirty.first_key_value());
+        let (number, page) = next.map(|(&number, &page)| (number, page))?;
+        self.dirty.remove(&number);
+        self.position = number.wrapping_add(1);
+        Some(page)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.dirty.len() * ENTRY_BYTES
+    }
+}
+
+impl Rate {
+    /// Whether the rate allows a page to be written.
+    fn is_due(&mut self, dirty_pages: u64, target_pages: u64, now: Nanos) -> bool {
+        let update_s = UPDATE_S.unsigned_abs();
+        let next = *self.next.get_or_insert(after(now, update_s));
+        let passed_ns = now.0.saturating_sub(self.last.0);
+        self.last = now;
+        self.credit += u128::from(passed_ns) * u128::from(self.sectors_per_s.unsigned_abs());
+        if now >= next {
+            self.update(dirty_pages, target_pages);
+            self.next = Some(after(now, update_s));
+        }
+        if dirty_pages == 0 {
+            self.credit = 0;
+            return false;
+        }
+        let price = u128::from(SECTORS) * u128::from(SECOND);
+        let is_due = self.credit >= price;
+        if is_due {
+            self.credit -= price;
+        }
+        is_due
+    }
+
+    fn update(&mut self, dirty_pages: u64, target_pages: u64) {
+        let sectors = |pages: u64| i64::try_from(pages * SECTORS).expect("sectors can be counted");
+        let error = sectors(dirty_pages) - sectors(target_pages);
+        if error > 0 || error < 0 && self.integral > 0 {
+            self.integral = self.integral.saturating_add(error * UPDATE_S);
+        }
+        self.sectors_per_s = (error / PROPORTIONAL + self.integral / INTEGRAL).max(RATE_MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate() -> Rate {
+        Rate { integral: 0, sectors_per_s: RATE_MIN, next: None, last: Nanos(0), credit: 0 }
+    }
+
+    /// V-BC-4 of the sheet: 480 of 800 pages are dirty, 80 should be.
+    #[test]
+    fn the_rate_follows_the_error() {
+        let mut rate = rate();
+        rate.update(480, 80);
+        assert_eq!((rate.integral, rate.sectors_per_s), (16_000, 81));
+        rate.update(0, 80);
+        assert_eq!((rate.integral, rate.sectors_per_s), (12_800, RATE_MIN));
+    }
+
+    #[test]
+    fn a_rate_of_eight_sectors_writes_a_page_each_second() {
+        let mut rate = rate();
+        let due = |rate: &mut Rate, second: u64| rate.is_due(1, 80, Nanos(second * SECOND));
+        assert_eq!([1, 1, 2, 2].map(|second| due(&mut rate, second)), [true, false, true, false]);
+        assert!(!rate.is_due(0, 80, Nanos(4 * SECOND)), "nothing is dirty");
+        assert!(!due(&mut rate, 4), "no credit is kept");
+    }
+}
