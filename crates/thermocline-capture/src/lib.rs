@@ -26,6 +26,7 @@ mod counts;
 mod error;
 mod files;
 mod fio_iolog;
+mod live;
 mod options;
 mod progress;
 mod source;
@@ -39,6 +40,7 @@ use thermocline_trace::TraceError;
 use self::source::Recorded;
 
 pub use bpftrace::BPFTRACE_SCRIPT;
+pub use live::{BLOCK_SCRIPT, Heard, Listener};
 pub use collector::Captured;
 pub use counts::{CaptureCounts, UnknownLine};
 pub use error::CaptureError;

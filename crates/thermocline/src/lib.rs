@@ -56,6 +56,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Mrc(options) => commands::mrc::run(options, &command),
         Command::Sweep(options) => commands::sweep::run(options, &command),
         Command::Plan(options) => commands::plan::run(options),
+        Command::Advise(options) => commands::advise::run(options),
         Command::Buffer(options) => commands::buffer::run(options, &command),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
