@@ -2,7 +2,7 @@
 //! else.
 //!
 //! [`installed`] reads the settings and counters of lvmcache (dm-cache and dm-writecache), bcache, Open
-//! CAS and ZFS.
+//! CAS and ZFS. [`mapping`] turns them into the policy that models such a cache.
 //!
 //! The crate runs only programs that print, and reads only files: the commands that change a machine
 //! are text, for a person to read and run.
@@ -24,3 +24,4 @@ mod size;
 mod words;
 
 pub mod installed;
+pub mod mapping;
