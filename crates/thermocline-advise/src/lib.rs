@@ -2,7 +2,8 @@
 //! else.
 //!
 //! [`installed`] reads the settings and counters of lvmcache (dm-cache and dm-writecache), bcache, Open
-//! CAS and ZFS. [`mapping`] turns them into the policy that models such a cache.
+//! CAS and ZFS. [`mapping`] turns them into the policy that models such a cache, and [`commands`] turns
+//! a recommendation into shell lines.
 //!
 //! The crate runs only programs that print, and reads only files: the commands that change a machine
 //! are text, for a person to read and run.
@@ -23,5 +24,6 @@
 mod size;
 mod words;
 
+pub mod commands;
 pub mod installed;
 pub mod mapping;

@@ -51,6 +51,29 @@ fn unit(text: &str, units: Units) -> Option<u128> {
     Some(if is_decimal { 1000_u128 } else { 1024 }.pow(power))
 }
 
+/// Write a size with the largest unit that keeps it exact, as in `512k`.
+///
+/// lvm, bcache and make-bcache read it as it is meant.
+pub(crate) fn exact(bytes: u64) -> String {
+    for (shift, letter) in [(40, 't'), (30, 'g'), (20, 'm'), (10, 'k')] {
+        if bytes != 0 && bytes.trailing_zeros() >= shift {
+            return format!("{}{letter}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Write a size for a sentence, as in `512 KiB`.
+pub(crate) fn spelled(bytes: u64) -> String {
+    let exact = exact(bytes);
+    match exact.split_at(exact.len() - 1) {
+        (number, letter @ ("k" | "m" | "g" | "t")) => {
+            format!("{number} {}iB", letter.to_uppercase())
+        }
+        _ => format!("{exact} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +105,19 @@ mod tests {
         {
             // Nine exbibytes still have a number.
             assert_eq!(bytes(text, Units::Binary).is_some(), text == "9e", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_a_size_with_its_unit() {
+        let sizes = [0, 1000, 512 << 10, 50 << 30].map(spelled);
+        assert_eq!(sizes, ["0 bytes", "1000 bytes", "512 KiB", "50 GiB"]);
+    }
+
+    #[test]
+    fn an_exact_size_is_read_back() {
+        for size in [0, 1, 4095, 4096, 65536, 3 << 29, 50 << 30, u64::MAX] {
+            assert_eq!(bytes(&exact(size), Units::Lvm), Some(size), "{size}");
         }
     }
 }
