@@ -51,12 +51,9 @@ impl<'a> Fields<'a> {
     /// If there is none; the reason names `field`.
     #[inline]
     pub fn word(&mut self, field: &'static str) -> Result<&'a [u8], Reason> {
-        let mut rest = self.rest.unwrap_or_default();
-        while let [first, others @ ..] = rest
-            && is_blank(*first)
-        {
-            rest = others;
-        }
+        let rest = self.rest.unwrap_or_default();
+        let begin = rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len());
+        let rest = &rest[begin..];
         let end = rest.iter().position(|byte| is_blank(*byte)).unwrap_or(rest.len());
         self.rest = Some(&rest[end..]);
         if end == 0 { Err(missing(field)) } else { Ok(&rest[..end]) }
@@ -103,14 +100,10 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     if text.is_empty() {
         return Err(missing(field));
     }
-    let (chunks, rest) = text.as_chunks::<8>();
-    // 19 digits always fit.
+    let mut value = 0_u64;
     if text.len() <= 19 {
-        let mut value = 0;
-        for &chunk in chunks {
-            value = value * 100_000_000 + eight_digits(chunk).ok_or_else(|| not_a_number(field))?;
-        }
-        for &byte in rest {
+        // 19 digits always fit.
+        for &byte in text {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 return Err(not_a_number(field));
@@ -119,7 +112,6 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
         }
         return Ok(value);
     }
-    let mut value = 0_u64;
     for &byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
@@ -131,23 +123,6 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
             .ok_or_else(|| too_large(field))?;
     }
     Ok(value)
-}
-
-/// The number that eight digits are, worked on at once; `None` if one of them is none.
-#[inline]
-fn eight_digits(text: [u8; 8]) -> Option<u64> {
-    const EACH: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(text);
-    // A byte is a digit if its upper half is 3, and still is after 6 is added.
-    let is_three = |word: u64| word & (0xF0 * EACH) == 0x30 * EACH;
-    if !(is_three(word) && is_three(word.wrapping_add(6 * EACH))) {
-        return None;
-    }
-    // The first digit is the lowest byte: pairs become numbers, then pairs of these.
-    let digits = word & (0x0F * EACH);
-    let pairs = (digits * 10 + (digits >> 8)) & 0x00FF_00FF_00FF_00FF;
-    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_FFFF_0000_FFFF;
-    Some((fours * 10_000 + (fours >> 32)) & 0xFFFF_FFFF)
 }
 
 /// Parses an unsigned hexadecimal number of at most 64 bits with the prefix `0x`.
@@ -179,7 +154,7 @@ pub(crate) fn hexadecimal_integer(text: &[u8], field: &'static str) -> Result<u6
 /// If `exponent` is above 19.
 #[inline]
 pub fn time(text: &[u8], field: &'static str, exponent: u32) -> Result<u64, Reason> {
-    let point = memchr::memchr(b'.', text);
+    let point = text.iter().position(|&byte| byte == b'.');
     let whole = integer(&text[..point.unwrap_or(text.len())], field)?;
     let unit_ns = 10_u64.pow(exponent);
     let ns = whole.checked_mul(unit_ns).ok_or_else(|| too_large(field))?;
