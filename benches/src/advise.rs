@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use thermocline_lab::Watch;
 use thermocline_lab::advising::{Cache, Forecast, Hardware, Kind, Range, Workload, settings_of};
 use thermocline_lab::spec::DeviceSpec;
-use thermocline_lab::Watch;
-use thermocline_trace::{PageSize, ReadOptions, Reader, Requests as _, Request, RunningSample};
+use thermocline_trace::{PageSize, ReadOptions, Reader, Request, Requests as _, RunningSample};
 
 /// Sizes of flash, as shares of all pages that a trace accesses.
 const SHARES: [f64; 2] = [0.05, 0.2];
@@ -39,12 +39,11 @@ struct Tally {
 /// Runs the benchmark.
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let device = |name: &str| DeviceSpec { name: Some(name.into()), ..DeviceSpec::default() };
-    let hardware = Hardware {
-        flash: device("sata-ssd"),
-        disk: device("hdd-7200"),
-        endurance_cycles: 1825.0,
-    };
-    println!("| trace | cache | flash, pages | first half | interval | second half | flash writes, covered |");
+    let hardware =
+        Hardware { flash: device("sata-ssd"), disk: device("hdd-7200"), endurance_cycles: 1825.0 };
+    println!(
+        "| trace | cache | flash, pages | first half | interval | second half | flash writes, covered |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut tally = Tally::default();
     for path in &arguments.traces {
@@ -95,7 +94,8 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
                 _ => 0,
             };
             for cache in settings_of(kind, ram_bytes, flash_bytes) {
-                let forecast = |workload: &Workload| workload.forecast(&cache, hardware, &Watch::default());
+                let forecast =
+                    |workload: &Workload| workload.forecast(&cache, hardware, &Watch::default());
                 let Ok(told) = forecast(&first) else { continue };
                 // The parts of the whole trace that a forecast is made from are its second half.
                 let truth = forecast(&whole)?;

@@ -3,7 +3,8 @@
 //!
 //! [`installed`] reads the settings and counters of lvmcache (dm-cache and dm-writecache), bcache, Open
 //! CAS and ZFS. [`mapping`] turns them into the policy that models such a cache, and [`commands`] turns
-//! a recommendation into shell lines.
+//! a recommendation into shell lines; [`recommend`] makes a recommendation of the policy that a forecast
+//! was made of.
 //!
 //! The crate runs only programs that print, and reads only files: the commands that change a machine
 //! are text, for a person to read and run.
@@ -27,3 +28,4 @@ mod words;
 pub mod commands;
 pub mod installed;
 pub mod mapping;
+pub mod recommend;

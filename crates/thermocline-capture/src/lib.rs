@@ -40,10 +40,10 @@ use thermocline_trace::TraceError;
 use self::source::Recorded;
 
 pub use bpftrace::BPFTRACE_SCRIPT;
-pub use live::{BLOCK_SCRIPT, Heard, Listener};
 pub use collector::Captured;
 pub use counts::{CaptureCounts, UnknownLine};
 pub use error::CaptureError;
+pub use live::{BLOCK_SCRIPT, Heard, Listener};
 pub use options::{CaptureOptions, FileFilter, Identity, Mmap, Source};
 pub use progress::{Progress, Unwatched};
 pub use strace::AttachedTask;

@@ -71,10 +71,7 @@ impl Listener {
         let sector = integer(fields.word("sector")?, "sector")?;
         let sectors = integer(fields.word("size")?, "size")?;
         fields.end()?;
-        let extent = extent(
-            sector.checked_mul(SECTOR_BYTES),
-            sectors.checked_mul(SECTOR_BYTES),
-        )?;
+        let extent = extent(sector.checked_mul(SECTOR_BYTES), sectors.checked_mul(SECTOR_BYTES))?;
         let volume = self.volume(b"device");
         Ok(Heard::Request(Request { at, op, volume, extent }))
     }

@@ -308,7 +308,8 @@ impl RunningSample {
             let (first, count) = self.page_size.pages(request.extent);
             let op = if request.op == Op::Write { 'w' } else { 'r' };
             let Request { at, volume, .. } = request;
-            writeln!(text, "{} {op} {volume} {first} {count}", at.0).map_err(std::io::Error::other)?;
+            writeln!(text, "{} {op} {volume} {first} {count}", at.0)
+                .map_err(std::io::Error::other)?;
             if text.len() > 1 << 16 {
                 encoder.write_all(text.as_bytes())?;
                 text.clear();
@@ -529,7 +530,8 @@ mod tests {
         let mut sample = RunningSample::new(PageSize::DEFAULT, 1);
         sample.add(&read(5, 7, 1));
         sample.save(&path).unwrap();
-        let text = String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap());
+        let text =
+            String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap());
         let text = text.unwrap();
         for (from, to, says) in [
             ("5 r 0 7 1", "5 r 0 7", "line 2: the count is missing"),

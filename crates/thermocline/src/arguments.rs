@@ -20,7 +20,7 @@ use thermocline_papers::{PAPERS, Paper};
 
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
-pub(crate) use advise::{AdviceFormat, AdviseOptions, Have};
+pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord};
 pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{

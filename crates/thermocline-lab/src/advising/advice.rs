@@ -133,7 +133,8 @@ impl Advice {
         let recommended = recommended(&kinds, today.as_ref(), asked.least_months);
         let best = best_of(&kinds, asked.least_months).map(|best| kinds[best].cache.clone());
         let best = best.or_else(|| asked.today.clone());
-        let sizes = best.map(|best| sizes(&best, asked, &forecast)).transpose()?.unwrap_or_default();
+        let sizes =
+            best.map(|best| sizes(&best, asked, &forecast)).transpose()?.unwrap_or_default();
         let mut advice = Self {
             doubts: doubts(workload, asked),
             seen: Seen::of(workload),
@@ -173,7 +174,8 @@ pub(super) fn lasts(forecast: &Forecast, least_months: f64) -> bool {
 /// Whether one is better than another: it lasts and the other does not; or it takes less of the
 /// devices' time; or as much, and writes less to flash.
 fn is_better(one: &Forecast, other: &Forecast, least_months: f64) -> bool {
-    let months = |forecast: &Forecast| forecast.life_months.map_or(f64::INFINITY, |one| one.estimate);
+    let months =
+        |forecast: &Forecast| forecast.life_months.map_or(f64::INFINITY, |one| one.estimate);
     match (lasts(one, least_months), lasts(other, least_months)) {
         (true, false) => return true,
         (false, true) => return false,
@@ -192,9 +194,8 @@ fn is_better(one: &Forecast, other: &Forecast, least_months: f64) -> bool {
 fn best_of(kinds: &[KindForecast], least_months: f64) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (place, one) in kinds.iter().enumerate() {
-        let beats = best.is_none_or(|best| {
-            is_better(&one.forecast, &kinds[best].forecast, least_months)
-        });
+        let beats =
+            best.is_none_or(|best| is_better(&one.forecast, &kinds[best].forecast, least_months));
         if lasts(&one.forecast, least_months) && beats {
             best = Some(place);
         }
@@ -210,8 +211,7 @@ fn recommended(
 ) -> Option<usize> {
     let best = best_of(kinds, least_months)?;
     let Some(today) = today else { return Some(best) };
-    let (ours, theirs) =
-        (kinds[best].forecast.device_ms_per_access, today.device_ms_per_access);
+    let (ours, theirs) = (kinds[best].forecast.device_ms_per_access, today.device_ms_per_access);
     let is_worth_it = ours < (1.0 - SAME) * theirs || !lasts(today, least_months);
     is_worth_it.then_some(best)
 }

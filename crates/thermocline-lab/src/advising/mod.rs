@@ -29,7 +29,7 @@ use thermocline_trace::{Choice, CompiledTrace, RunningSample, Sampling, Totals};
 use crate::hierarchy::configurations;
 use crate::spec::{DeviceSpec, HierarchySpec, ParameterSpec, TierSpec};
 use crate::timing::SECONDS_PER_DAY;
-use crate::{IntervalSummary, LabError, RunOptions, Summary, TierSize, Watch, find_policy, run};
+use crate::{LabError, RunOptions, Summary, TierSize, Watch, find_policy, run};
 
 pub use advice::{Advice, Asked, KindForecast, Seen};
 pub use kinds::{Kind, settings_of};
@@ -280,10 +280,8 @@ impl Workload {
                 least: LEAST_PAGES * rate / flash_pages.max(f64::MIN_POSITIVE),
             });
         }
-        let tier = |name: &str, bytes, device| TierSpec {
-            device,
-            ..TierSpec::new(name, &[pages(bytes)])
-        };
+        let tier =
+            |name: &str, bytes, device| TierSpec { device, ..TierSpec::new(name, &[pages(bytes)]) };
         let memory = DeviceSpec { name: Some("memory".into()), ..DeviceSpec::default() };
         let spec = HierarchySpec {
             tiers: vec![

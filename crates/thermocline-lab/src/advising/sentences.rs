@@ -85,8 +85,7 @@ fn does(forecast: &Forecast) -> String {
 
 fn verdict(advice: &Advice, asked: &Asked) -> String {
     let Some(best) = advice.recommended.map(|best| &advice.kinds[best].forecast) else {
-        let any_lasts =
-            advice.kinds.iter().any(|one| lasts(&one.forecast, asked.least_months));
+        let any_lasts = advice.kinds.iter().any(|one| lasts(&one.forecast, asked.least_months));
         return match (&advice.today, any_lasts) {
             (Some(_), true) => "Leave it as it is: nothing here is better by more than 2 %.".into(),
             (_, false) => format!(
@@ -149,7 +148,9 @@ fn percent(range: Range) -> String {
 fn months(months: f64) -> String {
     match months {
         months if months > MONTHS_MOST => "over a hundred years".into(),
-        months if months >= 3.0 * MONTHS_PER_YEAR => format!("{:.0} years", months / MONTHS_PER_YEAR),
+        months if months >= 3.0 * MONTHS_PER_YEAR => {
+            format!("{:.0} years", months / MONTHS_PER_YEAR)
+        }
         months if months >= 2.0 => format!("{months:.0} months"),
         months => format!("{:.0} days", months * 365.25 / MONTHS_PER_YEAR),
     }

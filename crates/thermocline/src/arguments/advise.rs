@@ -157,7 +157,9 @@ impl Have {
         let kind = KindWord::from_str(kind, true)
             .ok()
             .filter(|kind| *kind != KindWord::Thermocline)
-            .ok_or("it takes lvmcache, writecache, bcache, open-cas or zfs, as in lvmcache:vg/lv")?;
+            .ok_or(
+                "it takes lvmcache, writecache, bcache, open-cas or zfs, as in lvmcache:vg/lv",
+            )?;
         Ok(Self { kind, name })
     }
 }

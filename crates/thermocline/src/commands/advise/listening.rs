@@ -50,8 +50,7 @@ pub(super) fn target(options: &AdviseOptions) -> Result<Option<Target>> {
         return Ok(Some(Target::Process(pid)));
     }
     if let Some(path) = &options.device {
-        let metadata =
-            path.metadata().with_context(|| format!("--device {}", path.display()))?;
+        let metadata = path.metadata().with_context(|| format!("--device {}", path.display()))?;
         ensure!(
             metadata.file_type().is_block_device(),
             "--device {}: it is no block device; for a file system, say --path {0}",
@@ -95,9 +94,9 @@ impl Target {
     /// Whether it is still there.
     fn is_there(&self) -> bool {
         match self {
-            Self::Device { path, number } => path.metadata().is_ok_and(|metadata| {
-                metadata.rdev() == *number || metadata.dev() == *number
-            }),
+            Self::Device { path, number } => path
+                .metadata()
+                .is_ok_and(|metadata| metadata.rdev() == *number || metadata.dev() == *number),
             Self::Process(pid) => Path::new(&format!("/proc/{pid}")).exists(),
         }
     }
@@ -312,14 +311,15 @@ struct Live {
 
 impl Live {
     fn new(name: String, duration: Option<Duration>) -> Result<Self> {
-        let bar = duration.map_or_else(ProgressBar::no_length, |most| {
-            ProgressBar::new(most.as_secs())
-        });
+        let bar =
+            duration.map_or_else(ProgressBar::no_length, |most| ProgressBar::new(most.as_secs()));
         let template = match duration {
             Some(_) => "{prefix} {elapsed} of {len} s: {msg}",
             None => "{prefix} {elapsed}: {msg} (Ctrl-C ends it)",
         };
-        bar.set_style(ProgressStyle::with_template(template).context("the template is well-formed")?);
+        bar.set_style(
+            ProgressStyle::with_template(template).context("the template is well-formed")?,
+        );
         bar.set_prefix(name);
         Ok(Self { bar, hits: String::new(), next_forecast: None })
     }
@@ -356,4 +356,3 @@ fn hits(sample: &RunningSample, asked: &Asked, hardware: &Hardware) -> Option<St
     let forecast = workload.forecast(today, hardware, &Watch::default()).ok()?;
     Some(format!(", {} hits {}", today.name, output::percent(forecast.hit_ratio.estimate)))
 }
-

@@ -28,7 +28,7 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
     };
     // What is asked is known before the first hour is spent on listening.
     let page_bytes = page_size.map_or(PageSize::DEFAULT.bytes(), PageSize::bytes);
-    let today = have.as_ref().map(|have| have.today(page_bytes)).transpose()?;
+    let today = have.as_ref().map(|have| have::today(have, page_bytes)).transpose()?;
     let asked = asked(options, today)?;
     let hardware = Hardware {
         flash: named(&options.flash_device),
@@ -51,9 +51,9 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
         output::note(&format!("sample: {}", path.display()));
     }
     let workload = Workload::new(&sample, Path::new(&name))?;
-    let advice =
-        interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))??;
-    let commands = have::commands(&advice, have.as_ref(), page_bytes);
+    let advice = interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))??;
+    let page_bytes = sample.page_size().bytes();
+    let commands = have::commands(&advice, have.as_ref(), options, page_bytes)?;
     page::show(&advice, &commands, &name, options.format)
 }
 
@@ -166,7 +166,8 @@ fn one(
         return Ok(RunningSample::load(path)?.with_most_requests(most));
     }
     let reader = reading::open_reader(path, &options.reading())?;
-    let page_size = page_size.map_or_else(|| reading::page_size(&options.reading(), &reader), Ok)?;
+    let page_size =
+        page_size.map_or_else(|| reading::page_size(&options.reading(), &reader), Ok)?;
     let mut sample = begun(options, page_size);
     let mut reader = reading::WithProgress::new(reader)?;
     let mut batch = vec![];

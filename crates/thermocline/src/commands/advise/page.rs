@@ -64,7 +64,8 @@ fn html(advice: &Advice, commands: &Commands, name: &str) -> Result<String> {
     for sentence in advice.sentences.iter().chain(&advice.doubts) {
         report.paragraph(sentence);
     }
-    let rows = rows(advice).into_iter().map(|row| row.iter().map(|cell| Cell::text(cell)).collect());
+    let rows =
+        rows(advice).into_iter().map(|row| row.iter().map(|cell| Cell::text(cell)).collect());
     report.table(Table { header: HEADER.map(String::from).to_vec(), rows: rows.collect() });
     if !commands.text.is_empty() {
         report.heading("What to type");
@@ -81,9 +82,10 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let mark = |place: usize| if advice.recommended == Some(place) { " *" } else { "" };
     let today = advice.today.iter().map(|one| row(one, " (today)"));
     let kinds = advice.kinds.iter().enumerate().map(|(place, one)| row(&one.forecast, mark(place)));
-    let sizes = advice.sizes.iter().filter(|size| {
-        advice.kinds.iter().all(|one| one.forecast.flash_bytes != size.flash_bytes)
-    });
+    let sizes = advice
+        .sizes
+        .iter()
+        .filter(|size| advice.kinds.iter().all(|one| one.forecast.flash_bytes != size.flash_bytes));
     today.chain(kinds).chain(sizes.map(|one| row(one, ""))).collect()
 }
 
