@@ -13,8 +13,10 @@ use thermocline_trace::{PageSize, ReadOptions, Reader, Request, Requests as _, R
 const SHARES: [f64; 2] = [0.05, 0.2];
 /// Memory of caches that have it, as a share of flash.
 const RAM_SHARE: f64 = 0.1;
-/// So many times fewer requests are kept for the sampled forecast than the trace has.
-const FEWER: usize = 16;
+/// So many times fewer requests are kept for the sampled forecast than the half has, but no fewer than
+/// these.
+const FEWER: usize = 4;
+const LEAST_REQUESTS: usize = 250_000;
 
 /// What can be set.
 #[derive(Args)]
@@ -82,7 +84,7 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
     let half = requests.len() / 2;
     let first = sample(&requests[..half], usize::MAX / 8)?;
     let whole = sample(&requests, usize::MAX / 8)?;
-    let sampled = sample(&requests[..half], (half / FEWER).max(1000))?;
+    let sampled = sample(&requests[..half], (half / FEWER).max(LEAST_REQUESTS))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     for kind in Kind::ALL {
         for share in SHARES {
@@ -101,7 +103,10 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
                 let truth = forecast(&whole)?;
                 let pages = flash_bytes / page_size.bytes();
                 tally.add(&name, &cache, pages, &told, &truth);
-                if let Ok(sampled) = forecast(&sampled) {
+                // A half that fits is no sample.
+                if sampled.rate() < 1.0
+                    && let Ok(sampled) = forecast(&sampled)
+                {
                     let error = sampled.hit_ratio.estimate - told.hit_ratio.estimate;
                     tally.sampled_errors.push(error);
                 }

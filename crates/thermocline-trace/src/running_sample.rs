@@ -1,6 +1,6 @@
 //! A sample of requests that come one after the other, in bounded memory.
 //!
-//! Extents of 64 pages are in the sample with all their accesses or not at all, by a hash of their
+//! Extents of some pages, 16 unless told otherwise, are in the sample with all their accesses or not at all, by a hash of their
 //! place: policies that keep blocks of several pages find neighbours in it. When the sample is full
 //! the rate is halved, and what is no longer in it is forgotten, as in SHARDS of fixed size
 //! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 4); so samples of different rates can be
@@ -21,8 +21,8 @@ use crate::error::{Position, Reason, TraceError, excerpt};
 use crate::request::{Extent, PageSize, Request, Requests};
 use crate::text::{Fields, integer, pages};
 
-/// Pages that are sampled together.
-const EXTENT_PAGES: u64 = 64;
+/// Pages that are sampled together unless told otherwise: 64 KiB of pages of 4 KiB.
+const EXTENT_PAGES: u64 = 16;
 
 /// Requests, or parts of them, that a sample keeps unless told otherwise: 80 MiB of them.
 const MOST_REQUESTS: usize = 2 << 20;
@@ -73,6 +73,7 @@ pub struct Totals {
 #[derive(Clone, Debug)]
 pub struct RunningSample {
     page_size: PageSize,
+    extent_pages: u64,
     seed: u64,
     /// The rate is a half to this power.
     halvings: u32,
@@ -88,6 +89,7 @@ pub struct RunningSample {
 struct Header {
     thermocline_sample: u32,
     page_size_bytes: u64,
+    extent_pages: u64,
     seed: u64,
     halvings: u32,
     totals: Totals,
@@ -99,6 +101,7 @@ impl RunningSample {
     pub fn new(page_size: PageSize, seed: u64) -> Self {
         Self {
             page_size,
+            extent_pages: EXTENT_PAGES,
             seed,
             halvings: 0,
             most_requests: MOST_REQUESTS,
@@ -117,6 +120,16 @@ impl RunningSample {
         self
     }
 
+    /// The same in extents of so many pages, at least one; of a sample without requests.
+    ///
+    /// # Panics
+    /// If there was a request.
+    #[must_use]
+    pub fn with_extents(self, pages: u64) -> Self {
+        assert_eq!(self.totals.requests, 0, "extents are not chosen anew");
+        Self { extent_pages: pages.max(1), ..self }
+    }
+
     /// The same, no more of it than this share from the start; rounded down to a power of a half.
     #[must_use]
     pub fn with_rate_at_most(mut self, rate: f64) -> Self {
@@ -129,6 +142,11 @@ impl RunningSample {
     /// The share of the extents that is in the sample.
     pub fn rate(&self) -> f64 {
         1.0 / (1_u64 << self.halvings) as f64
+    }
+
+    /// Pages that are sampled together.
+    pub const fn extent_pages(&self) -> u64 {
+        self.extent_pages
     }
 
     /// What all requests were.
@@ -180,8 +198,9 @@ impl RunningSample {
         let end = first + count;
         let (mut from, mut page) = (first, first);
         while page < end {
-            let next = (page / EXTENT_PAGES + 1).saturating_mul(EXTENT_PAGES).min(end);
-            if !self.takes(request.volume, page / EXTENT_PAGES) {
+            let extent = page / self.extent_pages;
+            let next = (extent + 1).saturating_mul(self.extent_pages).min(end);
+            if !self.takes(request.volume, extent) {
                 self.keep(request, from, page);
                 from = next;
             }
@@ -230,11 +249,15 @@ impl RunningSample {
     /// Adds a sample of what came after, as of the next day; times of both are those of one clock.
     ///
     /// # Errors
-    /// If pages or seeds differ; neither is changed then.
+    /// If pages, extents or seeds differ; neither is changed then.
     pub fn join(&mut self, other: &Self) -> Result<(), Reason> {
         if other.page_size != self.page_size {
             let [ours, theirs] = [self, other].map(|one| one.page_size.bytes());
             return Err(format!("pages of {theirs} B cannot join pages of {ours} B").into());
+        }
+        if other.extent_pages != self.extent_pages {
+            let [ours, theirs] = [self, other].map(|one| one.extent_pages);
+            return Err(format!("extents of {theirs} pages cannot join extents of {ours}").into());
         }
         if other.seed != self.seed {
             return Err("samples of different seeds hold different extents".into());
@@ -297,6 +320,7 @@ impl RunningSample {
         let header = Header {
             thermocline_sample: VERSION,
             page_size_bytes: self.page_size.bytes(),
+            extent_pages: self.extent_pages,
             seed: self.seed,
             halvings: self.halvings,
             totals: self.totals,
@@ -345,6 +369,7 @@ impl RunningSample {
             return Err(malformed(1, "a newer program wrote this sample".into(), &line));
         }
         let mut sample = Self {
+            extent_pages: header.extent_pages.max(1),
             halvings: header.halvings,
             totals: header.totals,
             volume_names: header.volume_names,
@@ -480,7 +505,7 @@ mod tests {
             prop_assert!(!sample.is_full());
             let expected: Vec<_> = pages_of(&requests)
                 .into_iter()
-                .filter(|&(.., volume, page)| sample.takes(volume, page / EXTENT_PAGES))
+                .filter(|&(.., volume, page)| sample.takes(volume, page / sample.extent_pages))
                 .collect();
             prop_assert_eq!(pages_of(&sample.requests), &expected[..]);
             prop_assert_eq!(sample.sampled_accesses, expected.len() as u64);

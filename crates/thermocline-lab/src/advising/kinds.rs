@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
         policies: &["dm-cache"],
         tried: &[
             ("mode", &[Text("writethrough"), Text("writeback")]),
-            ("block_pages", &[Count(16), Count(64)]),
+            ("block_pages", &[Count(16)]),
         ],
     },
     Row {

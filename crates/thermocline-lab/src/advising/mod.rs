@@ -5,7 +5,8 @@
 //! 2. A [`Cache`] is simulated on it, smaller by the rate of the sample, and its figures are taken from
 //!    the part of the time in which it is filled.
 //! 3. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
-//!    and how much other samples differ (quarters of the sample, if it is one).
+//!    and how much other samples differ (quarters of the sample, if it is one), and covers what a cache a
+//!    fifth smaller or a quarter larger does.
 //!
 //! * Source: the sample is that of SHARDS (Waldspurger et al., FAST 2015) with extents for pages; the
 //!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The intervals are
@@ -41,13 +42,20 @@ const PARTS: usize = 16;
 const STEADY_PARTS: usize = 8;
 /// Samples of the sample.
 const QUARTERS: u64 = 4;
+/// A working set that grows or shrinks is as good as a cache that does the opposite: an interval
+/// covers what caches of these sizes do, too.
+const OTHER_SIZES: [f64; 2] = [0.8, 1.25];
 /// Student's t of 7 degrees of freedom, both sides, 95 %.
 const T_PARTS: f64 = 2.365;
 /// The same of 3 degrees.
 const T_QUARTERS: f64 = 3.182;
-/// No interval is narrower than this to each side, as a share of accesses: what drifts is not seen in
-/// a time in which nothing moved.
-const LEAST_HALF_WIDTH: f64 = 0.01;
+/// Neighbouring parts are alike, so that they tell less than as many would that are drawn by chance.
+const INDEPENDENT_PARTS: f64 = STEADY_PARTS as f64 / 2.0;
+/// No interval is narrower than this to each side, per access: what drifts is not seen in a time in
+/// which nothing moved.
+const LEAST_HALF_WIDTH: f64 = 0.02;
+/// Nor, for what is written to flash, than this share of it.
+const LEAST_SHARE: f64 = 0.05;
 /// Pages that the smallest simulated cache should have; of fewer, nothing is said.
 const LEAST_PAGES: f64 = 64.0;
 
@@ -156,7 +164,8 @@ impl Workload {
             for seed in 0..QUARTERS {
                 let share = 1.0 / QUARTERS as f64;
                 let sampling = Sampling::new(share, Choice::Hash, seed).expect("a share");
-                let sampling = sampling.of_extents(EXTENT_PAGES);
+                let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
+                let sampling = sampling.of_extents(extent_pages);
                 workload.quarters.extend(workload.trace.sampled(sampling));
             }
         }
@@ -210,8 +219,23 @@ impl Workload {
                 quarters.push(Steady::of(&found, self.surplus(quarter, rate)));
             }
         }
-        let hit_ratio = range(&whole, &quarters, LEAST_HALF_WIDTH, |one| &one.hit_ratios);
-        let writes = range(&whole, &quarters, 0.0, |one| &one.flash_writes);
+        let mut others = vec![];
+        for share in OTHER_SIZES {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the cast saturates, and sizes are not negative"
+            )]
+            let flash_bytes = (cache.flash_bytes as f64 * share) as u64;
+            let other = Cache { flash_bytes, ..cache.clone() };
+            if let Ok(found) = self.simulate(&self.trace, self.rate, &other, hardware, watch) {
+                others.push(Steady::of(&found, self.surplus(&self.trace, self.rate)));
+            }
+        }
+        watch.check()?;
+        let found = Found { whole, others, quarters };
+        let hit_ratio = found.range(0.0, |one| &one.hit_ratios);
+        let writes = found.range(LEAST_SHARE, |one| &one.flash_writes);
         Ok(self.forecast_of(cache, hardware, &summary, hit_ratio.clamped(0.0, 1.0), writes))
     }
 
@@ -305,8 +329,6 @@ impl Workload {
     }
 }
 
-/// Pages that are sampled together.
-const EXTENT_PAGES: u32 = 64;
 /// Days of a month, on average.
 const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
 
@@ -330,23 +352,36 @@ impl Steady {
     }
 }
 
-/// The mean of the parts, and between what the mean of as many parts to come should lie.
-fn range(
-    whole: &Steady,
-    quarters: &[Steady],
-    least_half_width: f64,
-    values: impl Fn(&Steady) -> &Vec<f64>,
-) -> Range {
-    let parts = values(whole);
-    // Both means, of the parts that were and of those that come, have their error.
-    let of_time = deviation(parts) * (2.0 / parts.len().max(1) as f64).sqrt();
-    let mut variance = (T_PARTS * of_time).powi(2);
-    if quarters.len() > 1 {
-        let means: Vec<f64> = quarters.iter().map(|quarter| mean(values(quarter))).collect();
-        let of_sample = deviation(&means) / (QUARTERS as f64).sqrt();
-        variance += (T_QUARTERS * of_sample).powi(2);
+/// What simulations of one cache found.
+struct Found {
+    whole: Steady,
+    /// At other sizes.
+    others: Vec<Steady>,
+    /// On samples of the sample.
+    quarters: Vec<Steady>,
+}
+
+impl Found {
+    /// The mean of the parts, and between what the mean of as many parts to come should lie.
+    fn range(&self, least_share: f64, values: impl Fn(&Steady) -> &Vec<f64>) -> Range {
+        let parts = values(&self.whole);
+        // Both means, of the parts that were and of those that come, have their error.
+        let of_time = deviation(parts) * (2.0 / INDEPENDENT_PARTS).sqrt();
+        let mut variance = (T_PARTS * of_time).powi(2);
+        if self.quarters.len() > 1 {
+            let means: Vec<f64> = self.quarters.iter().map(|one| mean(values(one))).collect();
+            let of_sample = deviation(&means) / (QUARTERS as f64).sqrt();
+            variance += (T_QUARTERS * of_sample).powi(2);
+        }
+        let estimate = mean(parts);
+        let least = LEAST_HALF_WIDTH.max(least_share * estimate);
+        let mut range = Range::new(estimate, variance.sqrt().max(least));
+        for other in self.others.iter().map(|one| mean(values(one))) {
+            range.low = range.low.min(other);
+            range.high = range.high.max(other);
+        }
+        range
     }
-    Range::new(mean(parts), variance.sqrt().max(least_half_width))
 }
 
 fn mean(values: &[f64]) -> f64 {
