@@ -68,7 +68,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(text) if print(&text) => status,
         Ok(_) => FAILURE,
         Err(error) => {
-            let flag = |option: &str| format!("--{}", option.replace('_', "-"));
+            let is_advice = matches!(arguments.command, Command::Advise(_));
+            let flag = |option: &str| match option {
+                // Its `--format` is that of the answer.
+                "format" if is_advice => "--from".into(),
+                option => format!("--{}", option.replace('_', "-")),
+            };
             output::note(&format!("error: {}", explained(&error, flag)));
             FAILURE
         }

@@ -318,3 +318,73 @@ pub(super) fn duration(seconds: f64) -> String {
         seconds => format!("{:.1} days", seconds / 24.0 / SECONDS_PER_HOUR),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use thermocline_trace::{PageSize, RunningSample};
+
+    use super::*;
+    use crate::advising::Range;
+
+    fn forecast(flash_bytes: u64, device_ms_per_access: f64, months: Option<f64>) -> Forecast {
+        let of = |estimate| Range { estimate, low: estimate, high: estimate };
+        Forecast {
+            name: "a".into(),
+            policy: "arc-l2arc".into(),
+            parameters: serde_json::Map::new(),
+            ram_bytes: 0,
+            flash_bytes,
+            hit_ratio: of(0.5),
+            read_ms: of(1.0),
+            device_ms_per_access,
+            flash_writes_per_access: of(0.1),
+            flash_bytes_written_per_day: None,
+            life_months: months.map(of),
+        }
+    }
+
+    fn kind(device_ms: f64, months: f64) -> KindForecast {
+        let forecast = forecast(1, device_ms, Some(months));
+        let cache = settings_of(Kind::Zfs, 0, 1).remove(0);
+        KindForecast { kind: Kind::Zfs, forecast, cache }
+    }
+
+    #[test]
+    fn what_lasts_and_takes_least_time_is_best() {
+        // The second is faster, and dies too soon.
+        let kinds = [kind(2.0, 70.0), kind(1.0, 50.0), kind(3.0, 90.0)];
+        assert_eq!(best_of(&kinds, 60.0), Some(0));
+        assert_eq!(best_of(&kinds, 0.0), Some(1));
+        assert_eq!(best_of(&kinds, 100.0), None);
+        // As good as the other within the noise, and kinder to flash.
+        assert_eq!(best_of(&[kind(1.0, 70.0), kind(1.01, 80.0)], 60.0), Some(1));
+    }
+
+    #[test]
+    fn what_there_is_stays_unless_another_is_worth_it() {
+        let kinds = [kind(2.0, 70.0)];
+        let today = |device_ms, months| forecast(1, device_ms, Some(months));
+        assert_eq!(recommended(&kinds, Some(&today(2.03, 70.0)), 60.0), None);
+        assert_eq!(recommended(&kinds, Some(&today(2.5, 70.0)), 60.0), Some(0));
+        assert_eq!(recommended(&kinds, Some(&today(1.0, 10.0)), 60.0), Some(0));
+        assert_eq!(recommended(&kinds, None, 60.0), Some(0));
+    }
+
+    #[test]
+    fn flash_is_enough_where_twice_as_much_saves_too_little() {
+        let sizes = |times: [f64; 4]| {
+            let sizes = times.into_iter().zip([1, 2, 4, 8]);
+            enough(&sizes.map(|(ms, size)| forecast(size, ms, None)).collect::<Vec<_>>())
+        };
+        assert_eq!(sizes([8.0, 4.0, 3.9, 3.9]), Some(2));
+        assert_eq!(sizes([8.0, 7.9, 7.8, 7.7]), Some(1));
+        assert_eq!(sizes([8.0, 4.0, 2.0, 1.0]), Some(8));
+        assert_eq!(enough(&[]), None);
+    }
+
+    #[test]
+    fn an_empty_sample_is_an_error() {
+        let sample = RunningSample::new(PageSize::DEFAULT, 1);
+        assert!(Workload::new(&sample, "t".as_ref()).is_err());
+    }
+}

@@ -6,6 +6,7 @@ use super::{Forecast, Range};
 const HOUR_S: u64 = 3600;
 /// Longer lives are not told by the month.
 const MONTHS_PER_YEAR: f64 = 12.0;
+const DAYS_PER_MONTH: f64 = 365.25 / MONTHS_PER_YEAR;
 /// Nothing lasts so long, and nobody knows.
 const MONTHS_MOST: f64 = 1200.0;
 
@@ -152,6 +153,25 @@ fn months(months: f64) -> String {
             format!("{:.0} years", months / MONTHS_PER_YEAR)
         }
         months if months >= 2.0 => format!("{months:.0} months"),
-        months => format!("{:.0} days", months * 365.25 / MONTHS_PER_YEAR),
+        months if months * DAYS_PER_MONTH >= 2.0 => format!("{:.0} days", months * DAYS_PER_MONTH),
+        months => format!("{:.1} h", months * DAYS_PER_MONTH * 24.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        for (given, says) in [
+            (5000.0, "over a hundred years"),
+            (61.0, "5 years"),
+            (35.0, "35 months"),
+            (1.0, "30 days"),
+            (0.02, "14.6 h"),
+        ] {
+            assert_eq!(months(given), says);
+        }
     }
 }

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_lab::advising::{Advice, Asked, Cache, Hardware, Kind, Workload};
 use thermocline_lab::spec::DeviceSpec;
-use thermocline_lab::{TierSize, Watch};
+use thermocline_lab::{LabError, TierSize, Watch};
 use thermocline_trace::{PageSize, Requests as _, RunningSample};
 
 use crate::arguments::AdviseOptions;
 use crate::{interrupt, output, reading};
 
+/// Of a smaller flash, nothing is said.
+const LEAST_FLASH_PAGES: u64 = 64;
 /// Months of a year.
 const MONTHS: f64 = 12.0;
 
@@ -29,7 +31,7 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
     // What is asked is known before the first hour is spent on listening.
     let page_bytes = page_size.map_or(PageSize::DEFAULT.bytes(), PageSize::bytes);
     let today = have.as_ref().map(|have| have::today(have, page_bytes)).transpose()?;
-    let asked = asked(options, today)?;
+    let asked = asked(options, today, page_bytes)?;
     let hardware = Hardware {
         flash: named(&options.flash_device),
         disk: named(&options.disk_device),
@@ -51,7 +53,15 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
         output::note(&format!("sample: {}", path.display()));
     }
     let workload = Workload::new(&sample, Path::new(&name))?;
-    let advice = interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))??;
+    let advice = interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))?;
+    let advice = advice.map_err(|error| match error {
+        LabError::SampleTooSmall { rate, .. } => anyhow::anyhow!(
+            "1 in {:.0} of the requests were kept, which is too few for a cache of {}: keep more with --most-requests",
+            1.0 / rate,
+            output::bytes(asked.flash_bytes)
+        ),
+        error => error.into(),
+    })?;
     let page_bytes = sample.page_size().bytes();
     let commands = have::commands(&advice, have.as_ref(), options, page_bytes)?;
     page::show(&advice, &commands, &name, options.format)
@@ -88,7 +98,7 @@ fn named(name: &str) -> DeviceSpec {
 }
 
 /// What is asked.
-fn asked(options: &AdviseOptions, today: Option<Cache>) -> Result<Asked> {
+fn asked(options: &AdviseOptions, today: Option<Cache>, page_bytes: u64) -> Result<Asked> {
     let bytes = |flag: &str, size: &TierSize| {
         size.whole_bytes()
             .filter(|&bytes| bytes > 0)
@@ -106,6 +116,12 @@ fn asked(options: &AdviseOptions, today: Option<Cache>) -> Result<Asked> {
     let Some(flash_bytes) = flash_bytes.filter(|&bytes| bytes > 0) else {
         bail!("the budget buys no flash at that price; raise --budget");
     };
+    ensure!(
+        flash_bytes >= LEAST_FLASH_PAGES * page_bytes,
+        "flash of {}: it takes at least {LEAST_FLASH_PAGES} pages of {}",
+        output::bytes(flash_bytes),
+        output::bytes(page_bytes)
+    );
     let ram = options.ram.as_ref().map(|size| bytes("--ram", size)).transpose()?;
     let ram_bytes = ram.or(today.as_ref().map(|today| today.ram_bytes)).unwrap_or(0);
     let mut kinds: Vec<Kind> = options.kinds.iter().map(|kind| kind.into_lab()).collect();

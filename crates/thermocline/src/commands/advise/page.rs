@@ -102,8 +102,13 @@ fn row(forecast: &Forecast, mark: &str) -> Vec<String> {
         between(forecast.hit_ratio, |share| format!("{:.1} %", 100.0 * share)),
         between(forecast.read_ms, |ms| format!("{ms:.2}")),
         optional(forecast.flash_bytes_written_per_day, bytes),
-        optional(forecast.life_months, |months| format!("{:.1}", months / super::MONTHS)),
+        optional(forecast.life_months, |months| years(months / super::MONTHS)),
     ]
+}
+
+/// Nobody knows what happens after a century.
+fn years(years: f64) -> String {
+    if years > 100.0 { "> 100".into() } else { format!("{years:.1}") }
 }
 
 fn optional(range: Option<Range>, show: impl Fn(f64) -> String) -> String {
