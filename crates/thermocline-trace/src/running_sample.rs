@@ -24,8 +24,11 @@ use crate::text::{Fields, integer, pages};
 /// Pages that are sampled together unless told otherwise: 64 KiB of pages of 4 KiB.
 const EXTENT_PAGES: u64 = 16;
 
-/// Requests, or parts of them, that a sample keeps unless told otherwise: 80 MiB of them.
-const MOST_REQUESTS: usize = 2 << 20;
+/// Requests, or parts of them, that a sample keeps unless told otherwise: 40 MiB of them.
+const MOST_REQUESTS: usize = 1 << 20;
+
+/// Room for requests grows by so many at least.
+const LEAST_ROOM: usize = 1 << 12;
 
 /// Accesses that a sample keeps, for each request that it may keep.
 const ACCESSES_PER_REQUEST: u64 = 4;
@@ -212,6 +215,12 @@ impl RunningSample {
     fn keep(&mut self, request: &Request, from: u64, end: u64) {
         if from < end {
             self.sampled_accesses += end - from;
+            // Twice the room each time would be up to twice as much as is ever needed.
+            let kept = self.requests.len();
+            if kept == self.requests.capacity() {
+                let wanted = (2 * kept).min(self.most_requests.saturating_add(1));
+                self.requests.reserve_exact(wanted.saturating_sub(kept).max(LEAST_ROOM));
+            }
             let extent = Extent::Pages { first: from, count: end - from };
             self.requests.push(Request { extent, ..*request });
         }
@@ -240,7 +249,9 @@ impl RunningSample {
     fn halve(&mut self) {
         self.halvings += 1;
         self.sampled_accesses = 0;
-        for request in std::mem::take(&mut self.requests) {
+        let before = std::mem::take(&mut self.requests);
+        self.requests.reserve_exact(before.len() / 2);
+        for request in before {
             let (first, count) = self.page_size.pages(request.extent);
             self.add_pages(&request, first, count);
         }

@@ -53,6 +53,8 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
         output::note(&format!("sample: {}", path.display()));
     }
     let workload = Workload::new(&sample, Path::new(&name))?;
+    let page_bytes = sample.page_size().bytes();
+    drop(sample);
     let advice = interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))?;
     let advice = advice.map_err(|error| match error {
         LabError::SampleTooSmall { rate, .. } => anyhow::anyhow!(
@@ -62,7 +64,6 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
         ),
         error => error.into(),
     })?;
-    let page_bytes = sample.page_size().bytes();
     let commands = have::commands(&advice, have.as_ref(), options, page_bytes)?;
     page::show(&advice, &commands, &name, options.format)
 }
