@@ -57,6 +57,7 @@ const fn alike(policy: &'static str, class: &'static str) -> Peer {
 
 /// One row each, by policy. What differs is in the modules of the policies.
 const PEERS: &[Peer] = &[
+    Peer { given: &[("batch", "65536")], ..alike("3l-cache", "ThreeLCache") },
     same("arc", "ARC"),
     alike("cacheus", "Cacheus"),
     same("clock", "Clock"),

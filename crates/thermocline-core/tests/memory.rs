@@ -18,6 +18,8 @@ const FLASH_PAGES: u32 = 6144;
 
 /// Ghosts per cached page, by the definitions of the policies that need them to keep to the bound.
 const GHOSTS: &[(&str, f64)] = &[
+    // As many pages as the cache has, and two.
+    ("3l-cache", 1.0),
     // Two histories, each half as long as the cache.
     ("cacheus", 1.0),
     ("lecar", 1.0),

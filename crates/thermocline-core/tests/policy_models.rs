@@ -309,6 +309,26 @@ proptest! {
         check("cacheus", &given[..2], [memory, 0], &numbers, &accesses);
     }
 
+    /// Models of few samples, so that there are many of them.
+    #[test]
+    fn learned(
+        memory in 1_u32..12, batch in 1_u32..60, trees in 1_u32..5, leaves in 2_u32..5,
+        leaf_samples in 1_u32..4, candidates in 1_u32..4, rate in 0.0..=1.0_f64,
+        seed in any::<u64>(), numbers in numbers(), accesses in accesses(),
+    ) {
+        let given = [
+            ("batch", batch.to_string()),
+            ("trees", trees.to_string()),
+            ("leaves", leaves.to_string()),
+            ("leaf_samples", leaf_samples.to_string()),
+            ("candidates", candidates.to_string()),
+            ("learning_rate", rate.to_string()),
+            ("seed", seed.to_string()),
+        ];
+        check("3l-cache", &given, [memory, 0], &numbers, &accesses);
+        check("3l-cache", &given[..1], [memory, 0], &numbers, &accesses);
+    }
+
     #[test]
     fn tiny_lfu(
         memory in 1_u32..12, sample in 1_u32..20, switches in any::<[bool; 3]>(),

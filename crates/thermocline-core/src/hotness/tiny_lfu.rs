@@ -13,13 +13,15 @@
 //! * State: 8 to 16 bytes of counters per cached page, 2 KiB at least; with a doorkeeper, a byte per
 //!   reference of the sample.
 //! * Cost: O(1) per reference, amortised over the halvings.
-//! * Deviations: (1) The paper leaves the number of counters open. Here, as in Caffeine, there are 16
-//!   for each page of the cache, with the cache's size raised to 256 pages and to a power of two; the
-//!   sample is as many times longer. (2) Counters of a page share a block, as in Caffeine; the paper
-//!   draws each from its whole row. (3) By default there is no doorkeeper, and a reference raises all
-//!   four counters, as in Caffeine; both of the paper's choices are parameters. (4) Halving rounds
+//! * Deviations: (1) The paper leaves the number of counters open. Here, as in Caffeine, there
+//!   are 16 for each page of the cache, with the cache's size raised to 256 pages and to a power
+//!   of two. The sample follows the cache's size itself: a longer one keeps what was counted
+//!   long ago. (2) Counters of a page share a block, as in Caffeine; the paper draws each from
+//!   its whole row. (3) By default there is no doorkeeper, and a reference raises all four
+//!   counters, as in Caffeine; both of the paper's choices are parameters. (4) Halving rounds
 //!   odd counters down, and the sample shrinks by what they lose, as in Caffeine. A reference
-//!   counts in the sample even if its counters are full, as in the paper; Caffeine leaves it out.
+//!   counts in the sample even if its counters are full, as in the paper; Caffeine leaves it
+//!   out.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,9 +33,7 @@ use crate::prefetch::prefetch;
 
 /// References of a sample, as a multiple of the pages in the cache.
 pub const SAMPLE_FACTOR: Parameter = Parameter::integer("sample_factor", 1..=64, 10)
-    .summary(
-        "references after which counts are halved, per page of the cache, rounded up to 2^n pages",
-    )
+    .summary("references after which counts are halved, per page of the cache")
     .source("Caffeine");
 
 /// Whether there is a doorkeeper.
@@ -60,7 +60,7 @@ const WORDS: usize = 8;
 const ROW_BITS: u32 = 5;
 /// Counters per page of the cache.
 const COUNTERS_PER_PAGE: u64 = 16;
-/// A smaller cache has the counters and the sample of one of this size.
+/// A smaller cache has the counters of one of this size.
 const PAGES_MIN: u32 = 256;
 /// Counters of a block.
 const BLOCK_COUNTERS: u64 = (ROWS as u64) << ROW_BITS;
@@ -97,9 +97,10 @@ impl TinyLfu {
     /// # Panics
     /// If the values have no such parameters.
     pub fn new(capacity_pages: u32, values: &Values) -> Self {
-        let capacity = u64::from(capacity_pages.max(PAGES_MIN)).next_power_of_two();
-        let blocks = (capacity * COUNTERS_PER_PAGE).div_ceil(BLOCK_COUNTERS);
-        let sample_references = capacity * values.integer(SAMPLE_FACTOR.name);
+        let counted_pages = u64::from(capacity_pages.max(PAGES_MIN)).next_power_of_two();
+        let blocks = (counted_pages * COUNTERS_PER_PAGE).div_ceil(BLOCK_COUNTERS);
+        let sample_references =
+            u64::from(capacity_pages.max(1)) * values.integer(SAMPLE_FACTOR.name);
         let doorkeeper = values.switch(DOORKEEPER.name).then(|| {
             let words = (sample_references * DOOR_BITS_PER_REFERENCE).div_ceil(u64::BITS.into());
             Lanes::new(u32::try_from(words).unwrap_or(u32::MAX), u64::BITS)

@@ -15,6 +15,7 @@ use crate::{Geometry, Ids, Indexing, Inputs, Op, PageId};
 
 pub mod arc;
 pub mod cacheus;
+mod candidates;
 pub mod car;
 pub mod clock;
 pub mod clock_2q_plus;
@@ -23,6 +24,7 @@ mod experts;
 pub mod fifo;
 pub mod hyperbolic;
 pub mod le_car;
+mod learner;
 pub mod lfu;
 pub mod lirs;
 pub mod lrfu;
@@ -37,6 +39,7 @@ pub mod s3_fifo;
 pub mod s4_fifo;
 pub mod sieve;
 pub mod slru;
+pub mod three_l_cache;
 mod three_queues;
 pub mod tiny_lfu;
 pub mod two_q;
@@ -56,6 +59,7 @@ pub struct Algorithm {
 /// has a policy of each.
 pub const ALGORITHMS: &[Algorithm] = &[
     two_q::TWO_Q,
+    three_l_cache::THREE_L_CACHE,
     arc::ARC,
     cacheus::CACHEUS,
     car::CAR,

@@ -9,12 +9,20 @@
 //!   Cache Eviction*, OSDI '26, section 4 and table 2.
 //! * State: 4 bytes per page that exists, about 22 bytes per cached page.
 //! * Cost: amortised O(1) per reference.
-//! * Deviations: (1) The settings are parameters and stay as they are. The paper's trained model, which
-//!   chooses them from hit positions and hit ratios, is not published. With the defaults of table 2
-//!   the policy is S3-FIFO. (2) A ghost that may not return to M leaves the ghosts and enters S as a
-//!   new page; in the authors' program it stays a ghost meanwhile. (3) While the cache fills up, pages
-//!   enter M once S has its share, as in the authors' program. (4) An S of less than one page is one
-//!   of a page. (5) The share that is skipped is rounded up to whole pages.
+//! * Deviations: (1) The settings are parameters and stay as they are; with the defaults of
+//!   table 2 the policy is S3-FIFO. In the authors' system a classifier of boosted trees picks
+//!   one of 18 settings after a first part of the trace. Its 73 to 75 inputs are published: 20
+//!   classes of hit positions in each queue, the queues' shares of the hits, and ratios of
+//!   these. Its trees are not described by a rule; they were trained on 4,140 production traces,
+//!   most of which are not public. A small model (5 times 900 trees) exists as generated C in
+//!   the authors' forks of libCacheSim and CacheLib, and the paper's (140,400 trees, 190 MB) as
+//!   a file that they give on request. Neither is included: to use one means to copy it, and by
+//!   its authors' account the small one chooses hardly better than chance. A sweep over the
+//!   settings finds the best for a trace. (2) A ghost that may not return to M leaves the ghosts
+//!   and enters S as a new page; in the authors' program it stays a ghost meanwhile. (3) While
+//!   the cache fills up, pages enter M once S has its share, as in the authors' program. (4) An
+//!   S of less than one page is one of a page. (5) The share that is skipped is rounded up to
+//!   whole pages.
 
 use super::Algorithm;
 use super::three_queues::{COUNT_MAX, Rules, ThreeQueues, Variant, count};

@@ -40,7 +40,7 @@ impl Histogram {
         while pages < capacity {
             pages *= 2;
         }
-        let sample = pages * sample_factor;
+        let sample = capacity.max(1) * sample_factor;
         Self {
             blocks: vec![[[0; COUNTERS]; ROWS]; pages / 8],
             door: has_door.then(|| vec![false; (sample * 8).next_multiple_of(64)]),

@@ -4,6 +4,7 @@ mod car;
 mod clock_pro;
 mod experts;
 pub(crate) mod histogram;
+mod learned;
 mod lirs;
 mod lrfu;
 mod one_tier;
@@ -139,6 +140,7 @@ fn three_queues(policy: &str, given: &[(String, String)], capacity: usize) -> Th
 /// The same, of those that weigh recency and frequency anew as they go.
 fn build_adaptive(policy: &str, given: &[(String, String)], capacity: usize) -> Box<dyn Model> {
     match policy {
+        "3l-cache" => boxed(learned::ThreeLCache::new(capacity, given)),
         "car" => boxed(car::Car::new(capacity)),
         "clock-pro" => {
             let ghosts_max = share(capacity, value(given, "ghost_share", 1.0));
