@@ -226,8 +226,8 @@ def mrc(
     shards_size : int, optional
         Look at no more than so many pages for them, >= 1; not together with `shards`.
     shards_by : {"even", "hash"}, optional
-        How these pages are chosen: evenly among those that are accessed about as often, or by a
-        hash, as the SHARDS paper does.
+        How these pages are chosen: evenly from the hot ones to the cold ones, or by a hash, as the
+        SHARDS paper does.
     rate : float, optional
         The share of pages that other policies are simulated on, in ``(0, 1]``; as little as each
         size allows if not given, 1 for all.

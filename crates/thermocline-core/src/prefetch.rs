@@ -1,6 +1,14 @@
 //! Asking the processor for memory that will be needed soon: the only `unsafe` of the project.
 #![allow(unsafe_code, reason = "prefetching is an intrinsic; it pays in the replay loop")]
 
+/// Fetches the cache line of `slice[index]`, or of the last element if there is no such one. An index
+/// that is not known to exist takes no branch then, which a processor could not predict, and no walk
+/// through page tables to an address without memory.
+#[inline]
+pub(crate) fn prefetch_or_last<T>(slice: &[T], index: u32) {
+    prefetch(slice, (index as usize).min(slice.len().saturating_sub(1)));
+}
+
 /// Fetches the cache line of `slice[index]`. Without such an element, that has no effect but to take
 /// place in the cache.
 #[inline(always)]

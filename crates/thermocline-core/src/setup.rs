@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::iter;
 
 use crate::indexing::{Ids, Indexing};
-use crate::{Admission, Clients, Geometry, Inputs, Tier};
+use crate::{Admission, Clients, Geometry, Inputs, Op, Tier};
 
 /// The hierarchy that a policy is built for.
 #[derive(Clone, Debug)]
@@ -103,4 +103,15 @@ pub enum WriteMiss {
     Fetch,
     /// The page is allocated without a read: the write covers it whole.
     Allocate,
+}
+
+impl WriteMiss {
+    /// Returns `true` if a miss of this operation reads the page from below first.
+    ///
+    /// The policy is compared before the operation: it never changes, so a processor guesses the
+    /// outcome, which it cannot do for the operation.
+    #[inline]
+    pub(crate) fn fetches(self, op: Op) -> bool {
+        self == Self::Fetch || op == Op::Read
+    }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use thermocline_core::policy::multi::hfa::record_hints;
 use thermocline_core::registry::{Future, PolicyEntry};
 use thermocline_core::{
-    Admission, BoxedPolicy, Clients, Inputs, Ledger, MissOrder, PageCost, Setup, WriteMiss, config,
+    Admission, BoxedPolicy, Clients, Geometry, Inputs, Ledger, MissOrder, PageCost, Setup,
+    WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
 
-use crate::{LabError, Prices, TierSize, Timing, default_latencies_ms};
+use crate::{LabError, Prices, TierSize, Timing, TracePages, default_latencies_ms};
 
 /// One run: everything but the trace.
 #[derive(Clone, Debug)]
@@ -75,12 +76,11 @@ impl Configuration {
     ///
     /// # Errors
     /// A multiple without a tier above, or more pages than a tier can hold.
-    pub fn capacity_pages(&self, trace: &CompiledTrace) -> Result<Vec<u32>, LabError> {
+    pub fn capacity_pages(&self, trace: impl Into<TracePages>) -> Result<Vec<u32>, LabError> {
+        let TracePages { page_size_bytes, footprint_pages } = trace.into();
         let mut capacities = Vec::with_capacity(self.tiers.len());
         for tier in &self.tiers {
             let above = capacities.last().copied();
-            let page_size_bytes = trace.page_size_bytes();
-            let footprint_pages = trace.footprint_pages();
             capacities.push(tier.size.pages(
                 &tier.name,
                 page_size_bytes,
@@ -141,6 +141,17 @@ impl Configuration {
         self.build_for_sample(trace, None)
     }
 
+    /// The hierarchy without knowledge of accesses to come.
+    pub(crate) fn setup(&self, geometry: Geometry, capacity_pages: Vec<u32>) -> Setup {
+        Setup {
+            costs: self.costs(),
+            write_miss: self.write_miss,
+            admission: self.admission.clone(),
+            clients: self.clients,
+            ..Setup::new(geometry, capacity_pages)
+        }
+    }
+
     /// Does the same for a trace that may be a sample, of which the order of misses may be known.
     pub(crate) fn build_for_sample(
         &self,
@@ -151,13 +162,7 @@ impl Configuration {
             let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
             return Err(LabError::WrongClients { configured, found });
         }
-        let mut setup = Setup {
-            costs: self.costs(),
-            write_miss: self.write_miss,
-            admission: self.admission.clone(),
-            clients: self.clients,
-            ..Setup::new(trace.geometry(), self.capacity_pages(trace)?)
-        };
+        let mut setup = self.setup(trace.geometry(), self.capacity_pages(trace)?);
         setup.inputs = match self.policy.capabilities.future {
             Future::Unknown => Inputs::NONE,
             Future::Hints => record_hints(&setup, &self.values, trace.accesses()).into(),

@@ -42,6 +42,7 @@ mod parameters;
 pub mod planning;
 mod replay;
 pub mod report;
+mod run_while_compiling;
 mod runs;
 mod size;
 pub mod spec;
@@ -68,8 +69,9 @@ pub use identification::{
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Replay, WarmUp, replay};
+pub use run_while_compiling::{can_run_while_compiling, run_while_compiling};
 pub use runs::{RunOptions, compare, run, run_with_actions};
-pub use size::TierSize;
+pub use size::{TierSize, TracePages};
 pub use summary::{
     AdmissionSummary, ClientSummary, Gauge, PolicySummary, Summary, TierSummary, TraceSummary,
 };

@@ -12,10 +12,10 @@ use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
 
 /// How many accesses ahead the policy's state is asked for: far enough to hide a memory access.
-const PREFETCH_ACCESSES: usize = 16;
+pub(crate) const PREFETCH_ACCESSES: usize = 16;
 
 /// Accesses that a policy is given together.
-const BATCH_ACCESSES: usize = 512;
+pub(crate) const BATCH_ACCESSES: usize = 512;
 
 /// How much of the trace is left out of the counts.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -152,14 +152,14 @@ pub fn compare(
 }
 
 /// What a replay found.
-struct Found {
+pub(crate) struct Found {
     /// Of each client.
-    counts: Vec<Counts>,
-    state: PolicyState,
-    intervals: Option<Intervals>,
-    warm_up_accesses: u64,
-    replay_seconds: f64,
-    timing: Option<TimingSummary>,
+    pub(crate) counts: Vec<Counts>,
+    pub(crate) state: PolicyState,
+    pub(crate) intervals: Option<Intervals>,
+    pub(crate) warm_up_accesses: u64,
+    pub(crate) replay_seconds: f64,
+    pub(crate) timing: Option<TimingSummary>,
 }
 
 /// Replays a trace through one configuration with devices that queue.
@@ -186,7 +186,7 @@ fn run_timed(
     summarise(trace, configuration, found)
 }
 
-fn summarise(
+pub(crate) fn summarise(
     trace: &CompiledTrace,
     configuration: &Configuration,
     found: Found,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thermocline_core::registry::CAPACITY_PAGES_MAX;
+use thermocline_trace::{CompiledTrace, SampledTrace};
 
 use crate::LabError;
 
@@ -18,6 +19,29 @@ pub enum TierSize {
     FootprintPercent(f64),
     /// A multiple of the tier above: `4x`.
     TimesAbove(f64),
+}
+
+/// What sizes in other units than pages are sizes of: the pages of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TracePages {
+    /// Bytes of a page.
+    pub page_size_bytes: u64,
+    /// Distinct pages.
+    pub footprint_pages: u32,
+}
+
+impl From<&CompiledTrace> for TracePages {
+    fn from(trace: &CompiledTrace) -> Self {
+        let (page_size_bytes, footprint_pages) = (trace.page_size_bytes(), trace.footprint_pages());
+        Self { page_size_bytes, footprint_pages }
+    }
+}
+
+impl From<&SampledTrace> for TracePages {
+    fn from(trace: &SampledTrace) -> Self {
+        let (page_size_bytes, footprint_pages) = (trace.page_size.bytes(), trace.footprint_pages);
+        Self { page_size_bytes, footprint_pages }
+    }
 }
 
 const UNITS: [(&str, f64); 8] = [

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Map;
 use thermocline_core::config::{Value, Values};
 use thermocline_core::{Counts, Policy, WriteMiss};
-use thermocline_trace::CompiledTrace;
+use thermocline_trace::{CompiledTrace, SampledTrace};
 
 use crate::{Configuration, Cost, OverTime, TierSsdSummary, TimingSummary};
 
@@ -195,6 +195,19 @@ impl TraceSummary {
             reads: trace.reads(),
             writes: trace.writes(),
             footprint_pages: u64::from(trace.footprint_pages()),
+        }
+    }
+
+    /// The figures of a trace that was sampled while its file was read: those of the whole.
+    pub fn of_sampled(trace: &SampledTrace) -> Self {
+        Self {
+            path: trace.path.display().to_string(),
+            page_size_bytes: trace.page_size.bytes(),
+            requests: trace.requests,
+            accesses: trace.accesses,
+            reads: trace.accesses - trace.writes,
+            writes: trace.writes,
+            footprint_pages: u64::from(trace.footprint_pages),
         }
     }
 }

@@ -96,9 +96,10 @@ fn fixed_size_by_the_paper(trace: &CompiledTrace, pages: usize, seed: u64) -> (V
     let mut set: BTreeSet<(u64, PageId)> = BTreeSet::new();
     let mut list: Vec<PageId> = vec![];
     let footprint = trace.footprint_pages() as usize;
+    let numbers = trace.sampling_numbers(Choice::Hash);
     let mut counts = vec![0.0; footprint + 1];
     for page in trace.accesses().map(|access| access.page) {
-        let hash = Choice::Hash.key(page.0.into(), seed);
+        let hash = Choice::Hash.key(numbers[page.index()], seed);
         if hash >= threshold {
             continue;
         }

@@ -48,6 +48,20 @@ impl CompiledTrace {
         source: &mut R,
         page_size: PageSize,
     ) -> Result<Self, TraceError> {
+        Self::compile_telling(source, page_size, |_| ())
+    }
+
+    /// Does the same, and tells of all accesses in order, in parts, as soon as their pages have ids: each is
+    /// as in [`packed`](Self::packed).
+    ///
+    /// # Errors
+    /// As for [`compile`](Self::compile).
+    pub fn compile_telling<R: Requests + Send>(
+        source: &mut R,
+        page_size: PageSize,
+        mut tell: impl FnMut(&[u32]),
+    ) -> Result<Self, TraceError> {
+        let mut told = 0;
         let mut compiler = Compiler::new(source.path(), page_size, FOOTPRINT_PAGES_MAX);
         let (send, batches) = mpsc::sync_channel(BATCHES_AHEAD);
         let (give_back, used) = mpsc::channel();
@@ -56,6 +70,8 @@ impl CompiledTrace {
             let reader = scope.spawn(move || read_all(from, &send, &used));
             let done = batches.iter().try_for_each(|batch: Vec<Request>| {
                 batch.iter().try_for_each(|request| compiler.request(request, 0))?;
+                tell(&compiler.packed[told..]);
+                told = compiler.packed.len();
                 // A reader that has come to its end wants none.
                 drop(give_back.send(batch));
                 Ok(())
@@ -65,7 +81,9 @@ impl CompiledTrace {
             let read = reader.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
             done.and(read)
         })?;
-        compiler.finish(source.volume_names(), Clients::ONE)
+        let trace = compiler.finish(source.volume_names(), Clients::ONE)?;
+        tell(&trace.packed[told..]);
+        Ok(trace)
     }
 
     fn compile_limited<R: Requests + ?Sized>(

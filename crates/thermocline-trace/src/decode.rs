@@ -44,6 +44,9 @@ pub(crate) trait RecordFormat: Send {
     /// The size of every record.
     const RECORD_BYTES: usize;
 
+    /// The most pages that a record can ask for, whatever their size, if there is such a number.
+    const RECORD_PAGES_MAX: Option<u64> = None;
+
     /// Understands a record of `RECORD_BYTES` bytes.
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
 }
@@ -73,6 +76,19 @@ pub struct ReadCounts {
 }
 
 impl ReadCounts {
+    /// Adds what was seen in another part.
+    pub(crate) const fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.zero_length_requests += other.zero_length_requests;
+        self.header_lines += other.header_lines;
+        self.comment_lines += other.comment_lines;
+        self.missing_accesses += other.missing_accesses;
+        self.blank_lines += other.blank_lines;
+        self.summary_lines += other.summary_lines;
+        self.other_events += other.other_events;
+        self.torn_bytes += other.torn_bytes;
+    }
+
     #[inline]
     fn add(&mut self, line: Line, batch: &mut Vec<Request>) {
         match line {
@@ -97,6 +113,13 @@ pub(crate) struct State {
     number: u64,
 }
 
+impl State {
+    /// Before the record of this number, the first being 0.
+    pub(crate) fn at_record(number: u64) -> Self {
+        Self { number, ..Self::default() }
+    }
+}
+
 /// A format's loop.
 pub(crate) trait Decoder: Send {
     /// Appends about `BATCH_REQUESTS` requests to `batch`; fewer at the end of the file only.
@@ -106,6 +129,17 @@ pub(crate) trait Decoder: Send {
         state: &mut State,
         batch: &mut Vec<Request>,
     ) -> Result<(), TraceError>;
+
+    /// The size of every record, if all are of one size, none depends on those before it, and the file is
+    /// nothing but records: then a file can be read from the middle.
+    fn record_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// The most pages that a record can ask for, whatever their size, if there is such a number.
+    fn record_pages_max(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The loop over lines.
@@ -201,6 +235,14 @@ impl<F: TextFormat> Lines<F> {
 pub(crate) struct Records<F>(pub(crate) F);
 
 impl<F: RecordFormat> Decoder for Records<F> {
+    fn record_bytes(&self) -> Option<usize> {
+        Some(F::RECORD_BYTES)
+    }
+
+    fn record_pages_max(&self) -> Option<u64> {
+        F::RECORD_PAGES_MAX
+    }
+
     fn decode(
         &mut self,
         input: &mut Input,

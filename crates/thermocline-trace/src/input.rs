@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +131,11 @@ impl Input {
         (&mut source).take(MAGIC_BYTES as u64).read_to_end(&mut head).map_err(cannot)?;
         let compression = Compression::of(&head);
         let source = compression.decoder(Cursor::new(head).chain(source)).map_err(cannot)?;
-        Ok(Self {
+        Ok(Self { fetched_bytes, ..Self::decoded(path, compression, source) })
+    }
+
+    fn decoded(path: &Path, compression: Compression, source: Box<dyn Read + Send>) -> Self {
+        Self {
             path: path.to_owned(),
             source,
             compression,
@@ -143,8 +147,25 @@ impl Input {
             ended: false,
             truncated: false,
             size_bytes: None,
-            fetched_bytes,
-        })
+            fetched_bytes: Arc::default(),
+        }
+    }
+
+    /// A part of a file that is not compressed.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] if the file cannot be opened.
+    pub(crate) fn part(
+        path: &Path,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<Self, TraceError> {
+        let cannot = |source| TraceError::Io { path: path.to_owned(), action: "open", source };
+        let mut file = File::open(path).map_err(cannot)?;
+        file.seek(SeekFrom::Start(offset_bytes)).map_err(cannot)?;
+        let mut part = Self::decoded(path, Compression::None, Box::new(file.take(length_bytes)));
+        part.offset_bytes = offset_bytes;
+        Ok(part)
     }
 
     /// Says whether compressed data that end early are an error (they are by default) or the end of

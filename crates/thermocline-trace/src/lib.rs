@@ -19,6 +19,7 @@
 
 pub mod atomic;
 mod beside;
+mod cells;
 pub mod classes;
 mod clients;
 pub mod columns;
@@ -44,6 +45,7 @@ mod request;
 mod reread;
 mod reuse_distance;
 mod running_sample;
+mod sampled_trace;
 mod sampling;
 mod saved;
 mod series;
@@ -51,6 +53,7 @@ pub mod stats;
 mod table;
 pub mod text;
 mod volumes;
+mod waiting;
 
 pub use beside::recording_files;
 pub use clients::{AddressSpace, Split};
@@ -70,9 +73,11 @@ pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Reques
 pub use reread::Reread;
 pub use reuse_distance::ReuseDistance;
 pub use running_sample::{RunningSample, SampledRequests, Totals};
+pub use sampled_trace::{SampledAccess, SampledTrace};
 pub use sampling::{Choice, Sampling};
 pub use series::Series;
 pub use stats::Stats;
+pub use waiting::Waiting;
 
 /// How the files of a recording are laid out, for programs that write one.
 pub mod recording {

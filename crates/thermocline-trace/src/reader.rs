@@ -106,6 +106,20 @@ impl Reader {
         self.input.compression()
     }
 
+    /// The size of its records, if a file can be read from the middle once it is decompressed.
+    pub(crate) fn record_bytes(&self) -> Option<usize> {
+        self.decoder.record_bytes()
+    }
+
+    /// The most page accesses that it can have, if its size tells: that of a file which is not compressed and
+    /// has records of one size, each of a limited number of pages.
+    pub fn accesses_max(&self) -> Option<u64> {
+        let size_bytes =
+            self.input.size_bytes().filter(|_| self.compression() == Compression::None)?;
+        let records = size_bytes / self.record_bytes()? as u64;
+        records.checked_mul(self.decoder.record_pages_max()?)
+    }
+
     /// The page size that the trace itself states, if it does.
     pub const fn page_size(&self) -> Option<PageSize> {
         self.page_size

@@ -2,23 +2,28 @@
 //!
 //! A page is in the sample with all its accesses or not at all, so that distances between re-uses
 //! shrink by the rate, and a cache that is smaller by the same rate misses as often (Waldspurger,
-//! Park, Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015, section 3). Every
-//! page has a key, and a sample takes the keys up to a threshold.
+//! Park, Garthwaite, Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015, section 3).
 //!
-//! [`Choice::Hash`] makes the key a hash of the page's id, as SHARDS does. [`Choice::Even`] makes it the
-//! fraction of a multiple of the golden ratio, the multiple being the page's rank by how often it is
-//! accessed: of any successive ranks it takes nearly the share that it should (Weyl's sequence; its
-//! discrepancy is O(log n / n)). So hot and cold pages have their share in the sample, which has about as
-//! many accesses as it should, and samples differ less than those of a hash.
+//! [`Choice::Hash`] makes the key a hash of the page's volume and number, as SHARDS does, and takes the
+//! keys up to a threshold. [`Choice::Even`] takes pages evenly from the hot ones to the cold ones, so that
+//! the sample has about as many accesses as it should, and samples differ less than those of a hash:
+//! pages are counted in cells, of which each stratum gives one (`cells`). Neither asks for a table
+//! of pages, so that a file can be sampled [while it is read](crate::SampledTrace).
+//!
+//! A sample of bounded size lowers its threshold as it grows, so it needs a key for each page. With
+//! [`Choice::Even`] that is the fraction of a multiple of the golden ratio, the multiple being the page's
+//! rank by how often it is accessed: of any successive ranks it takes nearly the share that it should
+//! (Weyl's sequence; its discrepancy is O(log n / n)).
 //!
 //! A sample has no neighbours on disk unless it takes [whole extents](Sampling::of_extents), which are
 //! chosen by their places on disk.
 
 use std::sync::{Arc, OnceLock};
 
-use thermocline_core::Op;
 use thermocline_core::random::SplitMix64;
+use thermocline_core::{Op, PageId};
 
+use crate::cells::{Cells, ChosenCells, cell_of, identity};
 use crate::compiled::{CompiledTrace, Summary};
 use crate::id_map::WRITE_BIT;
 
@@ -43,7 +48,7 @@ pub enum Choice {
     /// Evenly among pages in the order of how often they are accessed.
     #[default]
     Even,
-    /// By a hash of the id, as SHARDS does.
+    /// By a hash of the page's place on disk, as SHARDS does.
     Hash,
 }
 
@@ -70,8 +75,8 @@ impl Choice {
 }
 
 impl Sampling {
-    /// The share `rate` of the pages, above 0 and at most 1; samples of the same choice and seed contain
-    /// each other. None if the rate is no such share.
+    /// The share `rate` of the pages, above 0 and at most 1; samples by hash of the same seed contain each
+    /// other. None if the rate is no such share.
     pub fn new(rate: f64, choice: Choice, seed: u64) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -92,29 +97,39 @@ impl Sampling {
         Self { extent_pages, ..self }
     }
 
-    /// Whether a number is in the sample.
+    /// How the pages are chosen.
+    pub const fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// The share of pages.
+    pub const fn rate(&self) -> f64 {
+        self.threshold as f64 / u64::MAX as f64
+    }
+
+    /// Whether the key of a number is in the sample.
     #[inline]
     pub const fn takes(&self, number: u64) -> bool {
         self.choice.key(number, self.seed) <= self.threshold
     }
+
+    /// The cells that are in the sample.
+    pub(crate) fn chosen(&self, cells: &Cells) -> ChosenCells {
+        cells.chosen(self.rate(), self.seed)
+    }
 }
 
 impl CompiledTrace {
-    /// For each page the number that a choice makes its key of: its id, or its rank by accesses, the
-    /// least accessed first, ties by id.
-    pub fn sampling_numbers(&self, choice: Choice) -> Vec<u32> {
-        let ids = 0..self.footprint_pages();
+    /// For each page the number that a choice makes its key of in a sample of bounded size: what tells it
+    /// from others, or its rank by accesses, the least accessed first, ties by id.
+    pub fn sampling_numbers(&self, choice: Choice) -> Vec<u64> {
         if choice == Choice::Hash {
-            return ids.collect();
+            return self.places().map(|(volume, page)| identity(volume, page)).collect();
         }
-        let mut accesses = vec![0_u32; self.page_numbers.len()];
-        for packed in &self.packed {
-            let count = &mut accesses[(packed & !WRITE_BIT) as usize];
-            *count = count.saturating_add(1);
-        }
-        let mut by_accesses: Vec<u32> = ids.collect();
+        let accesses = self.accesses_of_pages();
+        let mut by_accesses: Vec<u32> = (0..self.footprint_pages()).collect();
         by_accesses.sort_by_key(|&id| accesses[id as usize]);
-        let mut ranks = accesses;
+        let mut ranks = vec![0; accesses.len()];
         for (rank, &id) in (0..).zip(&by_accesses) {
             ranks[id as usize] = rank;
         }
@@ -128,8 +143,33 @@ impl CompiledTrace {
                 self.page_numbers.iter().map(|number| number / u64::from(sampling.extent_pages));
             return extents.map(|extent| sampling.takes(extent)).collect();
         }
-        let numbers = self.sampling_numbers(sampling.choice).into_iter();
-        numbers.map(|number| sampling.takes(number.into())).collect()
+        if sampling.choice == Choice::Hash {
+            return self
+                .places()
+                .map(|(volume, page)| sampling.takes(identity(volume, page)))
+                .collect();
+        }
+        let mut cells = Cells::new();
+        for ((volume, page), accesses) in self.places().zip(self.accesses_of_pages()) {
+            cells.add(cell_of(volume, page), accesses);
+        }
+        let chosen = sampling.chosen(&cells);
+        self.places().map(|(volume, page)| chosen.has(cell_of(volume, page))).collect()
+    }
+
+    /// The volume of every page and its number within the volume, by id.
+    fn places(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        (0..self.footprint_pages()).map(|id| self.location(PageId(id)))
+    }
+
+    /// How often every page is accessed, by id; no more than can be counted.
+    fn accesses_of_pages(&self) -> Vec<u32> {
+        let mut accesses = vec![0_u32; self.page_numbers.len()];
+        for packed in &self.packed {
+            let count = &mut accesses[(packed & !WRITE_BIT) as usize];
+            *count = count.saturating_add(1);
+        }
+        accesses
     }
 
     /// The accesses to the sampled pages, with ids of their own; times and page numbers stay. None if
@@ -228,6 +268,8 @@ mod tests {
     }
 
     proptest! {
+        // Each case of an even sample goes over all cells.
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn a_sample_is_the_trace_without_other_pages(
             requests in prop::collection::vec((0_u64..60, 1_u64..5, any::<bool>()), 1..80),
@@ -238,16 +280,15 @@ mod tests {
         ) {
             let trace = trace(&requests);
             let sampling = Sampling::new(rate, choice, seed).unwrap().of_extents(extent_pages);
-            // By definition: the pages in order, of which the place in it is the number.
-            let mut order: Vec<u32> = (0..trace.footprint_pages()).collect();
-            if choice == Choice::Even {
-                let accesses = |id| trace.accesses().filter(|one| one.page.0 == id).count();
-                order.sort_by_key(|&id| (accesses(id), id));
+            let mut cells = Cells::new();
+            for access in trace.accesses() {
+                cells.add(cell_of(0, trace.page_numbers()[access.page.index()]), 1);
             }
-            let takes = |id: u32, page_number: u64| {
-                let place = order.iter().position(|&other| other == id).unwrap() as u64;
-                let is_of_pages = extent_pages == 1;
-                sampling.takes(if is_of_pages { place } else { page_number / u64::from(extent_pages) })
+            let chosen = sampling.chosen(&cells);
+            let takes = |page_number: u64| match choice {
+                _ if extent_pages > 1 => sampling.takes(page_number / u64::from(extent_pages)),
+                Choice::Hash => sampling.takes(page_number),
+                Choice::Even => chosen.has(cell_of(0, page_number)),
             };
             let mut expected = vec![];
             for request in trace.requests() {
@@ -255,7 +296,7 @@ mod tests {
                     .accesses
                     .map(|index| trace.access(index))
                     .map(|access| (access, trace.page_numbers()[access.page.index()]))
-                    .filter(|&(access, page_number)| takes(access.page.0, page_number))
+                    .filter(|&(_, page_number)| takes(page_number))
                     .map(|(access, page_number)| (page_number, access.op))
                     .collect();
                 if !kept.is_empty() {

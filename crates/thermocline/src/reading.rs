@@ -1,16 +1,21 @@
 //! Opening a trace as the command line describes it.
 
 use std::io::Cursor;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
+use thermocline_lab::{
+    Configuration, LabError, RunOptions, Summary, can_run_while_compiling, run_while_compiling,
+};
 use thermocline_papers::Take;
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, FileTable, Head, OnlyVolumes, PageSize, ReadOptions, Reader,
-    Request, Requests, Series, TraceError, VolumeOf,
+    AddressSpace, CompiledTrace, FileTable, Head, OnlyVolumes, PageSize, ReadCounts, ReadOptions,
+    Reader, Request, Requests, SampledTrace, Sampling, Series, TraceError, VolumeOf,
 };
 
 use crate::arguments::{ClientOptions, Reading, Split, TimeUnit, VolumesOf};
@@ -81,6 +86,57 @@ pub(crate) fn open_with_files(
     let trace = CompiledTrace::compile_reading_ahead(&mut reader, page_size)?;
     reader.finish();
     Ok((trace, files))
+}
+
+/// Reads and compiles a trace while a policy replays it, if that can be.
+pub(crate) fn open_running(
+    path: &Path,
+    reading: &Reading,
+    configuration: &Configuration,
+    options: RunOptions,
+) -> Result<Option<(CompiledTrace, Result<Summary, LabError>)>> {
+    // What is no file cannot be opened once more, if it has to be.
+    if !path.is_file() || CompiledTrace::is_saved(path) {
+        return Ok(None);
+    }
+    let reader = open_reader(path, reading)?;
+    let accesses_max = reader.accesses_max();
+    let can_run = |&max: &u64| can_run_while_compiling(configuration, options, max);
+    let Some(accesses_max) = accesses_max.filter(can_run) else { return Ok(None) };
+    let page_size = page_size(reading, &reader)?;
+    let mut reader = WithProgress::new(reader)?;
+    let done = run_while_compiling(&mut reader, page_size, accesses_max, configuration)?;
+    reader.finish();
+    Ok(Some(done))
+}
+
+/// Samples a trace while it is read, if that can be: else it has to be compiled.
+pub(crate) fn sample(
+    path: &Path,
+    reading: &Reading,
+    sampling: Sampling,
+) -> Result<Option<SampledTrace>> {
+    if CompiledTrace::is_saved(path) {
+        return Ok(None);
+    }
+    let page_size = match &reading.page_size {
+        Some(text) => text.parse()?,
+        // Recordings alone state one, and they are lines.
+        None => PageSize::DEFAULT,
+    };
+    let bar = progress_bar(None)?;
+    let progress = |bytes, all| {
+        bar.set_length(all);
+        bar.inc(bytes);
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let options = read_options(reading)?;
+    let sampled = SampledTrace::read(path, &options, page_size, sampling, threads, progress);
+    bar.finish_and_clear();
+    if let Some(sampled) = &sampled {
+        note_counts(path, sampled.counts.torn_bytes > 0, sampled.counts);
+    }
+    Ok(sampled)
 }
 
 /// How many clients there are.
@@ -159,7 +215,12 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
 
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
-    let options = ReadOptions {
+    Ok(Reader::open(path, &read_options(reading)?)?)
+}
+
+/// How a trace is read.
+fn read_options(reading: &Reading) -> Result<ReadOptions> {
+    Ok(ReadOptions {
         format: reading.format.as_deref().map(str::parse).transpose()?,
         time_unit: reading.time_unit.map(TimeUnit::into_trace),
         allow_truncated: reading.allow_truncated,
@@ -169,8 +230,7 @@ pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
             Some(VolumesOf::All) | None => VolumeOf::All,
         },
         ..ReadOptions::default()
-    };
-    Ok(Reader::open(path, &options)?)
+    })
 }
 
 /// The page size asked for, else the one that the trace states, else 4 KiB.
@@ -221,32 +281,41 @@ impl WithProgress {
     /// Wraps a reader.
     pub(crate) fn new(reader: Reader) -> Result<Self> {
         let (_, size_bytes) = reader.progress_bytes();
-        let bar = size_bytes.map_or_else(ProgressBar::no_length, ProgressBar::new);
-        let style = "{bar:30} {bytes}/{total_bytes} read, {bytes_per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
-        Ok(Self { reader, bar })
+        Ok(Self { reader, bar: progress_bar(size_bytes)? })
     }
 
     /// Removes the bar and says what a reader of the trace should know.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
-        let name = self.reader.path().display();
-        if self.reader.is_truncated() {
-            output::note(&format!("note: `{name}` is truncated; what it holds was taken"));
-        }
-        let counts = self.reader.counts();
-        if counts.zero_length_requests > 0 {
-            let requests = output::count(counts.zero_length_requests);
-            output::note(&format!(
-                "note: {requests} requests of `{name}` have length 0 and touch no page"
-            ));
-        }
-        if counts.missing_accesses > 0 {
-            let accesses = output::count(counts.missing_accesses);
-            output::note(&format!(
-                "note: `{name}` says that {accesses} page accesses are missing in it; figures of a replay are not those of what was recorded"
-            ));
-        }
+        note_counts(self.reader.path(), self.reader.is_truncated(), self.reader.counts());
+    }
+}
+
+/// A bar of bytes that are read.
+fn progress_bar(size_bytes: Option<u64>) -> Result<ProgressBar> {
+    let bar = size_bytes.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    let style = "{bar:30} {bytes}/{total_bytes} read, {bytes_per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style).context("the template is well-formed")?);
+    Ok(bar)
+}
+
+/// Says what a reader of a trace should know.
+fn note_counts(path: &Path, is_truncated: bool, counts: ReadCounts) {
+    let name = path.display();
+    if is_truncated {
+        output::note(&format!("note: `{name}` is truncated; what it holds was taken"));
+    }
+    if counts.zero_length_requests > 0 {
+        let requests = output::count(counts.zero_length_requests);
+        output::note(&format!(
+            "note: {requests} requests of `{name}` have length 0 and touch no page"
+        ));
+    }
+    if counts.missing_accesses > 0 {
+        let accesses = output::count(counts.missing_accesses);
+        output::note(&format!(
+            "note: `{name}` says that {accesses} page accesses are missing in it; figures of a replay are not those of what was recorded"
+        ));
     }
 }
 

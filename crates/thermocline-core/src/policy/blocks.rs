@@ -19,8 +19,132 @@ pub(crate) const PAGES_PER_BLOCK: Parameter =
         .summary("pages of a flash block, by which pages are grouped")
         .source("SSDsim's default geometry, on which HWB was evaluated");
 
-/// Block numbers are marked where the last is at most this many times the pages, and sorted elsewhere.
-const BLOCKS_PER_PAGE_MAX: u64 = 32;
+/// Numbers are marked where the last is at most this many times the pages, and sorted elsewhere.
+const NUMBERS_PER_PAGE_MAX: u64 = 32;
+
+/// The ranks of some numbers among them all, from a bit per number up to the last.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranks {
+    is_taken: Vec<u64>,
+    /// Per word: the numbers before it that are taken.
+    taken_before: Vec<u32>,
+}
+
+impl Ranks {
+    /// Takes these numbers, none of which is greater than `last`.
+    fn new(last: u32, numbers: impl Iterator<Item = u32>) -> Self {
+        let mut is_taken = vec![0_u64; (last / u64::BITS) as usize + 1];
+        for number in numbers {
+            is_taken[(number / u64::BITS) as usize] |= 1 << (number % u64::BITS);
+        }
+        let mut count = 0;
+        let mut taken_before = Vec::with_capacity(is_taken.len() + 1);
+        taken_before.push(0);
+        taken_before.extend(is_taken.iter().map(|word| {
+            count += word.count_ones();
+            count
+        }));
+        Self { is_taken, taken_before }
+    }
+
+    /// How many numbers are less than this one, which is not greater than the last.
+    #[inline]
+    fn of(&self, number: u32) -> u32 {
+        let word = (number / u64::BITS) as usize;
+        let lower = self.is_taken[word] & ((1 << (number % u64::BITS)) - 1);
+        self.taken_before[word] + lower.count_ones()
+    }
+
+    /// How many numbers are taken.
+    fn count(&self) -> u32 {
+        self.taken_before.last().copied().unwrap_or(0)
+    }
+}
+
+/// The last of some numbers, if marking all up to it takes little memory beside their pages.
+fn last_if_close(pages: u32, last: Option<u64>) -> Option<u32> {
+    let last = last.unwrap_or(0);
+    let is_close = last / NUMBERS_PER_PAGE_MAX < u64::from(pages);
+    u32::try_from(last).ok().filter(|_| is_close)
+}
+
+/// The pages that follow others in the address space.
+#[derive(Clone, Debug)]
+pub(crate) struct Successors(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Page ids are page numbers.
+    Linear { pages: u32 },
+    /// The ranks of page numbers, and the pages in their order.
+    Close { geometry: Geometry, ranks: Ranks, pages: Vec<u32> },
+    /// Page numbers lie far apart. Per page: its successor, or [`NO_PAGE`].
+    Far(Vec<u32>),
+}
+
+/// The successor of a page that has none.
+const NO_PAGE: u32 = u32::MAX;
+
+impl Successors {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        if geometry.is_linear() {
+            return Self(Kind::Linear { pages: geometry.pages() });
+        }
+        let numbers = || geometry.ids().map(|page| geometry.page_number(PageId(page)));
+        let Some(last) = last_if_close(geometry.pages(), numbers().max()) else {
+            return Self(Kind::Far(far_successors(geometry)));
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "it is at most the last number")]
+        let numbers = || numbers().map(|number| number as u32);
+        let ranks = Ranks::new(last, numbers());
+        let mut pages = vec![0; geometry.pages() as usize];
+        for (page, number) in geometry.ids().zip(numbers()) {
+            pages[ranks.of(number) as usize] = page;
+        }
+        Self(Kind::Close { geometry: geometry.clone(), ranks, pages })
+    }
+
+    /// The page after one, if it exists.
+    #[inline]
+    pub(crate) fn after(&self, page: PageId) -> Option<PageId> {
+        let after = match &self.0 {
+            Kind::Linear { pages } => Some(page.0 + 1).filter(|after| after < pages),
+            Kind::Close { geometry, ranks, pages } => {
+                let number = geometry.page_number(page) + 1;
+                #[expect(clippy::cast_possible_truncation, reason = "at most the last and one")]
+                let number = number as u32;
+                let word = ranks.is_taken.get((number / u64::BITS) as usize)?;
+                let is_taken = word >> (number % u64::BITS) & 1 != 0;
+                is_taken.then(|| pages[ranks.of(number) as usize])
+            }
+            Kind::Far(successor_of) => {
+                Some(successor_of[page.index()]).filter(|&after| after != NO_PAGE)
+            }
+        };
+        after.map(PageId)
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Linear { .. } => 0,
+            Kind::Close { ranks: Ranks { is_taken, taken_before }, pages, .. } => {
+                size_of_val(&**is_taken) + size_of_val(&**taken_before) + size_of_val(&**pages)
+            }
+            Kind::Far(successor_of) => size_of_val(&**successor_of),
+        }
+    }
+}
+
+/// The successor of each page, by sorting, however far apart page numbers are.
+fn far_successors(geometry: &Geometry) -> Vec<u32> {
+    let mut successor_of = vec![NO_PAGE; geometry.pages() as usize];
+    for pair in geometry.ids_by_page_number().windows(2) {
+        if geometry.page_number(pair[0]).checked_add(1) == Some(geometry.page_number(pair[1])) {
+            successor_of[pair[0].index()] = pair[1].0;
+        }
+    }
+    successor_of
+}
 
 /// The blocks of the pages that exist, numbered without gaps in the order of their addresses.
 #[derive(Clone, Debug)]
@@ -39,11 +163,10 @@ impl Blocks {
             return Self { homes: vec![], count, geometry: geometry.clone(), pages_per_block };
         }
         let last = geometry.ids().map(|page| geometry.page_number(PageId(page))).max();
-        let last_block = last.unwrap_or(0) / u64::from(pages_per_block);
-        let is_close = last_block / BLOCKS_PER_PAGE_MAX < u64::from(geometry.pages());
-        let (homes, count) = match u32::try_from(last_block) {
-            Ok(last_block) if is_close => homes_of_close(geometry, pages_per_block, last_block),
-            _ => homes_of_far(geometry, pages_per_block),
+        let last_block = last.map(|last| last / u64::from(pages_per_block));
+        let (homes, count) = match last_if_close(geometry.pages(), last_block) {
+            Some(last_block) => homes_of_close(geometry, pages_per_block, last_block),
+            None => homes_of_far(geometry, pages_per_block),
         };
         Self { homes, count, geometry: geometry.clone(), pages_per_block }
     }
@@ -90,29 +213,15 @@ impl Blocks {
 
 /// The block of each page, and how many there are, by marking the block numbers up to the last.
 fn homes_of_close(geometry: &Geometry, pages_per_block: u32, last_block: u32) -> (Vec<u32>, u32) {
-    const WORD: u32 = u64::BITS;
-    let mut is_taken = vec![0_u64; (last_block / WORD) as usize + 1];
     let numbers = geometry.ids().map(|page| geometry.page_number(PageId(page)));
-    let mut homes: Vec<u32> = numbers
-        .map(|number| {
-            #[expect(clippy::cast_possible_truncation, reason = "it is at most the last block")]
-            let block = (number / u64::from(pages_per_block)) as u32;
-            is_taken[(block / WORD) as usize] |= 1 << (block % WORD);
-            block
-        })
-        .collect();
-    let mut count = 0;
-    let mut taken_before = Vec::with_capacity(is_taken.len());
-    for word in &is_taken {
-        taken_before.push(count);
-        count += word.count_ones();
-    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is at most the last block")]
+    let mut homes: Vec<u32> =
+        numbers.map(|number| (number / u64::from(pages_per_block)) as u32).collect();
+    let ranks = Ranks::new(last_block, homes.iter().copied());
     for home in &mut homes {
-        let word = (*home / WORD) as usize;
-        let lower = is_taken[word] & ((1 << (*home % WORD)) - 1);
-        *home = taken_before[word] + lower.count_ones();
+        *home = ranks.of(*home);
     }
-    (homes, count)
+    (homes, ranks.count())
 }
 
 /// The same by sorting, however far apart page numbers are.
@@ -157,6 +266,34 @@ mod tests {
                 prop_assert_eq!(blocks.of(PageId(page)) as usize, home);
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        fn successors_are_the_next_page_numbers(
+            numbers in prop::collection::btree_set(prop_oneof![0_u64..40, 0_u64..500, (u64::MAX - 40)..=u64::MAX], 0..40),
+            below in prop_oneof![Just(500), Just(u64::MAX)],
+            seed in any::<u64>(),
+        ) {
+            let mut numbers: Vec<u64> =
+                numbers.into_iter().filter(|&number| number < below).collect();
+            numbers.sort_unstable_by_key(|number| number.wrapping_mul(seed | 1));
+            let successors = Successors::new(&Geometry::table(numbers.clone().into()));
+            for (page, &number) in (0..).zip(&numbers) {
+                let after = number.checked_add(1);
+                let expected = numbers.iter().position(|&known| Some(known) == after);
+                let found = successors.after(PageId(page)).map(PageId::index);
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn successors_of_a_device_are_the_next_ids() {
+        let successors = Successors::new(&Geometry::linear(3));
+        let after = [0, 1, 2].map(|page| successors.after(PageId(page)));
+        assert_eq!(after, [Some(PageId(1)), Some(PageId(2)), None]);
+        assert_eq!(successors.memory_bytes(), 0);
     }
 
     #[test]

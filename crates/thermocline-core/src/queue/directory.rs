@@ -150,10 +150,10 @@ impl Directory {
         self.index.is_some()
     }
 
-    /// The place of a page in a table; none if there is an index, or if the page has no place.
+    /// The place of a page in a table; `u32::MAX` if there is an index, or if the page has no place.
     #[inline]
-    pub fn look_up(&self, page: u32) -> Option<u32> {
-        self.table.get(page as usize).copied().filter(|&place| place != ABSENT)
+    pub fn look_up(&self, page: u32) -> u32 {
+        self.table.get(page as usize).copied().unwrap_or(ABSENT)
     }
 
     /// The pages that are there, all of them, have these places now.

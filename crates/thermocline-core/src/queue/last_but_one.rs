@@ -126,6 +126,23 @@ impl LastButOne {
         first.map(|(place, _)| self.log.page(place).0 / 2)
     }
 
+    /// Forgets the uses of the first slot of a side, and returns the slot.
+    #[inline]
+    pub fn pop_first(&mut self, side: Side) -> Option<u32> {
+        if self.len[side as usize] > 0
+            && let Some((place, _)) = self.log.oldest(side as usize)
+        {
+            // A slot that was used once has one name.
+            let slot = self.log.page(place).0 / 2;
+            self.log.set_state(place, 0);
+            self.len[side as usize] -= 1;
+            return Some(slot);
+        }
+        let slot = self.first(side)?;
+        self.remove(slot);
+        Some(slot)
+    }
+
     /// Tells `ask` slots that will be the first ones of a side soon, among others.
     #[inline]
     pub fn look_ahead(&mut self, side: Side, mut ask: impl FnMut(u32)) {
@@ -170,17 +187,15 @@ impl LastButOne {
     #[inline]
     fn names(&self, slot: u32) -> Option<Names> {
         let [even, odd] = [2 * slot, 2 * slot + 1].map(PageId);
-        match (self.log.find(even), self.log.find(odd)) {
-            (None, None) => None,
-            (Some((place, state)), None) => Some(Names { place, state, newest: None, next: odd }),
-            (None, Some((place, state))) => Some(Names { place, state, newest: None, next: even }),
-            (Some((place, state)), Some((newest, NEWEST))) => {
-                Some(Names { place, state, newest: Some(newest), next: even })
-            }
-            (Some((newest, _)), Some((place, state))) => {
-                Some(Names { place, state, newest: Some(newest), next: odd })
-            }
-        }
+        let [of_even, of_odd] = [even, odd].map(|name| self.log.find_or_zero(name));
+        let is_on_side = |state: u8| state & (ON_SIDE[0] | ON_SIDE[1]) != 0;
+        let is_even = is_on_side(of_even.1);
+        let ((place, state), other) = if is_even { (of_even, of_odd) } else { (of_odd, of_even) };
+        let newest = (other.1 != 0).then_some(other.0);
+        // The name of the last use stays; if there is one use, the other name is free.
+        let takes_odd = is_even != newest.is_some();
+        let next = if takes_odd { odd } else { even };
+        is_on_side(state).then_some(Names { place, state, newest, next })
     }
 }
 
@@ -203,7 +218,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_side_is_in_the_order_of_the_last_use_but_one(
-            steps in prop::collection::vec((0..SLOTS, 0_u8..8), 0..900),
+            steps in prop::collection::vec((0..SLOTS, 0_u8..10), 0..900),
             indexing in prop_oneof![Just(Indexing::Dense), Just(Indexing::Sparse)],
         ) {
             let mut order = LastButOne::new(SLOTS, indexing);
@@ -215,6 +230,13 @@ mod tests {
                     (_, 0) => {
                         order.remove(slot);
                         model.remove(&slot);
+                    }
+                    (_, 8 | 9) => {
+                        let on_side = model.iter().filter(|(_, known)| known.0 == side);
+                        let first = on_side.min_by_key(|(_, known)| (known.1, known.2));
+                        let first = first.map(|(&slot, _)| slot);
+                        prop_assert_eq!(order.pop_first(side), first);
+                        first.and_then(|slot| model.remove(&slot));
                     }
                     (None, _) => {
                         order.insert(side, slot);

@@ -25,9 +25,9 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-use super::directory::{Directory, Places};
+use super::directory::{ABSENT, Directory, Places};
 use crate::PageId;
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_or_last;
 use crate::{Ids, Indexing};
 
 /// How many times longer the log is than the queue: the longer, the rarer it is squeezed.
@@ -40,6 +40,8 @@ const ENTRIES_LIMIT: usize = u32::MAX as usize;
 const PREFETCH_ENTRIES: usize = 12;
 /// How far ahead of a search other tables are asked for what they have of the pages to come.
 const LOOK_AHEAD_ENTRIES: usize = 24;
+/// How many entries each search asks for, so that there is no loop whose end cannot be predicted.
+const LOOK_AHEAD_STEP: usize = 4;
 /// Entries that a search looks at together.
 const WORD: usize = 8;
 /// Entries per chunk, and chunks per chunk of chunks.
@@ -67,8 +69,8 @@ pub struct Recency<const CLASSES: usize> {
     cursors: [usize; CLASSES],
     /// Entries before this one are behind the boundary.
     boundary: usize,
-    /// Entries before this one have been looked at ahead of a search.
-    looked_at: usize,
+    /// Per class: entries before this one have been looked at ahead of a search.
+    looked_at: [usize; CLASSES],
 }
 
 /// A place in the queue; greater is newer. Valid until the next [`touch`](Recency::touch).
@@ -112,7 +114,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
             masks,
             cursors: [0; CLASSES],
             boundary: 0,
-            looked_at: 0,
+            looked_at: [0; CLASSES],
         }
     }
 
@@ -121,6 +123,16 @@ impl<const CLASSES: usize> Recency<CLASSES> {
     pub fn find(&self, page: PageId) -> Option<(Position, u8)> {
         let position = self.positions.find(page.0, page_of(&self.pages));
         self.states.get(position as usize).map(|&state| (Position(position), state))
+    }
+
+    /// Where `page` is, with its state; anywhere, with the state zero, if it is not in the queue. There is
+    /// no branch, for pages of which a processor cannot predict whether they are there.
+    #[inline]
+    pub fn find_or_zero(&self, page: PageId) -> (Position, u8) {
+        let position = self.positions.find(page.0, page_of(&self.pages));
+        let is_there = u8::from(position != ABSENT);
+        let entry = (position as usize).min(self.states.len() - 1);
+        (Position(position), self.states[entry] & 0_u8.wrapping_sub(is_there))
     }
 
     /// The state of `page`, zero if it is not in the queue.
@@ -254,25 +266,27 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.positions.prefetch(page.0);
     }
 
-    /// Asks the processor for the state of a page whose position was [asked for](Self::prefetch).
+    /// Asks the processor for the state of a page whose position was [asked for](Self::prefetch), and
+    /// returns `true` if the page has one.
     #[inline]
-    pub fn prefetch_state(&self, page: PageId) {
-        if let Some(position) = self.positions.look_up(page.0) {
-            prefetch(&self.states, position as usize);
-        }
+    pub fn prefetch_state(&self, page: PageId) -> bool {
+        let position = self.positions.look_up(page.0);
+        prefetch_or_last(&self.states, position);
+        position != ABSENT
     }
 
-    /// Tells `ask` the pages of the entries that the next searches for the oldest page will come to,
-    /// each once, so that it asks the processor for what is to be known of them. Some have left their
-    /// entries. To be called after a search.
+    /// Tells `ask` some pages of the entries that the next searches for the oldest page will come to,
+    /// so that it asks the processor for what is to be known of them. Some have left their entries,
+    /// and some are told again. To be called after a search.
     #[inline]
     pub fn look_ahead(&mut self, class: usize, mut ask: impl FnMut(PageId)) {
-        let end = (self.cursors[class] + LOOK_AHEAD_ENTRIES).min(self.head);
-        let begin = self.looked_at.max(self.cursors[class]);
-        if begin < end {
-            self.pages[begin..end].iter().for_each(|&page| ask(PageId(page)));
-            self.looked_at = end;
+        let end = self.cursors[class] + LOOK_AHEAD_ENTRIES;
+        let begin = self.looked_at[class].max(self.cursors[class]);
+        let last = self.pages.len() - 1;
+        for entry in begin..begin + LOOK_AHEAD_STEP {
+            ask(PageId(self.pages[entry.min(last)]));
         }
+        self.looked_at[class] = (begin + LOOK_AHEAD_STEP).min(end);
     }
 
     /// Heap memory in bytes.
@@ -401,7 +415,7 @@ impl<const CLASSES: usize> Recency<CLASSES> {
         self.positions.refill(self.pages[..head].iter().copied().zip(0_u32..));
         self.head = head;
         self.boundary = boundary;
-        self.looked_at = 0;
+        self.looked_at = [0; CLASSES];
         self.cursors = [0; CLASSES];
         self.chunks.fill(0);
         self.chunks_of_chunks.fill(0);

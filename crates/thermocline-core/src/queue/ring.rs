@@ -2,7 +2,8 @@
 //!
 //! A page that leaves, from wherever, leaves a hole, which is freed when its turn comes.
 //!
-//! * State: 4 bytes per page that exists, or, sparse, 5 per slot; 4 bytes and the value per slot.
+//! * State: 4 bytes per page that exists, or, sparse, 5 per slot; 4 bytes and the value per slot, rounded
+//!   up to a multiple of 4.
 //! * Cost: O(1) per change, amortised where holes are squeezed out.
 
 use alloc::collections::VecDeque;
@@ -21,9 +22,7 @@ const NUMBERS: u32 = ABSENT;
 /// Slots from front to rear: each holds a page with a value, or is a hole.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
-    /// The page of each slot, or [`HOLE`].
-    pages: VecDeque<u32>,
-    values: VecDeque<T>,
+    slots: VecDeque<Slot<T>>,
     /// The number of the slot at the front.
     front: u32,
     /// The number of each page's slot.
@@ -31,12 +30,18 @@ pub struct Ring<T> {
     held: u32,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Slot<T> {
+    /// Its page, or [`HOLE`].
+    page: u32,
+    value: T,
+}
+
 impl<T: Default> Ring<T> {
     /// A ring without slots, and with room for `slots` of them.
     pub fn new(ids: Ids, slots: u32) -> Self {
         Self {
-            pages: VecDeque::with_capacity(slots as usize),
-            values: VecDeque::with_capacity(slots as usize),
+            slots: VecDeque::with_capacity(slots as usize),
             front: 0,
             numbers: Directory::new(ids, slots as usize),
             held: 0,
@@ -46,7 +51,7 @@ impl<T: Default> Ring<T> {
     /// Slots, the holes among them.
     #[inline]
     pub fn slots(&self) -> usize {
-        self.pages.len()
+        self.slots.len()
     }
 
     /// Slots that hold a page.
@@ -64,24 +69,23 @@ impl<T: Default> Ring<T> {
     /// The slot of a page, counted from the front, if it has one.
     #[inline]
     pub fn find(&self, page: PageId) -> Option<usize> {
-        let number = self.numbers.find(page.0, page_of(&self.pages, self.front));
+        let number = self.numbers.find(page.0, page_of(&self.slots, self.front));
         (number != ABSENT).then(|| slot_at(number, self.front))
     }
 
     /// The value of a slot, which is that of its page.
     #[inline]
     pub fn value_mut(&mut self, slot: usize) -> &mut T {
-        &mut self.values[slot]
+        &mut self.slots[slot].value
     }
 
     /// Writes a page that has no slot to a new one at the rear.
     #[inline]
     pub fn push(&mut self, page: PageId, value: T) {
         debug_assert_eq!(self.find(page), None, "a page has one slot at most");
-        let number = number_at(self.pages.len(), self.front);
-        self.numbers.put(page.0, number, page_of(&self.pages, self.front));
-        self.pages.push_back(page.0);
-        self.values.push_back(value);
+        let number = number_at(self.slots.len(), self.front);
+        self.numbers.put(page.0, number, page_of(&self.slots, self.front));
+        self.slots.push_back(Slot { page: page.0, value });
         self.held += 1;
     }
 
@@ -91,13 +95,12 @@ impl<T: Default> Ring<T> {
     /// If there is no slot.
     #[inline]
     pub fn pop(&mut self) -> Option<(PageId, T)> {
-        let page = *self.pages.front().expect("a ring is popped when it has slots");
+        let page = self.slots.front().expect("a ring is popped when it has slots").page;
         if page != HOLE {
-            self.numbers.remove(page, page_of(&self.pages, self.front));
+            self.numbers.remove(page, page_of(&self.slots, self.front));
             self.held -= 1;
         }
-        self.pages.pop_front();
-        let value = self.values.pop_front().expect("each slot has a value");
+        let Slot { page, value } = self.slots.pop_front()?;
         self.front = number_at(1, self.front);
         (page != HOLE).then_some((PageId(page), value))
     }
@@ -105,7 +108,7 @@ impl<T: Default> Ring<T> {
     /// The page of a slot that will be popped soon, if there is one, which the processor may be asked for.
     #[inline]
     pub fn coming(&self) -> Option<PageId> {
-        self.pages.get(AHEAD_SLOTS).map(|&page| PageId(page))
+        self.slots.get(AHEAD_SLOTS).map(|slot| PageId(slot.page))
     }
 
     /// Makes a hole of a page's slot, if it has one, and says whether it had.
@@ -118,30 +121,29 @@ impl<T: Default> Ring<T> {
     #[inline]
     pub fn take(&mut self, page: PageId) -> Option<T> {
         let slot = self.find(page)?;
-        self.numbers.remove(page.0, page_of(&self.pages, self.front));
-        self.pages[slot] = HOLE;
+        self.numbers.remove(page.0, page_of(&self.slots, self.front));
         self.held -= 1;
-        Some(core::mem::take(&mut self.values[slot]))
+        let slot = &mut self.slots[slot];
+        slot.page = HOLE;
+        Some(core::mem::take(&mut slot.value))
     }
 
     /// Frees all holes.
     pub fn squeeze(&mut self) {
-        let mut pages = self.pages.iter();
-        self.values.retain(|_| pages.next() != Some(&HOLE));
-        self.pages.retain(|&page| page != HOLE);
+        self.slots.retain(|slot| slot.page != HOLE);
         let numbers = (0..).map(|slot| number_at(slot, self.front));
-        self.numbers.refill(self.pages.iter().copied().zip(numbers));
+        self.numbers.refill(self.slots.iter().map(|slot| slot.page).zip(numbers));
     }
 
     /// The pages with their values, from front to rear.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (PageId, &mut T)> {
-        let slots = self.pages.iter().zip(&mut self.values);
-        slots.filter(|&(&page, _)| page != HOLE).map(|(&page, value)| (PageId(page), value))
+        let held = self.slots.iter_mut().filter(|slot| slot.page != HOLE);
+        held.map(|slot| (PageId(slot.page), &mut slot.value))
     }
 
     /// The pages, from front to rear.
     pub fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
-        self.pages.iter().filter(|&&page| page != HOLE).map(|&page| PageId(page))
+        self.slots.iter().filter(|slot| slot.page != HOLE).map(|slot| PageId(slot.page))
     }
 
     /// Asks the processor for the slot of a page.
@@ -152,9 +154,7 @@ impl<T: Default> Ring<T> {
 
     /// Heap memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<u32>()
-            + if size_of::<T>() == 0 { 0 } else { self.values.capacity() * size_of::<T>() }
-            + self.numbers.memory_bytes()
+        self.slots.capacity() * size_of::<Slot<T>>() + self.numbers.memory_bytes()
     }
 
     /// Checks every invariant.
@@ -162,11 +162,12 @@ impl<T: Default> Ring<T> {
     /// # Panics
     /// If one is violated, with its name.
     pub fn assert_invariants(&self) {
-        assert_eq!(self.pages.len(), self.values.len(), "each slot has a value");
         let mut held = 0;
-        for (slot, &page) in self.pages.iter().enumerate().filter(|&(_, &page)| page != HOLE) {
-            held += 1;
-            assert_eq!(self.find(PageId(page)), Some(slot), "the page points back");
+        for (slot, &Slot { page, .. }) in self.slots.iter().enumerate() {
+            if page != HOLE {
+                held += 1;
+                assert_eq!(self.find(PageId(page)), Some(slot), "the page points back");
+            }
         }
         assert_eq!(held, self.held, "pages are counted");
         assert_eq!(self.numbers.count(), held as usize, "each page of the index has one slot");
@@ -191,8 +192,8 @@ const fn number_at(slot: usize, front: u32) -> u32 {
 
 /// The page of a slot, by its number.
 #[inline]
-fn page_of(pages: &VecDeque<u32>, front: u32) -> impl Fn(u32) -> u32 + '_ {
-    move |number| pages[slot_at(number, front)]
+fn page_of<T>(slots: &VecDeque<Slot<T>>, front: u32) -> impl Fn(u32) -> u32 + '_ {
+    move |number| slots[slot_at(number, front)].page
 }
 
 #[cfg(test)]

@@ -49,6 +49,15 @@ impl Slots {
         (slot != ABSENT).then_some(slot)
     }
 
+    /// The slot of a page, if it has one and if it is wanted. There is no branch on the latter, so that
+    /// where few pages have both, a processor can predict the outcome.
+    #[inline]
+    pub fn find_if(&self, is_wanted: bool, page: PageId) -> Option<u32> {
+        let unwanted = u32::from(is_wanted).wrapping_sub(1);
+        let slot = self.numbers.find(page.0, page_of(&self.pages)) | unwanted;
+        (slot != ABSENT).then_some(slot)
+    }
+
     /// The page of a slot that is taken.
     #[inline]
     pub fn page(&self, slot: u32) -> PageId {
@@ -111,6 +120,13 @@ impl Slots {
     #[inline]
     pub fn prefetch(&self, page: PageId) {
         self.numbers.prefetch(page.0);
+    }
+
+    /// The slot of a page that was [asked for](Self::prefetch), or the last slot: of what is to be
+    /// prefetched. A branch on whether the page has a slot could not be predicted.
+    #[inline]
+    pub fn find_or_last(&self, page: PageId) -> u32 {
+        self.numbers.look_up(page.0).min(self.count().saturating_sub(1))
     }
 
     /// Heap memory in bytes.

@@ -20,11 +20,12 @@ use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, PolicyEntry};
-use thermocline_trace::CompiledTrace;
+use thermocline_trace::{CompiledTrace, SampledTrace, Sampling};
 
 use crate::spec::{HierarchySpec, TierSpec};
 use crate::{
-    Configuration, LabError, RunOptions, TierSize, TraceSummary, Watch, configurations, run,
+    Configuration, LabError, RunOptions, TierSize, TracePages, TraceSummary, Watch, configurations,
+    run,
 };
 
 pub use miniature::{EXTENT_PAGES, Estimate, Miniature, Rate};
@@ -128,9 +129,9 @@ pub struct Point {
 
 /// Sizes from a thousandth of the footprint to all of it, evenly spaced in their logarithm, at least
 /// a page, ascending.
-pub fn default_sizes_pages(trace: &CompiledTrace, cache_tiers: usize) -> Vec<u32> {
+pub fn default_sizes_pages(trace: impl Into<TracePages>, cache_tiers: usize) -> Vec<u32> {
     let sizes = if cache_tiers > 1 { GRID_SIZES } else { SIZES };
-    let footprint_pages = trace.footprint_pages();
+    let footprint_pages = trace.into().footprint_pages;
     let size = |index: u32| {
         let exponent = f64::from(sizes - 1 - index) / f64::from(sizes - 1);
         let pages = f64::from(footprint_pages) / SIZES_SPAN.powf(exponent);
@@ -154,11 +155,12 @@ pub fn default_sizes_pages(trace: &CompiledTrace, cache_tiers: usize) -> Vec<u32
 /// # Errors
 /// As for [`configurations`], or a size that cannot be.
 pub fn curve_configurations(
-    trace: &CompiledTrace,
+    trace: impl Into<TracePages>,
     policy: &PolicyEntry,
     spec: &HierarchySpec,
     [ram_sizes, flash_sizes]: [&[TierSize]; 2],
 ) -> Result<Vec<Configuration>, LabError> {
+    let trace = trace.into();
     let cache_tiers = if policy.capabilities.depth == Depth::Ram { 1 } else { 2 };
     let pages = default_sizes_pages(trace, cache_tiers).into_iter();
     let default: Vec<TierSize> = pages.map(|pages| TierSize::Pages(pages.into())).collect();
@@ -192,7 +194,7 @@ pub fn miss_ratios(
     let mut curves = vec![];
     for configurations in policies {
         let mut curve = if is_one_pass(configurations) {
-            lru_curve(trace, configurations, &pass)?
+            lru_curve(trace.into(), configurations, &pass)?
         } else {
             miniature_curve(trace, configurations, options.rate, watch, &done)?
         };
@@ -204,14 +206,49 @@ pub fn miss_ratios(
     Ok(MissRatios { trace: TraceSummary::of(trace), curves, reuse: pass.into_reuse() })
 }
 
+/// The curves of policies of which [one pass](is_one_pass) gives the whole, and when pages are used again,
+/// from a sample that was taken while its file was read; `sample` says how.
+///
+/// # Errors
+/// An empty sample, or a size that cannot be.
+pub fn sampled_miss_ratios(
+    trace: &SampledTrace,
+    policies: &[Vec<Configuration>],
+    sample: Sample,
+    watch: &Watch,
+) -> Result<MissRatios, LabError> {
+    let pass = StackPass::over_sample(trace, sample, watch)?;
+    let curve =
+        |configurations: &Vec<Configuration>| lru_curve(trace.into(), configurations, &pass);
+    let curves = policies.iter().map(curve).collect::<Result<Vec<Curve>, LabError>>()?;
+    Ok(MissRatios { trace: TraceSummary::of_sampled(trace), curves, reuse: pass.into_reuse() })
+}
+
 /// Whether one pass gives the whole curve: that of LRU in one tier.
 pub fn is_one_pass(configurations: &[Configuration]) -> bool {
-    configurations.iter().all(|one| one.policy.name == "lru" && one.tiers.len() == 1)
+    configurations.iter().all(|one| has_one_pass(&one.policy) && one.tiers.len() == 1)
+}
+
+fn has_one_pass(policy: &PolicyEntry) -> bool {
+    policy.name == "lru"
+}
+
+/// The sample from which alone the curves of these policies are found, if no more than a sample of fixed
+/// rate is needed: then [`SampledTrace`] and [`sampled_miss_ratios`] do without the compiled trace.
+///
+/// # Errors
+/// [`LabError::BadRate`] if the rate is not above 0 and at most 1.
+pub fn only_sample(
+    policies: &[PolicyEntry],
+    options: CurveOptions,
+) -> Result<Option<Sampling>, LabError> {
+    let sampling = options.sample.sampling()?;
+    Ok(sampling.filter(|_| !options.is_checked && policies.iter().all(has_one_pass)))
 }
 
 /// The curve of LRU, from a pass over the trace or a sample of it.
 fn lru_curve(
-    trace: &CompiledTrace,
+    trace: TracePages,
     configurations: &[Configuration],
     pass: &StackPass,
 ) -> Result<Curve, LabError> {

@@ -2,14 +2,14 @@
 
 use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{WriteMiss, hotness};
-use thermocline_trace::{Choice, CompiledTrace};
+use thermocline_trace::Choice;
 
 use super::Step::Key;
 use super::{HierarchySpec, ParameterSpec, Selection};
 use crate::hierarchy::choose;
 use crate::mrc::{CurveOptions, Rate, Sample, curve_configurations, is_one_pass};
 use crate::parameters::{Owner, Parameters};
-use crate::{Configuration, LabError, TierSize};
+use crate::{Configuration, LabError, TierSize, TracePages};
 
 /// Policies, and the sizes at which their misses are counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,8 +97,9 @@ impl MrcSpec {
     pub fn curves(
         &self,
         policies: &[PolicyEntry],
-        trace: &CompiledTrace,
+        trace: impl Into<TracePages>,
     ) -> Result<Vec<Vec<Configuration>>, LabError> {
+        let trace = trace.into();
         let identifier = self.admit.as_deref().map(hotness::registry::find).transpose();
         let identifier = identifier.map_err(|error| LabError::at(&[Key("admit")], error))?;
         let identifier = identifier.map(Owner::from);

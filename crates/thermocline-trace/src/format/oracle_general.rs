@@ -32,6 +32,7 @@ struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {
     const RECORD_BYTES: usize = RECORD_BYTES;
+    const RECORD_PAGES_MAX: Option<u64> = Some(1);
 
     #[inline]
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {

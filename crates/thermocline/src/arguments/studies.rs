@@ -40,8 +40,8 @@ pub(crate) struct MrcOptions {
     /// Look at no more than N pages for LRU and the figures of re-use (SHARDS)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) shards_size: Option<u32>,
-    /// How these pages are chosen: evenly among those that are accessed about as often, or by a hash,
-    /// as the SHARDS paper does
+    /// How these pages are chosen: evenly from the hot ones to the cold ones, or by a hash, as the SHARDS
+    /// paper does
     #[arg(long, value_name = "HOW", default_value = Choice::default().word(), value_parser = choices())]
     pub(crate) shards_by: Choice,
     /// Simulate policies other than LRU on this share of the pages; default: as little as each size allows, 1 for all

@@ -3,7 +3,9 @@
 use anyhow::Result;
 use indicatif::ProgressBar;
 use thermocline_lab::Watch;
-use thermocline_lab::mrc::{Curve, Distribution, MissRatios, Point, miss_ratios};
+use thermocline_lab::mrc::{
+    Curve, Distribution, MissRatios, Point, miss_ratios, only_sample, sampled_miss_ratios,
+};
 use thermocline_lab::report::{Options, miss_ratios as report_of};
 use thermocline_lab::spec::{MrcSpec, Selection, SpecPath, Step};
 
@@ -18,12 +20,22 @@ pub(crate) fn run(options: &MrcOptions, command: &str) -> Result<String> {
     let named = |error| in_options(error, |path| option(path, options, &spec, &two_tier));
     let policies = spec.policies(&[]).map_err(named)?;
     let asked = spec.options().map_err(named)?;
-    let trace = reading::open(&options.trace, &options.reading)?;
-    let curves = spec.curves(&policies, &trace).map_err(named)?;
-    let bar = output::progress(spec.simulated_sizes(&curves), "sizes")?;
-    let found = miss_ratios(&trace, &curves, asked, &Watch::default(), || bar.inc(1));
-    ProgressBar::finish_and_clear(&bar);
-    let found = found?;
+    let sampling = only_sample(&policies, asked)?;
+    let sampled = sampling
+        .map(|sampling| reading::sample(&options.trace, &options.reading, sampling))
+        .transpose()?
+        .flatten();
+    let found = if let Some(sampled) = sampled {
+        let curves = spec.curves(&policies, &sampled).map_err(named)?;
+        sampled_miss_ratios(&sampled, &curves, asked.sample, &Watch::default())?
+    } else {
+        let trace = reading::open(&options.trace, &options.reading)?;
+        let curves = spec.curves(&policies, &trace).map_err(named)?;
+        let bar = output::progress(spec.simulated_sizes(&curves), "sizes")?;
+        let found = miss_ratios(&trace, &curves, asked, &Watch::default(), || bar.inc(1));
+        ProgressBar::finish_and_clear(&bar);
+        found?
+    };
     if let Some(path) = &options.csv {
         output::write_file(path, &found.to_csv())?;
         output::note(&format!("points: {}", path.display()));

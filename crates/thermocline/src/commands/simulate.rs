@@ -27,15 +27,24 @@ pub(crate) fn run(options: &SimulateOptions) -> Result<String> {
         "simulate takes one size per tier; for several, use `thermocline compare`"
     );
     hierarchy::note_unused_flash(&configurations);
-    let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
-    hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let asked = options.hierarchy.run_options();
-    let summary = match &options.actions {
-        None => thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default()),
-        Some(path) => interrupt::stopping(|watch| {
-            thermocline_lab::run_with_actions(&trace, &configurations[0], asked, watch, path)
-        })?,
+    let running = match (&*options.traces, &options.actions) {
+        ([path], None) => reading::open_running(path, &options.reading, &configurations[0], asked)?,
+        _ => None,
     };
+    let (trace, summary) = if let Some(done) = running {
+        done
+    } else {
+        let trace = reading::open_shared(&options.traces, &options.reading, &options.clients)?;
+        let summary = match &options.actions {
+            None => thermocline_lab::run(&trace, &configurations[0], asked, &Watch::default()),
+            Some(path) => interrupt::stopping(|watch| {
+                thermocline_lab::run_with_actions(&trace, &configurations[0], asked, watch, path)
+            })?,
+        };
+        (trace, summary)
+    };
+    hierarchy::note_shrinking_tiers(&configurations, &trace)?;
     let summary = summary.with_context(|| format!("cannot simulate `{}`", policy.name))?;
     if let Some(path) = &options.actions {
         output::note(&format!("actions: {}", path.display()));

@@ -32,6 +32,51 @@ fn the_curve_of_lru_is_what_simulations_find() {
     assert!(reuse["inter_reference_ns"]["p99"].is_u64());
 }
 
+/// A file of fixed-size records, which need not be compiled first, and the same trace as lines, which has
+/// to be.
+fn records_and_lines(folder: &std::path::Path) -> [String; 2] {
+    let [records, lines] = ["zipf.oracleGeneral", "zipf.csv"]
+        .map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let words = ["--requests", "300000", "--pages", "40000", "--to", "oracle-general"];
+    text(&[&["trace", "generate", "-o", &records][..], &words].concat());
+    text(&["trace", "convert", &records, "--to", "csv", "-o", &lines]);
+    [records, lines]
+}
+
+#[test]
+fn what_is_found_while_a_file_is_read_is_what_compiling_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let [records, lines] = records_and_lines(folder.path());
+    let both = |words: &[&str]| {
+        [&records, &lines].map(|trace| {
+            let mut found = json(&[&[words[0], trace, "--json"][..], &words[1..]].concat());
+            found["trace"]["path"].take();
+            for key in ["replay_seconds", "accesses_per_second"] {
+                if let Some(seconds) = found.get_mut(key) {
+                    seconds.take();
+                }
+            }
+            found
+        })
+    };
+    for by in ["even", "hash"] {
+        let [read, compiled] = both(&["mrc", "--shards", "0.1", "--shards-by", by]);
+        assert_eq!(read, compiled, "{by}");
+        assert_eq!(read["trace"]["accesses"], 300_000);
+    }
+    let [read, compiled] = both(&["simulate", "--policy", "lru", "--tier", "ram=1000p"]);
+    assert_eq!(read, compiled);
+    // What is wrong is told as by the compiler, with its place.
+    let bytes = std::fs::read(&records).unwrap();
+    std::fs::write(&records, &bytes[..bytes.len() - 1]).unwrap();
+    for words in [
+        &["mrc", &records, "--shards", "0.1"][..],
+        &["simulate", &records, "--policy", "lru", "--tier", "ram=1000p"],
+    ] {
+        fails(words, &["truncated", "record 300000", "23 of 24 bytes", "--allow-truncated"]);
+    }
+}
+
 #[test]
 fn samples_say_how_far_they_are_off() {
     for (sample, name) in

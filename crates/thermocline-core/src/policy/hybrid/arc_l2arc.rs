@@ -187,7 +187,7 @@ impl ArcL2arc {
             }
             Outcome::Admitted { evicted } => {
                 let found = if l2arc.contains(page) { Tier::FLASH } else { self.disk };
-                let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
+                let is_fetched = self.write_miss.fetches(op);
                 out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
                 out.serve(page, op, found, Tier::RAM);
                 evicted

@@ -7,8 +7,8 @@
 //!
 //! * Source: Kang, Lee, Moon, *Flash-Based Extended Cache for Higher Throughput and Faster
 //!   Recovery*, PVLDB 5(11), 2012: multi-version FIFO, GR and GSC.
-//! * State: 8 bytes per page that exists, 20 bytes per page in memory, 5 bytes per flash slot; where
-//!   memory is saved, none, 13 and 10.
+//! * State: 8 bytes per page that exists, 20 bytes per page in memory, 8 bytes per flash slot; where
+//!   memory is saved, none, 13 and 13.
 //! * Cost: amortised O(1) per access.
 //! * Deviations: (1) a second chance costs a flash write and no flash read: the batch is read in
 //!   one sequential transfer, which the published counts leave out. (2) A batch of which every page
@@ -62,8 +62,9 @@ const CHANGED: u8 = 1 << 2;
 
 /// Flag of a slot: its page was read there since it was appended.
 const REFERENCED: u8 = 1;
-/// Flag of a slot: newer than the disk's copy.
-const FLASH_DIRTY: u8 = 1 << 1;
+/// Flag of a slot: newer than the disk's copy. It is the bit that says so in memory, so that what moves
+/// keeps it without a branch.
+const FLASH_DIRTY: u8 = DIRTY;
 
 /// The only class of the memory's queue: every page of it.
 const ANY: usize = 0;
@@ -172,11 +173,11 @@ impl Face {
                 Some(slot) => {
                     let flags = fifo.value_mut(slot);
                     *flags |= REFERENCED;
-                    (Tier::FLASH, if *flags & FLASH_DIRTY == 0 { 0 } else { DIRTY })
+                    (Tier::FLASH, *flags & FLASH_DIRTY)
                 }
                 None => (Tier::DISK, 0),
             };
-            let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+            let is_fetched = write_miss.fetches(op);
             out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
             out.serve(page, op, found, Tier::RAM);
             RESIDENT | dirty | changed
@@ -204,7 +205,7 @@ impl Face {
         if is_on_flash && state & CHANGED == 0 {
             // Flash holds the page as it is.
         } else if self.flash_pages > 0
-            && (state & DIRTY != 0 || self.cache_clean)
+            && (self.cache_clean || state & DIRTY != 0)
             && (is_on_flash || self.gate.admits(page))
         {
             if is_on_flash {
@@ -215,7 +216,7 @@ impl Face {
                 has_room_been_made = true;
             }
             out.copy(page, Tier::RAM, Tier::FLASH);
-            self.fifo.push(page, if state & DIRTY == 0 { 0 } else { FLASH_DIRTY });
+            self.fifo.push(page, state & DIRTY);
         } else if state & DIRTY != 0 {
             out.copy(page, Tier::RAM, Tier::DISK);
         } else {
@@ -265,13 +266,14 @@ impl Face {
 
     /// Removes a page that has left the FIFO from flash, to disk if it is dirty.
     fn destage(&mut self, page: PageId, flags: u8, out: &mut impl Sink) {
-        if flags & FLASH_DIRTY != 0 {
-            out.copy(page, Tier::FLASH, Tier::DISK);
-            if let Some((position, state)) = self.memory.find(page)
-                && state & CHANGED == 0
-            {
-                self.memory.set_state(position, state & !DIRTY);
-            }
+        let is_dirty = flags & FLASH_DIRTY != 0;
+        out.copy_if(is_dirty, page, Tier::FLASH, Tier::DISK);
+        // Few pages at the front are in memory: a processor guesses that, but not which are dirty.
+        if let Some((position, state)) = self.memory.find(page)
+            && is_dirty
+            && state & CHANGED == 0
+        {
+            self.memory.set_state(position, state & !DIRTY);
         }
         out.drop_copy(page, Tier::FLASH);
     }
@@ -326,12 +328,13 @@ impl Policy for Face {
     #[inline]
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
-        self.fifo.prefetch(page);
     }
 
     #[inline]
     fn prefetch_next(&self, page: PageId) {
-        self.memory.prefetch_state(page);
+        let is_in_memory = self.memory.prefetch_state(page);
+        // What is not needed is not fetched. Page 0 stands for it, as a branch could not be guessed.
+        self.fifo.prefetch(if is_in_memory { PageId(0) } else { page });
     }
 
     fn assert_invariants(&self) {

@@ -195,11 +195,13 @@ impl Hat {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "replays spend their time here")]
     fn step(&mut self, access: Access, out: &mut impl Sink) {
-        self.refer(access, out);
+        let is_fetched = self.refer(access, out);
         self.brush_hot_region();
-        // An access makes one page more that is not hot, at most: the one that it fetches, or the
-        // one that leaves the hot zone for it.
-        if self.held_memory_pages > self.memory_pages || self.nonhot_pages() > self.nonhot_pages_max
+        // A hit in memory makes no page more, and none more that is not hot: where it makes a page
+        // hot, one page leaves the hot zone at most.
+        if is_fetched
+            && (self.held_memory_pages > self.memory_pages
+                || self.nonhot_pages() > self.nonhot_pages_max)
         {
             self.evict_from_memory(out);
         }
@@ -210,12 +212,13 @@ impl Hat {
         self.held_memory_pages - self.hot_pages
     }
 
-    /// Fetches the page if need be, serves the access and gives the page its new status.
+    /// Fetches the page if need be, serves the access and gives the page its new status. Returns
+    /// `true` if the page was not in memory.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs a part of the work")]
-    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
+    fn refer(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) -> bool {
         let Self { queue, write_miss, hot_pages, held_memory_pages, held_flash_pages, .. } = self;
-        queue.touch_with(page, |state, is_behind_boundary| {
+        let former = queue.touch_with(page, |state, is_behind_boundary| {
             let found = match state {
                 _ if state & IN_MEMORY != 0 => Tier::RAM,
                 _ if state & FLASH != 0 => Tier::FLASH,
@@ -223,7 +226,7 @@ impl Hat {
             };
             if found != Tier::RAM {
                 *held_memory_pages += 1;
-                let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+                let is_fetched = write_miss.fetches(op);
                 out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
             }
             out.serve(page, op, found, Tier::RAM);
@@ -237,6 +240,7 @@ impl Hat {
             }
             next
         });
+        former & IN_MEMORY == 0
     }
 
     /// Keeps hot pages within the hot zone, and the tail of the hot region hot.

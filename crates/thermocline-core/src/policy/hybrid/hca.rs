@@ -383,7 +383,7 @@ impl Hca {
             (None, Some(_)) => Tier::FLASH,
             (None, None) => *disk,
         };
-        let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+        let is_fetched = write_miss.fetches(op);
         let is_copied = in_ram.is_none() && (on_flash.is_some() || is_fetched);
         out.copy_if(is_copied, page, found, Tier::RAM);
         out.serve(page, op, found, Tier::RAM);

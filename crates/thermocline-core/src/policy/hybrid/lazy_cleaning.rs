@@ -8,8 +8,8 @@
 //!
 //! * Source: Do, Zhang, Patel, `DeWitt`, Naughton, Halverson, *Turbocharging DBMS Buffer Pool Using
 //!   SSDs*, SIGMOD 2011.
-//! * State: 8 bytes per page that exists (none where memory is saved), and 4 more for LC unless pages
-//!   are those of a device; 20 bytes per page in memory (13), 52 per page of flash (32).
+//! * State: 8 bytes per page that exists (none where memory is saved), and 4 to 10 more for LC unless
+//!   pages are those of a device; 20 bytes per page in memory (13), 52 per page of flash (32).
 //! * Cost: amortised O(1) per access, and per page cleaned.
 //! * Deviations: (1) an access is random unless its page number follows that of the previous miss
 //!   in memory. (2) Cleaning starts with the dirty page that would be the next victim and takes the
@@ -20,13 +20,12 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
 
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
+use crate::policy::blocks::Successors;
 use crate::policy::for_each;
 use crate::policy::sequence::Sequence;
 use crate::queue::{LastButOne, Recency, Side, Slots};
@@ -65,9 +64,6 @@ const RANDOM: u8 = 1 << 2;
 
 /// The only class of the queues: every page of them.
 const ANY: usize = 0;
-/// The successor of a page that has none.
-const NONE: u32 = u32::MAX;
-
 /// Where dirty pages go when memory evicts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
@@ -81,17 +77,6 @@ const CLEAN: Side = Side::Front;
 /// The frames whose page is newer than the disk's.
 const DIRTY_FRAMES: Side = Side::Back;
 
-/// The page that follows each in the address space, for cleaning in groups.
-#[derive(Clone, Debug)]
-enum Successors {
-    /// No design but lazy cleaning asks.
-    Unknown,
-    /// Page ids are page numbers.
-    Next,
-    /// Per page: its successor, or [`NONE`].
-    Table(Vec<u32>),
-}
-
 /// The buffer pool extension, in any of its three designs.
 #[derive(Debug)]
 pub struct LazyCleaning {
@@ -104,7 +89,8 @@ pub struct LazyCleaning {
     /// The frames with a page by their second-to-last access, those that are clean on one side, those
     /// that are dirty on the other.
     order: LastButOne,
-    successors: Successors,
+    /// For cleaning in groups, in which no other design does.
+    successors: Option<Successors>,
     /// Flash below this many pages admits every page.
     filling_pages: f64,
     /// More dirty pages than this start the cleaner.
@@ -165,7 +151,7 @@ fn build_lc(setup: &Setup, values: &Values) -> BoxedPolicy {
     let plain = LazyCleaning::new(setup, values, Design::LazyCleaning);
     let dirty_pages_max = values.real("dirty_threshold") * f64::from(setup.capacity_pages[1]);
     Box::new(LazyCleaning {
-        successors: Successors::of(&setup.geometry),
+        successors: Some(Successors::new(&setup.geometry)),
         dirty_pages_max,
         dirty_pages_low: values.real("low_mark") * dirty_pages_max,
         group_pages: values.integer_u32("group_pages"),
@@ -183,34 +169,6 @@ fn build_dw(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(LazyCleaning::new(setup, values, Design::DualWrite))
 }
 
-impl Successors {
-    fn of(geometry: &Geometry) -> Self {
-        if geometry.is_linear() {
-            return Self::Next;
-        }
-        let mut successor_of = vec![NONE; geometry.pages() as usize];
-        for pair in geometry.ids_by_page_number().windows(2) {
-            if geometry.page_number(pair[0]).checked_add(1) == Some(geometry.page_number(pair[1])) {
-                successor_of[pair[0].index()] = pair[1].0;
-            }
-        }
-        Self::Table(successor_of)
-    }
-
-    /// The page after one; if there is none, one that does not exist.
-    fn after(&self, page: PageId) -> PageId {
-        PageId(match self {
-            Self::Unknown => NONE,
-            Self::Next => page.0 + 1,
-            Self::Table(successor_of) => successor_of[page.index()],
-        })
-    }
-
-    fn memory_bytes(&self) -> usize {
-        if let Self::Table(successor_of) = self { size_of_val(&**successor_of) } else { 0 }
-    }
-}
-
 impl LazyCleaning {
     fn new(setup: &Setup, values: &Values, design: Design) -> Self {
         let ids = setup.ids();
@@ -224,7 +182,7 @@ impl LazyCleaning {
             geometry: setup.geometry.clone(),
             order: LastButOne::new(frames.count(), ids.indexing),
             frames,
-            successors: Successors::Unknown,
+            successors: None,
             filling_pages: values.real("filling_threshold") * f64::from(flash_pages),
             dirty_pages_max: 0.0,
             dirty_pages_low: 0.0,
@@ -242,7 +200,7 @@ impl LazyCleaning {
         let dirty = if op == Op::Write { DIRTY } else { 0 };
         self.sequence.access();
         let Self { memory, geometry, sequence, frames, order, write_miss, .. } = self;
-        memory.touch_with(page, |state, _| {
+        let former = memory.touch_with(page, |state, _| {
             if state != 0 {
                 out.serve(page, op, Tier::RAM, Tier::RAM);
                 return state | dirty;
@@ -253,17 +211,15 @@ impl LazyCleaning {
                 found = Tier::FLASH;
                 order.renew(frame);
             }
-            let is_fetched = op == Op::Read || *write_miss == WriteMiss::Fetch;
+            let is_fetched = write_miss.fetches(op);
             out.copy_if(found == Tier::FLASH || is_fetched, page, found, Tier::RAM);
             out.serve(page, op, found, Tier::RAM);
             RESIDENT | random | dirty
         });
-        if op == Op::Write
-            && let Some(frame) = self.frames.find(page)
-        {
+        if let Some(frame) = self.frames.find_if(op == Op::Write, page) {
             self.drop_frame(frame, out);
         }
-        if self.memory.len() > self.memory_pages {
+        if former == 0 && self.memory.len() > self.memory_pages {
             self.evict_from_memory(out);
             self.clean_in_groups(out);
         }
@@ -285,14 +241,14 @@ impl LazyCleaning {
     /// Gives a page a frame, in place of the victim if flash is full.
     fn admit(&mut self, page: PageId, is_dirty: bool, out: &mut impl Sink) {
         if self.frames.len() == self.flash_pages {
-            let victim = self.order.first(CLEAN).unwrap_or_else(|| {
-                let dirty = self.order.first(DIRTY_FRAMES).expect("a full flash has a frame");
-                self.clean_frame(dirty, out);
+            let victim = self.order.pop_first(CLEAN).unwrap_or_else(|| {
+                let dirty = self.order.pop_first(DIRTY_FRAMES).expect("a full flash has a frame");
+                out.copy(self.frames.page(dirty), Tier::FLASH, Tier::DISK);
                 dirty
             });
             let Self { order, frames, .. } = self;
             order.look_ahead(CLEAN, |coming| frames.prefetch(frames.page(coming)));
-            self.drop_frame(victim, out);
+            out.drop_copy(frames.leave(victim), Tier::FLASH);
         }
         out.copy(page, Tier::RAM, Tier::FLASH);
         self.take_frame(page, is_dirty);
@@ -318,11 +274,9 @@ impl LazyCleaning {
                 && !(is_dirty && self.design == Design::CleanWrite)
                 && self.gate.admits(page);
             let is_lazy = self.design == Design::LazyCleaning && is_admitted;
-            if is_dirty && !is_lazy {
-                out.copy(page, Tier::RAM, Tier::DISK);
-            }
+            out.copy_if(is_dirty && !is_lazy, page, Tier::RAM, Tier::DISK);
             if is_admitted {
-                self.admit(page, is_dirty && is_lazy, out);
+                self.admit(page, is_dirty & is_lazy, out);
             }
         }
         out.drop_copy(page, Tier::RAM);
@@ -337,13 +291,13 @@ impl LazyCleaning {
         while self.dirty_frames() > self.dirty_pages_low {
             let first = self.order.first(DIRTY_FRAMES);
             let mut frame = first.expect("more dirty frames than none are left");
+            let Self { order, frames, geometry, .. } = self;
+            order.look_ahead(DIRTY_FRAMES, |coming| geometry.prefetch(frames.page(coming)));
             for _ in 0..self.group_pages {
                 self.clean_frame(frame, out);
-                let next = self.successors.after(self.frames.page(frame));
-                if next.0 >= self.geometry.pages() {
-                    break;
-                }
-                match self.frames.find(next) {
+                let page = self.frames.page(frame);
+                let next = self.successors.as_ref().and_then(|successors| successors.after(page));
+                match next.and_then(|next| self.frames.find(next)) {
                     Some(next) if self.order.side(next) == Some(DIRTY_FRAMES) => frame = next,
                     _ => break,
                 }
@@ -399,15 +353,13 @@ impl Policy for LazyCleaning {
     fn prefetch(&self, page: PageId) {
         self.memory.prefetch(page);
         self.frames.prefetch(page);
-        self.geometry.prefetch(page);
     }
 
     #[inline]
     fn prefetch_next(&self, page: PageId) {
-        self.memory.prefetch_state(page);
-        if let Some(frame) = self.frames.find(page) {
-            self.order.prefetch(frame);
-        }
+        let is_in_memory = self.memory.prefetch_state(page);
+        self.geometry.prefetch(if is_in_memory { PageId(0) } else { page });
+        self.order.prefetch(self.frames.find_or_last(page));
     }
 
     fn assert_invariants(&self) {
@@ -433,7 +385,7 @@ impl Policy for LazyCleaning {
         self.memory.memory_bytes()
             + self.frames.memory_bytes()
             + self.order.memory_bytes()
-            + self.successors.memory_bytes()
+            + self.successors.as_ref().map_or(0, Successors::memory_bytes)
             + self.gate.memory_bytes()
     }
 }

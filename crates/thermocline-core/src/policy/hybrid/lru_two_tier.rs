@@ -116,7 +116,7 @@ impl LruTwoTier {
             _ if state & FLASH != 0 => Tier::FLASH,
             _ => Tier::DISK,
         };
-        let is_fetched = op == Op::Read || self.write_miss == WriteMiss::Fetch;
+        let is_fetched = self.write_miss.fetches(op);
         let is_to_be_included = self.inclusion == Inclusion::Inclusive
             && self.flash_pages > 0
             && state & FLASH == 0

@@ -64,6 +64,8 @@ pub const PARAMETERS: &[Parameter] = &[
 const RESIDENT: u8 = 1;
 /// State bit of a page in memory: newer than the disk's copy.
 const DIRTY: u8 = 1 << 1;
+/// State bit of a page in memory: written since it was fetched, so that flash does not hold its version.
+const WRITTEN: u8 = 1 << 2;
 
 /// The only class of the memory's queue: every page of it.
 const ANY: usize = 0;
@@ -181,10 +183,15 @@ impl Tac {
     fn step(&mut self, Access { page, op, .. }: Access, out: &mut impl Sink) {
         self.age();
         self.sequence.access();
-        let dirty = if op == Op::Write { DIRTY } else { 0 };
-        let former = self.memory.touch_with(page, |state, _| state | RESIDENT | dirty);
+        let is_write = op == Op::Write;
+        let written = if is_write { DIRTY | WRITTEN } else { 0 };
+        let former = self.memory.touch_with(page, |state, _| state | RESIDENT | written);
         if former != 0 {
             out.serve(page, op, Tier::RAM, Tier::RAM);
+            // Later writes find nothing to give up.
+            if written & !former & WRITTEN != 0 {
+                self.invalidate_copy(page, out);
+            }
         } else {
             self.warm(page);
             let slot = self.slots.find(page);
@@ -192,19 +199,25 @@ impl Tac {
             let found = if is_on_flash { Tier::FLASH } else { Tier::DISK };
             if is_on_flash {
                 out.copy(page, Tier::FLASH, Tier::RAM);
-            } else if op == Op::Read || self.write_miss == WriteMiss::Fetch {
+            } else if self.write_miss.fetches(op) {
                 out.copy(page, Tier::DISK, Tier::RAM);
                 self.admit(page, slot, out);
             }
             out.serve(page, op, found, Tier::RAM);
+            if is_write {
+                self.invalidate_copy(page, out);
+            }
+            if self.memory.len() > self.memory_pages {
+                self.evict_from_memory(out);
+            }
         }
-        if op == Op::Write
-            && let Some(slot) = self.slots.find(page)
-        {
+    }
+
+    /// Gives up the copy that flash holds of a page, if it does.
+    #[inline]
+    fn invalidate_copy(&mut self, page: PageId, out: &mut impl Sink) {
+        if let Some(slot) = self.slots.find(page) {
             self.invalidate(slot, out);
-        }
-        if self.memory.len() > self.memory_pages {
-            self.evict_from_memory(out);
         }
     }
 
@@ -307,12 +320,11 @@ impl Tac {
         let (position, state) = self.memory.oldest(ANY).expect("an over-full memory has a page");
         let page = self.memory.page(position);
         self.memory.look_ahead(ANY, |coming| self.slots.prefetch(coming));
-        if state & DIRTY != 0 {
-            out.copy(page, Tier::RAM, Tier::DISK);
-            let slot = self.slots.find(page);
-            if slot.is_some() {
-                self.admit(page, slot, out);
-            }
+        let is_dirty = state & DIRTY != 0;
+        out.copy_if(is_dirty, page, Tier::RAM, Tier::DISK);
+        let slot = self.slots.find_if(is_dirty, page);
+        if slot.is_some() {
+            self.admit(page, slot, out);
         }
         out.drop_copy(page, Tier::RAM);
         self.memory.set_state(position, 0);
@@ -369,9 +381,7 @@ impl Policy for Tac {
     fn prefetch_next(&self, page: PageId) {
         self.memory.prefetch_state(page);
         prefetch(&self.extents, self.homes.of(page) as usize);
-        if let Some(slot) = self.slots.find(page) {
-            prefetch(&self.copies, slot as usize);
-        }
+        prefetch(&self.copies, self.slots.find_or_last(page) as usize);
     }
 
     fn assert_invariants(&self) {
@@ -391,6 +401,7 @@ impl Policy for Tac {
                 let state = self.memory.state(page);
                 let is_valid = self.copies[slot as usize].is_valid;
                 assert!(!is_valid || state & DIRTY == 0, "a valid copy equals the disk's");
+                assert!(!is_valid || state & WRITTEN == 0, "it was not written in memory");
                 (last, slot) = (slot, self.copies[slot as usize].next_in_extent);
             }
             assert_eq!(last, list.last, "the list ends at its last slot");

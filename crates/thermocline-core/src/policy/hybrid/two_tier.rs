@@ -281,7 +281,7 @@ impl TwoTier {
 
     /// Brings a page to memory and serves the access there.
     fn promote(&mut self, Access { page, op, .. }: Access, found: Tier, out: &mut Actions) {
-        if found == Tier::FLASH || op == Op::Read || self.write_miss == WriteMiss::Fetch {
+        if found == Tier::FLASH || self.write_miss.fetches(op) {
             out.copy(page, found, Tier::RAM);
         }
         out.serve(page, op, found, Tier::RAM);

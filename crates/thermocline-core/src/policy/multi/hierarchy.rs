@@ -243,6 +243,6 @@ impl Hierarchy {
 
     /// Whether the page is read where it was found: a write miss may do without.
     fn is_read(&self, access: Access, found: Tier) -> bool {
-        found != self.disk || access.op == Op::Read || self.write_miss == WriteMiss::Fetch
+        found != self.disk || self.write_miss.fetches(access.op)
     }
 }

@@ -111,7 +111,7 @@ impl<R: Replacement> OneTier<R> {
                 return;
             }
             Outcome::Admitted { evicted } => {
-                let is_fetched = self.write_miss == WriteMiss::Fetch || op == Op::Read;
+                let is_fetched = self.write_miss.fetches(op);
                 out.copy_if(is_fetched, page, self.disk, Tier::RAM);
                 out.serve(page, op, self.disk, Tier::RAM);
                 evicted

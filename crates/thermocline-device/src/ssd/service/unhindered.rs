@@ -15,11 +15,15 @@ pub(crate) struct Passed {
     pub(crate) owner: u32,
 }
 
-/// How long the stages of an operation take.
+/// How long the stages of an operation take, in nanoseconds.
+#[derive(Clone, Copy)]
 struct Stages {
-    entering_ns: u64,
-    cells_ns: u64,
-    leaving_ns: u64,
+    /// Commands and bytes on the bus.
+    entering: u64,
+    /// The work of the cells.
+    cells: u64,
+    /// Bytes on the bus.
+    leaving: u64,
 }
 
 impl Service {
@@ -44,7 +48,7 @@ impl Service {
             if unit.waiting != 1 || unit.busy_since_ns.is_some() || !is_alone {
                 return None;
             }
-            if self.times.of(unit.only()?).end_ns(now_ns) > until_ns {
+            if self.times.of(*unit.only()?).end_ns(now_ns) > until_ns {
                 return None;
             }
         }
@@ -53,18 +57,18 @@ impl Service {
             let index = self.touched[place];
             let unit = &mut self.units[index as usize];
             let operation = unit.take_only()?;
-            let stages = self.times.of(&operation);
+            let stages = self.times.of(operation);
             let end_ns = stages.end_ns(now_ns);
             unit.is_touched = false;
             unit.busy_ns += end_ns - now_ns;
             let channel = index / self.units_per_channel;
-            self.channels[channel as usize].busy_ns += stages.entering_ns + stages.leaving_ns;
+            self.channels[channel as usize].busy_ns += stages.entering + stages.leaving;
             last_ns = last_ns.max(end_ns);
             let Operation { owner, kind, .. } = operation;
             debug_assert_ne!(owner, BUFFERED, "a buffer is told of its programs by events");
             if owner != NONE {
                 let at_transfer = kind == Kind::Program && self.completes_at_transfer;
-                let answered_ns = if at_transfer { now_ns + stages.entering_ns } else { end_ns };
+                let answered_ns = if at_transfer { now_ns + stages.entering } else { end_ns };
                 passed.push(Passed { answered_ns, unit: index, owner });
             }
         }
@@ -75,26 +79,23 @@ impl Service {
 }
 
 impl Stages {
-    const fn end_ns(&self, now_ns: u64) -> u64 {
-        now_ns
-            .saturating_add(self.entering_ns)
-            .saturating_add(self.cells_ns)
-            .saturating_add(self.leaving_ns)
+    const fn end_ns(self, now_ns: u64) -> u64 {
+        now_ns.saturating_add(self.entering).saturating_add(self.cells).saturating_add(self.leaving)
     }
 }
 
 impl Times {
     /// Of an operation by itself.
-    fn of(&self, operation: &Operation) -> Stages {
+    fn of(&self, operation: Operation) -> Stages {
         let bytes_ns = u64::from(operation.pages) * self.transfer;
-        let (entering_ns, leaving_ns) = match operation.kind {
+        let (entering, leaving) = match operation.kind {
             Kind::Read => (self.command, bytes_ns),
             Kind::Program => (self.command + bytes_ns, 0),
             Kind::Copyback => (2 * self.command, 0),
             Kind::Erase => (self.command, 0),
         };
-        let cells_ns = self.of_cells(std::slice::from_ref(operation));
-        Stages { entering_ns, cells_ns, leaving_ns }
+        let cells = self.of_cells(std::slice::from_ref(&operation));
+        Stages { entering, cells, leaving }
     }
 }
 

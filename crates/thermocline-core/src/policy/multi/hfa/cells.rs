@@ -61,11 +61,12 @@ impl Cells {
     }
 
     /// The frame of a page whose cells were [asked for](Self::prefetch), if there is one client and no
-    /// search would be needed.
+    /// search would be needed; otherwise frame 0. It is for prefetching: a branch on whether the page
+    /// has a frame could not be predicted.
     #[inline]
-    pub(super) fn known_frame(&self, page: PageId) -> Option<u32> {
-        let row = self.numbers.find_at_once(page)? as usize * self.stride;
-        Some(self.table[row]).filter(|&frame| frame != ABSENT)
+    pub(super) fn known_frame(&self, page: PageId) -> u32 {
+        let row = self.numbers.find_at_once(page).map_or(0, |number| number as usize * self.stride);
+        self.table.get(row).copied().filter(|&frame| frame != ABSENT).unwrap_or(0)
     }
 
     /// Notes the frame of a page that has cells.

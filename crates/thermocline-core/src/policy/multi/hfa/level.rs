@@ -70,16 +70,16 @@ impl Level {
         self.capacity_pages - self.q1_capacity_pages
     }
 
-    /// A hot page enters a queue, or a page of it turns hot.
+    /// So many hot pages enter a queue, or pages of it turn hot.
     #[inline]
-    pub(super) fn add_hot(&mut self, queue: Queue) {
-        self.hot_pages[queue as usize] += 1;
+    pub(super) fn add_hot(&mut self, queue: Queue, pages: u32) {
+        self.hot_pages[queue as usize] += pages;
     }
 
-    /// A hot page leaves a queue, or a page of it turns cold.
+    /// So many hot pages leave a queue, or pages of it turn cold.
     #[inline]
-    pub(super) fn remove_hot(&mut self, queue: Queue) {
-        self.hot_pages[queue as usize] -= 1;
+    pub(super) fn remove_hot(&mut self, queue: Queue, pages: u32) {
+        self.hot_pages[queue as usize] -= pages;
     }
 
     pub(super) fn hot_pages(&self, queue: Queue) -> u32 {

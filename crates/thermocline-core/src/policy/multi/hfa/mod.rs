@@ -316,10 +316,11 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
     /// The frame of a page that the client sees.
     #[inline]
     fn frame_of(&self, page: PageId) -> u32 {
-        match self.frame_at(self.client.into(), page) {
-            ABSENT if self.clients != Clients::ONE => self.frame_at(self.levels.len(), page),
-            frame => frame,
+        let frame = self.frame_at(self.client.into(), page);
+        if self.clients == Clients::ONE || frame != ABSENT {
+            return frame;
         }
+        self.frame_at(self.levels.len(), page)
     }
 
     /// The frame of a page in a first level or, whichever it is, in a shared one; of one client, in
@@ -476,9 +477,8 @@ impl<const STRATEGY: u8> Policy for Hfa<STRATEGY> {
 
     #[inline]
     fn prefetch_next(&self, page: PageId) {
-        if self.clients == Clients::ONE
-            && let Some(frame) = self.cells.known_frame(page)
-        {
+        if self.clients == Clients::ONE {
+            let frame = self.cells.known_frame(page);
             self.queues.prefetch(frame);
             if let Some(ages) = &self.ages {
                 ages.prefetch(frame);

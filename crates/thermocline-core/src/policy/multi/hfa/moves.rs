@@ -16,7 +16,7 @@ use super::settings::Strategy;
 use super::{ABSENT, Hfa};
 use crate::action::Sink;
 use crate::random::Draws;
-use crate::{Access, Clients, Op, PageId, Tier, WriteMiss};
+use crate::{Access, Clients, Op, PageId, Tier};
 
 /// Where a page comes from when a tier receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +96,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let Frame { page, is_hot, .. } = *self.queues.frame(frame);
         self.queues.insert(place, frame, self.value(page));
         self.set_frame_at(place.0, page, frame);
-        if is_hot {
-            self.levels[place.0].add_hot(place.1);
-        }
+        self.levels[place.0].add_hot(place.1, u32::from(is_hot));
     }
 
     /// Takes a frame out of its queue.
@@ -107,9 +105,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let place = self.queues.remove(frame);
         let Frame { page, is_hot, .. } = *self.queues.frame(frame);
         self.set_frame_at(place.0, page, ABSENT);
-        if is_hot {
-            self.levels[place.0].remove_hot(place.1);
-        }
+        self.levels[place.0].remove_hot(place.1, u32::from(is_hot));
         place
     }
 
@@ -143,8 +139,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let is_hot = self.is_recent(&entry) || self.is_live(level, entry.page);
         self.queues.frame_mut(frame).is_hot = is_hot;
         match (entry.is_hot, is_hot) {
-            (false, true) => self.levels[level].add_hot(queue),
-            (true, false) => self.levels[level].remove_hot(queue),
+            (false, true) => self.levels[level].add_hot(queue, 1),
+            (true, false) => self.levels[level].remove_hot(queue, 1),
             (true, true) | (false, false) => {}
         }
     }
@@ -193,22 +189,21 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         let source = found.map_or(self.disk, |level| self.levels[level].tier);
         let tier = self.levels[target].tier;
         if source != tier {
-            if found.is_some() || op == Op::Read || self.write_miss == WriteMiss::Fetch {
-                out.copy(page, source, tier);
-            }
+            let is_fetched = self.write_miss.fetches(op);
+            out.copy_if(found.is_some() || is_fetched, page, source, tier);
             if found.is_some() {
                 out.drop_copy(page, source);
             }
         }
         out.serve(page, op, source, tier);
-        if op == Op::Write {
-            self.queues.frame_mut(frame).is_dirty = self.settings.writes_back;
-            if !self.settings.writes_back {
-                out.copy(page, tier, self.disk);
-            }
+        // No branch depends on the operation, which cannot be predicted.
+        let is_write = op == Op::Write;
+        self.queues.frame_mut(frame).is_dirty |= is_write & self.settings.writes_back;
+        out.copy_if(is_write && !self.settings.writes_back, page, tier, self.disk);
+        if self.clients != Clients::ONE && is_write && self.is_top(target) {
             // P-HFA: what came to the shared tiers on another path is renewed on the way to disk.
             let shared = self.frame_at(self.levels.len(), page);
-            if self.clients != Clients::ONE && self.is_top(target) && shared != ABSENT {
+            if shared != ABSENT {
                 out.copy(page, tier, self.tier_of(shared));
             }
         }
@@ -253,9 +248,8 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
         self.queues.add_hit((level, queue), frame);
         let entry = self.queues.frame_mut(frame);
         entry.last_hit = now;
-        if !core::mem::replace(&mut entry.is_hot, true) {
-            self.levels[level].add_hot(queue);
-        }
+        let was_hot = core::mem::replace(&mut entry.is_hot, true);
+        self.levels[level].add_hot(queue, u32::from(!was_hot));
         self.note_hit(frame);
         if Self::STRATEGY == Strategy::Promote
             && let Some(ages) = &mut self.ages

@@ -17,6 +17,8 @@ use super::settings::{Cold, Strategy};
 use super::{ABSENT, Hfa};
 use crate::action::Sink;
 
+/// How many hits ahead the frames of hits that expire are asked for.
+const AHEAD_HITS: usize = 12;
 /// How many hits of late are kept before those that count no longer are left out: so many per frame,
 /// and some more, so that few frames are not searched at each hit.
 const RECENT_PER_FRAME: usize = 2;
@@ -107,6 +109,9 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
             && time < first
         {
             self.recent.pop_front();
+            if let Some(&(_, coming)) = self.recent.get(AHEAD_HITS) {
+                self.queues.prefetch_frame(coming);
+            }
             if self.queues.frame(frame).last_hit == time {
                 let (level, _) = self.queues.place_of(frame).expect("a page that was hit is there");
                 self.review(level, frame);
@@ -181,7 +186,7 @@ impl<const STRATEGY: u8> Hfa<STRATEGY> {
                 self.queues.push_to_tail_of_q1(level, frame);
                 self.set_frame_at(level, self.queues.frame(frame).page, frame);
                 if self.queues.frame(frame).is_hot {
-                    self.levels[level].add_hot(Queue::Q1);
+                    self.levels[level].add_hot(Queue::Q1, 1);
                 }
             } else {
                 self.take(frame);

@@ -274,10 +274,16 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
         self.lists.before(frame)
     }
 
-    /// Asks the processor for a frame.
+    /// Asks the processor for the fields of a frame.
+    #[inline]
+    pub(super) fn prefetch_frame(&self, frame: u32) {
+        self.lists.prefetch(frame);
+    }
+
+    /// Asks the processor for a frame and what the queues know of it.
     #[inline]
     pub(super) fn prefetch(&self, frame: u32) {
-        self.lists.prefetch(frame);
+        self.prefetch_frame(frame);
         match Self::STRATEGY {
             Strategy::Demote => {}
             Strategy::Promote => self.bubble.prefetch(frame),
@@ -340,7 +346,8 @@ impl<const STRATEGY: u8> Queues<STRATEGY> {
     pub(super) fn memory_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(Runs::memory_bytes).sum();
         let lists = self.lists.memory_bytes() + self.by_value.memory_bytes();
-        lists + runs + self.bubble.memory_bytes() + self.q2_hits.len() * size_of::<HitCounts>()
+        let counts = self.q2_hits.iter().map(|hits| size_of_val(hits) + hits.memory_bytes());
+        lists + runs + self.bubble.memory_bytes() + counts.sum::<usize>()
     }
 
     pub(super) fn assert_invariants(&self) {
