@@ -6,10 +6,12 @@
 //! beside LRU, `cargo xtask bench -- tiers` D-HFA on three tiers,
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
-//! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it. None is a timed
-//! test.
+//! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
+//! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is.
+//! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
+mod advise;
 mod at_rest;
 mod capture;
 mod hca;
@@ -58,6 +60,8 @@ enum Benchmark {
     Capture(capture::Arguments),
     /// Shadow policies: their estimates beside full replays, and what they cost
     Shadow(shadow::Arguments),
+    /// What `advise` says of the first half of a trace, beside what the second half is
+    Advise(advise::Arguments),
     /// Starting from a flash after a kill, and draining it, beside plain reads and writes
     AtRest(at_rest::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
@@ -70,6 +74,7 @@ enum Benchmark {
 
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
+        Benchmark::Advise(arguments) => advise::run_all(&arguments),
         Benchmark::AtRest(arguments) => at_rest::run_all(&arguments),
         Benchmark::Capture(arguments) => capture::run_all(&arguments),
         Benchmark::Replay(arguments) => replay::run_all(&arguments),

@@ -24,6 +24,7 @@
 //! [`identify`] feeds the writes of a trace to hot-data identifiers and compares what they say.
 
 mod action_log;
+pub mod advising;
 mod buffering;
 mod comparison;
 mod configuration;

@@ -27,6 +27,8 @@ pub struct IntervalSummary {
     pub accesses: u64,
     /// Accesses whose page each tier held, and no faster one: fastest first, the disk last.
     pub hits: Vec<u64>,
+    /// Pages that each tier's device wrote: fastest first, the disk last.
+    pub page_writes: Vec<u64>,
     /// The mean of the access times of the tiers that accesses were found in, in milliseconds.
     pub average_response_ms: f64,
     /// Pages that went down from each cache tier to the next, from the top.
@@ -112,12 +114,14 @@ impl Intervals {
             let counts = counts.with_one_first_tier(configuration.clients);
             let accesses = counts.accesses();
             let hits: Vec<u64> = (0..tiers).map(|tier| counts.hits(Tier(tier))).collect();
+            let page_writes = (0..tiers).map(|tier| counts.page_writes(Tier(tier))).collect();
             let [demotions, promotions] = tiers::traffic(configuration, &counts);
             IntervalSummary {
                 end_accesses: end as u64,
                 end_s,
                 accesses,
                 hits,
+                page_writes,
                 average_response_ms: tiers::average_response_ms(
                     &counts,
                     &configuration.latencies_ms,

@@ -63,8 +63,11 @@ impl Watch {
         self.0.accesses.fetch_add(accesses as u64, Ordering::Relaxed);
     }
 
-    /// An error if they are to stop.
-    pub(crate) fn check(&self) -> Result<(), LabError> {
+    /// Whether work may go on.
+    ///
+    /// # Errors
+    /// [`LabError::Stopped`] if not.
+    pub fn check(&self) -> Result<(), LabError> {
         if self.is_stopped() { Err(LabError::Stopped) } else { Ok(()) }
     }
 }

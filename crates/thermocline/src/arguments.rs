@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+mod advise;
 mod files;
 mod shared;
 mod studies;
@@ -19,6 +20,7 @@ use thermocline_papers::{PAPERS, Paper};
 
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
+pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord};
 pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Sweep(SweepOptions),
     /// Find tier sizes and a policy for a budget, and write the engine's configuration
     Plan(PlanOptions),
+    /// Tell whether a cache is the right size, is set right, and how long its flash lasts, from a trace or by listening
+    Advise(AdviseOptions),
     /// Tell hot pages from cold ones, and compare identifiers with a baseline
     Hot(HotOptions),
     /// Put write buffers in front of an SSD: hits, erases, response times, lifetime

@@ -56,6 +56,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Mrc(options) => commands::mrc::run(options, &command),
         Command::Sweep(options) => commands::sweep::run(options, &command),
         Command::Plan(options) => commands::plan::run(options),
+        Command::Advise(options) => commands::advise::run(options),
         Command::Buffer(options) => commands::buffer::run(options, &command),
         Command::Buffers(options) => commands::buffers::run(options),
         Command::Reproduce(options) => commands::reproduce::run(options),
@@ -67,7 +68,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(text) if print(&text) => status,
         Ok(_) => FAILURE,
         Err(error) => {
-            let flag = |option: &str| format!("--{}", option.replace('_', "-"));
+            let is_advice = matches!(arguments.command, Command::Advise(_));
+            let flag = |option: &str| match option {
+                // Its `--format` is that of the answer.
+                "format" if is_advice => "--from".into(),
+                option => format!("--{}", option.replace('_', "-")),
+            };
             output::note(&format!("error: {}", explained(&error, flag)));
             FAILURE
         }

@@ -16,11 +16,12 @@ const SOURCE_LINES_MAX: usize = 600;
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
 /// Which crates each crate may depend on, among those of the project.
-const DEPENDENCIES: [(&str, &[&str]); 10] = [
+const DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("core", &[]),
     ("trace", &["core"]),
     ("capture", &["core", "trace"]),
     ("device", &["core"]),
+    ("advise", &["core"]),
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),

@@ -504,6 +504,7 @@ mod tests {
             end_s: None,
             accesses: 50,
             hits: vec![10; tiers],
+            page_writes: vec![5; tiers],
             average_response_ms: 3.0,
             demotions: vec![1; tiers - 2],
             promotions: vec![1; tiers - 2],

@@ -45,6 +45,7 @@ impl Command {
                 (sweep.sweep.as_slice(), [sweep.output.as_ref(), sweep.report.as_ref()])
             }
             Self::Plan(plan) => (from_ref(&plan.trace), [plan.output.as_ref(), None]),
+            Self::Advise(advise) => (&advise.traces, [advise.save.as_ref(), None]),
             Self::Hot(hot) => (from_ref(&hot.trace), [hot.report.as_ref(), None]),
             Self::Buffer(buffer) => (from_ref(&buffer.trace), [buffer.report.as_ref(), None]),
             Self::Demo(_)

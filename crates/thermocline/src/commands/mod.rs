@@ -1,5 +1,6 @@
 //! One file per command; each returns what is to be printed.
 
+pub(crate) mod advise;
 pub(crate) mod buffer;
 pub(crate) mod buffers;
 pub(crate) mod cache;

@@ -2,7 +2,7 @@
 
 mod capture;
 mod information;
-mod record;
+pub(crate) mod record;
 
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod actions;
+mod advise;
 mod buffer;
 mod command;
 mod mrc;

@@ -38,7 +38,7 @@ const ERRORS: &str = "errors";
 const WAITING_SHELL: &str = "read -r _ < \"$0\"; exec \"$@\"";
 
 /// Whether bpftrace is there, and may trace.
-pub(super) fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     installed("bpftrace")?;
     ensure!(geteuid().is_root(), "bpftrace needs root");
     ensure!(

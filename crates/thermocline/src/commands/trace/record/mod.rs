@@ -1,10 +1,10 @@
 //! `thermocline trace record`: a command, or processes that run, under a recorder.
 
 mod attach;
-mod bpftrace;
-mod processes;
+pub(crate) mod bpftrace;
+pub(crate) mod processes;
 mod strace;
-mod watch;
+pub(crate) mod watch;
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;

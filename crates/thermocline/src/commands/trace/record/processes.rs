@@ -125,7 +125,7 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
 }
 
 /// Sends a signal; that the process has ended is no failure.
-pub(super) fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _is_there = kill_process(pid, signal).is_ok();
     }

@@ -19,10 +19,10 @@ const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_MOST: Duration = Duration::from_millis(200);
 
 /// Signals that came to this process, which goes on to convert what was recorded.
-pub(super) struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
+pub(crate) struct Signals(Vec<(Signal, Arc<AtomicBool>)>);
 
 impl Signals {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut flags = vec![];
         for signal in interrupt::ending() {
             let flag = Arc::default();
@@ -34,7 +34,7 @@ impl Signals {
     }
 
     /// Whether there was one.
-    pub(super) fn has_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         self.0.iter().any(|(_, flag)| flag.load(Ordering::Relaxed))
     }
 

@@ -1,0 +1,418 @@
+//! What caches would do for a workload of which a sample is known: forecasts with intervals.
+//!
+//! 1. A [`RunningSample`] becomes a [`Workload`]: some of the extents with all their accesses, times and
+//!    neighbours, and what all requests were.
+//! 2. A [`Cache`] is simulated on it, smaller by the rate of the sample, and its figures are taken from
+//!    the part of the time in which it is filled.
+//! 3. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
+//!    and how much other samples differ (quarters of the sample, if it is one), and covers what a cache a
+//!    fifth smaller or a quarter larger does.
+//!
+//! * Source: the sample is that of SHARDS (Waldspurger et al., FAST 2015) with extents for pages; the
+//!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The intervals are
+//!   Student's, of the means of parts of the time.
+//! * Deviations: (1) what a sample leaves out may have been sequential: runs longer than an extent are
+//!   cut, so a cache that lets long runs pass lets fewer pass. (2) Parameters that count pages of the
+//!   whole cache are made smaller with it, the others are not.
+
+mod advice;
+mod kinds;
+mod sentences;
+mod times;
+
+use std::slice;
+
+use serde::Serialize;
+use thermocline_core::config::Given;
+use thermocline_core::{Clients, Tier};
+use thermocline_trace::{Choice, CompiledTrace, RunningSample, Sampling, Totals};
+
+use crate::hierarchy::configurations;
+use crate::spec::{DeviceSpec, HierarchySpec, ParameterSpec, TierSpec};
+use crate::timing::SECONDS_PER_DAY;
+use crate::{LabError, RunOptions, Summary, TierSize, Watch, find_policy, run};
+
+pub use advice::{Advice, Asked, KindForecast, Seen};
+pub use kinds::{Kind, settings_of};
+pub use times::{WorkingSet, working_sets};
+
+/// Parts of the time that are looked at one by one.
+const PARTS: usize = 16;
+/// Of these, so many at the end are what the forecast is made from; the cache is filled before.
+const STEADY_PARTS: usize = 8;
+/// Samples of the sample.
+const QUARTERS: u64 = 4;
+/// A working set that grows or shrinks is as good as a cache that does the opposite: an interval
+/// covers what caches of these sizes do, too.
+const OTHER_SIZES: [f64; 2] = [0.8, 1.25];
+/// Student's t of 7 degrees of freedom, both sides, 95 %.
+const T_PARTS: f64 = 2.365;
+/// The same of 3 degrees.
+const T_QUARTERS: f64 = 3.182;
+/// Neighbouring parts are alike, so that they tell less than as many would that are drawn by chance.
+const INDEPENDENT_PARTS: f64 = STEADY_PARTS as f64 / 2.0;
+/// No interval is narrower than this to each side, per access: what drifts is not seen in a time in
+/// which nothing moved.
+const LEAST_HALF_WIDTH: f64 = 0.02;
+/// Nor, for what is written to flash, than this share of it.
+const LEAST_SHARE: f64 = 0.05;
+/// Pages that the smallest simulated cache should have; of fewer, nothing is said.
+const LEAST_PAGES: f64 = 64.0;
+
+/// A workload, as far as a sample tells.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    trace: CompiledTrace,
+    rate: f64,
+    totals: Totals,
+    /// Parts of the sample, if it is one.
+    quarters: Vec<CompiledTrace>,
+}
+
+/// The devices below, and how long flash lasts.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    /// The device of flash.
+    pub flash: DeviceSpec,
+    /// The device of the disk.
+    pub disk: DeviceSpec,
+    /// How many times all of the flash may be written.
+    pub endurance_cycles: f64,
+}
+
+/// A cache that could stand before the disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    /// What it is called.
+    pub name: String,
+    /// The policy that stands for it.
+    pub policy: String,
+    /// The parameters that differ from the policy's defaults.
+    pub parameters: Vec<(String, Given)>,
+    /// Memory above flash that the requests have not passed; 0 for what a block device sees.
+    pub ram_bytes: u64,
+    /// The size of flash.
+    pub flash_bytes: u64,
+}
+
+/// A figure, and between what it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Range {
+    /// The best guess.
+    pub estimate: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// What a cache would do. Its JSON form is a contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Forecast {
+    /// What it is called.
+    pub name: String,
+    /// The policy.
+    pub policy: String,
+    /// The parameters that differ from the policy's defaults.
+    pub parameters: serde_json::Map<String, serde_json::Value>,
+    /// Memory above flash.
+    pub ram_bytes: u64,
+    /// The size of flash.
+    pub flash_bytes: u64,
+    /// Accesses that a cache answers, divided by all.
+    pub hit_ratio: Range,
+    /// The mean time of the device that a read is found at, in milliseconds.
+    pub read_ms: Range,
+    /// The time of the devices for all transfers, per access, in milliseconds.
+    pub device_ms_per_access: f64,
+    /// Pages written to flash per access.
+    pub flash_writes_per_access: Range,
+    /// Bytes written to flash in a day.
+    pub flash_bytes_written_per_day: Option<Range>,
+    /// Months until flash has been written as often as it may be; none if it is never written, or the
+    /// times of the requests are not known.
+    pub life_months: Option<Range>,
+}
+
+impl Range {
+    fn new(estimate: f64, half_width: f64) -> Self {
+        Self { estimate, low: estimate - half_width, high: estimate + half_width }
+    }
+
+    fn clamped(self, low: f64, high: f64) -> Self {
+        let clamp = |value: f64| value.clamp(low, high);
+        Self { estimate: clamp(self.estimate), low: clamp(self.low), high: clamp(self.high) }
+    }
+
+    /// The range of a figure that falls, or rises, with this one.
+    fn map(self, value: impl Fn(f64) -> f64) -> Self {
+        let (one, other) = (value(self.low), value(self.high));
+        Self { estimate: value(self.estimate), low: one.min(other), high: one.max(other) }
+    }
+}
+
+impl Workload {
+    /// The workload that a sample is of.
+    ///
+    /// # Errors
+    /// If the sample has no request, or too many pages.
+    pub fn new(sample: &RunningSample, name: &std::path::Path) -> Result<Self, LabError> {
+        let trace = CompiledTrace::compile(&mut sample.requests(name), sample.page_size())?;
+        let mut workload =
+            Self { trace, rate: sample.rate(), totals: *sample.totals(), quarters: vec![] };
+        if workload.rate < 1.0 {
+            for seed in 0..QUARTERS {
+                let share = 1.0 / QUARTERS as f64;
+                let sampling = Sampling::new(share, Choice::Hash, seed).expect("a share");
+                let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
+                let sampling = sampling.of_extents(extent_pages);
+                workload.quarters.extend(workload.trace.sampled(sampling));
+            }
+        }
+        Ok(workload)
+    }
+
+    /// The share of the extents that is in the sample.
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// What all requests were.
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The accesses that are known.
+    pub const fn trace(&self) -> &CompiledTrace {
+        &self.trace
+    }
+
+    /// For how long it was watched, in seconds; none if the requests have no times.
+    pub fn seconds(&self) -> Option<f64> {
+        let ns = self.totals.last_ns - self.totals.first_ns;
+        (ns > 0).then(|| ns as f64 / 1e9)
+    }
+
+    /// The bytes of all pages that were accessed, as far as the sample tells.
+    pub fn footprint_bytes(&self) -> f64 {
+        f64::from(self.trace.footprint_pages()) * self.trace.page_size_bytes() as f64 / self.rate
+    }
+
+    /// What a cache would do.
+    ///
+    /// # Errors
+    /// A policy or parameter that there is none of, or a cache so small that the sample says nothing
+    /// of it.
+    pub fn forecast(
+        &self,
+        cache: &Cache,
+        hardware: &Hardware,
+        watch: &Watch,
+    ) -> Result<Forecast, LabError> {
+        let summary = self.simulate(&self.trace, self.rate, cache, hardware, watch)?;
+        let whole = Steady::of(&summary, self.surplus(&self.trace, self.rate));
+        let mut quarters = vec![];
+        for quarter in &self.quarters {
+            let rate = self.rate / QUARTERS as f64;
+            // A quarter in which the cache would have no room says nothing.
+            if let Ok(found) = self.simulate(quarter, rate, cache, hardware, watch) {
+                quarters.push(Steady::of(&found, self.surplus(quarter, rate)));
+            }
+        }
+        let mut others = vec![];
+        for share in OTHER_SIZES {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the cast saturates, and sizes are not negative"
+            )]
+            let flash_bytes = (cache.flash_bytes as f64 * share) as u64;
+            let other = Cache { flash_bytes, ..cache.clone() };
+            if let Ok(found) = self.simulate(&self.trace, self.rate, &other, hardware, watch) {
+                others.push(Steady::of(&found, self.surplus(&self.trace, self.rate)));
+            }
+        }
+        watch.check()?;
+        let found = Found { whole, others, quarters };
+        let hit_ratio = found.range(0.0, |one| &one.hit_ratios);
+        let writes = found.range(LEAST_SHARE, |one| &one.flash_writes);
+        Ok(self.forecast_of(cache, hardware, &summary, hit_ratio.clamped(0.0, 1.0), writes))
+    }
+
+    /// How many times as many accesses are in a sample of this rate as were to be expected: very hot
+    /// pages in it, or out of it, shift that, but hardly how many miss (`SHARDS_adj`).
+    fn surplus(&self, trace: &CompiledTrace, rate: f64) -> f64 {
+        trace.len() as f64 / (self.totals.accesses as f64 * rate).max(1.0)
+    }
+
+    fn forecast_of(
+        &self,
+        cache: &Cache,
+        hardware: &Hardware,
+        summary: &Summary,
+        hit_ratio: Range,
+        writes: Range,
+    ) -> Forecast {
+        let accesses = (self.totals.accesses as f64 * self.rate).max(1.0);
+        let writes = writes.clamped(0.0, f64::INFINITY);
+        let written = self.seconds().map(|seconds| {
+            let page_bytes = self.trace.page_size_bytes() as f64;
+            let per_day = self.totals.accesses as f64 / seconds * SECONDS_PER_DAY * page_bytes;
+            writes.map(|writes| writes * per_day)
+        });
+        let endurance = cache.flash_bytes as f64 * hardware.endurance_cycles;
+        let life_months = written
+            .filter(|written| written.estimate > 0.0)
+            .map(|written| written.map(|bytes| endurance / bytes.max(1.0) / DAYS_PER_MONTH));
+        Forecast {
+            name: cache.name.clone(),
+            policy: cache.policy.clone(),
+            parameters: cache
+                .parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), value.to_string().into()))
+                .collect(),
+            ram_bytes: cache.ram_bytes,
+            flash_bytes: cache.flash_bytes,
+            read_ms: read_ms(summary, hit_ratio),
+            hit_ratio,
+            device_ms_per_access: summary.io_time_ms / accesses,
+            flash_writes_per_access: writes,
+            flash_bytes_written_per_day: written,
+            life_months,
+        }
+    }
+
+    /// Replays some of the accesses through a cache that is smaller by the rate.
+    fn simulate(
+        &self,
+        trace: &CompiledTrace,
+        rate: f64,
+        cache: &Cache,
+        hardware: &Hardware,
+        watch: &Watch,
+    ) -> Result<Summary, LabError> {
+        let policy = find_policy(&cache.policy)?.clone();
+        let page_bytes = self.trace.page_size_bytes() as f64;
+        let pages = |bytes: u64| TierSize::Pages((bytes as f64 / page_bytes * rate).round());
+        let flash_pages = cache.flash_bytes as f64 / page_bytes * rate;
+        if flash_pages < LEAST_PAGES {
+            return Err(LabError::SampleTooSmall {
+                tier: "flash".into(),
+                pages: (cache.flash_bytes / trace.page_size_bytes()).try_into().unwrap_or(u32::MAX),
+                rate,
+                least: LEAST_PAGES * rate / flash_pages.max(f64::MIN_POSITIVE),
+            });
+        }
+        let tier =
+            |name: &str, bytes, device| TierSpec { device, ..TierSpec::new(name, &[pages(bytes)]) };
+        let memory = DeviceSpec { name: Some("memory".into()), ..DeviceSpec::default() };
+        let spec = HierarchySpec {
+            tiers: vec![
+                tier("ram", cache.ram_bytes, memory),
+                tier("flash", cache.flash_bytes, hardware.flash.clone()),
+            ],
+            disk: hardware.disk.clone(),
+            parameters: kinds::scaled(cache, rate)
+                .into_iter()
+                .map(|(name, value)| ParameterSpec {
+                    owner: Some(cache.policy.clone()),
+                    name,
+                    value,
+                })
+                .collect(),
+            ..HierarchySpec::default()
+        };
+        let mut all = configurations(&spec, slice::from_ref(&policy), Clients::ONE)?;
+        let configuration = all.pop().expect("one policy and one size are one configuration");
+        run(trace, &configuration, RunOptions { intervals: PARTS, ..RunOptions::default() }, watch)
+    }
+}
+
+/// Days of a month, on average.
+const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
+
+/// What each part of the time in which the cache is filled had, per access.
+struct Steady {
+    hit_ratios: Vec<f64>,
+    flash_writes: Vec<f64>,
+}
+
+impl Steady {
+    fn of(summary: &Summary, surplus: f64) -> Self {
+        let flash = summary.tiers.len().saturating_sub(2);
+        let parts = summary.over_time.as_ref().map_or(&[][..], |over_time| &over_time.intervals);
+        let parts = &parts[parts.len().saturating_sub(STEADY_PARTS)..];
+        let miss_ratios = parts.iter().map(|part| 1.0 - part.aggregate_hit_ratio());
+        let writes = parts.iter().map(|part| part.page_writes[flash] as f64 / part.accesses as f64);
+        Self {
+            hit_ratios: miss_ratios.map(|misses| 1.0 - misses * surplus).collect(),
+            flash_writes: writes.map(|writes| writes * surplus).collect(),
+        }
+    }
+}
+
+/// What simulations of one cache found.
+struct Found {
+    whole: Steady,
+    /// At other sizes.
+    others: Vec<Steady>,
+    /// On samples of the sample.
+    quarters: Vec<Steady>,
+}
+
+impl Found {
+    /// The mean of the parts, and between what the mean of as many parts to come should lie.
+    fn range(&self, least_share: f64, values: impl Fn(&Steady) -> &Vec<f64>) -> Range {
+        let parts = values(&self.whole);
+        // Both means, of the parts that were and of those that come, have their error.
+        let of_time = deviation(parts) * (2.0 / INDEPENDENT_PARTS).sqrt();
+        let mut variance = (T_PARTS * of_time).powi(2);
+        if self.quarters.len() > 1 {
+            let means: Vec<f64> = self.quarters.iter().map(|one| mean(values(one))).collect();
+            let of_sample = deviation(&means) / (QUARTERS as f64).sqrt();
+            variance += (T_QUARTERS * of_sample).powi(2);
+        }
+        let estimate = mean(parts);
+        let least = LEAST_HALF_WIDTH.max(least_share * estimate);
+        let mut range = Range::new(estimate, variance.sqrt().max(least));
+        for other in self.others.iter().map(|one| mean(values(one))) {
+            range.low = range.low.min(other);
+            range.high = range.high.max(other);
+        }
+        range
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
+}
+
+/// The standard deviation, as a sample tells.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt()
+}
+
+/// The mean time of the device that a read is found at.
+fn read_ms(summary: &Summary, hit_ratio: Range) -> Range {
+    let disk = summary.tiers.len() - 1;
+    let costs: Vec<f64> = summary.tiers.iter().map(|tier| tier.read_ms).collect();
+    let hits = |tier: usize| {
+        let tier = Tier(u8::try_from(tier).unwrap_or(u8::MAX));
+        summary.counts.read_hits(tier) as f64
+    };
+    let in_caches: f64 = (0..disk).map(hits).sum();
+    let cached_ms = match in_caches {
+        0.0 => costs[disk.saturating_sub(1)],
+        _ => (0..disk).map(|tier| hits(tier) * costs[tier]).sum::<f64>() / in_caches,
+    };
+    let reads = (in_caches + hits(disk)).max(1.0);
+    // Reads may hit more or less often than writes do.
+    let shift = in_caches / reads - hit_ratio.estimate;
+    hit_ratio.map(|ratio| {
+        let ratio = (ratio + shift).clamp(0.0, 1.0);
+        ratio * cached_ms + (1.0 - ratio) * costs[disk]
+    })
+}

@@ -1,0 +1,131 @@
+//! The answer as a page: sentences, a table, and the commands.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use serde::Serialize;
+use thermocline_lab::advising::{Advice, Forecast, Range};
+use thermocline_lab::report::{Cell, Report, Table};
+
+use super::have::Commands;
+use crate::arguments::AdviceFormat;
+use crate::output;
+
+/// The JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    advice: &'a Advice,
+    commands: &'a Commands,
+}
+
+/// Writes the answer.
+pub(super) fn show(
+    advice: &Advice,
+    commands: &Commands,
+    name: &str,
+    format: AdviceFormat,
+) -> Result<String> {
+    match format {
+        AdviceFormat::Json => output::json(&Answer { advice, commands }),
+        AdviceFormat::Text => Ok(text(advice, commands)),
+        AdviceFormat::Shell => Ok(shell(advice, commands)),
+        AdviceFormat::Html => html(advice, commands, name),
+    }
+}
+
+fn text(advice: &Advice, commands: &Commands) -> String {
+    let mut text = String::new();
+    for sentence in advice.sentences.iter().chain(&advice.doubts) {
+        let _ = writeln!(text, "{sentence}");
+    }
+    text.push('\n');
+    text += &output::table(&HEADER, &rows(advice), 2);
+    if !commands.text.is_empty() {
+        text.push('\n');
+        text += &commands.text;
+    }
+    text
+}
+
+/// The commands, behind comments that say why.
+fn shell(advice: &Advice, commands: &Commands) -> String {
+    let mut text = String::from("#!/bin/sh\n");
+    for sentence in advice.sentences.iter().chain(&advice.doubts) {
+        let _ = writeln!(text, "# {sentence}");
+    }
+    text.push('\n');
+    text += &commands.text;
+    text
+}
+
+fn html(advice: &Advice, commands: &Commands, name: &str) -> Result<String> {
+    let mut report = Report::new(&format!("Advice for {name}"));
+    for sentence in advice.sentences.iter().chain(&advice.doubts) {
+        report.paragraph(sentence);
+    }
+    let rows =
+        rows(advice).into_iter().map(|row| row.iter().map(|cell| Cell::text(cell)).collect());
+    report.table(Table { header: HEADER.map(String::from).to_vec(), rows: rows.collect() });
+    if !commands.text.is_empty() {
+        report.heading("What to type");
+        report.code(&commands.text);
+    }
+    Ok(report.to_html())
+}
+
+const HEADER: [&str; 7] =
+    ["cache", "settings", "flash", "hits", "read, ms", "flash written a day", "flash lasts, years"];
+
+/// Today, the best of each kind, and the best at other sizes.
+fn rows(advice: &Advice) -> Vec<Vec<String>> {
+    let mark = |place: usize| if advice.recommended == Some(place) { " *" } else { "" };
+    let today = advice.today.iter().map(|one| row(one, " (today)"));
+    let kinds = advice.kinds.iter().enumerate().map(|(place, one)| row(&one.forecast, mark(place)));
+    let sizes = advice
+        .sizes
+        .iter()
+        .filter(|size| advice.kinds.iter().all(|one| one.forecast.flash_bytes != size.flash_bytes));
+    today.chain(kinds).chain(sizes.map(|one| row(one, ""))).collect()
+}
+
+fn row(forecast: &Forecast, mark: &str) -> Vec<String> {
+    let settings: Vec<String> = forecast
+        .parameters
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    vec![
+        format!("{}{mark}", forecast.name),
+        if settings.is_empty() { "defaults".into() } else { settings.join(" ") },
+        output::bytes(forecast.flash_bytes),
+        between(forecast.hit_ratio, |share| format!("{:.1} %", 100.0 * share)),
+        between(forecast.read_ms, |ms| format!("{ms:.2}")),
+        optional(forecast.flash_bytes_written_per_day, bytes),
+        optional(forecast.life_months, |months| years(months / super::MONTHS)),
+    ]
+}
+
+/// Nobody knows what happens after a century.
+fn years(years: f64) -> String {
+    if years > 100.0 { "> 100".into() } else { format!("{years:.1}") }
+}
+
+fn optional(range: Option<Range>, show: impl Fn(f64) -> String) -> String {
+    range.map_or_else(|| "-".into(), |range| between(range, show))
+}
+
+fn between(range: Range, show: impl Fn(f64) -> String) -> String {
+    let [estimate, low, high] = [range.estimate, range.low, range.high].map(show);
+    if low == high { estimate } else { format!("{estimate} ({low} to {high})") }
+}
+
+fn bytes(bytes: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and sizes are not negative"
+    )]
+    let whole = bytes as u64;
+    output::bytes(whole)
+}
