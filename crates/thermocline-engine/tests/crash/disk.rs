@@ -59,12 +59,7 @@ impl Disk {
             self.durable[place] = self.now[place];
         }
         // A sync does not put right what rotted before it.
-        for (_, start, bytes) in &mut self.unsynced {
-            let end = *start + bytes.len();
-            for place in range.start.max(*start)..range.end.min(end) {
-                bytes[place - *start] = self.now[place];
-            }
-        }
+        self.show_in_unsynced(range);
     }
 
     /// Something else writes there, durably.
@@ -77,6 +72,17 @@ impl Disk {
     pub(crate) fn put(&mut self, offset: usize, bytes: &[u8]) {
         self.now[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.durable[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.show_in_unsynced(offset..offset + bytes.len());
+    }
+
+    /// What is not synced has the bytes that are there now, or the next sync would bring back older ones.
+    fn show_in_unsynced(&mut self, range: Range<usize>) {
+        for (_, start, bytes) in &mut self.unsynced {
+            let end = *start + bytes.len();
+            for place in range.start.max(*start)..range.end.min(end) {
+                bytes[place - *start] = self.now[place];
+            }
+        }
     }
 
     /// A sync fails. What was written since the last good one may be gone for good, whether or not the
