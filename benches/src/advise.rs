@@ -78,7 +78,9 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
     let sample = |requests: &[Request], most: usize| {
         let mut sample = RunningSample::new(page_size, 1).with_most_requests(most);
         sample.name_volumes(&names);
-        requests.iter().for_each(|request| sample.add(request));
+        for request in requests {
+            sample.add(request);
+        }
         Workload::new(&sample, path)
     };
     let half = requests.len() / 2;
@@ -93,7 +95,7 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
             let ram_bytes = match kind {
                 Kind::Zfs | Kind::Thermocline => (flash_bytes as f64 * RAM_SHARE) as u64,
-                _ => 0,
+                Kind::Lvmcache | Kind::Writecache | Kind::Bcache | Kind::OpenCas => 0,
             };
             for cache in settings_of(kind, ram_bytes, flash_bytes) {
                 let forecast =

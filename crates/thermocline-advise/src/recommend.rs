@@ -67,97 +67,129 @@ pub fn recommended(
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Option<Recommended> {
-    let size_bytes = choice.flash_bytes;
-    let kind = installed.map(|installed| &installed.kind);
     Some(match choice.policy {
-        "dm-cache" => {
-            let (volume, settings) = match kind {
-                Some(InstalledKind::DmCache { volume, settings }) => {
-                    (volume.as_ref(), Some(settings))
-                }
-                _ => (None, None),
-            };
-            let volume = lvm_volume(volume, devices);
-            let settings = dm_cache(choice, settings);
-            Recommended::DmCache { volume, size_bytes, settings }
-        }
-        "dm-writecache" => {
-            let (volume, settings) = match kind {
-                Some(InstalledKind::DmWritecache { volume, settings }) => {
-                    (volume.as_ref(), Some(settings))
-                }
-                _ => (None, None),
-            };
-            let volume = lvm_volume(volume, devices);
-            let settings = dm_writecache(choice, settings);
-            Recommended::DmWritecache { volume, size_bytes, settings }
-        }
-        "bcache" => {
-            let (device, settings) = match kind {
-                Some(InstalledKind::Bcache { settings, .. }) => {
-                    (installed.map(|one| one.name.clone()), Some(settings))
-                }
-                _ => (None, None),
-            };
-            Recommended::Bcache {
-                device: device.unwrap_or_else(|| "bcache0".into()),
-                fast: devices.fast.into(),
-                slow: devices.slow.into(),
-                size_bytes,
-                settings: bcache(choice, settings),
-            }
-        }
-        "open-cas" => match kind {
-            Some(InstalledKind::OpenCas { id, device, cores, settings }) => Recommended::OpenCas {
-                id: *id,
-                fast: device.clone(),
-                slow: cores.iter().map(|core| core.device.clone()).collect(),
-                size_bytes,
-                settings: open_cas(choice, Some(settings)),
-            },
-            _ => Recommended::OpenCas {
-                id: 1,
-                fast: devices.fast.into(),
-                slow: vec![devices.slow.into()],
-                size_bytes,
-                settings: open_cas(choice, None),
-            },
-        },
-        "arc-l2arc" => {
-            let (pool, fast, settings) = match kind {
-                Some(InstalledKind::Zfs { devices: fast, settings }) => (
-                    installed.map(|one| one.name.clone()),
-                    fast.first().map(|device| device.name.clone()),
-                    Some(settings),
-                ),
-                _ => (None, None, None),
-            };
-            Recommended::Zfs {
-                pool: pool.unwrap_or_else(|| "POOL".into()),
-                fast: fast.unwrap_or_else(|| devices.fast.into()),
-                size_bytes,
-                settings: zfs(choice, settings),
-            }
-        }
-        policy if choice.ram_bytes > 0 => Recommended::Thermocline(CacheToml {
-            file: "cache.toml".into(),
-            backing: devices.slow.into(),
-            flash: devices.fast.into(),
-            flash_bytes: size_bytes,
-            write_budget_gib_per_day: None,
-            ram_bytes: choice.ram_bytes,
-            page_bytes: choice.page_bytes,
-            write_mode: WriteMode::Back,
-            policy: policy.into(),
-            parameters: choice
-                .parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), parameter(value)))
-                .collect(),
-            socket: "thermocline.sock".into(),
-        }),
+        "dm-cache" => of_dm_cache(choice, devices, installed),
+        "dm-writecache" => of_dm_writecache(choice, devices, installed),
+        "bcache" => of_bcache(choice, devices, installed),
+        "open-cas" => of_open_cas(choice, devices, installed),
+        "arc-l2arc" => of_zfs(choice, devices, installed),
+        _ if choice.ram_bytes > 0 => Recommended::Thermocline(engine(choice, devices)),
         _ => return None,
     })
+}
+
+fn of_dm_cache(
+    choice: &Choice<'_>,
+    devices: Devices<'_>,
+    installed: Option<&InstalledCache>,
+) -> Recommended {
+    let (volume, settings) = match installed.map(|installed| &installed.kind) {
+        Some(InstalledKind::DmCache { volume, settings }) => (volume.as_ref(), Some(settings)),
+        _ => (None, None),
+    };
+    Recommended::DmCache {
+        volume: lvm_volume(volume, devices),
+        size_bytes: choice.flash_bytes,
+        settings: dm_cache(choice, settings),
+    }
+}
+
+fn of_dm_writecache(
+    choice: &Choice<'_>,
+    devices: Devices<'_>,
+    installed: Option<&InstalledCache>,
+) -> Recommended {
+    let (volume, settings) = match installed.map(|installed| &installed.kind) {
+        Some(InstalledKind::DmWritecache { volume, settings }) => (volume.as_ref(), Some(settings)),
+        _ => (None, None),
+    };
+    Recommended::DmWritecache {
+        volume: lvm_volume(volume, devices),
+        size_bytes: choice.flash_bytes,
+        settings: dm_writecache(choice, settings),
+    }
+}
+
+fn of_bcache(
+    choice: &Choice<'_>,
+    devices: Devices<'_>,
+    installed: Option<&InstalledCache>,
+) -> Recommended {
+    let of_kind = match installed {
+        Some(InstalledCache { name, kind: InstalledKind::Bcache { settings, .. }, .. }) => {
+            Some((name, settings))
+        }
+        _ => None,
+    };
+    Recommended::Bcache {
+        device: of_kind.map_or_else(|| "bcache0".into(), |(name, _)| name.clone()),
+        fast: devices.fast.into(),
+        slow: devices.slow.into(),
+        size_bytes: choice.flash_bytes,
+        settings: bcache(choice, of_kind.map(|(_, settings)| settings)),
+    }
+}
+
+fn of_open_cas(
+    choice: &Choice<'_>,
+    devices: Devices<'_>,
+    installed: Option<&InstalledCache>,
+) -> Recommended {
+    let size_bytes = choice.flash_bytes;
+    match installed.map(|installed| &installed.kind) {
+        Some(InstalledKind::OpenCas { id, device, cores, settings }) => Recommended::OpenCas {
+            id: *id,
+            fast: device.clone(),
+            slow: cores.iter().map(|core| core.device.clone()).collect(),
+            size_bytes,
+            settings: open_cas(choice, Some(settings)),
+        },
+        _ => Recommended::OpenCas {
+            id: 1,
+            fast: devices.fast.into(),
+            slow: vec![devices.slow.into()],
+            size_bytes,
+            settings: open_cas(choice, None),
+        },
+    }
+}
+
+fn of_zfs(
+    choice: &Choice<'_>,
+    devices: Devices<'_>,
+    installed: Option<&InstalledCache>,
+) -> Recommended {
+    let of_kind = match installed {
+        Some(InstalledCache { name, kind: InstalledKind::Zfs { devices, settings }, .. }) => {
+            Some((name, devices, settings))
+        }
+        _ => None,
+    };
+    let fast = of_kind.and_then(|(_, devices, _)| devices.first());
+    Recommended::Zfs {
+        pool: of_kind.map_or_else(|| "POOL".into(), |(name, ..)| name.clone()),
+        fast: fast.map_or_else(|| devices.fast.into(), |device| device.name.clone()),
+        size_bytes: choice.flash_bytes,
+        settings: zfs(choice, of_kind.map(|(.., settings)| settings)),
+    }
+}
+
+/// The engine's configuration.
+fn engine(choice: &Choice<'_>, devices: Devices<'_>) -> CacheToml {
+    let parameters = choice.parameters.iter();
+    CacheToml {
+        file: "cache.toml".into(),
+        backing: devices.slow.into(),
+        flash: devices.fast.into(),
+        flash_bytes: choice.flash_bytes,
+        write_budget_gib_per_day: None,
+        ram_bytes: choice.ram_bytes,
+        page_bytes: choice.page_bytes,
+        write_mode: WriteMode::Back,
+        policy: choice.policy.into(),
+        parameters: parameters.map(|(name, value)| (name.clone(), parameter(value))).collect(),
+        socket: "thermocline.sock".into(),
+    }
 }
 
 fn parameter(value: &str) -> Parameter {

@@ -282,7 +282,7 @@ impl RunningSample {
                     self.volume_names.push(name.clone());
                     self.volume_names.len() - 1
                 });
-                u32::try_from(number).expect("volumes are numbered by 32 bits")
+                u32::try_from(number).unwrap_or(u32::MAX)
             })
             .collect();
         while self.halvings < other.halvings {
@@ -512,7 +512,9 @@ mod tests {
                 sample
             };
             let mut sample = begun();
-            requests.iter().for_each(|request| sample.add(request));
+            for request in &requests {
+                sample.add(request);
+            }
             prop_assert!(!sample.is_full());
             let expected: Vec<_> = pages_of(&requests)
                 .into_iter()
@@ -525,8 +527,12 @@ mod tests {
             // Two halves joined hold what one sample of the same rate does.
             let cut = cut.index(requests.len());
             let (mut one, mut other) = (begun(), begun());
-            requests[..cut].iter().for_each(|request| one.add(request));
-            requests[cut..].iter().for_each(|request| other.add(request));
+            for request in &requests[..cut] {
+                one.add(request);
+            }
+            for request in &requests[cut..] {
+                other.add(request);
+            }
             one.join(&other).unwrap();
             prop_assert_eq!(one.totals, sample.totals);
             let whole = sample.clone().with_rate_at_most(one.rate());

@@ -163,10 +163,11 @@ impl Workload {
         if workload.rate < 1.0 {
             for seed in 0..QUARTERS {
                 let share = 1.0 / QUARTERS as f64;
-                let sampling = Sampling::new(share, Choice::Hash, seed).expect("a share");
                 let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
-                let sampling = sampling.of_extents(extent_pages);
-                workload.quarters.extend(workload.trace.sampled(sampling));
+                let sampling = Sampling::new(share, Choice::Hash, seed);
+                let sampling = sampling.map(|sampling| sampling.of_extents(extent_pages));
+                let quarter = sampling.and_then(|sampling| workload.trace.sampled(sampling));
+                workload.quarters.extend(quarter);
             }
         }
         Ok(workload)

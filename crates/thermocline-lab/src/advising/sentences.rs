@@ -62,10 +62,10 @@ fn called(forecast: &Forecast) -> String {
         .map(|(name, value)| format!("{name} {}", value.as_str().unwrap_or_default()))
         .collect();
     let size = bytes(forecast.flash_bytes as f64);
-    match settings.is_empty() {
-        true => format!("{} of {size}", forecast.name),
-        false => format!("{} of {size} ({})", forecast.name, settings.join(", ")),
+    if settings.is_empty() {
+        return format!("{} of {size}", forecast.name);
     }
+    format!("{} of {size} ({})", forecast.name, settings.join(", "))
 }
 
 /// What a cache does.

@@ -150,6 +150,7 @@ fn what_cannot_be_answered_says_what_to_type() {
 }
 
 /// Runs `advise` on a machine where bpftrace is a script; none, visibly, if that cannot be tried here.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn listened(script: &str, words: &[&str]) -> Option<Output> {
     if !rustix::process::geteuid().is_root()
         || !Path::new("/sys/kernel/btf/vmlinux").exists()

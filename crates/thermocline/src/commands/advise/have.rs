@@ -49,11 +49,11 @@ pub(super) fn read(have: &Have) -> Result<InstalledCache> {
     let known: Vec<String> = caches.iter().map(|cache| cache.name.clone()).collect();
     if let Some(name) = &have.name {
         let place = known.iter().position(|known| known == name);
-        let place = place.with_context(|| match known.is_empty() {
-            true => format!("--have: there is no {kind} on this machine"),
-            false => {
-                format!("--have: no {kind} is called `{name}`; there are: {}", known.join(", "))
+        let place = place.with_context(|| {
+            if known.is_empty() {
+                return format!("--have: there is no {kind} on this machine");
             }
+            format!("--have: no {kind} is called `{name}`; there are: {}", known.join(", "))
         })?;
         return Ok(caches.swap_remove(place));
     }

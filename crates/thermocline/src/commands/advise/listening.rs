@@ -127,7 +127,7 @@ impl Target {
         while let Ok(chunk) = lines.recv_timeout(LOOK) {
             heard.chunk(&chunk)?;
         }
-        heard.finish()
+        Ok(heard.finish())
     }
 
     fn start(&self, folder: &Path) -> Result<Child> {
@@ -290,7 +290,7 @@ impl Hearing {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<RunningSample> {
+    fn finish(mut self) -> RunningSample {
         self.sample.name_volumes(self.listener.volume_names());
         if self.lost > 0 {
             output::note(&format!(
@@ -298,7 +298,7 @@ impl Hearing {
                 output::count(self.lost)
             ));
         }
-        Ok(self.sample)
+        self.sample
     }
 }
 

@@ -4,7 +4,7 @@ mod have;
 mod listening;
 mod page;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_lab::advising::{Advice, Asked, Cache, Hardware, Kind, Workload};
@@ -56,13 +56,13 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
     let page_bytes = sample.page_size().bytes();
     drop(sample);
     let advice = interrupt::stopping(|watch| Advice::of(&workload, &asked, &hardware, watch))?;
-    let advice = advice.map_err(|error| match error {
-        LabError::SampleTooSmall { rate, .. } => anyhow::anyhow!(
+    let advice = advice.map_err(|error| {
+        let LabError::SampleTooSmall { rate, .. } = error else { return error.into() };
+        anyhow::anyhow!(
             "1 in {:.0} of the requests were kept, which is too few for a cache of {}: keep more with --most-requests",
             1.0 / rate,
             output::bytes(asked.flash_bytes)
-        ),
-        error => error.into(),
+        )
     })?;
     let commands = have::commands(&advice, have.as_ref(), options, page_bytes)?;
     page::show(&advice, &commands, &name, options.format)
@@ -173,11 +173,7 @@ fn read(options: &AdviseOptions, page_size: Option<PageSize>) -> Result<RunningS
     sample.context("no trace was given")
 }
 
-fn one(
-    options: &AdviseOptions,
-    path: &PathBuf,
-    page_size: Option<PageSize>,
-) -> Result<RunningSample> {
+fn one(options: &AdviseOptions, path: &Path, page_size: Option<PageSize>) -> Result<RunningSample> {
     if RunningSample::is_saved(path) {
         let most = usize::try_from(options.most_requests).unwrap_or(usize::MAX);
         return Ok(RunningSample::load(path)?.with_most_requests(most));
@@ -191,7 +187,9 @@ fn one(
     interrupt::stopping(|watch: &Watch| -> Result<()> {
         while reader.read_batch(&mut batch)? {
             watch.check()?;
-            batch.iter().for_each(|request| sample.add(request));
+            for request in &batch {
+                sample.add(request);
+            }
         }
         sample.name_volumes(reader.volume_names());
         Ok(())

@@ -1,7 +1,5 @@
 //! The answer as a page: sentences, a table, and the commands.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use serde::Serialize;
 use thermocline_lab::advising::{Advice, Forecast, Range};
@@ -30,14 +28,15 @@ pub(super) fn show(
         AdviceFormat::Json => output::json(&Answer { advice, commands }),
         AdviceFormat::Text => Ok(text(advice, commands)),
         AdviceFormat::Shell => Ok(shell(advice, commands)),
-        AdviceFormat::Html => html(advice, commands, name),
+        AdviceFormat::Html => Ok(html(advice, commands, name)),
     }
 }
 
 fn text(advice: &Advice, commands: &Commands) -> String {
     let mut text = String::new();
     for sentence in advice.sentences.iter().chain(&advice.doubts) {
-        let _ = writeln!(text, "{sentence}");
+        text += sentence;
+        text.push('\n');
     }
     text.push('\n');
     text += &output::table(&HEADER, &rows(advice), 2);
@@ -52,26 +51,27 @@ fn text(advice: &Advice, commands: &Commands) -> String {
 fn shell(advice: &Advice, commands: &Commands) -> String {
     let mut text = String::from("#!/bin/sh\n");
     for sentence in advice.sentences.iter().chain(&advice.doubts) {
-        let _ = writeln!(text, "# {sentence}");
+        text += "# ";
+        text += sentence;
+        text.push('\n');
     }
     text.push('\n');
     text += &commands.text;
     text
 }
 
-fn html(advice: &Advice, commands: &Commands, name: &str) -> Result<String> {
+fn html(advice: &Advice, commands: &Commands, name: &str) -> String {
     let mut report = Report::new(&format!("Advice for {name}"));
     for sentence in advice.sentences.iter().chain(&advice.doubts) {
         report.paragraph(sentence);
     }
-    let rows =
-        rows(advice).into_iter().map(|row| row.iter().map(|cell| Cell::text(cell)).collect());
+    let rows = rows(advice).into_iter().map(|row| row.iter().map(Cell::text).collect());
     report.table(Table { header: HEADER.map(String::from).to_vec(), rows: rows.collect() });
     if !commands.text.is_empty() {
         report.heading("What to type");
         report.code(&commands.text);
     }
-    Ok(report.to_html())
+    report.to_html()
 }
 
 const HEADER: [&str; 7] =
