@@ -53,10 +53,10 @@ pub fn can_run_while_compiling(
 }
 
 /// Compiles a trace of at most so many accesses, and replays it meanwhile; the run is that of
-/// [`run`](crate::run) on the compiled trace.
+/// [`run`] on the compiled trace.
 ///
 /// # Errors
-/// Of the trace as for [`CompiledTrace::compile`]; beside it, of the run as for [`run`](crate::run).
+/// Of the trace as for [`CompiledTrace::compile`]; beside it, of the run as for [`run`].
 ///
 /// # Panics
 /// If the run [cannot be made so](can_run_while_compiling).
