@@ -13,7 +13,7 @@
 //!   twice to 6 times as many as cached ones; 9 bytes per training sample.
 //! * Cost: a hit O(1), a miss O(trees), amortised; a training, every `batch` samples,
 //!   O(batch trees log leaves).
-//! * Deviations: (1) The model's numbers are whole ([`learning`](crate::learning)), so features fall
+//! * Deviations: (1) The model's numbers are whole (the module `learning`), so features fall
 //!   into 256 classes of 12.5 %; the authors' LightGBM finds classes in the samples, and grows each
 //!   tree on a random 80 % of samples and features, ours on all. (2) Pages have one size, which is no
 //!   feature, and the authors' two aims, misses and bytes, are one. (3) A training waits until an
