@@ -108,6 +108,10 @@ impl Advice {
         hardware: &Hardware,
         watch: &Watch,
     ) -> Result<Self, LabError> {
+        // What was written in some minutes says nothing of years.
+        let is_short = workload.seconds().is_some_and(|seconds| seconds < SECONDS_PER_HOUR);
+        let least_months = if is_short { 0.0 } else { asked.least_months };
+        let asked = &Asked { least_months, ..asked.clone() };
         let forecast = |cache: &Cache| workload.forecast(cache, hardware, watch);
         let today = asked.today.as_ref().map(forecast).transpose()?;
         let mut caches: Vec<(Kind, Cache)> = vec![];
@@ -281,7 +285,7 @@ fn doubts(workload: &Workload, asked: &Asked) -> Vec<String> {
     }
     match workload.seconds() {
         Some(seconds) if seconds < SECONDS_PER_HOUR => doubts.push(format!(
-            "{} is too short to know how the hours of a day differ: the intervals cover this time only.",
+            "{} is too short to know how the hours of a day differ: the intervals cover this time only, and how long flash lasts decides nothing.",
             duration(seconds),
         )),
         Some(_) => {}
