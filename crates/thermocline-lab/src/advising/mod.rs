@@ -50,7 +50,7 @@ const T_PARTS: f64 = 2.365;
 /// The same of 3 degrees.
 const T_QUARTERS: f64 = 3.182;
 /// Neighbouring parts are alike, so that they tell less than as many would that are drawn by chance.
-const INDEPENDENT_PARTS: f64 = STEADY_PARTS as f64 / 2.0;
+const INDEPENDENT_PARTS: f64 = 3.0;
 /// No interval is narrower than this to each side, per access: what drifts is not seen in a time in
 /// which nothing moved.
 const LEAST_HALF_WIDTH: f64 = 0.02;
