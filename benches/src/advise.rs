@@ -13,9 +13,9 @@ use thermocline_trace::{PageSize, ReadOptions, Reader, Request, Requests as _, R
 const SHARES: [f64; 2] = [0.05, 0.2];
 /// Memory of caches that have it, as a share of flash.
 const RAM_SHARE: f64 = 0.1;
-/// So many times fewer requests are kept for the sampled forecast than the half has, but no fewer than
-/// these.
+/// The sampled forecast keeps the requests of the half divided by this number.
 const FEWER: usize = 4;
+/// It keeps at least this many.
 const LEAST_REQUESTS: usize = 250_000;
 
 /// What can be set.

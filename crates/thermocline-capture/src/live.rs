@@ -24,7 +24,7 @@ pub enum Heard {
     Ready,
     /// A request.
     Request(Request),
-    /// So many lines were lost.
+    /// The number of lines that were lost.
     Lost(u64),
     /// Nothing that moves data.
     Other,

@@ -93,7 +93,9 @@ fn device(name: &str, files: &Files) -> Result<InstalledCache, InstalledError> {
         let bytes = buckets
             .checked_mul(bucket_bytes)
             .and_then(|bytes| size_bytes.checked_add(bytes))
-            .ok_or_else(|| fast.error("nbuckets", "no device has so many buckets"))?;
+            .ok_or_else(|| {
+                fast.error("nbuckets", "the buckets together are larger than any device")
+            })?;
         size_bytes = bytes;
         written = written.saturating_add(fast.size("written")?);
         first.get_or_insert((bucket_bytes, fast));

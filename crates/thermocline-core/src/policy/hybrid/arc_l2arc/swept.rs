@@ -50,9 +50,9 @@ struct Markers {
     order: Lists,
     /// Per list: pages scanned since its marker was at the tail.
     scanned: [u64; 2],
-    /// A marker returns to the tail after so many percent of its list; 0: never.
+    /// The percentage of its list after which a marker returns to the tail; 0: never.
     depth_percent: u64,
-    /// All markers return after so many pages were written.
+    /// The number of pages written after which all markers return.
     reset_pages: u64,
     written: u64,
 }
@@ -81,7 +81,7 @@ struct Feed<'a> {
 }
 
 impl Swept {
-    /// A device of so many pages below a memory of so many; a feed stands for `feed_ms`.
+    /// A device and a memory above it, both sized in pages; a feed stands for `feed_ms`.
     pub(super) fn new(
         ids: Ids,
         [memory_pages, flash_pages]: [u32; 2],
