@@ -1,5 +1,6 @@
 //! What `advise` says of the first half of a trace, beside what the second half is.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
@@ -34,8 +35,8 @@ struct Tally {
     covered_writes: usize,
     /// Errors of the hit ratio from the first half to the second.
     errors: Vec<f64>,
-    /// Errors of the sampled hit ratio of the same requests.
-    sampled_errors: Vec<f64>,
+    /// Errors of the sampled hit ratio of the same requests, of each policy.
+    sampled_errors: BTreeMap<String, Vec<f64>>,
 }
 
 /// Runs the benchmark.
@@ -56,13 +57,22 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         100.0 * errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
     };
     println!(
+        "\n| policy | sampled beside all requests, mean error | the same with its sign | cases |"
+    );
+    println!("| --- | --- | --- | --- |");
+    for (policy, errors) in &tally.sampled_errors {
+        let bias = 100.0 * errors.iter().sum::<f64>() / errors.len() as f64;
+        println!("| {policy} | {:.2} points | {bias:+.2} | {} |", mean(errors), errors.len());
+    }
+    let sampled: Vec<f64> = tally.sampled_errors.into_values().flatten().collect();
+    println!(
         "\n{} cases: intervals cover the second half's hit ratio in {:.0} % and its flash writes in {:.0} %; mean error {:.2} points; sampled beside all requests: mean error {:.2} points of {} cases",
         tally.cases,
         share(tally.covered_hits),
         share(tally.covered_writes),
         mean(&tally.errors),
-        mean(&tally.sampled_errors),
-        tally.sampled_errors.len(),
+        mean(&sampled),
+        sampled.len(),
     );
     Ok(())
 }
@@ -110,7 +120,7 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
                     && let Ok(sampled) = forecast(&sampled)
                 {
                     let error = sampled.hit_ratio.estimate - told.hit_ratio.estimate;
-                    tally.sampled_errors.push(error);
+                    tally.sampled_errors.entry(cache.policy.clone()).or_default().push(error);
                 }
             }
         }

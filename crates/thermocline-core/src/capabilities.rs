@@ -26,6 +26,9 @@ pub struct Capabilities {
     /// Whether it asks which misses follow one another on disk. Its memory is then LRU, and a driver
     /// that leaves accesses out must say so in [`Inputs::miss_order`](crate::Inputs::miss_order).
     pub asks_for_miss_order: bool,
+    /// Whether it sends long sequential runs past the cache. A driver that leaves accesses out must say
+    /// how long they are in [`Inputs::run_lengths`](crate::Inputs::run_lengths).
+    pub asks_for_run_lengths: bool,
     /// Whether the tests of this crate cover it. A driver checks the actions of any other policy with
     /// a [`Ledger`](crate::Ledger).
     pub is_tested: bool,
@@ -90,6 +93,7 @@ impl Capabilities {
             looks_at_neighbours: false,
             decides_by_extents: false,
             asks_for_miss_order: false,
+            asks_for_run_lengths: false,
             is_tested: true,
             future: Future::Unknown,
             write_back: None,

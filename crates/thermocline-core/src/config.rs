@@ -22,6 +22,18 @@ pub struct Parameter {
     pub summary: &'static str,
     /// Where the default comes from.
     pub source: &'static str,
+    /// How it follows the size of the cache.
+    pub scaling: Scaling,
+}
+
+/// How a parameter follows the size of the cache, so that a small cache on a sample of a workload
+/// behaves as a large one does on all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// It stays as it is: a share, a period in seconds, a count of accesses to one page.
+    Fixed,
+    /// It counts pages of the whole cache or accesses of the whole workload, and shrinks with them.
+    Proportional,
 }
 
 /// The type and range of a parameter.
@@ -211,7 +223,7 @@ impl Parameter {
     /// A whole number within `range`, which the policy chooses by default.
     pub const fn integer_or_auto(name: &'static str, range: RangeInclusive<u64>) -> Self {
         let kind = Kind::Integer { min: *range.start(), max: *range.end() };
-        Self { name, kind, default: Value::Auto, summary: "", source: "" }
+        Self::new(name, kind, Value::Auto)
     }
 
     /// A number within `range`.
@@ -226,12 +238,12 @@ impl Parameter {
     /// A number within `range`, which the policy chooses by default.
     pub const fn real_or_auto(name: &'static str, range: RangeInclusive<f64>) -> Self {
         let kind = Kind::Real { min: *range.start(), max: *range.end() };
-        Self { name, kind, default: Value::Auto, summary: "", source: "" }
+        Self::new(name, kind, Value::Auto)
     }
 
     /// `true` or `false`.
     pub const fn switch(name: &'static str, default: bool) -> Self {
-        Self { name, kind: Kind::Switch, default: Value::Switch(default), summary: "", source: "" }
+        Self::new(name, Kind::Switch, Value::Switch(default))
     }
 
     /// One of these words.
@@ -240,13 +252,11 @@ impl Parameter {
         words: &'static [&'static str],
         default: &'static str,
     ) -> Self {
-        Self {
-            name,
-            kind: Kind::Choice(words),
-            default: Value::Choice(default),
-            summary: "",
-            source: "",
-        }
+        Self::new(name, Kind::Choice(words), Value::Choice(default))
+    }
+
+    const fn new(name: &'static str, kind: Kind, default: Value) -> Self {
+        Self { name, kind, default, summary: "", source: "", scaling: Scaling::Fixed }
     }
 
     /// The same parameter with its meaning, in one sentence.
@@ -261,6 +271,37 @@ impl Parameter {
     pub const fn source(mut self, source: &'static str) -> Self {
         self.source = source;
         self
+    }
+
+    /// The same parameter with the way in which it follows the size of the cache.
+    #[must_use]
+    pub const fn scaling(mut self, scaling: Scaling) -> Self {
+        self.scaling = scaling;
+        self
+    }
+
+    /// Return the value for a cache that is smaller by `rate`, on a sample of that rate. Whole numbers
+    /// are rounded and stay in range; 0, which switches something off in most parameters, stays 0.
+    fn scaled(&self, value: Value, rate: f64) -> Value {
+        if self.scaling == Scaling::Fixed {
+            return value;
+        }
+        match (value, self.kind) {
+            (Value::Integer(0), _) => value,
+            (Value::Integer(whole), Kind::Integer { min, max }) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "the cast saturates, and the number is not negative"
+                )]
+                let scaled = libm::round(whole as f64 * rate) as u64;
+                Value::Integer(scaled.max(1).clamp(min, max))
+            }
+            (Value::Real(whole), Kind::Real { min, max }) => {
+                Value::Real((whole * rate).clamp(min, max))
+            }
+            _ => value,
+        }
     }
 
     /// Reads a value of this parameter from text.
@@ -352,6 +393,17 @@ impl Values {
         };
         *value = parameter.accept(given)?;
         Ok(())
+    }
+
+    /// Return the values for a cache that is smaller by `rate`, on a sample of that rate: those
+    /// parameters are scaled that say so ([`Scaling`]).
+    ///
+    /// * Source: none; what miniature simulation (Waldspurger et al., USENIX ATC 2017) leaves open.
+    #[must_use]
+    pub fn scaled(&self, rate: f64) -> Self {
+        let scaled =
+            |(parameter, value): &(Parameter, Value)| (*parameter, parameter.scaled(*value, rate));
+        Self { entries: self.entries.iter().map(scaled).collect() }
     }
 
     /// With the value of every parameter that others have too.

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::{Foresight, HintLog, MissOrder};
+use crate::{Foresight, HintLog, MissOrder, RunLengths};
 
 /// Knowledge of accesses to come. A policy takes what its
 /// [capabilities](crate::registry::Capabilities::future) ask for, and no more.
@@ -15,11 +15,15 @@ pub struct Inputs {
     /// Of a sample of accesses, for policies that [ask](crate::registry::Capabilities::asks_for_miss_order):
     /// which of them would follow the miss before them if none were left out.
     pub miss_order: Option<Arc<MissOrder>>,
+    /// Of a sample of accesses, for policies that
+    /// [ask](crate::registry::Capabilities::asks_for_run_lengths): the sequential runs that they end.
+    pub run_lengths: Option<Arc<RunLengths>>,
 }
 
 impl Inputs {
     /// No knowledge.
-    pub const NONE: Self = Self { hints: None, foresight: None, miss_order: None };
+    pub const NONE: Self =
+        Self { hints: None, foresight: None, miss_order: None, run_lengths: None };
 }
 
 impl From<HintLog> for Inputs {

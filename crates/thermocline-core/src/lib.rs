@@ -43,6 +43,7 @@ mod prefetch;
 pub mod queue;
 pub mod random;
 pub mod registry;
+mod run_lengths;
 mod setup;
 mod tier;
 
@@ -61,5 +62,6 @@ pub use ledger::{Ledger, Reason, Violation};
 pub use miss_order::MissOrder;
 pub use policy::{BoxedPolicy, Policy, Survivor};
 pub use prefetch::prefetch;
+pub use run_lengths::{Run, RunLengths};
 pub use setup::{PageCost, Setup, WriteMiss};
 pub use tier::{CACHE_TIERS_MAX, Clients, TIERS_MAX, Tier};

@@ -11,8 +11,8 @@ use thermocline_core::random::SplitMix64;
 use thermocline_core::registry::{self, Depth, Future, PolicyEntry};
 use thermocline_core::{
     Access, Action, Actions, Admission, BoxedPolicy, Clients, ConfigError, Counts, Foresight,
-    Geometry, Heat, HintLog, Indexing, Inputs, Ledger, MissOrder, Nanos, PageCost, PageId, Setup,
-    Survivor, Tier, WriteMiss,
+    Geometry, Heat, HintLog, Indexing, Inputs, Ledger, MissOrder, Nanos, Op, PageCost, PageId, Run,
+    RunLengths, Setup, Survivor, Tier, WriteMiss,
 };
 
 const PAGES: u32 = 16;
@@ -70,7 +70,7 @@ fn build_with(
     let inputs = Inputs {
         hints: Some(Arc::new(hints)),
         foresight: Some(Arc::new(foresight)),
-        miss_order: setup.inputs.miss_order.clone(),
+        ..setup.inputs.clone()
     };
     entry.build(&Setup { inputs, ..setup.clone() }, &entry.values(given)?)
 }
@@ -525,17 +525,16 @@ fn runs_of_pages() -> Vec<Access> {
     accesses
 }
 
-/// What a policy does with runs of pages whose numbers on disk are these, and of which it is told the
-/// order of misses, if that is given.
-fn actions_on(
-    entry: &PolicyEntry,
-    geometry: Geometry,
-    miss_order: Option<&Arc<MissOrder>>,
-) -> Vec<Action> {
+/// What a policy does with runs of pages whose numbers on disk are these, and of which it knows this.
+fn actions_on(entry: &PolicyEntry, geometry: Geometry, inputs: &Inputs) -> Vec<Action> {
     let mut setup = Setup { geometry, ..setup(entry, RAM_PAGES, 96) };
-    setup.inputs.miss_order = miss_order.cloned();
+    setup.inputs = inputs.clone();
+    actions_of(entry, &setup, &small(entry))
+}
+
+fn actions_of(entry: &PolicyEntry, setup: &Setup, given: &[(String, String)]) -> Vec<Action> {
     let accesses = runs_of_pages();
-    let mut policy = build_with(entry, &setup, &small(entry), &accesses).unwrap();
+    let mut policy = build_with(entry, setup, given, &accesses).unwrap();
     let (mut log, mut actions) = (vec![], Actions::new());
     for access in accesses {
         actions.clear();
@@ -549,8 +548,8 @@ fn actions_on(
 fn policies_that_look_at_neighbours_say_so_and_the_others_do_not_look() {
     let scattered: Arc<[u64]> = (0..256).map(|page| page * 97 % 256 * 3).collect();
     for entry in registry::entries() {
-        let near = actions_on(entry, Geometry::linear(256), None);
-        let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)), None);
+        let near = actions_on(entry, Geometry::linear(256), &Inputs::NONE);
+        let far = actions_on(entry, Geometry::table(Arc::clone(&scattered)), &Inputs::NONE);
         assert_eq!(near != far, entry.capabilities.looks_at_neighbours, "{}", entry.name);
     }
 }
@@ -578,7 +577,10 @@ fn policies_that_ask_for_the_order_of_misses_find_that_of_an_lru_memory() {
     let mut asking = 0;
     for entry in registry::entries() {
         let asks = entry.capabilities.asks_for_miss_order;
-        let on = |order| actions_on(entry, Geometry::linear(256), order);
+        let on = |miss_order: Option<&Arc<MissOrder>>| {
+            let inputs = Inputs { miss_order: miss_order.cloned(), ..Inputs::NONE };
+            actions_on(entry, Geometry::linear(256), &inputs)
+        };
         let alone = on(None);
         assert!(on(Some(&order)) == alone, "{}: the order is not what it finds alone", entry.name);
         let heeds = on(Some(&none_follows)) != alone;
@@ -587,4 +589,46 @@ fn policies_that_ask_for_the_order_of_misses_find_that_of_an_lru_memory() {
     }
     // By default, TAC's extents warm alike by sequential and random misses.
     assert!(asking >= 3, "{asking} policies heed the order of misses");
+}
+
+/// The sequential runs that the accesses end, by op, as a policy finds them that sees all of them.
+fn lengths_of_runs() -> RunLengths {
+    let mut streams: Vec<(Op, u32, u32)> = vec![];
+    let run = |Access { page, op, .. }: Access| {
+        let known = streams.iter().rposition(|&(of, next, _)| of == op && next == page.0);
+        let pages = known.map_or(0, |place| streams.remove(place).2) + 1;
+        streams.push((op, page.0 + 1, pages));
+        Run { pages, mean_pages: 0 }
+    };
+    runs_of_pages().into_iter().map(run).collect()
+}
+
+#[test]
+fn policies_that_ask_for_run_lengths_heed_them_and_the_others_do_not() {
+    let lengths = Arc::new(lengths_of_runs());
+    let all_short = Arc::new(RunLengths::default());
+    let mut asking = 0;
+    for entry in registry::entries() {
+        let on = |run_lengths: Option<&Arc<RunLengths>>| {
+            let cutoffs =
+                [("sequential_cutoff", "3"), ("seq_threshold", "3"), ("seq_policy", "always")];
+            let given = cutoffs.into_iter().filter(|(name, _)| {
+                entry.parameters.iter().any(|parameter| parameter.name == *name)
+            });
+            let mut all = small(entry);
+            all.extend(given.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            let mut setup =
+                Setup { geometry: Geometry::linear(256), ..setup(entry, RAM_PAGES, 96) };
+            if entry.capabilities.runs_without_memory {
+                // Memory above answers a part of each run.
+                setup.capacity_pages[0] = 0;
+            }
+            setup.inputs.run_lengths = run_lengths.cloned();
+            actions_of(entry, &setup, &all)
+        };
+        let heeds = on(Some(&all_short)) != on(Some(&lengths));
+        assert_eq!(heeds, entry.capabilities.asks_for_run_lengths, "{}", entry.name);
+        asking += u32::from(heeds);
+    }
+    assert!(asking >= 2, "{asking} policies heed the lengths of runs");
 }

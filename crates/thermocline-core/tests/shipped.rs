@@ -466,7 +466,7 @@ proptest! {
     fn dm_cache(
         sizes in [0_u32..6, 0..20], block in 1_u32..4, levels in prop::sample::select(vec![8, 9, 16]),
         mode in word(&["writeback", "writethrough", "passthrough"]), per_second in per_second(),
-        periods in [0_u64..4, 0..4, 0..4, 0..8], hotspots in 1_u32..9, idle in 0_u64..9,
+        periods in [0_u64..4, 0..4, 0..4, 0..8], hotspots in [1_u32..9, 1..40], idle in 0_u64..9,
         numbers in numbers(), accesses in accesses(),
     ) {
         let given = [
@@ -478,7 +478,8 @@ proptest! {
             ("demote_s", periods[1].to_string()),
             ("hotspot_s", periods[2].to_string()),
             ("cache_s", periods[3].to_string()),
-            ("hotspot_min", hotspots.to_string()),
+            ("hotspot_min", hotspots[0].to_string()),
+            ("hotspot_blocks", hotspots[1].to_string()),
             ("idle_every", idle.to_string()),
         ];
         check("dm-cache", &given, sizes, &numbers, &accesses);

@@ -1,12 +1,9 @@
 //! One configuration: a policy with its parameters over a hierarchy of sized tiers and devices.
 
-use std::sync::Arc;
-
 use thermocline_core::policy::multi::hfa::record_hints;
 use thermocline_core::registry::{Future, PolicyEntry};
 use thermocline_core::{
-    Admission, BoxedPolicy, Clients, Geometry, Inputs, Ledger, MissOrder, PageCost, Setup,
-    WriteMiss, config,
+    Admission, BoxedPolicy, Clients, Geometry, Inputs, Ledger, PageCost, Setup, WriteMiss, config,
 };
 use thermocline_device::Device;
 use thermocline_trace::CompiledTrace;
@@ -138,7 +135,7 @@ impl Configuration {
     /// A size that cannot be, a hierarchy that the policy does not run on, a trace of another number
     /// of clients, or one too long for an oracle.
     pub fn build(&self, trace: &CompiledTrace) -> Result<BoxedPolicy, LabError> {
-        self.build_for_sample(trace, None)
+        self.build_for_sample(trace, Inputs::NONE)
     }
 
     /// The hierarchy without knowledge of accesses to come.
@@ -152,11 +149,11 @@ impl Configuration {
         }
     }
 
-    /// Does the same for a trace that may be a sample, of which the order of misses may be known.
+    /// Does the same for a trace that may be a sample, with what the whole trace says of its order.
     pub(crate) fn build_for_sample(
         &self,
         trace: &CompiledTrace,
-        miss_order: Option<Arc<MissOrder>>,
+        of_sample: Inputs,
     ) -> Result<BoxedPolicy, LabError> {
         if trace.clients() != self.clients {
             let [configured, found] = [self.clients, trace.clients()].map(Clients::get);
@@ -168,7 +165,8 @@ impl Configuration {
             Future::Hints => record_hints(&setup, &self.values, trace.accesses()).into(),
             Future::Accesses => trace.foresight()?.into(),
         };
-        setup.inputs.miss_order = miss_order;
+        setup.inputs.miss_order = of_sample.miss_order;
+        setup.inputs.run_lengths = of_sample.run_lengths;
         Ok(self.policy.build(&setup, &self.values)?)
     }
 }

@@ -1,11 +1,10 @@
 //! Runs: a trace replayed through configurations, and summaries made of what was counted.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use thermocline_core::{Clients, Counts, MissOrder, PageCost, Tier};
+use thermocline_core::{Clients, Counts, Inputs, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
 use crate::action_log::ActionLog;
@@ -72,15 +71,16 @@ pub fn run_with_actions(
     summary
 }
 
-/// Replays a sample of a trace, of which the order of misses may be known.
+/// Replays a sample of a trace, with what the whole trace says of its order.
 pub(crate) fn run_sample(
     sample: &CompiledTrace,
     configuration: &Configuration,
-    miss_order: Option<Arc<MissOrder>>,
+    options: RunOptions,
+    of_sample: Inputs,
     watch: &Watch,
 ) -> Result<Summary, LabError> {
-    let beside = Beside { miss_order, ..Beside::default() };
-    run_into(sample, configuration, RunOptions::default(), watch, beside)
+    let beside = Beside { of_sample, ..Beside::default() };
+    run_into(sample, configuration, options, watch, beside)
 }
 
 /// What few runs have.
@@ -88,8 +88,8 @@ pub(crate) fn run_sample(
 struct Beside<'a> {
     /// Takes every action.
     log: Option<&'a mut ActionLog>,
-    /// The order of misses, if the trace is a sample.
-    miss_order: Option<Arc<MissOrder>>,
+    /// What the whole trace says of its order, if the trace is a sample.
+    of_sample: Inputs,
 }
 
 fn run_into(
@@ -97,14 +97,14 @@ fn run_into(
     configuration: &Configuration,
     mut options: RunOptions,
     watch: &Watch,
-    Beside { log, miss_order }: Beside<'_>,
+    Beside { log, of_sample }: Beside<'_>,
 ) -> Result<Summary, LabError> {
     options.is_checked |= !configuration.policy.capabilities.is_tested;
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     if let Some(timing) = &configuration.timing {
         return run_timed(trace, configuration, timing, options, watch, log);
     }
-    let mut policy = configuration.build_for_sample(trace, miss_order)?;
+    let mut policy = configuration.build_for_sample(trace, of_sample)?;
     let mut ledger = options.is_checked.then(|| configuration.ledger(trace)).transpose()?;
     let mut intervals = options.intervals(trace, configuration);
     let start = Instant::now();

@@ -1,22 +1,25 @@
 //! A sample of requests that come one after the other, in bounded memory.
 //!
 //! Extents of some pages, 16 unless told otherwise, are in the sample with all their accesses or not at all, by a hash of their
-//! place: policies that keep blocks of several pages find neighbours in it. When the sample is full
+//! place: policies that keep blocks of several pages find neighbours in it. Beside each request stands how
+//! long the sequential run before it is, as far as all requests tell. When the sample is full
 //! the rate is halved, and what is no longer in it is forgotten, as in SHARDS of fixed size
 //! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 4); so samples of different rates can be
 //! [joined](RunningSample::join).
 //!
 //! A sample can be saved, as text compressed by zstd: a line of JSON that says what the sample is, then
-//! a line per request, `time op volume first count`, in nanoseconds and pages.
+//! a line per request, `time op volume first count before mean`, in nanoseconds and pages.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Nanos, Op};
+use thermocline_core::{Nanos, Op, Run};
 
+use crate::RunDetector;
 use crate::error::{Position, Reason, TraceError, excerpt};
 use crate::request::{Extent, PageSize, Request, Requests};
 use crate::text::{Fields, integer, pages};
@@ -37,7 +40,7 @@ const ACCESSES_PER_REQUEST: u64 = 4;
 const HALVINGS_MAX: u32 = 40;
 
 /// Changes when older programs could misunderstand a saved sample.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Requests handed over at once.
 const BATCH_REQUESTS: usize = 4096;
@@ -81,10 +84,19 @@ pub struct RunningSample {
     /// The rate is a half to this power.
     halvings: u32,
     most_requests: usize,
-    requests: Vec<Request>,
+    requests: Vec<Kept>,
+    runs: RunDetector,
     sampled_accesses: u64,
     totals: Totals,
     volume_names: Vec<String>,
+}
+
+/// A request of the sample, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kept {
+    request: Request,
+    /// The sequential run before its first page.
+    before: Run,
 }
 
 /// The first line of a saved sample.
@@ -109,6 +121,7 @@ impl RunningSample {
             halvings: 0,
             most_requests: MOST_REQUESTS,
             requests: vec![],
+            runs: RunDetector::default(),
             sampled_accesses: 0,
             totals: Totals::default(),
             volume_names: vec![],
@@ -190,29 +203,32 @@ impl RunningSample {
         totals.requests += 1;
         totals.accesses += count;
         totals.writes += if request.op == Op::Write { count } else { 0 };
-        self.add_pages(request, first, count);
+        let before = self.runs.note(request.op, request.volume, first, count);
+        self.add_pages(&Kept { request: *request, before }, first, count);
         if self.is_full() {
             self.thin_out();
         }
     }
 
     /// Adds what of a request is in the sample; neighbouring extents stay one request.
-    fn add_pages(&mut self, request: &Request, first: u64, count: u64) {
+    fn add_pages(&mut self, kept: &Kept, first: u64, count: u64) {
         let end = first + count;
         let (mut from, mut page) = (first, first);
         while page < end {
             let extent = page / self.extent_pages;
             let next = (extent + 1).saturating_mul(self.extent_pages).min(end);
-            if !self.takes(request.volume, extent) {
-                self.keep(request, from, page);
+            if !self.takes(kept.request.volume, extent) {
+                self.keep(kept, first, from..page);
                 from = next;
             }
             page = next;
         }
-        self.keep(request, from, end);
+        self.keep(kept, first, from..end);
     }
 
-    fn keep(&mut self, request: &Request, from: u64, end: u64) {
+    /// Keeps some pages of a request whose first page is `first`.
+    fn keep(&mut self, Kept { request, before }: &Kept, first: u64, pages: Range<u64>) {
+        let Range { start: from, end } = pages;
         if from < end {
             self.sampled_accesses += end - from;
             // Twice the room each time would be up to twice as much as is ever needed.
@@ -222,7 +238,10 @@ impl RunningSample {
                 self.requests.reserve_exact(wanted.saturating_sub(kept).max(LEAST_ROOM));
             }
             let extent = Extent::Pages { first: from, count: end - from };
-            self.requests.push(Request { extent, ..*request });
+            let skipped = u32::try_from(from - first).unwrap_or(u32::MAX);
+            let request = Request { extent, ..*request };
+            let pages = before.pages.saturating_add(skipped);
+            self.requests.push(Kept { request, before: Run { pages, ..*before } });
         }
     }
 
@@ -251,9 +270,9 @@ impl RunningSample {
         self.sampled_accesses = 0;
         let before = std::mem::take(&mut self.requests);
         self.requests.reserve_exact(before.len() / 2);
-        for request in before {
-            let (first, count) = self.page_size.pages(request.extent);
-            self.add_pages(&request, first, count);
+        for kept in before {
+            let (first, count) = self.page_size.pages(kept.request.extent);
+            self.add_pages(&kept, first, count);
         }
     }
 
@@ -288,10 +307,11 @@ impl RunningSample {
         while self.halvings < other.halvings {
             self.halve();
         }
-        for request in &other.requests {
+        for &Kept { request, before } in &other.requests {
             let volume = numbers.get(request.volume as usize).copied().unwrap_or(request.volume);
             let (first, count) = self.page_size.pages(request.extent);
-            self.add_pages(&Request { volume, ..*request }, first, count);
+            let request = Request { volume, ..request };
+            self.add_pages(&Kept { request, before }, first, count);
         }
         let (ours, theirs) = (&mut self.totals, &other.totals);
         if ours.requests == 0 {
@@ -310,6 +330,15 @@ impl RunningSample {
     /// The requests of the sample, from a source of this name.
     pub fn requests<'a>(&'a self, path: &'a Path) -> SampledRequests<'a> {
         SampledRequests { sample: self, path, next: 0 }
+    }
+
+    /// For each access of the sample, in order: the sequential run that it ends.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.requests.iter().flat_map(|&Kept { request, before }| {
+            let pages = self.page_size.pages(request.extent).1;
+            (1..=u32::try_from(pages).unwrap_or(u32::MAX))
+                .map(move |page| Run { pages: before.pages.saturating_add(page), ..before })
+        })
     }
 
     /// Writes the sample to a file, which appears whole or not at all.
@@ -339,11 +368,12 @@ impl RunningSample {
         };
         let mut text = serde_json::to_string(&header)?;
         text.push('\n');
-        for request in &self.requests {
+        for &Kept { request, before } in &self.requests {
             let (first, count) = self.page_size.pages(request.extent);
             let op = if request.op == Op::Write { 'w' } else { 'r' };
             let Request { at, volume, .. } = request;
-            writeln!(text, "{} {op} {volume} {first} {count}", at.0)
+            let Run { pages, mean_pages } = before;
+            writeln!(text, "{} {op} {volume} {first} {count} {pages} {mean_pages}", at.0)
                 .map_err(std::io::Error::other)?;
             if text.len() > 1 << 16 {
                 encoder.write_all(text.as_bytes())?;
@@ -377,7 +407,8 @@ impl RunningSample {
         let header: Header = serde_json::from_str(&line)
             .map_err(|error| malformed(1, error.to_string().into(), &line))?;
         if header.thermocline_sample != VERSION || header.halvings > HALVINGS_MAX {
-            return Err(malformed(1, "a newer program wrote this sample".into(), &line));
+            let reason = "another version of thermocline wrote this sample: listen again";
+            return Err(malformed(1, reason.into(), &line));
         }
         let mut sample = Self {
             extent_pages: header.extent_pages.max(1),
@@ -391,16 +422,16 @@ impl RunningSample {
             if lines.read_line(&mut line).map_err(failed)? == 0 {
                 break;
             }
-            let request = sample
+            let kept = sample
                 .parsed(line.trim_end())
                 .map_err(|reason| malformed(number, reason, &line))?;
-            sample.sampled_accesses += sample.page_size.pages(request.extent).1;
-            sample.requests.push(request);
+            sample.sampled_accesses += sample.page_size.pages(kept.request.extent).1;
+            sample.requests.push(kept);
         }
         Ok(sample)
     }
 
-    fn parsed(&self, line: &str) -> Result<Request, Reason> {
+    fn parsed(&self, line: &str) -> Result<Kept, Reason> {
         let mut fields = Fields::new(line.as_bytes());
         let at = Nanos(integer(fields.word("time")?, "time")?);
         let op = crate::text::letter_op(fields.word("op")?)?;
@@ -413,11 +444,17 @@ impl RunningSample {
             .ok_or("the volume has no name")?;
         let first = integer(fields.word("page")?, "page")?;
         let count = integer(fields.word("count")?, "count")?;
+        let mut run = |name| {
+            let pages = integer(fields.word(name)?, name)?;
+            u32::try_from(pages).map_err(|_| Reason::from("no run is that long"))
+        };
+        let before = Run { pages: run("run")?, mean_pages: run("mean run")? };
         fields.end()?;
         if count == 0 {
             return Err("a request addresses a page at least".into());
         }
-        Ok(Request { at, op, volume, extent: pages(first, count)? })
+        let request = Request { at, op, volume, extent: pages(first, count)? };
+        Ok(Kept { request, before })
     }
 }
 
@@ -433,7 +470,7 @@ impl Requests for SampledRequests<'_> {
     fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         batch.clear();
         let rest = &self.sample.requests[self.next..];
-        batch.extend_from_slice(&rest[..rest.len().min(BATCH_REQUESTS)]);
+        batch.extend(rest.iter().take(BATCH_REQUESTS).map(|kept| kept.request));
         self.next += batch.len();
         Ok(!batch.is_empty())
     }
@@ -497,6 +534,10 @@ mod tests {
         all
     }
 
+    fn kept_pages(sample: &RunningSample) -> Vec<(u64, Op, u32, u64)> {
+        pages_of(&sample.requests.iter().map(|kept| kept.request).collect::<Vec<_>>())
+    }
+
     proptest! {
         #[test]
         fn a_sample_holds_whole_extents_however_it_came_to_its_rate(
@@ -520,7 +561,21 @@ mod tests {
                 .into_iter()
                 .filter(|&(.., volume, page)| sample.takes(volume, page / sample.extent_pages))
                 .collect();
-            prop_assert_eq!(pages_of(&sample.requests), &expected[..]);
+            prop_assert_eq!(kept_pages(&sample), &expected[..]);
+            let mut detector = RunDetector::default();
+            let runs: Vec<Run> = requests
+                .iter()
+                .flat_map(|request| {
+                    let (first, count) = PageSize::DEFAULT.pages(request.extent);
+                    let before = detector.note(request.op, request.volume, first, count);
+                    let pages = (first..first + count).zip(before.pages + 1..);
+                    let run = |pages| Run { pages, ..before };
+                    pages.map(|(page, length)| (request.volume, page, run(length))).collect::<Vec<_>>()
+                })
+                .filter(|&(volume, page, _)| sample.takes(volume, page / sample.extent_pages))
+                .map(|(.., run)| run)
+                .collect();
+            prop_assert!(sample.runs().eq(runs));
             prop_assert_eq!(sample.sampled_accesses, expected.len() as u64);
             prop_assert_eq!(sample.totals.accesses, pages_of(&requests).len() as u64);
 
@@ -537,7 +592,7 @@ mod tests {
             prop_assert_eq!(one.totals, sample.totals);
             let whole = sample.clone().with_rate_at_most(one.rate());
             let one = one.with_rate_at_most(sample.rate());
-            prop_assert_eq!(pages_of(&one.requests), pages_of(&whole.requests));
+            prop_assert_eq!(kept_pages(&one), kept_pages(&whole));
 
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("sample");
@@ -576,11 +631,12 @@ mod tests {
             String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap());
         let text = text.unwrap();
         for (from, to, says) in [
-            ("5 r 0 7 1", "5 r 0 7", "line 2: the count is missing"),
+            ("5 r 0 7 1 0 0", "5 r 0 7", "line 2: the count is missing"),
+            ("5 r 0 7 1 0 0", "5 r 0 7 1 0", "line 2: the mean run is missing"),
             ("5 r 0 7 1", "5 x 0 7 1", "line 2: the op is neither R nor W"),
             ("5 r 0 7 1", "5 r 3 7 1", "line 2: the volume has no name"),
-            ("5 r 0 7 1", "5 r 0 7 0", "line 2: a request addresses a page at least"),
-            ("\"thermocline_sample\":1", "\"thermocline_sample\":9", "line 1: a newer program"),
+            ("7 1 0 0", "7 0 0 0", "line 2: a request addresses a page at least"),
+            ("\"thermocline_sample\":2", "\"thermocline_sample\":9", "line 1: another version"),
             ("{", "", "line 1:"),
         ] {
             assert!(text.contains(from), "{text}");

@@ -226,6 +226,51 @@ impl CompiledTrace {
         (!sample.packed.is_empty()).then_some(sample)
     }
 
+    /// Return the same sample with the extents that it left out cut out of the disk, so that as many
+    /// pages lie in a stretch of the disk as in the whole trace. `rate` is the share of the extents that
+    /// is in the sample. Without this, regions of many extents hold too few pages each.
+    ///
+    /// Extents keep their order. Each moves to its place times the rate, or behind the one before it if
+    /// that place is taken.
+    ///
+    /// # Panics
+    /// If an extent has no page.
+    #[must_use]
+    pub fn condensed(mut self, extent_pages: u32, rate: f64) -> Self {
+        assert!(extent_pages > 0, "an extent has a page");
+        let extent_pages = u64::from(extent_pages);
+        let mut by_number: Vec<usize> = (0..self.page_numbers.len()).collect();
+        by_number.sort_unstable_by_key(|&id| self.page_numbers[id]);
+        let mut numbers = self.page_numbers.to_vec();
+        let mut bases = vec![];
+        let (mut before, mut place) = (None, 0);
+        for id in by_number {
+            let extent = self.page_numbers[id] / extent_pages;
+            if before != Some(extent) {
+                let first = extent * extent_pages;
+                // No page of a volume may follow the last one of another: one extent stays empty.
+                let begins = self.volume_bases.get(bases.len()).is_some_and(|&base| base <= first);
+                let least = if before.is_none() { 0 } else { place + 1 + u64::from(begins) };
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a share of a number of an extent"
+                )]
+                let scaled = (extent as f64 * rate) as u64;
+                place = scaled.max(least);
+                while self.volume_bases.get(bases.len()).is_some_and(|&base| base <= first) {
+                    bases.push(if bases.is_empty() { 0 } else { place * extent_pages });
+                }
+                before = Some(extent);
+            }
+            numbers[id] = place * extent_pages + self.page_numbers[id] % extent_pages;
+        }
+        // Volumes of which no page is in the sample lie behind all others.
+        bases.resize(self.volume_bases.len(), (place + 1) * extent_pages);
+        (self.page_numbers, self.volume_bases) = (numbers.into(), bases);
+        self
+    }
+
     /// The same trace before its first request.
     fn without_accesses(&self) -> Self {
         let Summary { first_at, last_at, .. } = self.summary;
@@ -311,6 +356,40 @@ mod tests {
                 sample.requests().map(|one| (one.at, one.accesses.map(of).collect())).collect()
             });
             prop_assert_eq!(found, expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_condensed_sample_keeps_the_order_of_its_pages_and_nearly_their_density(
+            requests in prop::collection::vec((0_u64..4000, 1_u64..5, any::<bool>()), 200..400),
+            rate in 0.2..1.0_f64,
+            seed in any::<u64>(),
+            extent_pages in prop::sample::select(&[1_u32, 4, 16]),
+        ) {
+            let trace = trace(&requests);
+            let sampling = Sampling::new(rate, Choice::Hash, seed).unwrap().of_extents(extent_pages);
+            let Some(sample) = trace.sampled(sampling) else { return Ok(()) };
+            let condensed = sample.clone().condensed(extent_pages, rate);
+            prop_assert!(condensed.accesses().eq(sample.accesses()));
+            let mut pairs: Vec<(u64, u64)> = sample
+                .page_numbers()
+                .iter()
+                .copied()
+                .zip(condensed.page_numbers().iter().copied())
+                .collect();
+            pairs.sort_unstable();
+            let pages = u64::from(extent_pages);
+            for ((before, new), (later, newer)) in pairs.iter().zip(&pairs[1..]) {
+                prop_assert!(new < newer && before % pages == new % pages);
+                if before / pages == later / pages {
+                    prop_assert_eq!(newer - new, later - before, "extents stay whole");
+                }
+            }
+            let [last, new] = pairs.last().map(|&(old, new)| [old as f64, new as f64]).unwrap();
+            // Extents that the sample holds many of in a row push later ones back a little.
+            let limit = f64::from(extent_pages) * (2.0 + 8.0 * (4000.0 / f64::from(extent_pages)).sqrt());
+            prop_assert!((new - last * rate).abs() < limit, "{last} {new}");
         }
     }
 

@@ -4,7 +4,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::sentences::sentences;
-use super::{Cache, Forecast, Hardware, Kind, WorkingSet, Workload, settings_of, working_sets};
+use super::{
+    Cache, Forecast, Hardware, Kind, NoCache, WorkingSet, Workload, settings_of, working_sets,
+};
 use crate::{LabError, Watch};
 
 /// Sizes of flash that are looked at, as shares of the size that is there.
@@ -48,6 +50,8 @@ pub struct Advice {
     /// The cache as it is set today.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub today: Option<Forecast>,
+    /// The disk alone.
+    pub no_cache: NoCache,
     /// The best setting of each kind at today's size, today's kind first.
     pub kinds: Vec<KindForecast>,
     /// The best of all at other sizes of flash, ascending.
@@ -134,7 +138,8 @@ impl Advice {
                 None => kinds.push(one),
             }
         }
-        let recommended = recommended(&kinds, today.as_ref(), asked.least_months);
+        let no_cache = workload.without_cache(hardware)?;
+        let recommended = recommended(&kinds, today.as_ref(), no_cache, asked.least_months);
         let best = best_of(&kinds, asked.least_months).map(|best| kinds[best].cache.clone());
         let best = best.or_else(|| asked.today.clone());
         let sizes =
@@ -144,6 +149,7 @@ impl Advice {
             seen: Seen::of(workload),
             enough_flash_bytes: enough(&sizes).unwrap_or(asked.flash_bytes),
             today,
+            no_cache,
             kinds,
             sizes,
             recommended,
@@ -207,17 +213,19 @@ fn best_of(kinds: &[KindForecast], least_months: f64) -> Option<usize> {
     best
 }
 
-/// The best of all that last, if it is better than what there is.
+/// The best of all that last, if it is better than what there is, and than no cache.
 fn recommended(
     kinds: &[KindForecast],
     today: Option<&Forecast>,
+    no_cache: NoCache,
     least_months: f64,
 ) -> Option<usize> {
     let best = best_of(kinds, least_months)?;
-    let Some(today) = today else { return Some(best) };
-    let (ours, theirs) = (kinds[best].forecast.device_ms_per_access, today.device_ms_per_access);
-    let is_worth_it = ours < (1.0 - SAME) * theirs || !lasts(today, least_months);
-    is_worth_it.then_some(best)
+    let ours = kinds[best].forecast.device_ms_per_access;
+    let beats = |theirs: f64| ours < (1.0 - SAME) * theirs;
+    let beats_today =
+        today.is_none_or(|today| beats(today.device_ms_per_access) || !lasts(today, least_months));
+    (beats_today && beats(no_cache.device_ms_per_access)).then_some(best)
 }
 
 /// The best at other sizes, as far as the sample tells and the budget goes.
@@ -254,6 +262,13 @@ fn sizes(
         }
     }
     Ok(sizes)
+}
+
+/// Whether no cache that lasts is better than the disk alone.
+pub(super) fn needs_no_cache(advice: &Advice, least_months: f64) -> bool {
+    let bound = (1.0 - SAME) * advice.no_cache.device_ms_per_access;
+    let all = advice.kinds.iter().map(|one| &one.forecast).chain(&advice.today);
+    all.filter(|one| lasts(one, least_months)).all(|one| one.device_ms_per_access >= bound)
 }
 
 /// The size beyond which the next one saves too little.
@@ -368,10 +383,14 @@ mod tests {
     fn what_there_is_stays_unless_another_is_worth_it() {
         let kinds = [kind(2.0, 70.0)];
         let today = |device_ms, months| forecast(1, device_ms, Some(months));
-        assert_eq!(recommended(&kinds, Some(&today(2.03, 70.0)), 60.0), None);
-        assert_eq!(recommended(&kinds, Some(&today(2.5, 70.0)), 60.0), Some(0));
-        assert_eq!(recommended(&kinds, Some(&today(1.0, 10.0)), 60.0), Some(0));
-        assert_eq!(recommended(&kinds, None, 60.0), Some(0));
+        let slow = NoCache { read_ms: 9.0, device_ms_per_access: 9.0 };
+        assert_eq!(recommended(&kinds, Some(&today(2.03, 70.0)), slow, 60.0), None);
+        assert_eq!(recommended(&kinds, Some(&today(2.5, 70.0)), slow, 60.0), Some(0));
+        assert_eq!(recommended(&kinds, Some(&today(1.0, 10.0)), slow, 60.0), Some(0));
+        assert_eq!(recommended(&kinds, None, slow, 60.0), Some(0));
+        // A disk that is as fast alone needs no cache.
+        let fast = NoCache { read_ms: 2.0, device_ms_per_access: 2.01 };
+        assert_eq!(recommended(&kinds, None, fast, 60.0), None);
     }
 
     #[test]

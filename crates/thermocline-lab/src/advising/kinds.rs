@@ -86,17 +86,6 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Parameters that count pages, blocks or lines of the whole cache.
-const OF_THE_WHOLE: &[(&str, &str)] = &[
-    ("dm-cache", "hotspot_min"),
-    ("open-cas", "full_margin"),
-    ("open-cas", "alru_inertia_pages"),
-    ("open-cas", "alru_batch"),
-    ("open-cas", "acp_batch"),
-    ("dm-writecache", "autocommit_blocks"),
-    ("dm-writecache", "group_pages"),
-];
-
 impl Word {
     fn given(self) -> Given {
         match self {
@@ -163,29 +152,4 @@ pub fn settings_of(kind: Kind, ram_bytes: u64, flash_bytes: u64) -> Vec<Cache> {
         all.extend(caches);
     }
     all
-}
-
-/// The parameters of a cache that is smaller by a rate.
-pub(super) fn scaled(cache: &Cache, rate: f64) -> Vec<(String, Given)> {
-    let mut parameters = cache.parameters.clone();
-    let Ok(entry) = crate::find_policy(&cache.policy) else { return parameters };
-    let defaults = thermocline_core::config::Values::defaults(entry.parameters);
-    for (_, name) in OF_THE_WHOLE.iter().filter(|(policy, _)| *policy == cache.policy) {
-        let given = parameters.iter_mut().find(|(known, _)| known == name);
-        let whole = match &given {
-            Some((_, Given::Integer(value))) => *value,
-            _ => defaults.integer(name),
-        };
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a whole number"
-        )]
-        let small = (whole as f64 * rate).round().max(1.0) as u64;
-        match given {
-            Some((_, value)) => *value = Given::Integer(small),
-            None => parameters.push(((*name).to_owned(), Given::Integer(small))),
-        }
-    }
-    parameters
 }

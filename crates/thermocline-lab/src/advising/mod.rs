@@ -11,9 +11,7 @@
 //! * Source: the sample is that of SHARDS (Waldspurger et al., FAST 2015) with extents for pages; the
 //!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The intervals are
 //!   Student's, of the means of parts of the time.
-//! * Deviations: (1) what a sample leaves out may have been sequential: runs longer than an extent are
-//!   cut, so a cache that lets long runs pass lets fewer pass. (2) Parameters that count pages of the
-//!   whole cache are made smaller with it, the others are not.
+//! * Deviations: none.
 
 mod advice;
 mod kinds;
@@ -21,19 +19,22 @@ mod sentences;
 mod times;
 
 use std::slice;
+use std::sync::Arc;
 
 use serde::Serialize;
 use thermocline_core::config::Given;
-use thermocline_core::{Clients, Tier};
+use thermocline_core::{Clients, Inputs, PageCost, Run, Tier};
 use thermocline_trace::{Choice, CompiledTrace, RunningSample, Sampling, Totals};
 
 use crate::hierarchy::configurations;
+use crate::runs::run_sample;
 use crate::spec::{DeviceSpec, HierarchySpec, ParameterSpec, TierSpec};
 use crate::timing::SECONDS_PER_DAY;
-use crate::{LabError, RunOptions, Summary, TierSize, Watch, find_policy, run};
+use crate::{LabError, RunOptions, Summary, TierSize, Watch, find_policy};
 
 pub use advice::{Advice, Asked, KindForecast, Seen};
 pub use kinds::{Kind, settings_of};
+pub use sentences::months;
 pub use times::{WorkingSet, working_sets};
 
 /// Parts of the time that are looked at one by one.
@@ -65,8 +66,10 @@ pub struct Workload {
     trace: CompiledTrace,
     rate: f64,
     totals: Totals,
-    /// Parts of the sample, if it is one.
-    quarters: Vec<CompiledTrace>,
+    /// The sequential runs of all requests, for the accesses of the sample.
+    runs: Vec<Run>,
+    /// Parts of the sample, if it is one, with their runs.
+    quarters: Vec<(CompiledTrace, Vec<Run>)>,
 }
 
 /// The devices below, and how long flash lasts.
@@ -134,6 +137,15 @@ pub struct Forecast {
     pub life_months: Option<Range>,
 }
 
+/// What the disk does alone. Its JSON form is a contract.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct NoCache {
+    /// The mean time of a read, in milliseconds.
+    pub read_ms: f64,
+    /// The time of the disk for all accesses, per access, in milliseconds.
+    pub device_ms_per_access: f64,
+}
+
 impl Range {
     fn new(estimate: f64, half_width: f64) -> Self {
         Self { estimate, low: estimate - half_width, high: estimate + half_width }
@@ -158,16 +170,30 @@ impl Workload {
     /// If the sample has no request, or too many pages.
     pub fn new(sample: &RunningSample, name: &std::path::Path) -> Result<Self, LabError> {
         let trace = CompiledTrace::compile(&mut sample.requests(name), sample.page_size())?;
-        let mut workload =
-            Self { trace, rate: sample.rate(), totals: *sample.totals(), quarters: vec![] };
+        let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
+        let trace =
+            if sample.rate() < 1.0 { trace.condensed(extent_pages, sample.rate()) } else { trace };
+        let mut workload = Self {
+            trace,
+            rate: sample.rate(),
+            totals: *sample.totals(),
+            runs: sample.runs().collect(),
+            quarters: vec![],
+        };
         if workload.rate < 1.0 {
             for seed in 0..QUARTERS {
                 let share = 1.0 / QUARTERS as f64;
-                let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
                 let sampling = Sampling::new(share, Choice::Hash, seed);
                 let sampling = sampling.map(|sampling| sampling.of_extents(extent_pages));
-                let quarter = sampling.and_then(|sampling| workload.trace.sampled(sampling));
-                workload.quarters.extend(quarter);
+                let Some(sampling) = sampling else { continue };
+                let Some(quarter) = workload.trace.sampled(sampling) else { continue };
+                let is_sampled = workload.trace.sampled_pages(sampling);
+                let accesses = workload.trace.accesses().zip(&workload.runs);
+                let runs = accesses
+                    .filter(|(access, _)| is_sampled[access.page.index()])
+                    .map(|(_, &run)| run)
+                    .collect();
+                workload.quarters.push((quarter.condensed(extent_pages, share), runs));
             }
         }
         Ok(workload)
@@ -210,13 +236,14 @@ impl Workload {
         hardware: &Hardware,
         watch: &Watch,
     ) -> Result<Forecast, LabError> {
-        let summary = self.simulate(&self.trace, self.rate, cache, hardware, watch)?;
+        let all = (&self.trace, &*self.runs);
+        let summary = self.simulate(all, self.rate, cache, hardware, watch)?;
         let whole = Steady::of(&summary, self.surplus(&self.trace, self.rate));
         let mut quarters = vec![];
-        for quarter in &self.quarters {
+        for (quarter, runs) in &self.quarters {
             let rate = self.rate / QUARTERS as f64;
             // A quarter in which the cache would have no room says nothing.
-            if let Ok(found) = self.simulate(quarter, rate, cache, hardware, watch) {
+            if let Ok(found) = self.simulate((quarter, runs), rate, cache, hardware, watch) {
                 quarters.push(Steady::of(&found, self.surplus(quarter, rate)));
             }
         }
@@ -229,7 +256,7 @@ impl Workload {
             )]
             let flash_bytes = (cache.flash_bytes as f64 * share) as u64;
             let other = Cache { flash_bytes, ..cache.clone() };
-            if let Ok(found) = self.simulate(&self.trace, self.rate, &other, hardware, watch) {
+            if let Ok(found) = self.simulate(all, self.rate, &other, hardware, watch) {
                 others.push(Steady::of(&found, self.surplus(&self.trace, self.rate)));
             }
         }
@@ -238,6 +265,24 @@ impl Workload {
         let hit_ratio = found.range(0.0, |one| &one.hit_ratios);
         let writes = found.range(LEAST_SHARE, |one| &one.flash_writes);
         Ok(self.forecast_of(cache, hardware, &summary, hit_ratio.clamped(0.0, 1.0), writes))
+    }
+
+    /// Return what the disk does for this workload without a cache.
+    ///
+    /// # Errors
+    /// A device that there is none of.
+    pub fn without_cache(&self, hardware: &Hardware) -> Result<NoCache, LabError> {
+        // Any cache stands over the same disk.
+        let spec = HierarchySpec {
+            tiers: vec![TierSpec::new("ram", &[TierSize::Pages(1.0)])],
+            disk: hardware.disk.clone(),
+            ..HierarchySpec::default()
+        };
+        let all = configurations(&spec, slice::from_ref(find_policy("lru")?), Clients::ONE)?;
+        let PageCost { read_ms, write_ms } = all[0].disk.page_cost();
+        let write_share = self.totals.writes as f64 / (self.totals.accesses as f64).max(1.0);
+        let device_ms_per_access = (1.0 - write_share) * read_ms + write_share * write_ms;
+        Ok(NoCache { read_ms, device_ms_per_access })
     }
 
     /// How many times as many accesses are in a sample of this rate as were to be expected: very hot
@@ -287,7 +332,7 @@ impl Workload {
     /// Replays some of the accesses through a cache that is smaller by the rate.
     fn simulate(
         &self,
-        trace: &CompiledTrace,
+        (trace, runs): (&CompiledTrace, &[Run]),
         rate: f64,
         cache: &Cache,
         hardware: &Hardware,
@@ -314,19 +359,27 @@ impl Workload {
                 tier("flash", cache.flash_bytes, hardware.flash.clone()),
             ],
             disk: hardware.disk.clone(),
-            parameters: kinds::scaled(cache, rate)
-                .into_iter()
+            parameters: cache
+                .parameters
+                .iter()
                 .map(|(name, value)| ParameterSpec {
                     owner: Some(cache.policy.clone()),
-                    name,
-                    value,
+                    name: name.clone(),
+                    value: value.clone(),
                 })
                 .collect(),
             ..HierarchySpec::default()
         };
         let mut all = configurations(&spec, slice::from_ref(&policy), Clients::ONE)?;
-        let configuration = all.pop().expect("one policy and one size are one configuration");
-        run(trace, &configuration, RunOptions { intervals: PARTS, ..RunOptions::default() }, watch)
+        let mut configuration = all.pop().expect("one policy and one size are one configuration");
+        configuration.values = configuration.values.scaled(rate);
+        let mut inputs = Inputs::NONE;
+        // All requests tell by themselves how long their runs are.
+        if self.rate < 1.0 && policy.capabilities.asks_for_run_lengths {
+            inputs.run_lengths = Some(Arc::new(runs.iter().copied().collect()));
+        }
+        let options = RunOptions { intervals: PARTS, ..RunOptions::default() };
+        run_sample(trace, &configuration, options, inputs, watch)
     }
 }
 

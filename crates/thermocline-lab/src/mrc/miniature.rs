@@ -5,13 +5,15 @@
 //!   (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 3.3).
 //! * Deviations: (1) Every tier of a hierarchy is scaled by the same rate. (2) Misses are divided by
 //!   the accesses that were to be expected, not by those that came: a few very hot pages in the sample,
-//!   or out of it, shift how many come, but hardly how many miss. (3) Parameters that count pages or
-//!   accesses are not scaled: those that a policy derives from its capacity are the ones of the small
-//!   cache. (4) The sample is spread evenly over the hot pages and the cold ones, not chosen by a hash
+//!   or out of it, shift how many come, but hardly how many miss. (3) Parameters that count
+//!   pages of the whole cache or accesses of the whole workload are scaled with it
+//!   ([`Scaling`](thermocline_core::config::Scaling)); those that a policy derives from its capacity are
+//!   the ones of the small cache. (4) The sample is spread evenly over the hot pages and the cold ones, not chosen by a hash
 //!   ([`Choice::Even`]). (5) Pages of a
 //!   sample have no neighbours in it. A policy that decides by extents has a sample of whole extents
-//!   of [`EXTENT_PAGES`]; one that asks which misses are sequential is told what the whole trace says
-//!   ([`miss_orders`]).
+//!   of [`EXTENT_PAGES`]; what is left out of the disk is cut out of it ([`CompiledTrace::condensed`]).
+//!   One that asks which misses are sequential ([`miss_orders`]), or how long sequential runs are, is told
+//!   what the whole trace says.
 //!
 //! What does not shrink with the cache is not estimated: in LFU without aging the newest page has one
 //! place, whatever the capacity, and the next new page takes it. Its miss ratio is told too low.
@@ -19,12 +21,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use thermocline_core::MissOrder;
+use thermocline_core::{Inputs, MissOrder, RunLengths};
 use thermocline_trace::{Choice, CompiledTrace, Sampling};
 
 use super::miss_order::miss_orders;
 use crate::runs::run_sample;
-use crate::{Configuration, LabError, Summary, TierSize, Watch};
+use crate::{Configuration, LabError, RunOptions, Summary, TierSize, Watch};
 
 /// Pages that are sampled together for policies that decide by extents.
 pub const EXTENT_PAGES: u32 = 64;
@@ -58,6 +60,7 @@ pub enum Rate {
 #[derive(Clone, Debug)]
 pub struct Miniature {
     trace: CompiledTrace,
+    sampling: Sampling,
     rate: f64,
     /// Accesses that a sample of this rate has on average.
     expected_accesses: f64,
@@ -65,6 +68,8 @@ pub struct Miniature {
     whole_page_size_bytes: u64,
     /// The order of misses in the whole trace, by the pages of the first tier; for policies that ask.
     miss_orders: BTreeMap<u32, Arc<MissOrder>>,
+    /// The sequential runs of the whole trace, for policies that ask.
+    run_lengths: Option<Arc<RunLengths>>,
 }
 
 /// What a small cache says of the large one. Shares and figures per access are of all accesses.
@@ -130,14 +135,19 @@ impl Miniature {
     ) -> Result<Self, LabError> {
         let sampling = Sampling::new(rate, Choice::Even, seed).ok_or(LabError::BadRate { rate })?;
         let sampling = sampling.of_extents(extent_pages);
-        let sample = trace.sampled(sampling).ok_or(LabError::EmptySample { rate })?;
+        let mut sample = trace.sampled(sampling).ok_or(LabError::EmptySample { rate })?;
+        if extent_pages > 1 {
+            sample = sample.condensed(extent_pages, rate);
+        }
         Ok(Self {
             trace: sample,
+            sampling,
             rate,
             expected_accesses: trace.len() as f64 * rate,
             whole_footprint_pages: trace.footprint_pages(),
             whole_page_size_bytes: trace.page_size_bytes(),
             miss_orders: BTreeMap::new(),
+            run_lengths: None,
         })
     }
 
@@ -162,6 +172,12 @@ impl Miniature {
         let group = |((bits, extent_pages), places): ((u64, u32), Vec<usize>)| {
             let mut miniature = Self::new(trace, f64::from_bits(bits), rate.seed(), extent_pages)?;
             miniature.find_miss_orders(trace, configurations, &places, watch)?;
+            let asks =
+                |place: &usize| configurations[*place].policy.capabilities.asks_for_run_lengths;
+            if miniature.trace.len() < trace.len() && places.iter().any(asks) {
+                let is_sampled = trace.sampled_pages(miniature.sampling);
+                miniature.run_lengths = Some(Arc::new(trace.run_lengths(&is_sampled)));
+            }
             Ok((miniature, places))
         };
         places.into_iter().map(group).collect()
@@ -208,14 +224,16 @@ impl Miniature {
     ) -> Result<Estimate, LabError> {
         let (scaled, memory_pages) = self.scaled(configuration)?;
         let miss_order = self.miss_orders.get(&memory_pages).cloned();
-        let summary = run_sample(&self.trace, &scaled, miss_order, watch)?;
+        let inputs = Inputs { miss_order, run_lengths: self.run_lengths.clone(), ..Inputs::NONE };
+        let summary = run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch)?;
         Ok(self.scale_up(configuration, &summary))
     }
 
     /// The configuration with tiers that are smaller by the rate, and the pages of its first tier before
     /// that; it is never timed.
     fn scaled(&self, configuration: &Configuration) -> Result<(Configuration, u32), LabError> {
-        let mut scaled = Configuration { timing: None, ..configuration.clone() };
+        let values = configuration.values.scaled(self.rate);
+        let mut scaled = Configuration { timing: None, values, ..configuration.clone() };
         let (mut first, mut above) = (None, None);
         for tier in &mut scaled.tiers {
             let (bytes, footprint) = (self.whole_page_size_bytes, self.whole_footprint_pages);

@@ -27,6 +27,8 @@ fn an_answer_is_sentences_a_table_and_commands() {
         ") of the accesses, and a read takes",
         "too short to know how the hours of a day differ",
         "| ZFS L2ARC",
+        "Without a cache, a read takes",
+        "| no cache",
     ] {
         assert!(answer.contains(part), "{part:?} is not in: {answer}");
     }
@@ -135,6 +137,7 @@ fn what_cannot_be_answered_says_what_to_type() {
     fails(&["advise", TRACE, "--budget", "0", "--price", "1"], &["--budget 0"]);
     fails(&["advise", TRACE, "--budget", "1", "--price", "0"], &["--price 0"]);
     fails(&["advise", TRACE, "--flash", "1GiB", "--endurance", "0"], &["--endurance 0"]);
+    fails(&["advise", TRACE, "--flash", "1GiB", "--endurance", "1e308"], &["at most 10000000"]);
     fails(&["advise", TRACE, "--flash", "1GiB", "--have", "flashcache"], &["lvmcache:vg/lv"]);
     fails(&["advise", TRACE, "--flash", "1GiB", "--for", "1x"], &["90s, 30m, 24h or 7d"]);
     fails(&["advise", "no-such-trace", "--flash", "1GiB"], &["no-such-trace"]);

@@ -28,7 +28,7 @@ use core::mem;
 
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::policy::for_each;
@@ -47,7 +47,8 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("the paper"),
     Parameter::integer("aging_interval", 0..=u64::MAX, 0)
         .summary("accesses after which all temperatures are halved; 0 for never")
-        .source("Lv et al. sweep it from 0.1 to 10 million and take the best"),
+        .source("Lv et al. sweep it from 0.1 to 10 million and take the best")
+        .scaling(Scaling::Proportional),
     Parameter::real_or_auto("random_saving_ms", 0.0..=f64::MAX)
         .summary(
             "what a random miss adds to its extent; auto: disk read minus flash read, at least 0",

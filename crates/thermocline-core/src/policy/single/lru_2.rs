@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 use super::{Algorithm, Outcome, Replacement, Space};
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Recency, Stamp};
 use crate::{Ids, Op, PageId};
@@ -29,12 +29,14 @@ use crate::{Ids, Op, PageId};
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("correlated", 0..=u64::MAX, 0)
         .summary("references to any page within which those to a page count as one")
-        .source("the paper: up to the system; none in its experiments"),
+        .source("the paper: up to the system; none in its experiments")
+        .scaling(Scaling::Proportional),
     Parameter::integer_or_auto("retained", 0..=u64::MAX)
         .summary(
             "references to any page for which a page is known after its last one; auto: for ever",
         )
-        .source("the paper: 200 seconds; libCacheSim: 0"),
+        .source("the paper: 200 seconds; libCacheSim: 0")
+        .scaling(Scaling::Proportional),
 ];
 
 /// State of a page that is among the candidates.

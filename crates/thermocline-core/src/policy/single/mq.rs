@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use super::{Algorithm, Outcome, Replacement, Space, share_of};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::queue::{Lists, Numbers};
 use crate::{Op, PageId};
 
@@ -33,7 +33,8 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("the paper's experiments, as recalled"),
     Parameter::integer_or_auto("life_time", 0..=u64::MAX)
         .summary("accesses of the cache without a use after which a page sinks; auto adapts it")
-        .source("the paper: the most frequent distance between two uses above the cache's pages"),
+        .source("the paper: the most frequent distance between two uses above the cache's pages")
+        .scaling(Scaling::Proportional),
     Parameter::real("ghosts", 0.0..=1000.0, 4.0)
         .summary("histories kept of evicted pages, as a multiple of the cache's pages")
         .source("the paper's experiments, as recalled"),

@@ -182,7 +182,7 @@ impl DmCache {
         let slots = flash / block_pages;
         let levels: usize = value(given, "levels", 64);
         let hotspots_max = (slots / 4).max(value(given, "hotspot_min", 1024)) as usize;
-        let mut blocks = 16;
+        let mut blocks = value(given, "hotspot_blocks", 16);
         while blocks > 1 && (blocks * block_pages) as usize * hotspots_max > pages as usize {
             blocks /= 2;
         }

@@ -68,6 +68,9 @@ pub(crate) fn run(options: &AdviseOptions) -> Result<String> {
     page::show(&advice, &commands, &name, options.format)
 }
 
+/// No flash may be written more often: a hundred times what the first chips with one bit per cell could.
+const MOST_ENDURANCE: f64 = 1e7;
+
 fn check(options: &AdviseOptions) -> Result<()> {
     let years = options.min_lifetime_years;
     ensure!(
@@ -76,8 +79,8 @@ fn check(options: &AdviseOptions) -> Result<()> {
     );
     let endurance = options.endurance;
     ensure!(
-        endurance > 0.0 && endurance.is_finite(),
-        "--endurance {endurance}: it takes how many times all of flash may be written, a number above 0"
+        endurance > 0.0 && endurance <= MOST_ENDURANCE,
+        "--endurance {endurance}: it takes how many times all of flash may be written, a number above 0 and at most {MOST_ENDURANCE}"
     );
     for (flag, price) in [("--price", options.price), ("--budget", options.budget)] {
         if let Some(price) = price {

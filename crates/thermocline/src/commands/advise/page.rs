@@ -1,8 +1,10 @@
 //! The answer as a page: sentences, a table, and the commands.
 
+use std::iter;
+
 use anyhow::Result;
 use serde::Serialize;
-use thermocline_lab::advising::{Advice, Forecast, Range};
+use thermocline_lab::advising::{Advice, Forecast, NoCache, Range, months};
 use thermocline_lab::report::{Cell, Report, Table};
 
 use super::have::Commands;
@@ -75,9 +77,9 @@ fn html(advice: &Advice, commands: &Commands, name: &str) -> String {
 }
 
 const HEADER: [&str; 7] =
-    ["cache", "settings", "flash", "hits", "read, ms", "flash written a day", "flash lasts, years"];
+    ["cache", "settings", "flash", "hits", "read, ms", "flash written a day", "flash lasts"];
 
-/// Today, the best of each kind, and the best at other sizes.
+/// The disk alone, today, the best of each kind, and the best at other sizes.
 fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let mark = |place: usize| if advice.recommended == Some(place) { " *" } else { "" };
     let today = advice.today.iter().map(|one| row(one, " (today)"));
@@ -86,7 +88,16 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
         .sizes
         .iter()
         .filter(|size| advice.kinds.iter().all(|one| one.forecast.flash_bytes != size.flash_bytes));
-    today.chain(kinds).chain(sizes.map(|one| row(one, ""))).collect()
+    iter::once(no_cache(advice.no_cache))
+        .chain(today)
+        .chain(kinds)
+        .chain(sizes.map(|one| row(one, "")))
+        .collect()
+}
+
+fn no_cache(NoCache { read_ms, .. }: NoCache) -> Vec<String> {
+    let figures = ["0.0 %".into(), format!("{read_ms:.2}"), "-".into(), "-".into()];
+    ["no cache".into(), "-".into(), "-".into()].into_iter().chain(figures).collect()
 }
 
 fn row(forecast: &Forecast, mark: &str) -> Vec<String> {
@@ -102,13 +113,8 @@ fn row(forecast: &Forecast, mark: &str) -> Vec<String> {
         between(forecast.hit_ratio, |share| format!("{:.1} %", 100.0 * share)),
         between(forecast.read_ms, |ms| format!("{ms:.2}")),
         optional(forecast.flash_bytes_written_per_day, bytes),
-        optional(forecast.life_months, |months| years(months / super::MONTHS)),
+        optional(forecast.life_months, months),
     ]
-}
-
-/// Nobody knows what happens after a century.
-fn years(years: f64) -> String {
-    if years > 100.0 { "> 100".into() } else { format!("{years:.1}") }
 }
 
 fn optional(range: Option<Range>, show: impl Fn(f64) -> String) -> String {

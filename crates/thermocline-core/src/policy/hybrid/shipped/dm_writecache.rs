@@ -21,7 +21,7 @@ use super::free_slots::FreeSlots;
 use super::stack::{BlockCache, Request, Route, Stack};
 use super::time::{ACCESSES_PER_SECOND, SECOND, after};
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Successors;
 use crate::queue::{Lists, Slots};
@@ -40,13 +40,15 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("Linux: off"),
     Parameter::integer("autocommit_blocks", 1..=1 << 31, 65536)
         .summary("written pages after which all are committed")
-        .source("Linux: 65536 on an SSD, 64 on persistent memory"),
+        .source("Linux: 65536 on an SSD, 64 on persistent memory")
+        .scaling(Scaling::Proportional),
     Parameter::integer("autocommit_s", 0..=1 << 31, 1)
         .summary("seconds after which a written page is committed")
         .source("Linux: autocommit_time"),
     Parameter::integer("group_pages", 1..=1 << 20, 256)
         .summary("pages that are written back together at most")
-        .source("Linux: writeback of up to 256 blocks that follow each other"),
+        .source("Linux: writeback of up to 256 blocks that follow each other")
+        .scaling(Scaling::Proportional),
     Parameter::choice("device", &["ssd", "pmem"], "ssd")
         .summary(
             "whether flash is an SSD, on which only pages of neighbouring slots go together, or \

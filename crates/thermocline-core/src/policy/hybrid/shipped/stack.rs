@@ -11,13 +11,16 @@
 //! * Deviations: (1) The page cache is LRU over clean and dirty pages, and has no writeback by time. (2)
 //!   A request is one page.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use super::time::Time;
 use crate::config::Values;
 use crate::queue::Recency;
-use crate::{Access, Actions, Nanos, Op, PageId, Policy, Setup, Survivor, Tier, WriteMiss};
+use crate::{
+    Access, Actions, Nanos, Op, PageId, Policy, Run, RunLengths, Setup, Survivor, Tier, WriteMiss,
+};
 
 /// One page, asked of a block cache.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,9 @@ pub(super) struct Request {
     pub(super) op: Op,
     /// `true` if the page cache evicts the page, which another task does than the one that reads.
     pub(super) is_eviction: bool,
+    /// The sequential run that the request ends, if the driver says so, because the run has gaps in a
+    /// sample.
+    pub(super) run: Option<Run>,
     pub(super) now: Nanos,
 }
 
@@ -89,6 +95,9 @@ pub(super) struct Stack<C> {
     cache: C,
     time: Time,
     write_miss: WriteMiss,
+    run_lengths: Option<Arc<RunLengths>>,
+    /// Number of accesses so far.
+    accesses: usize,
 }
 
 impl<C: BlockCache> Stack<C> {
@@ -100,7 +109,14 @@ impl<C: BlockCache> Stack<C> {
             cache,
             time: Time::new(values),
             write_miss: setup.write_miss,
+            run_lengths: setup.inputs.run_lengths.clone(),
+            accesses: 0,
         }
+    }
+
+    /// Return the run that the current access ends, if the driver says so.
+    fn run(&self) -> Option<Run> {
+        self.run_lengths.as_ref().map(|lengths| lengths.of(self.accesses - 1))
     }
 
     fn found(&self, page: PageId) -> Tier {
@@ -110,7 +126,8 @@ impl<C: BlockCache> Stack<C> {
     /// An access that goes to the block cache at once, as there is no page cache.
     fn pass(&mut self, Access { page, op, .. }: Access, now: Nanos, out: &mut Actions) {
         let found = self.found(page);
-        let request = Request { page, op, is_eviction: false, now };
+        let run = self.run();
+        let request = Request { page, op, is_eviction: false, run, now };
         match self.cache.request(request, out) {
             Route::Flash => out.serve(page, op, found, Tier::FLASH),
             Route::Disk => {
@@ -136,7 +153,8 @@ impl<C: BlockCache> Stack<C> {
 
     /// Reads a page that memory lacks into it.
     fn fetch(&mut self, page: PageId, now: Nanos, out: &mut Actions) {
-        let request = Request { page, op: Op::Read, is_eviction: false, now };
+        let run = self.run();
+        let request = Request { page, op: Op::Read, is_eviction: false, run, now };
         match self.cache.request(request, out) {
             Route::Flash => out.copy(page, Tier::FLASH, Tier::RAM),
             Route::Disk => out.copy(page, Tier::DISK, Tier::RAM),
@@ -151,7 +169,7 @@ impl<C: BlockCache> Stack<C> {
     /// Sends a dirty page of memory to the block cache.
     fn write_down(&mut self, page: PageId, now: Nanos, out: &mut Actions) {
         let found = self.found(page);
-        let request = Request { page, op: Op::Write, is_eviction: true, now };
+        let request = Request { page, op: Op::Write, is_eviction: true, run: None, now };
         let route = self.cache.request(request, out);
         if route != Route::Disk {
             out.copy(page, Tier::RAM, Tier::FLASH);
@@ -170,6 +188,7 @@ impl<C: BlockCache> Policy for Stack<C> {
     fn access(&mut self, access: Access, out: &mut Actions) {
         let Access { page, op, .. } = access;
         let now = self.time.access();
+        self.accesses += 1;
         if self.memory_pages == 0 {
             return self.pass(access, now, out);
         }

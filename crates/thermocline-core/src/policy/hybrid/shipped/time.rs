@@ -6,13 +6,14 @@
 //! * Deviations: none.
 
 use crate::Nanos;
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 
 /// Number of accesses that stand for a second where no clock runs.
 pub(super) const ACCESSES_PER_SECOND: Parameter =
-    Parameter::integer("accesses_per_second", 1..=1_000_000_000, 100)
+    Parameter::real("accesses_per_second", 1e-6..=1e9, 100.0)
         .summary("accesses that pass for one second in a trace without time stamps")
-        .source("a busy disk; ignored where a clock runs");
+        .source("a busy disk; ignored where a clock runs")
+        .scaling(Scaling::Proportional);
 
 /// One second.
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -23,27 +24,33 @@ pub(super) struct Time {
     now: Nanos,
     /// `true` once a driver has told the time.
     has_clock: bool,
-    accesses_per_second: u64,
-    /// Parts of a nanosecond, `accesses_per_second` of which are a whole one.
-    rest: u64,
+    accesses_per_second: f64,
+    /// Number of accesses so far.
+    accesses: u64,
 }
 
 impl Time {
     pub(super) fn new(values: &Values) -> Self {
-        let accesses_per_second = values.integer(ACCESSES_PER_SECOND.name);
-        Self { now: Nanos(0), has_clock: false, accesses_per_second, rest: 0 }
+        Self::with(values.real(ACCESSES_PER_SECOND.name))
+    }
+
+    fn with(accesses_per_second: f64) -> Self {
+        Self { now: Nanos(0), has_clock: false, accesses_per_second, accesses: 0 }
     }
 
     /// Notes an access, and returns when it happens.
     #[inline]
     pub(super) fn access(&mut self) -> Nanos {
         if !self.has_clock {
-            self.now.0 += SECOND / self.accesses_per_second;
-            self.rest += SECOND % self.accesses_per_second;
-            if self.rest >= self.accesses_per_second {
-                self.rest -= self.accesses_per_second;
-                self.now.0 += 1;
-            }
+            self.accesses += 1;
+            // Divided last and rounded to the nearest, so that whole seconds are exact: periods end there.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the cast saturates, and the number is not negative"
+            )]
+            let now = libm::round(self.accesses as f64 * 1e9 / self.accesses_per_second) as u64;
+            self.now = Nanos(now);
         }
         self.now
     }
@@ -72,24 +79,28 @@ pub(super) const fn after(now: Nanos, seconds: u64) -> Nanos {
 mod tests {
     use super::*;
 
-    fn time(accesses_per_second: u64) -> Time {
-        Time { now: Nanos(0), has_clock: false, accesses_per_second, rest: 0 }
-    }
-
     #[test]
     fn accesses_make_seconds_without_a_clock() {
-        for per_second in [1, 3, 7, 100, 999_999_999, SECOND] {
-            let mut time = time(per_second);
+        for per_second in [1e-6, 0.3, 1.0, 3.0, 7.0, 100.0, 999_999_999.0, 1e9] {
+            let mut time = Time::with(per_second);
             for access in 1..=2000_u32 {
-                let exact = u128::from(access) * u128::from(SECOND) / u128::from(per_second);
-                assert_eq!(u128::from(time.access().0), exact);
+                let exact = f64::from(access) * SECOND as f64 / per_second;
+                let error = time.access().0 as f64 - exact;
+                assert!(error.abs() <= 0.51, "{per_second} {access} {error}");
+            }
+        }
+        for per_second in [3_u32, 7, 100, 999] {
+            let mut time = Time::with(f64::from(per_second));
+            for access in 1..=20 * per_second {
+                let now = time.access().0;
+                assert_eq!(now / SECOND, u64::from(access / per_second), "{per_second} {access}");
             }
         }
     }
 
     #[test]
     fn a_clock_replaces_the_count_and_never_goes_back() {
-        let mut time = time(1);
+        let mut time = Time::with(1.0);
         assert_eq!((time.access(), time.access()), (Nanos(SECOND), Nanos(2 * SECOND)));
         assert_eq!(time.reach(Nanos(5)), Nanos(5));
         assert_eq!(time.access(), Nanos(5));

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::policy::multi::khv;
 use crate::policy::multi::probabilities::PROMOTE_PROBABILITY;
 use crate::random::SEED;
@@ -36,7 +36,8 @@ impl Strategy {
 
 const T: Parameter = Parameter::integer("t", 1..=u64::MAX, 1000)
     .summary("accesses per period (T)")
-    .source("section 5.1");
+    .source("section 5.1")
+    .scaling(Scaling::Proportional);
 const K: Parameter = Parameter::integer("k", 0..=64, 6)
     .summary("periods whose hints count; 0 disables the tables")
     .source("section 3.2.2");

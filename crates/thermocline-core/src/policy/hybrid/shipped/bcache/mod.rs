@@ -95,6 +95,7 @@ pub const BCACHE: PolicyEntry = PolicyEntry {
         needs_clock: true,
         runs_without_memory: true,
         looks_at_neighbours: true,
+        asks_for_run_lengths: true,
         ..Capabilities::of(Depth::RamFlash)
     },
     parameters: PARAMETERS,
@@ -168,13 +169,13 @@ impl Bcache {
 
     /// Whether a request goes past the cache.
     fn is_bypassed(&mut self, request: Request) -> bool {
-        let Request { page, op, is_eviction, now } = request;
+        let Request { page, op, is_eviction, run, now } = request;
         let is_around = op == Op::Write && self.mode == Mode::WriteAround;
         if self.buckets.in_use() > CUTOFF_ADD || self.mode == Mode::None || is_around {
             return true;
         }
         let number = self.dirty.geometry.page_number(page);
-        if self.sequential.is_cut_off(number, is_eviction, now) {
+        if self.sequential.is_cut_off(number, is_eviction, run, now) {
             return true;
         }
         self.buckets.age();
@@ -255,7 +256,8 @@ impl BlockCache for Bcache {
             if is_dirty && !is_kept_dirty {
                 out.copy(page, Tier::FLASH, Tier::DISK);
             }
-            let request = Request { page, op: Op::Read, is_eviction: false, now: Nanos(0) };
+            let request =
+                Request { page, op: Op::Read, is_eviction: false, run: None, now: Nanos(0) };
             let is_wanted = self.mode != Mode::None;
             if !is_wanted || !self.insert(request, is_kept_dirty, out) {
                 if is_kept_dirty {

@@ -33,7 +33,7 @@ use super::extents::Extents;
 use super::stack::{BlockCache, Request, Route, Stack};
 use super::time::{ACCESSES_PER_SECOND, SECOND, after};
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::blocks::Blocks;
 use crate::queue::{Frames, Slots};
@@ -42,9 +42,6 @@ use crate::{Actions, BoxedPolicy, Geometry, Ids, Nanos, Op, PageId, Setup, Survi
 use levels::{Levels, Sentinels, Top};
 
 mod levels;
-
-/// Cache blocks that make a hotspot, at most.
-const HOTSPOT_BLOCKS: u32 = 16;
 
 /// The parameters of dm-cache.
 pub const PARAMETERS: &[Parameter] = &[
@@ -74,7 +71,11 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("Linux: FREE_TARGET"),
     Parameter::integer("hotspot_min", 1..=1 << 20, 1024)
         .summary("hotspots that are tracked at least; otherwise a quarter as many as cache blocks")
-        .source("Linux: calc_hotspot_params"),
+        .source("Linux: calc_hotspot_params")
+        .scaling(Scaling::Proportional),
+    Parameter::integer("hotspot_blocks", 1..=1 << 20, 16)
+        .summary("cache blocks that make a hotspot; half as many as long as hotspots cover the whole disk")
+        .source("Linux: HOTSPOT_BLOCK_MULTIPLIER, calc_hotspot_params"),
     Parameter::integer("idle_every", 0..=1 << 31, 0)
         .summary("accesses after which the device is idle for a while; 0: never. By the clock: after 1 s")
         .source("none; in a trace without times a busy device is never idle"),
@@ -469,7 +470,7 @@ impl Hotspots {
         let levels = values.integer_u32("levels");
         let nominal = (cache_blocks / 4).max(values.integer_u32("hotspot_min"));
         let origin_pages = origin_pages(&setup.geometry);
-        let mut blocks = HOTSPOT_BLOCKS;
+        let mut blocks = values.integer_u32("hotspot_blocks");
         while blocks > 1
             && u128::from(blocks) * u128::from(block_pages) * u128::from(nominal) > origin_pages
         {

@@ -45,7 +45,12 @@ impl Streams {
             Some(place) => Some(self.queue[place]),
             None => place(&self.core).map(|place| self.core[place]),
         };
-        stream.is_some_and(|stream| stream.len + 1 >= self.threshold_pages)
+        stream.is_some_and(|stream| self.is_long(stream.len + 1))
+    }
+
+    /// Whether a stream of so many pages goes past the cache. A request that continues none never does.
+    pub(super) const fn is_long(&self, pages: u64) -> bool {
+        pages > 1 && pages >= self.threshold_pages
     }
 
     /// Notes a request.

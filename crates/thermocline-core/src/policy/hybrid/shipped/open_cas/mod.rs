@@ -26,7 +26,7 @@ use super::extents::Extents;
 use super::stack::{BlockCache, Request, Route, Stack};
 use super::time::ACCESSES_PER_SECOND;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::queue::Slots;
 use crate::{Actions, BoxedPolicy, Geometry, Ids, Nanos, Op, PageId, Setup, Survivor, Tier};
@@ -76,7 +76,8 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("open-cas-linux: 1 MiB"),
     Parameter::integer("full_margin", 0..=1 << 31, 512)
         .summary("a cache with at most one free line more than this is nearly full")
-        .source("src/ocf_seq_cutoff.c"),
+        .source("src/ocf_seq_cutoff.c")
+        .scaling(Scaling::Proportional),
     Parameter::choice("cleaning", &["alru", "acp", "nop"], "alru")
         .summary("which lines are cleaned in the background: long idle ones, dense regions, none")
         .source("casadm -X -n cleaning"),
@@ -88,7 +89,8 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("inc/cleaning/alru.h"),
     Parameter::integer("alru_batch", 1..=1 << 20, 100)
         .summary("lines that `alru` takes at once")
-        .source("inc/cleaning/alru.h"),
+        .source("inc/cleaning/alru.h")
+        .scaling(Scaling::Proportional),
     Parameter::integer("alru_activity_s", 0..=1 << 31, 10)
         .summary("seconds without requests before `alru` works")
         .source("inc/cleaning/alru.h"),
@@ -97,13 +99,15 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("inc/cleaning/alru.h, newer releases"),
     Parameter::integer("alru_inertia_pages", 0..=1 << 31, 32_768)
         .summary("pages by which `alru` goes below `alru_dirty_ratio`")
-        .source("inc/cleaning/alru.h: 128 MiB"),
+        .source("inc/cleaning/alru.h: 128 MiB")
+        .scaling(Scaling::Proportional),
     Parameter::integer("acp_wake_ms", 1..=1 << 31, 10)
         .summary("milliseconds between two steps of `acp`")
         .source("inc/cleaning/acp.h"),
     Parameter::integer("acp_batch", 1..=1 << 20, 128)
         .summary("lines that `acp` cleans in a step")
-        .source("inc/cleaning/acp.h"),
+        .source("inc/cleaning/acp.h")
+        .scaling(Scaling::Proportional),
     Parameter::integer("acp_chunk_pages", 1..=1 << 31, 25_600)
         .summary("pages of a region that `acp` sweeps")
         .source("src/cleaning/acp.c: 100 MiB"),
@@ -120,6 +124,7 @@ pub const OPEN_CAS: PolicyEntry = PolicyEntry {
         needs_clock: true,
         runs_without_memory: true,
         looks_at_neighbours: true,
+        asks_for_run_lengths: true,
         ..Capabilities::of(Depth::RamFlash)
     },
     parameters: PARAMETERS,
@@ -232,7 +237,7 @@ impl OpenCas {
         self.extents.pages(line).filter(move |&page| bits & self.bit(page) != 0)
     }
 
-    fn is_cut_off(&mut self, op: Op, page: PageId) -> bool {
+    fn is_cut_off(&mut self, Request { op, page, run, .. }: Request) -> bool {
         let is_active = match self.active {
             Active::Always => true,
             Active::Never => false,
@@ -241,9 +246,15 @@ impl OpenCas {
             }
         };
         let number = self.geometry.page_number(page);
-        let is_cut_off = is_active && self.streams.is_cut_off(op, number);
-        self.streams.note(op, number);
-        is_cut_off
+        let is_cut_off = match run {
+            Some(run) => self.streams.is_long(run.pages.into()),
+            None => {
+                let is_cut_off = self.streams.is_cut_off(op, number);
+                self.streams.note(op, number);
+                is_cut_off
+            }
+        };
+        is_active && is_cut_off
     }
 
     fn read(&mut self, page: PageId, is_cut_off: bool, out: &mut Actions) -> Route {
@@ -423,8 +434,9 @@ impl BlockCache for OpenCas {
         self.entry(page).is_some_and(|entry| self.lines[entry as usize].valid & bit != 0)
     }
 
-    fn request(&mut self, Request { page, op, now, .. }: Request, out: &mut Actions) -> Route {
-        let is_cut_off = self.is_cut_off(op, page);
+    fn request(&mut self, request: Request, out: &mut Actions) -> Route {
+        let is_cut_off = self.is_cut_off(request);
+        let Request { page, op, now, .. } = request;
         match op {
             Op::Read => self.read(page, is_cut_off, out),
             Op::Write => self.write(page, is_cut_off, now, out),
