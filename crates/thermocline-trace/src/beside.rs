@@ -1,11 +1,12 @@
 //! What lies beside a recording: its file table and its statistics.
 
-use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
 use crate::file_table::FileTable;
 use crate::input::Input;
+use crate::remote;
 use crate::request::PageSize;
 
 /// What compressed variants of a file are called.
@@ -59,27 +60,52 @@ fn table_beside(path: &Path) -> Option<PathBuf> {
 
 /// The file table beside a recording. `beside` is where the recording is, if it is a file.
 pub(crate) fn table_of(path: &Path, beside: Option<&Path>) -> Result<FileTable, TraceError> {
-    let Some(found) = beside.and_then(|_| table_beside(path)) else {
+    let missing = || {
         let expected = table_path(path);
-        return Err(TraceError::MissingFileTable { path: path.to_owned(), expected });
+        TraceError::MissingFileTable { path: path.to_owned(), expected }
     };
-    let mut input = Input::open(&found)?;
+    let mut input = match (beside, remote::address(path)) {
+        (None, _) => return Err(missing()),
+        (Some(_), Some(_)) => table_at_address(path)?.ok_or_else(missing)?,
+        (Some(_), None) => Input::open(&table_beside(path).ok_or_else(missing)?)?,
+    };
     while input.fill()? {}
-    FileTable::parse(found, input.available())
+    FileTable::parse(input.path().to_owned(), input.available())
+}
+
+/// Opens the file table beside a recording that lies elsewhere, if there is one: compressed like it,
+/// or else in any other way.
+fn table_at_address(path: &Path) -> Result<Option<Input>, TraceError> {
+    let (plain, _) = sibling(path, ".files.csv");
+    let others = EXTENSIONS.iter().map(|extension| with_extension(&plain, extension));
+    let expected = table_path(path);
+    for candidate in [expected.clone()].into_iter().chain(others.filter(|other| *other != expected))
+    {
+        if let Some(input) = open_if_there(&candidate)? {
+            return Ok(Some(input));
+        }
+    }
+    Ok(None)
+}
+
+/// Opens a file or an object, if there is one.
+fn open_if_there(path: &Path) -> Result<Option<Input>, TraceError> {
+    match Input::open(path) {
+        Ok(input) => Ok(Some(input)),
+        Err(TraceError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What is stated beside a recording, and where; none if there is no such file.
 pub(crate) fn stats_of(path: &Path) -> Result<Option<(PathBuf, serde_json::Value)>, TraceError> {
     let stats = stats_path(path);
-    if !stats.is_file() {
+    if remote::address(path).is_none() && !stats.is_file() {
         return Ok(None);
     }
-    let file = File::open(&stats).map_err(|source| TraceError::Io {
-        path: stats.clone(),
-        action: "open",
-        source,
-    })?;
-    match serde_json::from_reader(std::io::BufReader::new(file)) {
+    let Some(mut input) = open_if_there(&stats)? else { return Ok(None) };
+    while input.fill()? {}
+    match serde_json::from_slice(input.available()) {
         Ok(value) => Ok(Some((stats, value))),
         Err(error) => Err(TraceError::Content { path: stats, reason: error.to_string() }),
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Position, TraceError};
+use crate::remote;
 
 /// How much is asked of the source at a time, and how much detection looks at.
 const READ_BYTES: usize = 256 << 10;
@@ -112,6 +113,10 @@ impl Input {
     /// [`TraceError::Io`] if the file cannot be opened or read.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let cannot = |source| TraceError::Io { path: path.to_owned(), action: "open", source };
+        if let Some(address) = remote::address(path) {
+            let (source, size_bytes) = remote::open(address).map_err(cannot)?;
+            return Ok(Self { size_bytes: Some(size_bytes), ..Self::new(path, source)? });
+        }
         let file = File::open(path).map_err(cannot)?;
         let metadata = file.metadata().map_err(cannot)?;
         let mut input = Self::new(path, file)?;

@@ -41,6 +41,7 @@ mod lru_stack;
 mod only_volumes;
 mod reader;
 mod recorder;
+mod remote;
 mod request;
 mod reread;
 mod reuse_distance;
