@@ -20,6 +20,7 @@
 pub mod atomic;
 mod beside;
 mod cells;
+mod character;
 pub mod classes;
 mod clients;
 pub mod columns;
@@ -58,6 +59,7 @@ mod volumes;
 mod waiting;
 
 pub use beside::recording_files;
+pub use character::Character;
 pub use clients::{AddressSpace, Split};
 pub use compiled::{CompiledRequest, CompiledTrace, Summary};
 pub use decode::ReadCounts;

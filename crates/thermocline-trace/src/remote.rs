@@ -2,7 +2,7 @@
 //!
 //! A thread of its own reads the object from front to back and hands over its bytes through a bounded
 //! queue. When the connection breaks, it goes on where it stopped, if the server says which version of
-//! the object it serves (an ETag) and serves ranges; an object that changed meanwhile is an error. A trace
+//! the object it serves (an `ETag`) and serves ranges; an object that changed meanwhile is an error. A trace
 //! is never cut short: its length is compared with the one that the server stated.
 //!
 //! Credentials come from the environment, as each store's own programs read them (`AWS_*`, `GOOGLE_*`,

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use thermocline_core::Nanos;
 
+use crate::character::Character;
 use crate::compiled::CompiledTrace;
 use crate::id_map::WRITE_BIT;
 use crate::lru_stack::LruStack;
@@ -74,10 +75,12 @@ pub struct Stats {
     pub time_reversals: u64,
     /// LRU hit ratios at [`LRU_PERCENTS`] of the footprint, all accesses counted.
     pub lru: Vec<LruHitRatio>,
+    /// What kind of workload it is.
+    pub character: Character,
 }
 
 impl Stats {
-    /// Counts everything in two passes over the accesses.
+    /// Counts everything in several passes over the accesses.
     pub fn of(trace: &CompiledTrace) -> Self {
         let summary = trace.summary();
         let accesses = trace.len() as u64;
@@ -109,6 +112,7 @@ impl Stats {
             duration_ns: summary.last_at.0 - summary.first_at.0,
             time_reversals: summary.time_reversals,
             lru: lru_hit_ratios(trace),
+            character: Character::of(trace),
         }
     }
 

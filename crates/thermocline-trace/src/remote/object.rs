@@ -21,9 +21,9 @@ const CHUNKS_MAX: usize = 64;
 /// How often a request is tried again, and a broken connection resumed.
 const RETRIES_MAX: usize = 8;
 /// How long all tries for one object may take.
-const RETRY_TIME: Duration = Duration::from_secs(120);
+const RETRY_TIME: Duration = Duration::from_mins(2);
 /// How long a server may be silent.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_mins(1);
 /// What to do if a store asks who is there.
 const CREDENTIALS: &str = "set the store's credentials in the environment (AWS_ACCESS_KEY_ID and \
      AWS_SECRET_ACCESS_KEY; GOOGLE_APPLICATION_CREDENTIALS; AZURE_STORAGE_ACCOUNT_NAME and \
@@ -193,6 +193,7 @@ fn store_of(
 }
 
 /// Say what is wrong, and what to do about it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all other errors are said as they are")]
 fn said(error: &Error) -> io::Error {
     let (kind, text) = match error {
         Error::NotFound { .. } => (io::ErrorKind::NotFound, "no such object there".to_owned()),

@@ -48,7 +48,7 @@ impl Server {
             for stream in listener.incoming() {
                 let fault = faults.pop_front().unwrap_or(Fault::None);
                 // A client that goes away is none of the server's business.
-                let _ended = answer(stream.unwrap(), &body, fault, &seen);
+                let _ended = answer(&stream.unwrap(), &body, fault, &seen);
             }
         });
         Self { address, requests }
@@ -56,12 +56,12 @@ impl Server {
 }
 
 fn answer(
-    stream: TcpStream,
+    stream: &TcpStream,
     body: &[u8],
     fault: Fault,
     seen: &Mutex<Vec<String>>,
 ) -> io::Result<()> {
-    let mut lines = BufReader::new(&stream).lines();
+    let mut lines = BufReader::new(stream).lines();
     let mut range = None;
     let mut request = String::new();
     for line in lines.by_ref() {
@@ -78,12 +78,17 @@ fn answer(
         request.push('\n');
     }
     seen.lock().unwrap().push(request.clone());
-    let mut out = &stream;
+    let mut out = stream;
     let status = match fault {
         Fault::Busy => Some("503 Service Unavailable"),
         Fault::Refuses => Some("403 Forbidden"),
         _ if !request.starts_with("GET /traces/t.csv ") => Some("404 Not Found"),
-        _ => None,
+        Fault::None
+        | Fault::Breaks(_)
+        | Fault::IgnoresRange
+        | Fault::Changed
+        | Fault::WrongRange
+        | Fault::NoVersion => None,
     };
     if let Some(status) = status {
         return write!(out, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
@@ -103,9 +108,10 @@ fn answer(
         write!(out, "content-range: bytes {first}-{last}/{}\r\n", body.len())?;
     }
     write!(out, "\r\n")?;
-    let sent = match fault {
-        Fault::Breaks(bytes) => &body[first..end.min(first + bytes)],
-        _ => &body[first..end],
+    let sent = if let Fault::Breaks(bytes) = fault {
+        &body[first..end.min(first + bytes)]
+    } else {
+        &body[first..end]
     };
     out.write_all(sent)
 }
@@ -130,7 +136,7 @@ fn read(address: &str) -> io::Result<Vec<u8>> {
 }
 
 fn body(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|index| (index * 31 % 251) as u8).collect()
+    (0..=250).cycle().step_by(31).take(bytes).collect()
 }
 
 fn any_fault() -> impl Strategy<Value = Fault> {

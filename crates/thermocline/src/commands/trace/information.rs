@@ -3,7 +3,9 @@
 use anyhow::Result;
 use serde::Serialize;
 use thermocline_lab::report::{self, Information, Options};
-use thermocline_trace::{AccessShare, FileShares, Footprint, ProcessShare, Stats, processes_of};
+use thermocline_trace::{
+    AccessShare, Character, FileShares, Footprint, ProcessShare, Stats, processes_of,
+};
 
 use crate::arguments::InfoOptions;
 use crate::commands::compare::VERSION;
@@ -142,7 +144,34 @@ fn describe(stats: &Stats) -> Vec<Vec<String>> {
         );
         rows.push(vec![name, share(lru.hit_ratio)]);
     }
+    rows.extend(character(&stats.character));
     rows
+}
+
+/// What kind of workload it is, row by row.
+fn character(found: &Character) -> Vec<Vec<String>> {
+    let share = |share: f64| output::percent(share);
+    let mut rows = vec![
+        ("Zipf exponent of the popularity", format!("{:.3}", found.zipf_skew)),
+        ("  greatest error of that fit", share(found.zipf_error)),
+        ("reads of a page that was written last", share(found.read_after_write_share)),
+        ("writes of a page that was written last", share(found.write_after_write_share)),
+        ("accesses in sequential runs of 16 pages and more", share(found.long_run_share)),
+        ("mean sequential run", format!("{:.1} pages", found.mean_run_pages)),
+        ("pages in a hundredth of the accesses, of all", share(found.working_set_1_percent)),
+        ("pages in a tenth of the accesses, of all", share(found.working_set_10_percent)),
+    ];
+    if let Some(dispersion) = found.dispersion {
+        rows.push(("variance / mean of the requests per second", format!("{dispersion:.1}")));
+    }
+    if let Some(drift) = found.popularity_drift {
+        rows.push(("accesses that hot pages lose from one sixteenth to the next", share(drift)));
+    }
+    if let Some(p) = found.stationarity_p {
+        let verdict = if p < 0.05 { "it grows or shrinks" } else { "no trend found" };
+        rows.push(("trend of new pages in the second half", format!("{verdict} (p = {p:.3})")));
+    }
+    rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
 fn pages(pages: u64, page_size_bytes: u64) -> String {
