@@ -38,9 +38,9 @@ enum Task {
     Tidy,
     /// Write the golden results and the table of the engine's figures; review the difference
     Golden,
-    /// Write the tables of claims on the papers' pages from the results of `thermocline reproduce --json`
+    /// Write the tables of claims on the studies' pages from the results of `thermocline reproduce --json`
     Papers {
-        /// The folder with `hat.json`, `hca.json`, `hfa.json`, `hwb.json` and `mbf.json`, or some of them
+        /// The folder with `hat.json`, `shipped.json` and so on, one per study; studies without one are skipped
         results: PathBuf,
     },
     /// Run the README's commands in a clean copy of the project

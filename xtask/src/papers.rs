@@ -1,4 +1,4 @@
-//! The tables of claims, and others, on the pages of the papers, from what
+//! The tables of claims, and others, on the pages of the studies, from what
 //! `thermocline reproduce --json` printed.
 
 use std::path::{Path, PathBuf};
@@ -6,14 +6,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The folder of the papers' pages.
-const FOLDER: &str = "papers";
-/// What a folder keeps of the last run.
+/// The folder of the papers' pages, each in a folder of its own.
+const PAPERS: &str = "papers";
+const PAPER: &str = "README.md";
+/// The folder of other pages. Those that have a place for claims are of a study.
+const DOCS: &str = "docs";
+/// What the file beside a page is called that keeps the last run.
 const CLAIMS: &str = "claims.json";
-const PAGE: &str = "README.md";
 /// What encloses the table of a page.
 const BEGIN: &str = "<!-- `cargo xtask papers` writes this table. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
+
+/// The page of a study.
+struct Page {
+    /// The study's name.
+    study: String,
+    path: PathBuf,
+    /// What is kept of the last run.
+    claims: PathBuf,
+}
 
 /// What a run says; the figures are left out.
 #[derive(Deserialize, Serialize)]
@@ -47,50 +58,65 @@ struct Claim {
 /// A file that is none of those, and a page without a place for the table.
 pub(crate) fn update(root: &Path, results: &Path) -> Result<()> {
     let mut updated = 0;
-    for folder in folders(root)? {
-        let name = folder.file_name().context("a folder has a name")?;
-        let path = results.join(name).with_extension("json");
+    for Page { study, path: page, claims } in pages(root)? {
+        let path = results.join(study).with_extension("json");
         if !path.exists() {
             eprintln!("skipped: no `{}`", path.display());
             continue;
         }
         let run = read(&path)?;
-        let page = folder.join(PAGE);
         let text = std::fs::read_to_string(&page)?;
         let text = with_tables(&text, &run).with_context(|| page.display().to_string())?;
-        std::fs::write(folder.join(CLAIMS), serde_json::to_string_pretty(&run)? + "\n")?;
+        std::fs::write(claims, serde_json::to_string_pretty(&run)? + "\n")?;
         std::fs::write(page, text)?;
         updated += 1;
     }
-    ensure!(updated > 0, "`{}` has no results of a paper", results.display());
+    ensure!(updated > 0, "`{}` has no results of a study", results.display());
     Ok(())
 }
 
 /// The pages that have claims beside them, and another table.
 pub(crate) fn outdated(root: &Path) -> Result<Vec<String>> {
     let mut outdated = vec![];
-    let with_claims = |folder: &PathBuf| folder.join(CLAIMS).exists();
-    for folder in folders(root)?.into_iter().filter(with_claims) {
-        let text = std::fs::read_to_string(folder.join(PAGE))?;
-        let expected = with_tables(&text, &read(&folder.join(CLAIMS))?);
+    for Page { path, claims, .. } in pages(root)?.into_iter().filter(|page| page.claims.exists()) {
+        let text = std::fs::read_to_string(&path)?;
+        let expected = with_tables(&text, &read(&claims)?);
         if expected.ok().as_ref() != Some(&text) {
-            let page = folder.join(PAGE);
-            let page = page.strip_prefix(root).unwrap_or(&page).display().to_string();
-            outdated.push(format!("{page}: the tables are not those of `{CLAIMS}`"));
+            let [page, claims] = [&path, &claims]
+                .map(|path| path.strip_prefix(root).unwrap_or(path).display().to_string());
+            outdated.push(format!("{page}: the tables are not those of `{claims}`"));
         }
     }
     Ok(outdated)
 }
 
-/// The folders of papers.
-fn folders(root: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(root.join(FOLDER)).context("cannot list the papers")?;
-    let paths: Vec<PathBuf> =
+/// The pages of all studies, in order.
+fn pages(root: &Path) -> Result<Vec<Page>> {
+    let name = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let of_paper = |folder: PathBuf| {
+        let (path, claims) = (folder.join(PAPER), folder.join(CLAIMS));
+        Some(Page { study: name(&folder)?, path, claims }).filter(|page| page.path.exists())
+    };
+    let mut pages: Vec<Page> = list(&root.join(PAPERS))?.into_iter().filter_map(of_paper).collect();
+    for path in list(&root.join(DOCS))? {
+        let is_of_study = path.extension().is_some_and(|extension| extension == "md")
+            && std::fs::read_to_string(&path)?.contains(BEGIN);
+        if let Some(study) = name(&path).filter(|_| is_of_study) {
+            let claims = path.with_extension(CLAIMS);
+            pages.push(Page { study, path, claims });
+        }
+    }
+    Ok(pages)
+}
+
+/// The paths in a folder, in order.
+fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    let cannot_list = || format!("cannot list `{}`", folder.display());
+    let entries = std::fs::read_dir(folder).with_context(cannot_list)?;
+    let mut paths: Vec<PathBuf> =
         entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-    let mut folders: Vec<PathBuf> =
-        paths.into_iter().filter(|path| path.join(PAGE).exists()).collect();
-    folders.sort();
-    Ok(folders)
+    paths.sort();
+    Ok(paths)
 }
 
 fn read(path: &Path) -> Result<Run> {
@@ -103,7 +129,7 @@ fn read(path: &Path) -> Result<Run> {
 
 /// The table of claims.
 fn claims(run: &Run) -> String {
-    let header = ["the paper claims", "we measure", "verdict"].map(String::from);
+    let header = ["claim", "we measure", "verdict"].map(String::from);
     let row = |Claim { says, measured, verdict }: &Claim| {
         vec![says.clone(), measured.clone(), verdict.replace('_', " ")]
     };
@@ -166,5 +192,33 @@ mod tests {
         let error = with_tables(&without, &run).map_err(|error| error.to_string());
         assert_eq!(error, Err("no place for the table \"T\"".into()));
         assert!(with_tables("# A\n", &run).is_err());
+    }
+
+    #[test]
+    fn a_page_of_the_documentation_with_a_place_for_claims_is_of_a_study() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let page = format!("# A\n\n{BEGIN}{END}");
+        write("papers/a/README.md", &page);
+        write("docs/b.md", &page);
+        write("docs/c.md", "# Another\n");
+        let run = r#"{"claims": [{"claim": "a", "measured": "b", "verdict": "holds"}]}"#;
+        write("results/a.json", run);
+        write("results/b.json", run);
+        write("results/c.json", run);
+        update(root.path(), &root.path().join("results")).unwrap();
+        assert!(root.path().join("papers/a/claims.json").exists());
+        assert!(root.path().join("docs/b.claims.json").exists());
+        assert!(!root.path().join("docs/c.claims.json").exists());
+        assert!(outdated(root.path()).unwrap().is_empty());
+        write("docs/b.md", &page);
+        assert_eq!(
+            outdated(root.path()).unwrap(),
+            ["docs/b.md: the tables are not those of `docs/b.claims.json`"]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Claims: what a paper says, what we measure, and how far that bears it out.
+//! Claims: what a study's file says, what we measure, and how far that bears it out.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use thermocline_lab::report::{Cell, Table};
 
 use crate::TextTable;
 
-/// One claim of a paper, and what we measure.
+/// One claim of a study, and what we measure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
-    /// What the paper claims, in our words, with the paper's number.
+    /// What is claimed, in our words; where a paper claims it, with the paper's number.
     pub claim: String,
     /// What we measure.
     pub measured: String,
@@ -31,17 +31,17 @@ pub enum Verdict {
     Mixed,
     /// At fewer.
     Fails,
-    /// What was run cannot tell: it is not the paper's trace, or shows no difference at all.
+    /// What was run cannot tell: it is not the trace that is meant, or shows no difference at all.
     CannotBeJudged,
     /// No trace of the claim was there.
     NotRun,
 }
 
-/// A claim as the file of a paper has it.
+/// A claim as the file of a study has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stated<Judge> {
-    /// What the paper says, in our words. `{name}` stands for a value that the judge fills in.
+    /// What is claimed, in our words. `{name}` stands for a value that the judge fills in.
     pub(crate) says: String,
     /// How it is judged.
     pub(crate) judge: Judge,
@@ -115,7 +115,7 @@ impl Claim {
 }
 
 impl<Judge> Stated<Judge> {
-    /// What the paper says, with values in place of their names in braces.
+    /// What is claimed, with values in place of their names in braces.
     pub(crate) fn says(&self, values: &[(&str, &str)]) -> String {
         values.iter().fold(self.says.clone(), |says, (name, value)| {
             says.replace(&format!("{{{name}}}"), value)
@@ -169,7 +169,7 @@ pub(crate) fn table(claims: &[Claim]) -> Table {
         vec![Cell::text(&claim.claim), Cell::text(&claim.measured), verdict]
     };
     Table {
-        header: ["the paper claims", "we measure", "verdict"].map(String::from).to_vec(),
+        header: ["claim", "we measure", "verdict"].map(String::from).to_vec(),
         rows: claims.iter().map(row).collect(),
     }
 }
@@ -181,7 +181,7 @@ pub(crate) fn text_table(claims: &[Claim]) -> TextTable {
     };
     TextTable {
         title: None,
-        header: ["the paper's claim", "what we measure", "verdict"].map(String::from).to_vec(),
+        header: ["claim", "we measure", "verdict"].map(String::from).to_vec(),
         rows: claims.iter().map(row).collect(),
         numbers_from: 3,
     }

@@ -1,4 +1,4 @@
-//! The harness of all papers: their files, the runs on each trace, the verdicts and the report.
+//! The harness of all studies: their files, the runs on each trace, the verdicts and the report.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,22 @@ use thermocline_trace::{CompiledTrace, PageSize};
 use crate::claim::{self, Claim, Stated};
 use crate::workload::{Wanted, Workload};
 
-/// A paper whose experiments can be run again.
+/// A study that can be run.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper {
+pub struct StudyEntry {
     /// Its name.
     pub name: &'static str,
     /// What is run, in one line.
     pub summary: &'static str,
     /// Its `experiment.toml`.
     pub(crate) file: &'static str,
-    pub(crate) open: fn(&Self) -> Result<Box<dyn Reproduction>, PaperError>,
+    pub(crate) open: fn(&Self) -> Result<Box<dyn Reproduction>, StudyError>,
 }
 
 /// What is told each time that a run is finished.
 pub(crate) type Done<'a> = &'a (dyn Fn() + Sync);
 
-/// The experiments of one paper: what its file has below `[study]`, and how that is run and judged.
+/// The experiments of one study: what its file has below `[study]`, and how that is run and judged.
 pub(crate) trait Study: DeserializeOwned + 'static {
     /// What the file says about a workload besides its name and its trace.
     type About: DeserializeOwned + Default;
@@ -65,7 +65,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
         _engine_scale: Option<u32>,
         _results: &mut Self::Results,
         _done: Done<'_>,
-    ) -> Result<(), PaperError> {
+    ) -> Result<(), StudyError> {
         Ok(())
     }
 
@@ -93,7 +93,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
     /// The main figures, for a terminal.
     fn tables(&self, results: &Self::Results) -> Vec<TextTable>;
 
-    /// Tables for the paper's page besides that of the claims. Each has a title, by which the page names
+    /// Tables for the study's page besides that of the claims. Each has a title, by which the page names
     /// its place.
     fn page_tables(&self, _results: &Self::Results) -> Vec<TextTable> {
         vec![]
@@ -103,7 +103,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
     fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError>;
 }
 
-/// A paper's experiments while they are run again.
+/// A study while its experiments are run.
 pub trait Reproduction {
     /// The workloads of the file.
     fn workloads(&self) -> Vec<Wanted<'_>>;
@@ -123,15 +123,15 @@ pub trait Reproduction {
     ///
     /// # Errors
     /// A file that asks for what does not exist.
-    fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), PaperError>;
+    fn run_alone(&mut self, done: &(dyn Fn() + Sync)) -> Result<(), StudyError>;
 
     /// Make the runs that need no trace on the engine, with sizes and time divided by `scale`, which is
     /// at least 1. Its devices and its clock are simulated.
     ///
     /// # Errors
-    /// [`PaperError::NoEngine`] if the paper has no such experiments, or a scale that the engine
+    /// [`StudyError::NoEngine`] if the study has no such experiments, or a scale that the engine
     /// cannot run.
-    fn run_on_engine(&mut self, scale: u32, done: &(dyn Fn() + Sync)) -> Result<(), PaperError>;
+    fn run_on_engine(&mut self, scale: u32, done: &(dyn Fn() + Sync)) -> Result<(), StudyError>;
 
     /// Make the runs on the trace of a workload; `done` is told each time that one is finished.
     ///
@@ -144,7 +144,7 @@ pub trait Reproduction {
         done: &(dyn Fn() + Sync),
     ) -> Result<(), LabError>;
 
-    /// The paper's claims beside what was measured so far.
+    /// The study's claims beside what was measured so far.
     fn claims(&self) -> Vec<Claim>;
 
     /// The main figures and the claims, for a terminal.
@@ -163,26 +163,26 @@ pub trait Reproduction {
     fn json(&self) -> Result<String, serde_json::Error>;
 }
 
-/// Why a paper's experiments cannot be run.
+/// Why a study cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PaperError {
+pub enum StudyError {
     /// An experiment file is not as expected.
-    #[error("the experiment file of `{paper}` is not as expected: {reason}")]
+    #[error("the experiment file of `{study}` is not as expected: {reason}")]
     BadExperiment {
-        /// The paper.
-        paper: &'static str,
+        /// The study.
+        study: &'static str,
         /// What is wrong, with line and column.
         reason: String,
     },
     /// The file asks for what does not exist.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// None of the paper's experiments can run on the engine.
-    #[error("`{paper}` has no experiments that run on the engine")]
+    /// None of the study's experiments can run on the engine.
+    #[error("`{study}` has no experiments that run on the engine")]
     NoEngine {
-        /// The paper.
-        paper: &'static str,
+        /// The study.
+        study: &'static str,
     },
     /// The engine cannot run an experiment.
     #[error("the engine cannot run the experiment: {reason}")]
@@ -192,13 +192,13 @@ pub enum PaperError {
     },
 }
 
-impl From<ConfigError> for PaperError {
+impl From<ConfigError> for StudyError {
     fn from(error: ConfigError) -> Self {
         Self::Lab(error.into())
     }
 }
 
-impl From<QueueingError> for PaperError {
+impl From<QueueingError> for StudyError {
     fn from(error: QueueingError) -> Self {
         Self::Lab(error.into())
     }
@@ -233,7 +233,7 @@ pub(crate) struct File<S: Study> {
 
 /// What a file says, and what was found so far.
 struct Running<S: Study> {
-    paper: &'static str,
+    name: &'static str,
     file: File<S>,
     results: S::Results,
 }
@@ -245,21 +245,21 @@ pub(crate) fn parse<S: Study>(text: &str) -> Result<File<S>, String> {
     Ok(file)
 }
 
-impl Paper {
+impl StudyEntry {
     /// Read its file, to run what it says.
     ///
     /// # Errors
     /// A file that is not as expected, with line and column.
-    pub fn reproduction(&self) -> Result<Box<dyn Reproduction>, PaperError> {
+    pub fn reproduction(&self) -> Result<Box<dyn Reproduction>, StudyError> {
         (self.open)(self)
     }
 }
 
-/// Read the file of a paper.
-pub(crate) fn open<S: Study>(paper: &Paper) -> Result<Box<dyn Reproduction>, PaperError> {
-    let wrong = |reason| PaperError::BadExperiment { paper: paper.name, reason };
-    let file: File<S> = parse(paper.file).map_err(wrong)?;
-    Ok(Box::new(Running { paper: paper.name, file, results: S::Results::default() }))
+/// Read the file of a study.
+pub(crate) fn open<S: Study>(entry: &StudyEntry) -> Result<Box<dyn Reproduction>, StudyError> {
+    let wrong = |reason| StudyError::BadExperiment { study: entry.name, reason };
+    let file: File<S> = parse(entry.file).map_err(wrong)?;
+    Ok(Box::new(Running { name: entry.name, file, results: S::Results::default() }))
 }
 
 impl<S: Study> Reproduction for Running<S> {
@@ -284,13 +284,13 @@ impl<S: Study> Reproduction for Running<S> {
         self.file.study.page_size(stated)
     }
 
-    fn run_alone(&mut self, done: Done<'_>) -> Result<(), PaperError> {
+    fn run_alone(&mut self, done: Done<'_>) -> Result<(), StudyError> {
         self.file.study.run_alone(None, &mut self.results, done)
     }
 
-    fn run_on_engine(&mut self, scale: u32, done: Done<'_>) -> Result<(), PaperError> {
+    fn run_on_engine(&mut self, scale: u32, done: Done<'_>) -> Result<(), StudyError> {
         if !S::HAS_ENGINE {
-            return Err(PaperError::NoEngine { paper: self.paper });
+            return Err(StudyError::NoEngine { study: self.name });
         }
         self.file.study.run_alone(Some(scale.max(1)), &mut self.results, done)
     }
@@ -322,11 +322,11 @@ impl<S: Study> Reproduction for Running<S> {
         if let Some(introduction) = study.introduction() {
             report.paragraph(&introduction);
         }
-        report.heading("The paper's claims");
+        report.heading("Claims");
         report.table(claim::table(&self.claims()));
         study.report(&self.results, &mut report)?;
         report.heading("How to make this report again");
-        report.code(&format!("thermocline reproduce {} --traces DIR", self.paper));
+        report.code(&format!("thermocline reproduce {} --traces DIR", self.name));
         report.paragraph(version);
         Ok(report)
     }

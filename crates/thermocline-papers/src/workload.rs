@@ -17,15 +17,15 @@ pub(crate) struct Workload<About> {
     /// What of the trace is taken.
     #[serde(default)]
     pub(crate) take: Take,
-    /// Whether it is the trace that the paper used, and no stand-in.
+    /// Whether it is the trace that the study is about, and no stand-in.
     #[serde(default)]
     pub(crate) is_original: bool,
-    /// What this paper's experiments need to know of it.
+    /// What this study's experiments need to know of it.
     #[serde(default)]
     pub(crate) about: About,
 }
 
-/// A workload as a paper's file has it.
+/// A workload as a study's file has it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Wanted<'a> {
@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
     pub source: &'a Source,
     /// What of the trace is taken.
     pub take: &'a Take,
-    /// Whether it is the trace that the paper used, and no stand-in.
+    /// Whether it is the trace that the study is about, and no stand-in.
     pub is_original: bool,
 }
 

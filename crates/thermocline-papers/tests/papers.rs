@@ -1,8 +1,8 @@
-//! Every paper on a small trace: its file is read, its experiments run, and its claims are judged.
+//! Every study on a small trace: its file is read, its experiments run, and its claims are judged.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thermocline_papers::{PAPERS, Source, Verdict, Zipf, find};
+use thermocline_papers::{STUDIES, Source, Verdict, Zipf, find};
 
 const SMALL: Zipf = Zipf {
     alpha: 0.9,
@@ -16,11 +16,12 @@ const SMALL: Zipf = Zipf {
 };
 
 #[test]
-fn every_paper_runs_and_is_judged() {
-    for paper in PAPERS {
-        let mut study = paper.reproduction().unwrap();
-        let is_papers = |source: &Source| matches!(source, Source::Files(_));
-        let first = study.workloads().iter().position(|wanted| is_papers(wanted.source)).unwrap();
+fn every_study_runs_and_is_judged() {
+    for entry in STUDIES {
+        let mut study = entry.reproduction().unwrap();
+        let is_from_files = |source: &Source| matches!(source, Source::Files(_));
+        let first =
+            study.workloads().iter().position(|wanted| is_from_files(wanted.source)).unwrap();
         let trace = SMALL.trace(study.page_size(None).unwrap()).unwrap();
         let alone = study.runs(&[]);
         let done = AtomicUsize::new(0);
@@ -28,16 +29,16 @@ fn every_paper_runs_and_is_judged() {
             done.fetch_add(1, Ordering::Relaxed);
         };
         study.run(first, &trace, &count).unwrap();
-        assert_eq!(alone + done.into_inner(), study.runs(&[first]), "{}", paper.name);
+        assert_eq!(alone + done.into_inner(), study.runs(&[first]), "{}", entry.name);
         for claim in study.claims() {
-            let text = format!("{}: {}: {}", paper.name, claim.claim, claim.measured);
+            let text = format!("{}: {}: {}", entry.name, claim.claim, claim.measured);
             assert!(!text.contains(['{', '}']), "{text}");
             assert_eq!(claim.verdict == Verdict::NotRun, text.contains("not run"), "{text}");
         }
         let judged = study.claims().iter().filter(|claim| claim.verdict != Verdict::NotRun).count();
-        assert!(judged > 1, "{} of the claims of {}", judged, paper.name);
+        assert!(judged > 1, "{} of the claims of {}", judged, entry.name);
         let html = study.report("version").unwrap().to_html();
-        assert!(html.contains(&format!("thermocline reproduce {} ", paper.name)));
+        assert!(html.contains(&format!("thermocline reproduce {} ", entry.name)));
         let json: serde_json::Value = serde_json::from_str(&study.json().unwrap()).unwrap();
         assert_eq!(json["claims"].as_array().unwrap().len(), study.claims().len());
         assert_eq!(study.tables().last().unwrap().rows.len(), study.claims().len());
@@ -57,8 +58,8 @@ fn a_trace_without_reuse_judges_nothing() {
 
 #[test]
 fn nothing_is_judged_that_was_not_run() {
-    for paper in PAPERS {
-        let claims = paper.reproduction().unwrap().claims();
+    for entry in STUDIES {
+        let claims = entry.reproduction().unwrap().claims();
         assert!(claims.iter().all(|claim| claim.verdict == Verdict::NotRun), "{claims:?}");
     }
     assert!(find("nobody").is_none());

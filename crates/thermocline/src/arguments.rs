@@ -16,7 +16,7 @@ use thermocline_core::Clients;
 use thermocline_lab::spec::{ParameterSpec, TierSetting, TierSpec};
 use thermocline_lab::sweep::check_output;
 use thermocline_lab::{Counted, RunOptions, TierSize, WarmUp};
-use thermocline_papers::{PAPERS, Paper};
+use thermocline_papers::{STUDIES, StudyEntry};
 
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Buffer(BufferOptions),
     /// List the write buffers, or one with its parameters
     Buffers(BuffersOptions),
-    /// Run the experiments of a paper again: its figures beside ours
+    /// Run a study: the experiments of a paper beside its figures, or a comparison
     Reproduce(ReproduceOptions),
     /// Serve a cached block device over NBD
     Serve(ServeOptions),
@@ -359,13 +359,13 @@ pub(crate) struct BuffersOptions {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReproduceOptions {
-    /// The paper
-    #[arg(value_parser = papers())]
-    pub(crate) paper: &'static Paper,
+    /// The study
+    #[arg(value_parser = studies())]
+    pub(crate) study: &'static StudyEntry,
     /// The folder that holds the traces, itself or in folders below it
     #[arg(long, value_name = "DIR")]
     pub(crate) traces: Option<PathBuf>,
-    /// Print which traces of the paper are found, and which are missing, and run nothing
+    /// Print which traces of the study are found, and which are missing, and run nothing
     #[arg(long, conflicts_with_all = ["report", "json"])]
     pub(crate) list: bool,
     /// Run the experiments that need no trace on the engine instead of simulating them (hca)
@@ -374,7 +374,7 @@ pub(crate) struct ReproduceOptions {
     /// By what the engine's sizes and time are divided
     #[arg(long, value_name = "N", default_value_t = 128, requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: u32,
-    /// Where to write the report; default: reproduce-PAPER.html
+    /// Where to write the report; default: reproduce-STUDY.html
     #[arg(long, value_name = "FILE", value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
@@ -382,11 +382,11 @@ pub(crate) struct ReproduceOptions {
     pub(crate) json: bool,
 }
 
-/// Takes the name of a paper.
-fn papers() -> impl TypedValueParser<Value = &'static Paper> {
-    let papers = PAPERS.iter().map(|paper| PossibleValue::new(paper.name).help(paper.summary));
-    PossibleValuesParser::new(papers)
-        .try_map(|name| thermocline_papers::find(&name).ok_or_else(|| format!("no paper `{name}`")))
+/// Takes the name of a study.
+fn studies() -> impl TypedValueParser<Value = &'static StudyEntry> {
+    let studies = STUDIES.iter().map(|study| PossibleValue::new(study.name).help(study.summary));
+    PossibleValuesParser::new(studies)
+        .try_map(|name| thermocline_papers::find(&name).ok_or_else(|| format!("no study `{name}`")))
 }
 
 #[derive(Args, Debug)]

@@ -21,7 +21,7 @@ use thermocline_lab::{Cost, LabError};
 use thermocline_trace::CompiledTrace;
 
 use crate::claim::{Claim, Stated};
-use crate::study::{Done, PaperError, Study, TextTable, add_titled};
+use crate::study::{Done, Study, StudyError, TextTable, add_titled};
 use crate::workload::Workload;
 use claims::Judge;
 use system::{Cell, Snapshot, SystemResult, SystemRun};
@@ -293,13 +293,13 @@ impl Study for Experiment {
         engine_scale: Option<u32>,
         results: &mut Results,
         done: Done<'_>,
-    ) -> Result<(), PaperError> {
+    ) -> Result<(), StudyError> {
         if engine_scale.is_some_and(|scale| scale > ENGINE_SCALE_MAX) {
             let reason = format!(
                 "a scale of more than {ENGINE_SCALE_MAX} leaves a working set that the engine's own \
                  frames hold, so that nothing reads the disk"
             );
-            return Err(PaperError::Engine { reason });
+            return Err(StudyError::Engine { reason });
         }
         results.engine_scale = engine_scale;
         results.system = self.system.run(engine_scale, done)?;

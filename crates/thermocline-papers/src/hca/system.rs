@@ -10,7 +10,7 @@ use thermocline_device::queueing::QueueingError;
 use super::closed_loop::{Disk, Load, Machine, Tally};
 use super::engine::{self, Hardware};
 use super::{System, SystemDisk, SystemWorkload};
-use crate::study::{Done, PaperError};
+use crate::study::{Done, StudyError};
 use thermocline_engine::{Options, PolicyOptions};
 use thermocline_lab::LabError;
 
@@ -114,7 +114,7 @@ impl System {
         &self,
         engine_scale: Option<u32>,
         done: Done<'_>,
-    ) -> Result<Vec<SystemResult>, PaperError> {
+    ) -> Result<Vec<SystemResult>, StudyError> {
         let run = |workload| self.run_workload(workload, engine_scale, done);
         self.workloads.iter().map(run).collect()
     }
@@ -124,11 +124,11 @@ impl System {
         workload: &SystemWorkload,
         engine_scale: Option<u32>,
         done: Done<'_>,
-    ) -> Result<SystemResult, PaperError> {
+    ) -> Result<SystemResult, StudyError> {
         let shown = |ssd| Sizes { ram: self.ram_gib, ssd, working_set: self.working_set_gib };
         let mut sizes = vec![shown(None), shown(Some(self.ssd_gib))];
         sizes.extend(self.cell_sizes());
-        let runs: Result<Vec<SystemRun>, PaperError> = sizes
+        let runs: Result<Vec<SystemRun>, StudyError> = sizes
             .par_iter()
             .enumerate()
             .map(|(index, &sizes)| {
@@ -175,7 +175,7 @@ impl System {
         sizes: Sizes,
         engine_scale: Option<u32>,
         with_snapshots: bool,
-    ) -> Result<SystemRun, PaperError> {
+    ) -> Result<SystemRun, StudyError> {
         let scale = engine_scale.unwrap_or(1);
         let pages = |gib: u32| {
             let pages = (u64::from(gib) << 30) / self.page_size_bytes / u64::from(scale);
@@ -212,7 +212,7 @@ impl System {
             let [ram, ssd] = service.map(|service| service.unwrap_or(Nanos(0)));
             let hardware = Hardware { ram, ssd, disk, io_bytes: self.io_bytes };
             engine::run(options, hardware, &load, duration, interval)
-                .map_err(|error| PaperError::Engine { reason: error.to_string() })?
+                .map_err(|error| StudyError::Engine { reason: error.to_string() })?
         } else {
             let capacity_pages = [ram_pages, ssd_pages].into_iter().flatten().collect();
             let setup =

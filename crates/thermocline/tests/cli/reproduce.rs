@@ -35,11 +35,11 @@ fn a_list_says_what_is_found_and_what_is_missing() {
     let printed = String::from_utf8(output.stdout).unwrap();
     let line = |name: &str| printed.lines().find(|line| line.contains(name)).unwrap().to_owned();
     let found = line("| Financial1 ");
-    assert!(found.contains("the paper's") && found.contains("financial1.spc"), "{found}");
+    assert!(found.contains("original") && found.contains("financial1.spc"), "{found}");
     let missing = line("RealSSD");
     assert!(missing.contains("realssd.*") && missing.contains("missing"), "{missing}");
     let stands_in = line("PostgreSQL (bundled)");
-    assert!(stands_in.contains("stands in") && stands_in.contains("with the program"));
+    assert!(stands_in.contains("stand-in") && stands_in.contains("with the program"));
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn original_names_are_found() {
         assert!(parts.iter().all(|part| line.contains(part)), "{line}");
     };
     let hfa = listed("hfa");
-    shows(&hfa, "WebSearch", &["the paper's", "UMass/WebSearch1.spc.bz2"]);
+    shows(&hfa, "WebSearch", &["original", "UMass/WebSearch1.spc.bz2"]);
     let day = "homes-110108-112108";
     let last = format!("{day}.20.blkparse");
     shows(&hfa, "FIU homes", &["20 of 21 files", &format!("{day}.1.blkparse to {last}")]);
     shows(&hfa, "MSN-SFS", &["36 files", ".12-01.trace.csv.csv.gz to MSNFS.2008-03-10.05-51."]);
     shows(&hfa, "Microsoft Exchange", &["3 files", ".02-39-PM.trace.csv.gz to ", ".01-59-AM."]);
     shows(&hfa, "TPC-C", &["W2K8.TPCC.trace.csv.bz2"]);
-    shows(&hfa, "TPC-E", &["the paper's", "missing"]);
+    shows(&hfa, "TPC-E", &["original", "missing"]);
     shows(&listed("mbf"), "MSR prxy_0", &["MSR-Cambridge/prxy_0.csv.gz"]);
     shows(&listed("hca"), "Financial1", &["UMass/Financial1.spc.bz2"]);
 }

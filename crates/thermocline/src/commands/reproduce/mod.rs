@@ -1,4 +1,4 @@
-//! `thermocline reproduce`: a paper's experiments, its claims beside our figures.
+//! `thermocline reproduce`: a study's experiments, its claims beside our figures.
 
 mod folder;
 
@@ -26,8 +26,8 @@ enum Found {
 
 /// Runs the command: on the traces found, on the bundled one, and on those made on the spot.
 pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
-    let paper = options.paper;
-    let mut reproduction = paper.reproduction()?;
+    let study = options.study;
+    let mut reproduction = study.reproduction()?;
     let folder = folder(options)?;
     if options.list {
         return Ok(list(&*reproduction, &folder));
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     }
     let report = reproduction.report(VERSION)?;
     let path = options.report.clone();
-    let path = path.unwrap_or_else(|| format!("reproduce-{}.html", paper.name).into());
+    let path = path.unwrap_or_else(|| format!("reproduce-{}.html", study.name).into());
     output::write_file(&path, &report.to_html())?;
     output::note(&format!("report: {}", path.display()));
     if options.json {
@@ -121,7 +121,7 @@ fn find_workloads(reproduction: &dyn Reproduction, folder: &Folder) -> Result<Ve
     Ok(found)
 }
 
-/// What the paper wants, and what is there.
+/// What the study wants, and what is there.
 fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
     let row = |&Wanted { name, source, is_original, .. }: &Wanted<'_>| {
         let (wanted, found) = match source {
@@ -133,7 +133,7 @@ fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
             Source::Bundled => ("-".into(), "comes with the program".into()),
             Source::Zipf(_) => ("-".into(), "made on the spot".into()),
         };
-        let role = if is_original { "the paper's" } else { "stands in" };
+        let role = if is_original { "original" } else { "stand-in" };
         vec![name.to_owned(), role.into(), wanted, found]
     };
     let rows: Vec<Vec<String>> = reproduction.workloads().iter().map(row).collect();
@@ -159,7 +159,7 @@ fn note_skipped(workload: &str, names: &[Named], folder: &Folder) {
     output::note(&format!("note: skipped {workload}: {reason}"));
 }
 
-/// Reads or makes a trace, in pages as the paper's experiments want them.
+/// Reads or makes a trace, in pages as the study wants them.
 fn open(reproduction: &dyn Reproduction, found: Found, take: &Take) -> Result<CompiledTrace> {
     match found {
         Found::Files(Files { paths, .. }) => {
