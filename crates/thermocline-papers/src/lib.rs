@@ -8,7 +8,7 @@
 //! use thermocline_papers::{STUDIES, find};
 //!
 //! let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
-//! assert_eq!(names, ["hat", "hca", "hfa", "hwb", "mbf"]);
+//! assert_eq!(names, ["hat", "hca", "hfa", "hwb", "mbf", "shipped"]);
 //! let study = find("hat").expect("a study of the table").reproduction()?;
 //! assert_eq!(study.workloads()[0].name, "TPC-B");
 //! assert_eq!(study.claims()[0].verdict.words(), "not run");
@@ -23,12 +23,14 @@ mod hfa;
 mod hierarchy;
 mod hwb;
 mod mbf;
+mod shipped;
 mod study;
 mod workload;
 
 pub use annotated::Annotated;
 pub use claim::{Claim, Verdict};
 pub use hca::Figures as HcaFigures;
+pub use shipped::{Camp, Entrant, entrants as shipped_and_published};
 pub use study::{Reproduction, StudyEntry, StudyError, TextTable};
 pub use workload::{Named, Source, Take, Wanted, Zipf};
 
@@ -63,6 +65,12 @@ pub const STUDIES: &[StudyEntry] = &[
         summary: "Multiple bloom filters: Figures 6 and 8 to 15",
         file: include_str!("mbf/experiment.toml"),
         open: study::open::<mbf::Experiment>,
+    },
+    StudyEntry {
+        name: "shipped",
+        summary: "Caches that systems ship beside published ones: no paper's, ours",
+        file: shipped::FILE,
+        open: study::open::<shipped::Experiment>,
     },
 ];
 
