@@ -156,6 +156,9 @@ fn reports_are_whole_files() {
     assert!(shown.contains("hat") && shown.contains("lru-exclusive"));
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.ends_with("</html>\n") && html.contains("<svg"));
+    let (_, shipped) = html.split_once("Caches that systems ship").unwrap();
+    assert!(["lvm cache", "Open CAS", "foyer"].iter().all(|label| shipped.contains(label)));
+    assert_eq!(shipped.matches("<td>published").count(), 3);
     for outside in ["src=\"http", "href=\"http", "url(http", "<script"] {
         assert!(!html.contains(outside), "the report opens offline");
     }
