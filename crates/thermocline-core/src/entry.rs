@@ -1,6 +1,7 @@
 //! A policy that can be chosen: its name, its capabilities, its parameters, and how it is built.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -30,10 +31,19 @@ pub struct PolicyEntry {
 #[derive(Clone)]
 pub(crate) enum Build {
     Function(fn(&Setup, &Values) -> BoxedPolicy),
-    Closure(Arc<BuildFn>),
+    Own(Own),
+}
+
+/// A policy of a caller.
+#[derive(Clone)]
+pub(crate) struct Own {
+    build: Arc<BuildFn>,
+    host: Option<Arc<HostFn>>,
+    identity: String,
 }
 
 type BuildFn = dyn Fn(&Setup, &Values) -> BoxedPolicy + Send + Sync;
+type HostFn = dyn Fn(&mut dyn FnMut()) + Send + Sync;
 
 impl PolicyEntry {
     /// A policy that the registry does not list. It has no parameters unless the caller sets
@@ -62,7 +72,61 @@ impl PolicyEntry {
             module: "",
             capabilities,
             parameters: &[],
-            build: Build::Closure(Arc::new(build)),
+            build: Build::Own(Own { build: Arc::new(build), host: None, identity: String::new() }),
+        }
+    }
+
+    /// The same policy, whose runs must not overlap with those of other hosted policies: a driver makes
+    /// them on one thread, one after the other, each in a call of `host`. A policy needs that if an
+    /// interpreter with a lock runs it.
+    ///
+    /// # Panics
+    /// If the policy is of the registry.
+    #[must_use]
+    pub fn hosted(mut self, host: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
+        self.own().host = Some(Arc::new(host));
+        self
+    }
+
+    /// The same policy with a text that says what its results depend on besides its name, such as a
+    /// hash of its source. Drivers that keep results find them by it.
+    ///
+    /// # Panics
+    /// If the policy is of the registry.
+    #[must_use]
+    pub fn identified_by(mut self, identity: String) -> Self {
+        self.own().identity = identity;
+        self
+    }
+
+    /// Whether its runs take turns on one thread; see [`hosted`](Self::hosted).
+    pub fn is_hosted(&self) -> bool {
+        matches!(&self.build, Build::Own(Own { host: Some(_), .. }))
+    }
+
+    /// What its results depend on besides its name, for a policy of a caller.
+    pub fn identity(&self) -> Option<&str> {
+        match &self.build {
+            Build::Own(own) => Some(&own.identity),
+            Build::Function(_) => None,
+        }
+    }
+
+    /// Make a run of the policy, or build it, where its host wants it.
+    ///
+    /// # Panics
+    /// If the host does not call what it is given.
+    pub fn host<T>(&self, run: impl FnOnce() -> T) -> T {
+        let Build::Own(Own { host: Some(host), .. }) = &self.build else { return run() };
+        let (mut run, mut found) = (Some(run), None);
+        host(&mut || found = run.take().map(|run| run()));
+        found.expect("a host calls what it is given, once")
+    }
+
+    fn own(&mut self) -> &mut Own {
+        match &mut self.build {
+            Build::Own(own) => own,
+            Build::Function(_) => panic!("the policy is of the registry"),
         }
     }
 
@@ -84,7 +148,7 @@ impl Build {
     pub(crate) fn call(&self, setup: &Setup, values: &Values) -> BoxedPolicy {
         match self {
             Self::Function(build) => build(setup, values),
-            Self::Closure(build) => build(setup, values),
+            Self::Own(own) => (own.build)(setup, values),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use thermocline_core::policy::single::opt::Opt;
-use thermocline_core::policy::single::{Outcome, Replacement, Space};
+use thermocline_core::policy::single::{Outcome, Registered as _, Replacement as _, Space};
 use thermocline_core::{
     Access, Actions, Foresight, Geometry, Ids, Inputs, Ledger, Op, PageCost, PageId, Setup, Tier,
     registry,

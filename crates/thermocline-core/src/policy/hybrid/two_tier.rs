@@ -127,20 +127,37 @@ pub const TWO_TIER: PolicyEntry = PolicyEntry {
     build: Build::Function(build),
 };
 
+/// Parameters but those that name algorithms.
+pub const SHARED_PARAMETERS: &[Parameter] = PARAMETERS.split_at(2).1;
+
 /// Builds the policy for the registry.
 ///
 /// # Panics
 /// If the values are not of [`PARAMETERS`].
 fn build(setup: &Setup, values: &Values) -> BoxedPolicy {
+    policy(setup, values, |tier, space| {
+        build_named(values.choice(if tier == Tier::RAM { RAM } else { FLASH }), space)
+    })
+}
+
+/// Build the policy with the algorithms that `algorithm` makes for the space of each tier.
+///
+/// # Panics
+/// If the values are not of [`SHARED_PARAMETERS`].
+pub fn policy(
+    setup: &Setup,
+    values: &Values,
+    algorithm: impl Fn(Tier, Space<'_>) -> Box<dyn Replacement + Send>,
+) -> BoxedPolicy {
     let ids = setup.ids();
-    let tier = |parameter, capacity_pages| {
-        let space = Space { ids, capacity_pages, geometry: &setup.geometry, inputs: &setup.inputs };
-        build_named(values.choice(parameter), space)
+    let tier = |tier, capacity_pages| {
+        let (geometry, inputs) = (&setup.geometry, &setup.inputs);
+        algorithm(tier, Space { ids, capacity_pages, geometry, inputs })
     };
     let [memory_pages, flash_pages] = [setup.capacity_pages[0], setup.capacity_pages[1]];
     Box::new(TwoTier {
-        memory: tier(RAM, memory_pages),
-        flash: (flash_pages > 0).then(|| tier(FLASH, flash_pages)),
+        memory: tier(Tier::RAM, memory_pages),
+        flash: (flash_pages > 0).then(|| tier(Tier::FLASH, flash_pages)),
         dirty: PageSet::new(ids, memory_pages.saturating_add(flash_pages)),
         stale: PageSet::new(ids, memory_pages.min(flash_pages)),
         inclusion: match values.choice(INCLUSION) {

@@ -23,7 +23,7 @@ use crate::capabilities::{Capabilities, Depth};
 use crate::config::Values;
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::single::mq::{self, Mq};
-use crate::policy::single::{Outcome, Replacement, Space};
+use crate::policy::single::{Outcome, Registered as _, Replacement, Space};
 use crate::queue::Use;
 use crate::{Access, Actions, BoxedPolicy, PageId, Policy, Setup, Survivor, Tier};
 

@@ -10,7 +10,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The target is a number that need not be whole, as its steps are ratios.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -129,7 +129,7 @@ impl Arc {
     }
 }
 
-impl Replacement for Arc {
+impl Registered for Arc {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let ghosts_max = capacity_pages.saturating_mul(2);
         let uses = [
@@ -145,7 +145,9 @@ impl Replacement for Arc {
             has_forgotten: false,
         }
     }
+}
 
+impl Replacement for Arc {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work of a hit")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {

@@ -21,7 +21,7 @@
 //!   those of other programs.
 
 use super::experts::{Expert, Frequencies, Ties, Weights};
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::random::SEED;
@@ -140,7 +140,7 @@ pub struct Cacheus {
     time: u64,
 }
 
-impl Replacement for Cacheus {
+impl Registered for Cacheus {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
@@ -174,7 +174,9 @@ impl Replacement for Cacheus {
             time: 0,
         }
     }
+}
 
+impl Replacement for Cacheus {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.time += 1;

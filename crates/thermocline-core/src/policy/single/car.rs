@@ -9,7 +9,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The target is a number that need not be whole, as its steps are ratios.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
@@ -54,7 +54,7 @@ pub const CAR: Algorithm = Algorithm::new::<Car>(
     &[],
 );
 
-impl Replacement for Car {
+impl Registered for Car {
     fn new(space: Space<'_>, _values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let log_pages = capacity_pages.saturating_mul(2).saturating_add(1);
@@ -65,7 +65,9 @@ impl Replacement for Car {
             target_pages: 0.0,
         }
     }
+}
 
+impl Replacement for Car {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let found = self.log.find(page);

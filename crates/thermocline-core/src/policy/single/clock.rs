@@ -16,7 +16,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::queue::Frames;
 use crate::{Op, PageId};
@@ -45,7 +45,7 @@ pub const CLOCK: Algorithm = Algorithm::new::<Clock>(
     PARAMETERS,
 );
 
-impl Replacement for Clock {
+impl Registered for Clock {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let frames = Frames::new(ids, capacity_pages);
         Self {
@@ -55,7 +55,9 @@ impl Replacement for Clock {
             hand: 0,
         }
     }
+}
 
+impl Replacement for Clock {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {

@@ -21,7 +21,7 @@
 //!   simulator reports this of the authors' program. libCacheSim 0.3.5 starts with cold pages only,
 //!   promotes without comparing, and lets all pages be cold, so its miss counts differ.
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::{Position, Recency};
 use crate::{Op, PageId};
@@ -83,7 +83,7 @@ pub const CLOCK_PRO: Algorithm = Algorithm::new::<ClockPro>(
     PARAMETERS,
 );
 
-impl Replacement for ClockPro {
+impl Registered for ClockPro {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let cold_min_pages = share_of(capacity_pages, values.real("cold_share")).max(1);
@@ -101,7 +101,9 @@ impl Replacement for ClockPro {
             cold_max_pages: (capacity_pages - cold_min_pages).max(cold_min_pages),
         }
     }
+}
 
+impl Replacement for ClockPro {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some((position, state)) = self.list.find(page)

@@ -5,7 +5,7 @@
 //! * Cost: O(1) per reference.
 //! * Deviations: none. The frame of a page that is taken out stays empty until its turn comes.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Directory, Frames, Places, Table};
 use crate::{Op, PageId};
@@ -27,11 +27,13 @@ pub const FIFO: Algorithm = Algorithm::by_indexing::<Fifo<Table>, Fifo<Directory
     &[],
 );
 
-impl<P: Places> Replacement for Fifo<P> {
+impl<P: Places> Registered for Fifo<P> {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         Self { frames: Frames::new(ids, capacity_pages), hand: 0 }
     }
+}
 
+impl<P: Places> Replacement for Fifo<P> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {

@@ -15,7 +15,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 use crate::queue::Frames;
@@ -104,7 +104,7 @@ impl Hyperbolic {
     }
 }
 
-impl Replacement for Hyperbolic {
+impl Registered for Hyperbolic {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let frames = Frames::new(ids, capacity_pages);
         let mut hyperbolic = Self {
@@ -117,7 +117,9 @@ impl Replacement for Hyperbolic {
         hyperbolic.draw();
         hyperbolic
     }
+}
 
+impl Replacement for Hyperbolic {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.now += 1;

@@ -17,7 +17,7 @@
 //!   of its own, so no two have the same miss counts.
 
 use super::experts::{Expert, Frequencies, Ties, Weights};
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::capabilities::{Capabilities, Depth};
 use crate::config::{Parameter, Values};
 use crate::queue::Recency;
@@ -88,7 +88,7 @@ pub const LE_CAR: Algorithm = Algorithm::new::<LeCaR>(
 )
 .with(Capabilities { looks_at_neighbours: true, ..Capabilities::of(Depth::Ram) });
 
-impl Replacement for LeCaR {
+impl Registered for LeCaR {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let history_capacity_pages = share_of(capacity_pages, values.real("history_share"));
@@ -110,7 +110,9 @@ impl Replacement for LeCaR {
             time: 0,
         }
     }
+}
 
+impl Replacement for LeCaR {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.time += 1;

@@ -19,7 +19,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::policy::single::one_tier::WRITES_THROUGH;
 use crate::prefetch::prefetch;
@@ -141,7 +141,7 @@ impl Lfu {
     }
 }
 
-impl Replacement for Lfu {
+impl Registered for Lfu {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let numbers = Numbers::new(ids, capacity_pages);
         Self {
@@ -156,7 +156,9 @@ impl Replacement for Lfu {
             is_aging: values.choice("aging") == "dynamic",
         }
     }
+}
 
+impl Replacement for Lfu {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.now += 1;

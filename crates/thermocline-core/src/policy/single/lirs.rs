@@ -24,7 +24,7 @@
 //!   the specification of the tests has its miss counts. (4) A second reference to the page that was
 //!   referenced last counts like any other; Caffeine's simulator and the authors' program ignore it.
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -82,7 +82,7 @@ pub const LIRS: Algorithm = Algorithm::new::<Lirs>(
     PARAMETERS,
 );
 
-impl Replacement for Lirs {
+impl Registered for Lirs {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let hir_capacity_pages = share_of(capacity_pages, values.real("hir_share")).max(1);
@@ -103,7 +103,9 @@ impl Replacement for Lirs {
             stack_capacity_pages,
         }
     }
+}
 
+impl Replacement for Lirs {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let Some((position, state)) = self.log.find(page) else {

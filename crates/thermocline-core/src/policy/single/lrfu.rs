@@ -19,7 +19,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::prefetch::prefetch;
 use crate::queue::{LazyHeap, Numbers, Stamp};
@@ -77,7 +77,7 @@ impl Combined {
     }
 }
 
-impl Replacement for Lrfu {
+impl Registered for Lrfu {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let numbers = Numbers::new(ids, capacity_pages);
@@ -91,7 +91,9 @@ impl Replacement for Lrfu {
             time: 0,
         }
     }
+}
 
+impl Replacement for Lrfu {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.time += 1;

@@ -6,7 +6,7 @@
 //! * Deviations: none.
 
 use super::tiny_lfu::NextVictim;
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::Recency;
 use crate::{Op, PageId};
@@ -32,7 +32,7 @@ pub const LRU: Algorithm = Algorithm::new::<Lru>(
     &[],
 );
 
-impl Replacement for Lru {
+impl Registered for Lru {
     fn new(space: Space<'_>, _values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         Self {
@@ -40,7 +40,9 @@ impl Replacement for Lru {
             capacity_pages,
         }
     }
+}
 
+impl Replacement for Lru {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs as much as the work")]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {

@@ -18,7 +18,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Parameter, Scaling, Values};
 use crate::prefetch::prefetch;
@@ -250,7 +250,7 @@ impl Lru2 {
     }
 }
 
-impl Replacement for Lru2 {
+impl Registered for Lru2 {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let correlated = values.integer("correlated");
         let ordered = if correlated > 0 { ids } else { Ids { pages: 0, ..ids } };
@@ -267,7 +267,9 @@ impl Replacement for Lru2 {
             now: 0,
         }
     }
+}
 
+impl Replacement for Lru2 {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.now += 1;

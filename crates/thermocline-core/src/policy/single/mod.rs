@@ -22,6 +22,7 @@ pub mod clock_2q_plus;
 pub mod clock_pro;
 mod experts;
 pub mod fifo;
+pub mod hooked;
 pub mod hyperbolic;
 pub mod le_car;
 mod learner;
@@ -100,7 +101,7 @@ pub(crate) const NAMES: [&str; ALGORITHMS.len()] = {
 pub const ORACLES: &[Algorithm] = &[opt::OPT];
 
 impl Algorithm {
-    const fn new<R: Replacement + Send + 'static>(
+    const fn new<R: Registered + Send + 'static>(
         name: &'static str,
         summary: &'static str,
         source: &'static str,
@@ -115,8 +116,8 @@ impl Algorithm {
     /// An algorithm that is compiled for dense ids and for sparse ones apart: where little is done per
     /// access, the choice between them would show.
     const fn by_indexing<
-        Dense: Replacement + Send + 'static,
-        Sparse: Replacement + Send + 'static,
+        Dense: Registered + Send + 'static,
+        Sparse: Registered + Send + 'static,
     >(
         name: &'static str,
         summary: &'static str,
@@ -131,7 +132,7 @@ impl Algorithm {
 
     /// An algorithm whose policy has more parameters, among them whether
     /// [writes go through](one_tier::WRITES_THROUGH).
-    const fn with_writes<R: Replacement + Send + 'static>(
+    const fn with_writes<R: Registered + Send + 'static>(
         name: &'static str,
         summary: &'static str,
         source: &'static str,
@@ -172,14 +173,14 @@ pub(crate) fn build_named(name: &str, space: Space<'_>) -> Box<dyn Replacement +
     build(space, &values)
 }
 
-fn boxed<R: Replacement + Send + 'static>(
+fn boxed<R: Registered + Send + 'static>(
     space: Space<'_>,
     values: &Values,
 ) -> Box<dyn Replacement + Send> {
     Box::new(R::new(space, values))
 }
 
-fn boxed_by_indexing<Dense: Replacement + Send + 'static, Sparse: Replacement + Send + 'static>(
+fn boxed_by_indexing<Dense: Registered + Send + 'static, Sparse: Registered + Send + 'static>(
     space: Space<'_>,
     values: &Values,
 ) -> Box<dyn Replacement + Send> {
@@ -227,16 +228,18 @@ pub enum Outcome {
     Refused,
 }
 
+/// A replacement algorithm that a [space](Space) and parameters suffice to build, so that a table can
+/// list it.
+pub trait Registered: Replacement + Sized {
+    /// An empty cache.
+    fn new(space: Space<'_>, values: &Values) -> Self;
+}
+
 /// Which pages a cache of one tier keeps: a replacement algorithm, with its admission if it has one.
 ///
 /// It is told every reference, and holds at most its capacity after each. The same calls give the
 /// same outcomes on every platform.
 pub trait Replacement: Debug {
-    /// An empty cache.
-    fn new(space: Space<'_>, values: &Values) -> Self
-    where
-        Self: Sized;
-
     /// A reference to a page.
     fn refer(&mut self, page: PageId, op: Op) -> Outcome;
 
@@ -266,4 +269,38 @@ pub trait Replacement: Debug {
 
     /// Tells `report` what the algorithm adapts, as it stands: a name, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+impl<R: Replacement + ?Sized> Replacement for Box<R> {
+    fn refer(&mut self, page: PageId, op: Op) -> Outcome {
+        (**self).refer(page, op)
+    }
+
+    fn contains(&self, page: PageId) -> bool {
+        (**self).contains(page)
+    }
+
+    fn forget(&mut self, page: PageId) {
+        (**self).forget(page);
+    }
+
+    fn prefetch(&self, page: PageId) {
+        (**self).prefetch(page);
+    }
+
+    fn assert_invariants(&self) {
+        (**self).assert_invariants();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        (**self).memory_bytes()
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        (**self).metadata_bytes()
+    }
+
+    fn gauges(&self, report: &mut dyn FnMut(&'static str, f64)) {
+        (**self).gauges(report);
+    }
 }

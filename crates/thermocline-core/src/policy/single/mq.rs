@@ -18,7 +18,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Scaling, Values};
 use crate::queue::{Lists, Numbers};
 use crate::{Op, PageId};
@@ -197,13 +197,15 @@ const fn class_start(class: usize) -> u64 {
     (1 << octave) + below
 }
 
-impl Replacement for Mq {
+impl Registered for Mq {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let ghosts_max = share_of(space.capacity_pages, values.real("ghosts"));
         let life_time = values.integer_or_auto("life_time");
         Self::with_settings(space, values.integer_u32("queues"), ghosts_max, life_time)
     }
+}
 
+impl Replacement for Mq {
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let outcome = if self.contains(page) {
             Outcome::Hit

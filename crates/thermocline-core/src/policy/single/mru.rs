@@ -9,7 +9,7 @@
 //! * Cost: amortised O(1) per reference.
 //! * Deviations: none. The page that is evicted is the last one before the page that comes.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -33,12 +33,14 @@ pub const MRU: Algorithm = Algorithm::new::<Mru>(
     &[],
 );
 
-impl Replacement for Mru {
+impl Registered for Mru {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Lru)]);
         Self { pages, capacity_pages }
     }
+}
 
+impl Replacement for Mru {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(position) = self.pages.find(page) {

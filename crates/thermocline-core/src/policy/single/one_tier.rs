@@ -12,7 +12,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Outcome, Replacement, Space};
+use super::{Outcome, Registered, Replacement, Space};
 use crate::action::Sink;
 use crate::config::{Parameter, Values};
 use crate::policy::for_each;
@@ -43,17 +43,14 @@ pub struct OneTier<R> {
 }
 
 /// Builds the policy of an algorithm that writes back.
-pub(super) fn build<R: Replacement + Send + 'static>(
-    setup: &Setup,
-    values: &Values,
-) -> BoxedPolicy {
+pub(super) fn build<R: Registered + Send + 'static>(setup: &Setup, values: &Values) -> BoxedPolicy {
     Box::new(OneTier::new(R::new(space(setup), values), setup))
 }
 
 /// Builds the policy of an algorithm that is compiled for dense ids and for sparse ones apart.
 pub(super) fn build_by_indexing<
-    Dense: Replacement + Send + 'static,
-    Sparse: Replacement + Send + 'static,
+    Dense: Registered + Send + 'static,
+    Sparse: Registered + Send + 'static,
 >(
     setup: &Setup,
     values: &Values,
@@ -65,7 +62,7 @@ pub(super) fn build_by_indexing<
 }
 
 /// Builds the policy of an algorithm that has [`WRITES_THROUGH`] among its parameters.
-pub(super) fn build_with_writes<R: Replacement + Send + 'static>(
+pub(super) fn build_with_writes<R: Registered + Send + 'static>(
     setup: &Setup,
     values: &Values,
 ) -> BoxedPolicy {
@@ -73,7 +70,14 @@ pub(super) fn build_with_writes<R: Replacement + Send + 'static>(
     Box::new(OneTier { writes_through, ..OneTier::new(R::new(space(setup), values), setup) })
 }
 
-fn space(setup: &Setup) -> Space<'_> {
+/// Build the policy of an algorithm that a caller has made for the [space](space) of a setup. It writes
+/// back.
+pub fn policy(algorithm: impl Replacement + Send + 'static, setup: &Setup) -> BoxedPolicy {
+    Box::new(OneTier::new(algorithm, setup))
+}
+
+/// The cache that the algorithm of a setup's first tier is built for.
+pub fn space(setup: &Setup) -> Space<'_> {
     Space {
         ids: setup.ids(),
         capacity_pages: setup.capacity_pages[0],

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::capabilities::{Capabilities, Depth, Future};
 use crate::config::Values;
 use crate::foresight::{Foresight, NEVER};
@@ -104,7 +104,7 @@ impl Opt {
     }
 }
 
-impl Replacement for Opt {
+impl Registered for Opt {
     /// # Panics
     /// Without foresight, which the registry sees to.
     fn new(Space { ids, capacity_pages, inputs, .. }: Space<'_>, _values: &Values) -> Self {
@@ -121,7 +121,9 @@ impl Replacement for Opt {
             capacity_pages,
         }
     }
+}
 
+impl Replacement for Opt {
     /// # Panics
     /// If this is not the access that the foresight has next.
     #[inline]

@@ -6,7 +6,7 @@
 //! * Cost: O(1) per reference.
 //! * Deviations: none.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::queue::Frames;
 use crate::random::SEED;
@@ -34,12 +34,14 @@ pub const RANDOM: Algorithm = Algorithm::new::<Random>(
     PARAMETERS,
 );
 
-impl Replacement for Random {
+impl Registered for Random {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let draws = SplitMix64::new(values.integer(SEED.name));
         Self { frames: Frames::new(ids, capacity_pages), held_pages: 0, draws }
     }
+}
 
+impl Replacement for Random {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if self.frames.find(page).is_some() {

@@ -10,7 +10,7 @@
 //! * Cost: amortised O(1) per reference; a miss passes 8 pages a step.
 //! * Deviations: none.
 
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -57,12 +57,14 @@ impl Sieve {
     }
 }
 
-impl Replacement for Sieve {
+impl Registered for Sieve {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, _values: &Values) -> Self {
         let pages = Logs::new(ids, capacity_pages, [(capacity_pages, Use::Leaky)]);
         Self { pages, hand: None, capacity_pages }
     }
+}
 
+impl Replacement for Sieve {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(position) = self.pages.find(page) {

@@ -17,7 +17,7 @@
 //!   and evicts on a hit what the lowest has beyond its share; here only a miss evicts, so that its
 //!   misses are the same if its segments divide the cache.
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -91,7 +91,7 @@ impl Slru {
     }
 }
 
-impl Replacement for Slru {
+impl Registered for Slru {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let highest = values.integer_u32("segments") as usize - 1;
         let protected_share = values.real("protected_share");
@@ -113,7 +113,9 @@ impl Replacement for Slru {
             fills_upwards: values.switch("fill_upwards"),
         }
     }
+}
 
+impl Replacement for Slru {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         if let Some(position) = self.segments.find(page) {

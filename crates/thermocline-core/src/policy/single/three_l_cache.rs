@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 
 use super::candidates::{CANDIDATES_PER_EVICTION, Newcomers, Pointer};
 use super::learner::{Learner, Record, UNMARKED, UNPREDICTED, Window, age, features};
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Parameter, Values};
 use crate::learning::{Forest, power};
@@ -109,7 +109,7 @@ pub const THREE_L_CACHE: Algorithm = Algorithm::new::<ThreeLCache>(
     ..Capabilities::of(Depth::Ram)
 });
 
-impl Replacement for ThreeLCache {
+impl Registered for ThreeLCache {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let capacity_pages = capacity_pages.min(ids.pages).max(1);
         let window = Window::new();
@@ -134,7 +134,9 @@ impl Replacement for ThreeLCache {
             found: Vec::new(),
         }
     }
+}
 
+impl Replacement for ThreeLCache {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.now += 1;

@@ -14,7 +14,7 @@
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
-use super::{Outcome, Replacement, Space, share_of};
+use super::{Outcome, Registered, Replacement, Space, share_of};
 use crate::config::Values;
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -128,7 +128,7 @@ impl<V: Variant> ThreeQueues<V> {
     }
 }
 
-impl<V: Variant> Replacement for ThreeQueues<V> {
+impl<V: Variant> Registered for ThreeQueues<V> {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let rules = V::rules(values);
         let ghosts_max = share_of(capacity_pages, rules.ghost_share);
@@ -148,7 +148,9 @@ impl<V: Variant> Replacement for ThreeQueues<V> {
             variant: PhantomData,
         }
     }
+}
 
+impl<V: Variant> Replacement for ThreeQueues<V> {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let position = self.queues.find(page);

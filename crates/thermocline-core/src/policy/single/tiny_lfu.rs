@@ -11,7 +11,7 @@
 //! * Deviations: those of [the histogram](crate::hotness::tiny_lfu).
 
 use super::lru::Lru;
-use super::{Algorithm, Outcome, Replacement, Space};
+use super::{Algorithm, Outcome, Registered, Replacement, Space};
 use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::{Op, PageId};
@@ -42,14 +42,16 @@ pub const TINY_LFU: Algorithm = Algorithm::new::<TinyLfuAdmission<Lru>>(
     PARAMETERS,
 );
 
-impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
+impl<R: NextVictim + Registered> Registered for TinyLfuAdmission<R> {
     fn new(space: Space<'_>, values: &Values) -> Self {
         Self {
             algorithm: R::new(space, values),
             histogram: TinyLfu::new(space.capacity_pages.min(space.ids.pages), values),
         }
     }
+}
 
+impl<R: NextVictim> Replacement for TinyLfuAdmission<R> {
     #[inline]
     fn refer(&mut self, page: PageId, op: Op) -> Outcome {
         self.histogram.record(page);

@@ -14,7 +14,7 @@
 //!   is within its share but Am is empty, A1in gives the page up, which parameters near 1 make
 //!   possible.
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::queue::{Logs, PRESENT, Use};
 use crate::{Op, PageId};
@@ -78,7 +78,7 @@ impl TwoQ {
     }
 }
 
-impl Replacement for TwoQ {
+impl Registered for TwoQ {
     fn new(Space { ids, capacity_pages, .. }: Space<'_>, values: &Values) -> Self {
         let ghosts_max = share_of(capacity_pages, values.real("out_share"));
         let uses =
@@ -90,7 +90,9 @@ impl Replacement for TwoQ {
             ghosts_max,
         }
     }
+}
 
+impl Replacement for TwoQ {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         let mut target = NEW;

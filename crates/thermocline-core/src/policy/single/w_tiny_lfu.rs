@@ -21,7 +21,7 @@
 //!   window take the whole cache until that is full, hashes otherwise and has no doorkeeper: its
 //!   miss counts differ.
 
-use super::{Algorithm, Outcome, Replacement, Space, share_of};
+use super::{Algorithm, Outcome, Registered, Replacement, Space, share_of};
 use crate::config::{Parameter, Values};
 use crate::hotness::tiny_lfu::{self as histogram, TinyLfu};
 use crate::queue::{Logs, PRESENT, Use};
@@ -80,7 +80,7 @@ pub const W_TINY_LFU: Algorithm = Algorithm::new::<WTinyLfu>(
     PARAMETERS,
 );
 
-impl Replacement for WTinyLfu {
+impl Registered for WTinyLfu {
     fn new(space: Space<'_>, values: &Values) -> Self {
         let Space { ids, capacity_pages, .. } = space;
         let main_capacity_pages =
@@ -104,7 +104,9 @@ impl Replacement for WTinyLfu {
             main_capacity_pages,
         }
     }
+}
 
+impl Replacement for WTinyLfu {
     #[inline]
     fn refer(&mut self, page: PageId, _op: Op) -> Outcome {
         self.histogram.record(page);

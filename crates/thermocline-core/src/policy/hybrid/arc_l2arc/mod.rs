@@ -42,7 +42,7 @@ use crate::config::{Parameter, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::for_each;
 use crate::policy::single::arc::Arc;
-use crate::policy::single::{Outcome, Replacement, Space};
+use crate::policy::single::{Outcome, Registered as _, Replacement, Space};
 use crate::queue::{PageSet, Ring};
 use crate::{
     Access, Actions, BoxedPolicy, Counts, Ids, Nanos, Op, PageId, Policy, Setup, Survivor, Tier,
