@@ -73,3 +73,75 @@ def test_other_threads_run_meanwhile(long: tc.Trace) -> None:
     is_over.set()
     other.join()
     assert len(turns) > 10 * min(seconds, 5)
+
+
+@pytest.mark.parametrize("kind", ["policy", "hooks", "stubborn"])
+def test_an_interrupt_stops_a_policy_that_loops_for_ever(kind: str) -> None:
+    trace = tc.Trace.from_arrays([1, 2, 3])
+
+    class Loops(tc.Policy):
+        def __init__(self, setup: tc.Setup) -> None:
+            self.disk = setup.disk
+
+        def access(self, page: int, write: bool) -> list[tc.Action]:
+            while page == 1 and not write:
+                pass
+            return [tc.Serve(self.disk, self.disk)]
+
+    class Stubborn(Loops):
+        interrupts = 0
+
+        def access(self, page: int, write: bool) -> list[tc.Action]:
+            while self.interrupts < 3:
+                try:
+                    super().access(page, write)
+                except KeyboardInterrupt:
+                    type(self).interrupts += 1
+                if page != 1:
+                    break
+            return [tc.Serve(self.disk, self.disk)]
+
+    class LoopingHooks(tc.EvictionPolicy):
+        def __init__(self, setup: tc.CacheSetup) -> None:
+            self.setup = setup
+
+        def hit(self, page: int, write: bool) -> None: ...
+
+        def miss(self, page: int, write: bool) -> None:
+            while page == 1 and not write:
+                pass
+
+        def evict(self, page: int, write: bool) -> int:
+            raise AssertionError(page, write)
+
+    policies = {"policy": Loops, "hooks": LoopingHooks, "stubborn": Stubborn}
+    begin = time.monotonic()
+    timer = interrupt_soon(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        tc.compare(trace, ["lru", policies[kind]], {"ram": 3})
+    timer.join()
+    assert time.monotonic() - begin < 3
+    # The interpreter and the lab are as before.
+    assert tc.simulate(trace, "lru", {"ram": 3}).miss_ratio == 1
+
+
+def test_python_policies_of_one_call_run_on_one_thread(long: tc.Trace) -> None:
+    threads = set()
+
+    def policy(name: str) -> type[tc.Policy]:
+        class Notes(tc.Policy):
+            def __init__(self, setup: tc.Setup) -> None:
+                threads.add(threading.get_ident())
+                self.moves: list[tc.Action] = [tc.Serve(setup.disk, setup.disk)]
+
+            def access(self, page: int, write: bool) -> list[tc.Action]:
+                del page, write
+                return self.moves
+
+        Notes.name = name  # type: ignore[attr-defined]
+        return Notes
+
+    trace = tc.Trace.from_arrays(long.page_ids[:2000])
+    tc.compare(trace, [policy("one"), "lru", policy("other")], {"ram": [5, 10]})
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads

@@ -418,3 +418,47 @@ def test_options_of_all_tiers_are_those_of_the_lab() -> None:
         assert name in types, f"{name}: {option['summary']}"
         if option["words"]:
             assert list(get_args(types[name])) == option["words"]
+
+
+@pytest.mark.parametrize("timing", [{}, {"timing": "events", "closed_loop": 4}])
+def test_what_happened_to_each_access_is_recorded(zipf: tc.Trace, timing: dict[str, Any]) -> None:
+    tiers = {"ram": 40, "flash": 160}
+    run = tc.simulate(zipf, "face-gsc", tiers, record=("hits", "actions", "evictions"), **timing)
+    assert run.hits is not None
+    assert run.actions is not None
+    assert run.evictions is not None
+    found = run.hits.column("found").to_pylist()
+    for tier in run.figures["tiers"]:
+        assert found.count(tier["name"]) == tier["hits"]
+    assert sum(run.hits.column("hit").to_pylist()) == len(zipf) - found.count("disk")
+    actions = run.actions.to_pylist()
+    writes = {"ram": 0, "flash": 0, "disk": 0}
+    for action in actions:
+        served_write = action["action"] == "serve" and zipf.writes[action["access"]]
+        place = action["source"] if served_write else action["target"]
+        if place is not None:
+            writes[place] += 1
+    assert writes == {tier["name"]: tier["page_writes"] for tier in run.figures["tiers"]}
+    drops = [action for action in actions if action["action"] == "drop"]
+    assert run.evictions.to_pylist() == [
+        {"access": drop["access"], "page_id": drop["page_id"], "tier": drop["source"]}
+        for drop in drops
+    ]
+    assert run.figures["tiers"] == tc.simulate(zipf, "face-gsc", tiers).figures["tiers"]
+
+
+def test_only_what_is_named_is_recorded(zipf: tc.Trace) -> None:
+    run = tc.simulate(zipf, "lru", {"ram": 40}, record="hits")
+    assert run.actions is run.evictions is None
+    distances = zipf.reuse_distances()
+    expected = (distances >= 0) & (distances < 40)
+    assert run.hits is not None
+    assert run.hits.column("hit").to_pylist() == expected.tolist()
+    assert tc.simulate(zipf, "lru", {"ram": 40}).hits is None
+    with pytest.raises(tc.ConfigurationError, match='record: "misses" cannot be recorded'):
+        tc.simulate(zipf, "lru", {"ram": 40}, record=["misses"])
+
+
+def test_a_comparison_iterates_over_its_runs(zipf: tc.Trace) -> None:
+    found = tc.compare(zipf, ["lru", "arc"], {"ram": [10, 20]})
+    assert [run.policy for run in found] == ["lru", "arc"] * 2

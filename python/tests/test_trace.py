@@ -1,5 +1,6 @@
 """Traces: opened, generated, from arrays and from Arrow; their columns."""
 
+import pickle
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,93 @@ def test_traces_of_clients_are_merged_by_time(tmp_path: Path) -> None:
     ]:
         with pytest.raises(tc.TraceError, match=message):
             tc.Trace.merge(traces)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pages": [2**64 - 1]}, r"`pages`\[0\] is 18446744073709551615: .* np\.unique"),
+        ({"pages": [3, 2**64 - 3], "counts": [1, 3]}, r"`pages`\[1\] is 18446744073709551613"),
+        ({"pages": [1, 2], "counts": [1, 0]}, r"`counts`\[1\] is 0: .* drop those without"),
+    ],
+)
+def test_requests_that_were_dropped_are_refused(arguments: dict[str, Any], message: str) -> None:
+    arrays: dict[str, Any] = {
+        name: np.array(values, np.uint64) for name, values in arguments.items()
+    }
+    with pytest.raises(tc.TraceError, match=message):
+        tc.Trace.from_arrays(**arrays)
+
+
+def test_the_greatest_pages_are_pages() -> None:
+    trace = tc.Trace.from_arrays(np.array([2**64 - 3], np.uint64), counts=[2])
+    assert trace.page_numbers.tolist() == [2**64 - 3, 2**64 - 2]
+
+
+@pytest.mark.parametrize("name", ["op", "is_write", "rw", "size", "length", "time", "timestamp"])
+def test_columns_that_say_more_are_not_passed_over(name: str) -> None:
+    table = pa.table({"page": [1, 2], name: [0, 1], "comment": ["a", "b"]})
+    with pytest.raises(tc.TraceError, match=f"column `{name}` is not understood: give `"):
+        tc.Trace.from_arrow(table)
+    tc.Trace.from_arrow(table, columns={"page": "page"})
+    written = tc.Trace.from_arrow(table, columns={"page": "page", "write": name})
+    assert written.writes.tolist() == [False, True]
+
+
+def test_columns_are_named() -> None:
+    table = pa.table({"lbn": [1, 2], "rw": [True, False]})
+    trace = tc.Trace.from_arrow(table, columns={"page": "lbn", "write": "rw"})
+    assert trace.page_numbers.tolist() == [1, 2]
+    for columns, message in {
+        "page": r"columns\['page'\]: there is no column `block`; there are: lbn, rw",
+        "pages": r"columns\['pages'\]: there are page, write, at_ns, count",
+    }.items():
+        with pytest.raises(tc.TraceError, match=message):
+            tc.Trace.from_arrow(table, columns={columns: "block"})
+    with pytest.raises(tc.TraceError, match="no column `page`"):
+        tc.Trace.from_arrow(table, columns={"write": "rw"})
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4)), min_size=1, max_size=30),
+    st.data(),
+)
+def test_a_slice_has_its_accesses(requests: list[tuple[int, int]], data: st.DataObject) -> None:
+    pages, counts = zip(*requests, strict=True)
+    times = np.arange(len(pages)) * 10
+    trace = tc.Trace.from_arrays(pages, counts=counts, at_ns=times)
+    start = data.draw(st.integers(0, len(trace) - 1))
+    end = data.draw(st.integers(start + 1, len(trace)))
+    part = trace[start:end]
+    numbers = trace.page_numbers[trace.page_ids][start:end]
+    assert part.page_numbers[part.page_ids].tolist() == numbers.tolist()
+    assert part.at_ns.tolist() == trace.at_ns[start:end].tolist()
+    assert part.requests.tolist() == (trace.requests[start:end] - trace.requests[start]).tolist()
+
+
+def test_what_is_no_slice_is_told(zipf: tc.Trace) -> None:
+    with pytest.raises(TypeError, match="without a step"):
+        zipf[::2]
+    with pytest.raises(TypeError, match="takes a slice"):
+        zipf[3]  # type: ignore[index]
+    with pytest.raises(tc.TraceError, match=r"trace\[5:5\] has no access"):
+        zipf[5:5]
+    with pytest.raises(tc.TraceError, match="3 clients: slice the trace before"):
+        zipf.split(3)[:5]
+    with pytest.raises(tc.TraceError, match="3 clients: pickle the trace before"):
+        pickle.dumps(zipf.split(3))
+
+
+def test_a_pickled_trace_is_the_same(zipf: tc.Trace) -> None:
+    again = pickle.loads(pickle.dumps(zipf))
+    assert again.to_arrow().equals(zipf.to_arrow())
+    assert again.page_size_bytes == zipf.page_size_bytes
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=60))
+def test_reuse_distances_count_the_pages_between(pages: list[int]) -> None:
+    expected = []
+    for place, page in enumerate(pages):
+        earlier = [other for other in range(place) if pages[other] == page]
+        expected.append(len(set(pages[earlier[-1] + 1 : place])) if earlier else -1)
+    assert tc.Trace.from_arrays(pages).reuse_distances().tolist() == expected

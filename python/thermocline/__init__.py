@@ -11,7 +11,7 @@ Examples
 ['hat', 'face-gsc', 'lru', 'hat', 'face-gsc', 'lru']
 """
 
-from importlib.metadata import version
+from importlib.metadata import version as _version
 
 from thermocline._options import HierarchyOptions, Size, Value
 from thermocline._progress import Progress
@@ -36,7 +36,19 @@ from thermocline.errors import (
 )
 from thermocline.identifier import Identifier
 from thermocline.lab import buffer, compare, hot, mrc, plan, simulate
-from thermocline.policy import Action, Copy, Drop, Policy, Serve, Setup
+from thermocline.policy import (
+    Action,
+    CacheSetup,
+    CompiledEvictionPolicy,
+    Copy,
+    Drop,
+    EvictionPolicy,
+    Functions,
+    Policy,
+    Serve,
+    Setup,
+    TwoTier,
+)
 from thermocline.results import (
     BufferComparison,
     Comparison,
@@ -50,20 +62,24 @@ from thermocline.results import (
 from thermocline.sweeping import sweep
 from thermocline.trace import Trace
 
-__version__ = version("thermocline")
+__version__ = _version("thermocline")
 
 __all__ = [
     "Action",
     "BufferComparison",
+    "CacheSetup",
     "ClusterError",
     "Comparison",
+    "CompiledEvictionPolicy",
     "ConfigurationError",
     "Copy",
     "Device",
     "DeviceError",
     "Drop",
     "Entry",
+    "EvictionPolicy",
     "FileError",
+    "Functions",
     "HierarchyOptions",
     "Identification",
     "Identifier",
@@ -82,6 +98,7 @@ __all__ = [
     "ThermoclineError",
     "Trace",
     "TraceError",
+    "TwoTier",
     "Value",
     "__version__",
     "buffer",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from distributed import Client, Future
 
+    from thermocline.policy import Given
+
 __all__: list[str] = []
 
 VERSION = version("thermocline")
@@ -49,6 +51,7 @@ class Spec(NamedTuple):
     text: str
     folder: str
     is_mapping: bool
+    policies: list[Given]
 
     def sweep(self) -> _thermocline.Sweep:
         return _thermocline.Sweep(*self)
@@ -213,7 +216,7 @@ class _Worker:
         self.lock = threading.Lock()
         self.folder = tempfile.TemporaryDirectory(prefix="thermocline-worker-")
         self.files: dict[str, str] = {}
-        self.traces: OrderedDict[tuple[Spec, int], _thermocline.Trace] = OrderedDict()
+        self.traces: OrderedDict[tuple[str, str, int], _thermocline.Trace] = OrderedDict()
         self.compiled = 0
 
     def located(self, spec: Spec, trace: int) -> _thermocline.Sweep:
@@ -236,7 +239,7 @@ class _Worker:
     def trace(self, spec: Spec, number: int) -> _thermocline.Trace:
         """Give a trace; whoever comes first compiles it, and the others wait."""
         with self.lock:
-            key = (spec, number)
+            key = (spec.text, spec.folder, number)
             if key not in self.traces:
                 self.traces[key] = self.located(spec, number).open(number)
                 self.compiled += 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
+    import numpy as np
+
 __all__ = ["HierarchyOptions", "Size", "Value"]
 
-Size: TypeAlias = str | int
+Size: TypeAlias = "str | int | np.integer[Any]"
 """The size of a tier: ``"64MiB"``, ``"5%"`` of the footprint, ``"4x"`` the tier above, pages."""
 
 Value: TypeAlias = str | int | float | bool

@@ -1,11 +1,11 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Identifier", "Running", "Sweep", "Trace", "catalogue", "find"]
+__all__ = ["Identifier", "Running", "Sweep", "Trace", "catalogue", "find", "record"]
 
 _Path: TypeAlias = str | PathLike[str]
 _Progress: TypeAlias = Callable[[int, int, int], object]
@@ -17,6 +17,13 @@ def find(
     policies: list[Any],
     progress: _Progress | None,
 ) -> str: ...
+def record(
+    arguments: dict[str, object],
+    trace: Trace,
+    policies: list[Any],
+    progress: _Progress | None,
+    names: list[str],
+) -> tuple[str, dict[str, Any]]: ...
 def catalogue(kind: str, device_file: _Path | None) -> str: ...
 
 @final
@@ -32,14 +39,14 @@ class Trace:
         by_file: bool,
     ) -> Trace: ...
     @staticmethod
-    def from_arrays(
-        pages: NDArray[np.uint64],
-        counts: NDArray[np.uint64] | None,
-        writes: NDArray[np.bool_] | None,
-        at_ns: NDArray[np.uint64] | None,
+    def from_batches(
+        iterator: Iterator[Any],
+        is_bytes: bool,
         page_size: str,
         name: _Path,
     ) -> Trace: ...
+    def slice(self, start: int, end: int) -> Trace: ...
+    def reuse_distances(self) -> NDArray[np.int64]: ...
     @staticmethod
     def generate(
         kind: str,
@@ -91,7 +98,7 @@ class Identifier:
 
 @final
 class Sweep:
-    def __new__(cls, text: str, folder: _Path, is_mapping: bool) -> Sweep: ...
+    def __new__(cls, text: str, folder: _Path, is_mapping: bool, policies: list[Any]) -> Sweep: ...
     @staticmethod
     def to_toml(json: str) -> str: ...
     @staticmethod

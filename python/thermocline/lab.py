@@ -10,7 +10,7 @@ from thermocline import _thermocline
 from thermocline._options import checked
 from thermocline._progress import Progress, watching
 from thermocline.errors import ConfigurationError
-from thermocline.policy import Given, PolicyFactory, given
+from thermocline.policy import Given, PolicyFactory, TwoTier, separate
 from thermocline.results import (
     BufferComparison,
     Comparison,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["buffer", "compare", "hot", "mrc", "plan", "simulate"]
 
 TraceLike: TypeAlias = "Trace | str | PathLike[str]"
-PolicyLike: TypeAlias = str | PolicyFactory
+PolicyLike: TypeAlias = str | PolicyFactory | TwoTier
 
 
 def _find(
@@ -63,32 +63,12 @@ def _find(
     return json.loads(found)
 
 
-def _policies(
-    policies: PolicyLike | Sequence[PolicyLike],
-    tiers: int,
-) -> tuple[list[str], list[Given]]:
-    """Separate the policies of Python, and give the names of all."""
-    several = [policies] if isinstance(policies, str) or callable(policies) else list(policies)
-    names: list[str] = []
-    brought: list[Given] = []
-    for policy in several:
-        if isinstance(policy, str):
-            names.append(policy)
-            continue
-        one = given(policy, tiers)
-        if any(other.name == one.name for other in brought):
-            message = f"two policies are called `{one.name}`: give one an attribute `name`"
-            raise ConfigurationError(message)
-        brought.append(one)
-        names.append(one.name)
-    return names, brought
-
-
 def simulate(
     trace: TraceLike,
     policy: PolicyLike,
     tiers: Mapping[str, Size],
     *,
+    record: Sequence[str] = (),
     progress: Progress = None,
     **options: Unpack[HierarchyOptions],
 ) -> Run:
@@ -103,6 +83,9 @@ def simulate(
     tiers : Mapping[str, Size]
         The cache tiers, fastest first: ``ram`` and ``flash``, or ``l1`` to ``l8``. A size is
         pages > 0, ``"64MiB"``, ``"5%"`` of the footprint, or ``"4x"`` the tier above.
+    record : Sequence[str], optional
+        What is kept of every access, the warm-up too: ``"hits"``, ``"actions"``, ``"evictions"``,
+        which are then tables of the :class:`Run`.
     progress : bool or callable, optional
         Whether a bar is shown, or what is told how far it is; on a terminal if not given.
     **options : HierarchyOptions
@@ -132,10 +115,19 @@ def simulate(
     >>> 0 < run.miss_ratio < 1
     True
     """
-    names, brought = _policies([policy], len(tiers))
+    names, brought = separate([policy], len(tiers))
     arguments = {"policies": names, "tiers": tiers, **checked(options)}
-    found = _find("simulate", arguments, trace, brought, progress, "runs", takes_clients=True)
-    return Run(found)
+    if isinstance(record, str):
+        record = [record]
+    if not record:
+        found = _find("simulate", arguments, trace, brought, progress, "runs", takes_clients=True)
+        return Run(found)
+    opened = trace if isinstance(trace, Trace) else Trace.open(trace)
+    with watching(progress, "runs") as watch:
+        text, arrays = _thermocline.record(
+            dict(arguments), opened._compiled, brought, watch, list(record)
+        )
+    return Run(json.loads(text), arrays)
 
 
 def compare(
@@ -183,7 +175,7 @@ def compare(
     >>> found.table.select(["policy", "ram_pages"]).to_pylist()[:2]
     [{'policy': 'lru', 'ram_pages': 7}, {'policy': 'arc', 'ram_pages': 7}]
     """
-    names, brought = _policies(policies, len(tiers))
+    names, brought = separate(policies, len(tiers))
     arguments = {"policies": names, "tiers": tiers, **checked(options)}
     found = _find("compare", arguments, trace, brought, progress, "runs", takes_clients=True)
     return Comparison(found)
@@ -269,7 +261,7 @@ def mrc(
     >>> curve.table.column("miss_ratio").to_pylist()
     [1.0, 0.1]
     """
-    names, brought = _policies(policies, 1)
+    names, brought = separate(policies, 1)
     arguments = {
         "policies": names,
         "sizes": sizes,

@@ -39,16 +39,38 @@ True
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib
+import inspect
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from thermocline.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from typing import Any
+    from numpy.typing import NDArray
 
-__all__ = ["Action", "Copy", "Drop", "Policy", "PolicyFactory", "Serve", "Setup"]
+__all__ = [
+    "Action",
+    "Algorithm",
+    "CacheSetup",
+    "CompiledEvictionPolicy",
+    "Copy",
+    "Drop",
+    "EvictionPolicy",
+    "Functions",
+    "Policy",
+    "PolicyFactory",
+    "Serve",
+    "Setup",
+    "TwoTier",
+]
 
 
 class Setup(NamedTuple):
@@ -161,22 +183,402 @@ class Policy(ABC):
         """
 
 
-PolicyFactory: TypeAlias = Callable[[Setup], "Any"]
-"""A class of policies, or a function with a ``name`` that makes one."""
+class CacheSetup(NamedTuple):
+    """The cache that an :class:`EvictionPolicy` is made for.
+
+    Attributes
+    ----------
+    capacity_pages : int
+        The capacity of the cache in pages, at least 1.
+    pages : int
+        How many pages there are; page ids are less.
+    """
+
+    capacity_pages: int
+    pages: int
+
+
+class EvictionPolicy(ABC):
+    """A replacement algorithm written in Python, which only keeps pages in order.
+
+    The extension knows which pages are in the cache and which are dirty, moves them, and calls the
+    hooks below. It runs wherever a policy does: as a policy of RAM over the disk, in
+    :class:`TwoTier` as the algorithm of RAM or flash, in sweeps, and on a cluster. A
+    :class:`CompiledEvictionPolicy` is the same for long traces.
+
+    Parameters
+    ----------
+    setup : CacheSetup
+        The cache; a new object is made for every run.
+
+    Attributes
+    ----------
+    name : str
+        What results call it; the name of the class unless it is set. No registered policy may
+        have it.
+
+    Examples
+    --------
+    >>> from collections import OrderedDict
+    >>> import thermocline as tc
+    >>> class MyLru(tc.EvictionPolicy):
+    ...     def __init__(self, setup):
+    ...         self.order = OrderedDict()
+    ...
+    ...     def hit(self, page, write):
+    ...         self.order.move_to_end(page)
+    ...
+    ...     def miss(self, page, write):
+    ...         self.order[page] = None
+    ...
+    ...     def evict(self, page, write):
+    ...         return self.order.popitem(last=False)[0]
+    >>> trace = tc.Trace.generate("zipf", requests=2000, pages=500, seed=7)
+    >>> mine, theirs = tc.compare(trace, [MyLru, "lru"], {"ram": 50}, progress=False).runs
+    >>> mine.figures["tiers"] == theirs.figures["tiers"]
+    True
+    """
+
+    @abstractmethod
+    def hit(self, page: int, write: bool) -> object:
+        """Hear that a page of the cache is accessed.
+
+        Parameters
+        ----------
+        page : int
+            The page, a dense id from 0.
+        write : bool
+            Whether it is written, or else read.
+        """
+
+    @abstractmethod
+    def miss(self, page: int, write: bool) -> object:
+        """Hear that a page enters the cache; if the cache was full, :meth:`evict` came before.
+
+        Parameters
+        ----------
+        page : int
+            The page, a dense id from 0.
+        write : bool
+            Whether it is written, or else read.
+        """
+
+    @abstractmethod
+    def evict(self, page: int, write: bool) -> int:
+        """Choose the page that leaves the full cache, and forget it.
+
+        Parameters
+        ----------
+        page : int
+            The page that is to enter.
+        write : bool
+            Whether it is written, or else read.
+
+        Returns
+        -------
+        int
+            A page of the cache, which is not there any more afterwards; or `page` itself, which
+            then does not enter, and :meth:`miss` is not called.
+        """
+
+    def remove(self, page: int) -> object:
+        """Forget a page that the hierarchy takes out of the cache; :class:`TwoTier` needs it.
+
+        Parameters
+        ----------
+        page : int
+            A page of the cache.
+        """
+        message = f"{type(self).__name__} has no method `remove(page)`, and page {page} must go"
+        raise NotImplementedError(message)
+
+
+class Functions(NamedTuple):
+    """The compiled functions of an algorithm, as the extension calls them.
+
+    Each is the address of a C function that is given ``state``, ``length``, the page (``uint32_t``)
+    and, except `remove`, whether it is written (``uint8_t``); `evict` returns a ``uint32_t``, the
+    others nothing.
+
+    Attributes
+    ----------
+    hit, miss, evict, remove : int
+        Addresses of the hooks of an :class:`EvictionPolicy`.
+    state : int
+        The first argument of each: the address of the memory that the state is in.
+    length : int
+        The second one, an ``int64_t``: how many elements it has.
+    owner : object
+        What keeps functions and memory; it is dropped with the policy.
+    """
+
+    hit: int
+    miss: int
+    evict: int
+    remove: int
+    state: int
+    length: int
+    owner: object
+
+
+class CompiledEvictionPolicy:
+    """An :class:`EvictionPolicy` that Numba compiles, so that no access calls the interpreter.
+
+    The state is one NumPy array, and the hooks are static methods on it in the part of Python that
+    Numba compiles. A loop without end in one of them cannot be interrupted. With functions from
+    elsewhere, such as a C library, override :meth:`functions` instead.
+
+    Attributes
+    ----------
+    name : str
+        What results call it; the name of the class unless it is set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import thermocline as tc
+    >>> class MyFifo(tc.CompiledEvictionPolicy):
+    ...     @staticmethod
+    ...     def state(setup):
+    ...         return np.zeros(setup.capacity_pages + 2, np.uint32)  # the ring, entered, left
+    ...
+    ...     @staticmethod
+    ...     def hit(state, page, write):
+    ...         pass
+    ...
+    ...     @staticmethod
+    ...     def miss(state, page, write):
+    ...         state[state[-2] % (len(state) - 2)] = page
+    ...         state[-2] += 1
+    ...
+    ...     @staticmethod
+    ...     def evict(state, page, write):
+    ...         state[-1] += 1
+    ...         return state[(state[-1] - 1) % (len(state) - 2)]
+    >>> trace = tc.Trace.generate("zipf", requests=2000, pages=500, seed=7)
+    >>> mine, theirs = tc.compare(trace, [MyFifo, "fifo"], {"ram": 50}, progress=False).runs
+    >>> mine.miss_ratio == theirs.miss_ratio
+    True
+    """
+
+    @staticmethod
+    def state(setup: CacheSetup) -> NDArray[Any]:
+        """Return the empty state.
+
+        Parameters
+        ----------
+        setup : CacheSetup
+            The cache.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(n,)``, C-contiguous, of any type that Numba knows, structured ones too.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def hit(state: NDArray[Any], page: int, write: bool) -> object:
+        """Hear that a page of the cache is accessed; see :meth:`EvictionPolicy.hit`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def miss(state: NDArray[Any], page: int, write: bool) -> object:
+        """Hear that a page enters the cache; see :meth:`EvictionPolicy.miss`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def evict(state: NDArray[Any], page: int, write: bool) -> int:
+        """Choose the page that leaves the full cache; see :meth:`EvictionPolicy.evict`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def remove(state: NDArray[Any], page: int) -> object:
+        """Forget a page that the hierarchy takes out; see :meth:`EvictionPolicy.remove`."""
+
+    @classmethod
+    def functions(cls, setup: CacheSetup) -> Functions:
+        """Return the compiled hooks and the state of one run.
+
+        Parameters
+        ----------
+        setup : CacheSetup
+            The cache.
+
+        Returns
+        -------
+        Functions
+            What the extension calls.
+
+        Raises
+        ------
+        ImportError
+            If Numba is not installed.
+        ValueError
+            If the state is not one C-contiguous array of one dimension.
+        """
+        state = np.asarray(cls.state(setup))
+        if state.ndim != 1 or not state.flags.c_contiguous:
+            message = (
+                f"`{cls.__name__}.state` returned an array of the shape {state.shape}: it takes a "
+                "C-contiguous one of one dimension"
+            )
+            raise ValueError(message)
+        compiled = _compiled(cls, state.dtype)  # type: ignore[arg-type]
+        hit, miss, evict, remove = (one.address for one in compiled)
+        owner = (compiled, state)
+        return Functions(hit, miss, evict, remove, state.ctypes.data, len(state), owner)
+
+
+@cache
+def _compiled(policy: type[CompiledEvictionPolicy], state: np.dtype[Any]) -> tuple[Any, ...]:
+    """Compile the hooks of a class for states of one type."""
+    try:
+        numba: Any = importlib.import_module("numba")
+    except ImportError:
+        message = "to compile a policy, install Numba: `pip install numba`"
+        raise ImportError(message) from None
+    pointer = numba.types.CPointer(numba.from_dtype(state))
+    place = (pointer, numba.int64, numba.uint32)
+
+    def heard(hook: Callable[..., Any], returns: Any) -> Any:
+        inner = numba.njit(hook)
+
+        def call(state: Any, length: Any, page: Any, write: Any) -> Any:
+            return inner(numba.carray(state, length), page, write != 0)
+
+        def tell(state: Any, length: Any, page: Any, write: Any) -> None:
+            inner(numba.carray(state, length), page, write != 0)
+
+        return numba.cfunc(returns(*place, numba.uint8))(tell if returns is numba.void else call)
+
+    removed = numba.njit(policy.remove)
+
+    def remove(state: Any, length: Any, page: Any) -> None:
+        removed(numba.carray(state, length), page)
+
+    return (
+        heard(policy.hit, numba.void),
+        heard(policy.miss, numba.void),
+        heard(policy.evict, numba.uint32),
+        numba.cfunc(numba.void(*place))(remove),
+    )
+
+
+Algorithm: TypeAlias = str | type[EvictionPolicy] | type[CompiledEvictionPolicy]
+"""A registered replacement algorithm by name, or a class of one's own."""
+
+PolicyFactory: TypeAlias = (
+    Callable[[Setup], Any] | type[EvictionPolicy] | type[CompiledEvictionPolicy]
+)
+"""A class of policies or algorithms, or a function with a ``name`` that makes a policy."""
+
+
+class TwoTier:
+    """The policy ``two-tier`` with algorithms of one's own for RAM, flash or both.
+
+    Its other parameters (``inclusion``, ``writes``, ``admission``, ``probability``, ``seed``) are
+    given as those of a registered policy are.
+
+    Parameters
+    ----------
+    ram, flash : str or type, optional
+        A registered algorithm by name, which has its default parameters, or a class. A class
+        needs the hook `remove`.
+    name : str, optional
+        What results call it; ``two-tier:RAM/FLASH`` if not given.
+
+    Raises
+    ------
+    ConfigurationError
+        If an algorithm is none, or has no `remove`.
+
+    Examples
+    --------
+    >>> import thermocline as tc
+    >>> trace = tc.Trace.generate("zipf", requests=2000, pages=500, seed=7)
+    >>> policy = tc.TwoTier(ram="lru", flash="sieve")
+    >>> run = tc.simulate(trace, policy, {"ram": 20, "flash": 80},
+    ...                   parameters={"inclusion": "exclusive"}, progress=False)
+    >>> run.policy
+    'two-tier:lru/sieve'
+    """
+
+    def __init__(
+        self, ram: Algorithm = "lru", flash: Algorithm = "lru", *, name: str | None = None
+    ) -> None:
+        for tier, algorithm in {"ram": ram, "flash": flash}.items():
+            if isinstance(algorithm, str):
+                continue
+            if not _is_algorithm(algorithm):
+                message = (
+                    f"{tier}={algorithm!r}: it takes the name of a registered algorithm, or a "
+                    "class of EvictionPolicy or CompiledEvictionPolicy"
+                )
+                raise ConfigurationError(message)
+            if algorithm.remove in (EvictionPolicy.remove, CompiledEvictionPolicy.remove):
+                message = (
+                    f"{tier}={algorithm.__name__}: `two-tier` takes pages out of a tier: define "
+                    "`remove`, which forgets one"
+                )
+                raise ConfigurationError(message)
+        self.algorithms = (ram, flash)
+        self.name = name or f"two-tier:{_name(ram)}/{_name(flash)}"
+
+
+class _MakesPolicy(NamedTuple):
+    """Makes an object of a policy."""
+
+    policy: Any
+
+    def __call__(self, capacity_pages: tuple[int, ...], pages: int, fetches: bool) -> Any:
+        return self.policy(Setup(capacity_pages, pages, fetches))
 
 
 class Given(NamedTuple):
     """A policy as the extension takes it."""
 
     name: str
-    factory: Callable[[tuple[int, ...], int, bool], Any]
+    identity: str
     tiers: int
+    factory: _MakesPolicy | None
+    algorithms: list[Any]
+    is_compiled: bool
 
 
-def given(policy: PolicyFactory, tiers: int) -> Given:
+class _MakesAlgorithm(NamedTuple):
+    """Makes what the extension calls of an algorithm."""
+
+    algorithm: Any
+
+    def __call__(self, capacity_pages: int, pages: int) -> Any:
+        setup = CacheSetup(capacity_pages, pages)
+        if _is_compiled(self.algorithm):
+            return self.algorithm.functions(setup)
+        return self.algorithm(setup)
+
+
+def _is_compiled(policy: object) -> bool:
+    return isinstance(policy, type) and issubclass(policy, CompiledEvictionPolicy)
+
+
+def _is_algorithm(policy: object) -> bool:
+    is_plain = isinstance(policy, type) and issubclass(policy, EvictionPolicy)
+    return is_plain or _is_compiled(policy)
+
+
+def _name(policy: object) -> Any:
+    """Give what a policy or an algorithm is called."""
+    if isinstance(policy, str):
+        return policy
+    return getattr(policy, "name", None) or getattr(policy, "__name__", None)
+
+
+def given(policy: PolicyFactory | TwoTier, tiers: int) -> Given:
     """Hand over a policy for so many cache tiers."""
-    name = getattr(policy, "name", None) or getattr(policy, "__name__", None)
-    if not callable(policy) or not isinstance(name, str):
+    name = _name(policy)
+    is_policy = callable(policy) or isinstance(policy, TwoTier)
+    if not is_policy or not isinstance(name, str):
         message = (
             f"{policy!r} is no policy: give the name of a registered one, or a class with a "
             "method `access(page, write)`; a function that makes one needs an attribute `name`"
@@ -185,8 +587,62 @@ def given(policy: PolicyFactory, tiers: int) -> Given:
     if not name or "," in name or "=" in name:
         message = f"a policy cannot be called {name!r}: take a name without commas"
         raise ConfigurationError(message)
+    if isinstance(policy, TwoTier):
+        algorithms: tuple[Any, ...] = policy.algorithms
+    else:
+        algorithms = (policy,) if _is_algorithm(policy) else ()
+    own = [one for one in algorithms if not isinstance(one, str)] if algorithms else [policy]
+    return Given(
+        name,
+        identity="\n".join([name, *map(_identity, own)]),
+        tiers=tiers,
+        factory=None if algorithms else _MakesPolicy(policy),
+        algorithms=[one if isinstance(one, str) else _MakesAlgorithm(one) for one in algorithms],
+        is_compiled=bool(algorithms) and all(map(_is_compiled, own)),
+    )
 
-    def make(capacity_pages: tuple[int, ...], pages: int, fetches: bool) -> Any:
-        return policy(Setup(capacity_pages, pages, fetches))
 
-    return Given(name, make, tiers)
+def separate(
+    policies: Any,
+    tiers: int,
+) -> tuple[list[str], list[Given]]:
+    """Separate the policies of Python, and give the names of all."""
+    is_one = isinstance(policies, str | TwoTier) or callable(policies)
+    names: list[str] = []
+    brought: list[Given] = []
+    for policy in [policies] if is_one else list(policies):
+        if isinstance(policy, str):
+            names.append(policy)
+            continue
+        one = given(policy, tiers)
+        if any(other.name == one.name for other in brought):
+            message = f"two policies are called `{one.name}`: give one an attribute `name`"
+            raise ConfigurationError(message)
+        brought.append(one)
+        names.append(one.name)
+    return names, brought
+
+
+def _identity(policy: Any) -> str:
+    """Tell what the results of a policy depend on: its `version`, and the source that it is in."""
+    version = str(getattr(policy, "version", ""))
+    if isinstance(policy, partial):
+        arguments = f"{policy.args!r} {policy.keywords!r}"
+        return f"{_identity(policy.func)} {arguments} {version}"
+    digest = hashlib.sha256()
+    for one in getattr(policy, "__mro__", (policy,)):
+        module = getattr(one, "__module__", "")
+        if one is object or module.split(".")[0] in {"abc", "thermocline"}:
+            continue
+        digest.update(_source(one).encode())
+    return f"{digest.hexdigest()} {version}"
+
+
+def _source(policy: Any) -> str:
+    """Give the module that a class or function is in, or only itself where that is no file."""
+    with contextlib.suppress(OSError, TypeError):
+        return inspect.getsource(inspect.getmodule(policy))  # type: ignore[arg-type]
+    with contextlib.suppress(OSError, TypeError):
+        return inspect.getsource(policy)
+    # Nobody can tell whether it is the same as before, so no result is taken for finished.
+    return uuid.uuid4().hex

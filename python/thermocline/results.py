@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from thermocline import _thermocline
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
 __all__ = [
     "BufferComparison",
@@ -28,6 +30,12 @@ __all__ = [
 ]
 
 Figures = Mapping[str, Any]
+
+ACTIONS = ["serve", "copy", "drop"]
+"""The words of recorded actions, by number."""
+
+NO_TIER = 255
+"""No tier, in recorded actions."""
 
 _Points: TypeAlias = list[tuple[str, float, float | None]]
 """Points of lines: label, x and y."""
@@ -202,6 +210,10 @@ class Run(Result):
 
     _METRIC = "hit_ratio"
 
+    def __init__(self, figures: Figures, recorded: Mapping[str, Any] | None = None) -> None:
+        super().__init__(figures)
+        self._recorded = dict(recorded or {})
+
     def __repr__(self) -> str:
         sizes = ", ".join(
             f"{tier['name']} {tier['capacity_pages']:,} pages"
@@ -244,6 +256,65 @@ class Run(Result):
     def tiers(self) -> pa.Table:
         """A row per tier, the disk last: hits, hit ratio, pages read and written, device."""
         return pa.Table.from_pylist(list(self.figures["tiers"]))
+
+    @cached_property
+    def hits(self) -> pa.Table | None:
+        """A row per access; None unless ``record`` names ``"hits"``.
+
+        Columns: ``found``, the fastest tier that held the page when the access arrived, and
+        ``hit``, whether that was a cache.
+        """
+        found = self._recorded.get("hits.found")
+        if found is None:
+            return None
+        disk = len(self._tier_names) - 1
+        return pa.table({"found": self._named(found), "hit": pa.array(found < disk)})
+
+    @cached_property
+    def actions(self) -> pa.Table | None:
+        """A row per action, in order; None unless ``record`` names ``"actions"``.
+
+        Columns: ``access`` (its index in the trace), ``action`` (``serve``, ``copy`` or
+        ``drop``), ``page_id``, ``source`` (the tier that answers, is read, or gives up its copy)
+        and ``target`` (the tier that a copy writes, else null).
+        """
+        return self._record_table("actions")
+
+    @cached_property
+    def evictions(self) -> pa.Table | None:
+        """A row per copy that a cache tier gives up; None unless ``record`` names them.
+
+        Columns: ``access`` (its index in the trace), ``page_id`` and ``tier``. A page that moves
+        up from a tier, and is dropped there, has a row as well.
+        """
+        return self._record_table("evictions")
+
+    @property
+    def _tier_names(self) -> list[str]:
+        names = [tier["name"] for tier in self.figures["tiers"]]
+        clients = len(self.figures.get("clients") or ())
+        if clients:
+            names[:1] = [f"{names[0]}#{client}" for client in range(clients)]
+        return names
+
+    def _named(self, tiers: NDArray[np.uint8]) -> pa.DictionaryArray:
+        indices = pa.array(tiers.astype(np.int8), mask=tiers == NO_TIER)
+        return pa.DictionaryArray.from_arrays(indices, self._tier_names)
+
+    def _record_table(self, kind: str) -> pa.Table | None:
+        prefix = f"{kind}."
+        columns: dict[str, Any] = {}
+        for name, array in self._recorded.items():
+            if name.startswith(prefix):
+                column = name.removeprefix(prefix)
+                if column in {"tier", "source", "target"}:
+                    columns[column] = self._named(array)
+                elif column == "action":
+                    indices = pa.array(array.astype(np.int8))
+                    columns[column] = pa.DictionaryArray.from_arrays(indices, ACTIONS)
+                else:
+                    columns[column] = pa.array(array)
+        return pa.table(columns) if columns else None
 
     @cached_property
     def clients(self) -> pa.Table | None:
@@ -313,6 +384,9 @@ class Comparison(Result):
     def __init__(self, figures: Sequence[Figures]) -> None:
         super().__init__(figures)
         self.runs = [Run(one) for one in figures]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
 
     def __repr__(self) -> str:
         policies = ", ".join(dict.fromkeys(run.policy for run in self.runs))

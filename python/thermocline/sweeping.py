@@ -6,7 +6,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from thermocline import _cluster, _remote, _thermocline
 from thermocline._progress import Progress, watching
 from thermocline.errors import ConfigurationError, FileError, TraceError
+from thermocline.policy import Given, separate
 from thermocline.results import SweepResult
 
 if TYPE_CHECKING:
@@ -139,8 +140,15 @@ def _read(
         if output is None:
             message = "a sweep that is no file has no name: give an `output`"
             raise ConfigurationError(message)
-        text = _thermocline.Sweep.to_toml(json.dumps(_plain(spec, "")))
-        source = _cluster.Spec(text, str(Path.cwd()), is_mapping=True)
+        names: object = spec.get("policies")
+        brought: list[Given] = []
+        if not isinstance(names, str | None):
+            tiers = spec.get("tier")
+            count = len(tiers) if isinstance(tiers, Sequence) else 1
+            names, brought = separate(names, count)
+        plain = _plain({**spec, "policies": names} if brought else spec, "")
+        text = _thermocline.Sweep.to_toml(json.dumps(plain))
+        source = _cluster.Spec(text, str(Path.cwd()), is_mapping=True, policies=brought)
         return source, os.fspath(output)
     path = Path(spec)
     try:
@@ -149,7 +157,9 @@ def _read(
         message = f"in `{path}`: {error}"
         raise FileError(message) from None
     target = path.with_suffix(".parquet") if output is None else output
-    return _cluster.Spec(text, str(path.parent.absolute()), is_mapping=False), os.fspath(target)
+    return _cluster.Spec(
+        text, str(path.parent.absolute()), is_mapping=False, policies=[]
+    ), os.fspath(target)
 
 
 def _plain(value: object, key: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -15,7 +16,7 @@ from thermocline import _remote, _thermocline
 from thermocline.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Trace"]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+BATCH = 65_536
+"""Requests that the extension is given together."""
 
 Kind = Literal["zipf", "uniform", "sequential", "loop", "oltp"]
 
@@ -132,13 +136,14 @@ class Trace:
         Parameters
         ----------
         pages : array_like
-            The first page of each request, shape ``(n,)``, whole numbers >= 0; n must be > 0.
+            The first page of each request, shape ``(n,)``, whole numbers from 0 to 2**64 - 2; n
+            must be > 0.
         writes : array_like, optional
             Whether each request writes, shape ``(n,)``, bool; all read if not given.
         at_ns : array_like, optional
             When each request came, shape ``(n,)``, unit: ns, >= 0; all at 0 if not given.
         counts : array_like, optional
-            How many pages each request has, shape ``(n,)``, each < 2**24; one if not given.
+            How many pages each request has, shape ``(n,)``, each from 1 to 2**24; one if not given.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
@@ -163,18 +168,29 @@ class Trace:
         array([10, 11, 12,  4], dtype=uint64)
         """
         first = _whole("pages", pages, None)
-        compiled = _thermocline.Trace.from_arrays(
+        lengths = None if counts is None else _whole("counts", counts, len(first))
+        _check_extents(first, lengths)
+        columns = (
             first,
-            None if counts is None else _whole("counts", counts, len(first)),
+            lengths,
             None if writes is None else _switches("writes", writes, len(first)),
             None if at_ns is None else _whole("at_ns", at_ns, len(first)),
-            str(page_size),
-            name,
         )
-        return cls(compiled)
+        batches = (
+            tuple(None if column is None else column[start : start + BATCH] for column in columns)
+            for start in range(0, len(first), BATCH)
+        )
+        return cls(_thermocline.Trace.from_batches(batches, False, str(page_size), name))
 
     @classmethod
-    def from_arrow(cls, table: Any, *, page_size: str | int = "4KiB", name: str = "arrow") -> Trace:
+    def from_arrow(
+        cls,
+        table: Any,
+        *,
+        columns: Mapping[str, str] | None = None,
+        page_size: str | int = "4KiB",
+        name: str = "arrow",
+    ) -> Trace:
         """Make a trace of a table of any library that speaks Arrow.
 
         Parameters
@@ -182,8 +198,13 @@ class Trace:
         table : object with ``__arrow_c_stream__``
             A table of pyarrow, polars, pandas, DuckDB or others, a row per request. Its columns:
             ``page`` (or ``page_number``), whole numbers >= 0, and perhaps ``write`` (bool),
-            ``at_ns`` (>= 0) and ``count`` (pages per request), as in :meth:`from_arrays`. Others
-            are not looked at, and none of these has nulls.
+            ``at_ns`` (>= 0) and ``count`` (pages per request), as in :meth:`from_arrays`. None of
+            these has nulls. Columns such as ``op`` or ``size``, which look as if they said more
+            about requests, are refused; others are not looked at.
+        columns : Mapping[str, str], optional
+            The names that columns have in the table, by those above, as in
+            ``{"page": "lbn", "write": "is_write"}``. The table's other columns are then not
+            looked at.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
@@ -206,23 +227,19 @@ class Trace:
         >>> tc.Trace.from_arrow(pa.table({"page": [1, 2, 1], "write": [True, False, False]}))
         <thermocline.Trace arrow: 3 accesses, 2 pages of 4096 B>
         """
-        columns = pa.table(table)
+        rows = pa.table(table)
+        names = _roles(rows.column_names, columns)
 
-        def column(*names: str) -> Any:
-            for known in names:
-                if known in columns.column_names:
-                    found = columns.column(known)
-                    if found.null_count:
-                        message = f"column `{known}` has {found.null_count} nulls: fill them"
-                        raise TraceError(message)
-                    return found.to_numpy()
-            return None
+        def column(role: str) -> Any:
+            if role not in names:
+                return None
+            found = rows.column(names[role])
+            if found.null_count:
+                message = f"column `{names[role]}` has {found.null_count} nulls: fill them"
+                raise TraceError(message)
+            return found.to_numpy()
 
-        pages = column("page", "page_number")
-        if pages is None:
-            there = ", ".join(columns.column_names) or "none"
-            message = f"there is no column `page` or `page_number`; there are: {there}"
-            raise TraceError(message)
+        pages = column("page")
         return cls.from_arrays(
             pages,
             writes=column("write"),
@@ -427,6 +444,68 @@ class Trace:
         """How many accesses there are, at least 1."""
         return len(self._compiled)
 
+    def __getitem__(self, accesses: slice) -> Trace:
+        """Return a range of accesses as a trace of its own, as in ``trace[1000:2000]``.
+
+        Its ids count from 0 again. Requests at both ends may be cut.
+
+        Raises
+        ------
+        TraceError
+            If the range is empty, or the accesses are those of several clients.
+        TypeError
+            If it is no slice, or one with a step.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> part = tc.Trace.from_arrays([5, 6, 7, 6])[2:]
+        >>> part.page_numbers[part.page_ids]
+        array([7, 6], dtype=uint64)
+        """
+        if not isinstance(accesses, slice) or accesses.step not in {None, 1}:
+            message = f"{accesses!r}: a trace takes a slice without a step, as in trace[1000:2000]"
+            raise TypeError(message)
+        start, end, _ = accesses.indices(len(self))
+        if start >= end:
+            message = f"trace[{accesses.start}:{accesses.stop}] has no access: take a longer range"
+            raise TraceError(message)
+        self._check_one_client("slice")
+        return Trace(self._compiled.slice(start, end))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the trace as the bytes of the file that :meth:`save` writes."""
+        self._check_one_client("pickle")
+        with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
+            path = Path(folder) / (Path(self.name).name or "trace")
+            self.save(path)
+            return _unpickled, (path.name, path.read_bytes())
+
+    def _check_one_client(self, what: str) -> None:
+        if self.clients > 1:
+            message = (
+                f"a trace of {self.clients} clients: {what} the trace before it is split or merged"
+            )
+            raise TraceError(message)
+
+    def reuse_distances(self) -> NDArray[np.int64]:
+        """Return how many other pages were accessed since the last access to the same page.
+
+        An LRU cache of c pages hits where the distance is from 0 to c - 1.
+
+        Returns
+        -------
+        NDArray
+            Shape ``(len(self),)``; -1 where a page is accessed for the first time.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> tc.Trace.from_arrays([7, 8, 8, 7]).reuse_distances()
+        array([-1, -1,  0,  1])
+        """
+        return self._compiled.reuse_distances()
+
     def __repr__(self) -> str:
         """Its name and its size."""
         accesses, pages = f"{len(self):,}", f"{self.footprint_pages:,}"
@@ -551,6 +630,82 @@ def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
         message = f"`{name}` has the shape {column.shape}: it takes {wanted}"
         raise TraceError(message)
     return column
+
+
+_ROLES = {
+    "page": ("page", "page_number"),
+    "write": ("write",),
+    "at_ns": ("at_ns",),
+    "count": ("count",),
+}
+"""What columns may say, and what they are called."""
+
+_UNKNOWN = {
+    "op": "`write`, a column of booleans",
+    "is_write": '`write`: columns={"write": "is_write", ...}',
+    "rw": "`write`, a column of booleans",
+    "size": "`count`, in pages",
+    "length": "`count`, in pages",
+    "time": "`at_ns`, in nanoseconds",
+    "timestamp": "`at_ns`, in nanoseconds",
+}
+"""Columns that look as if they said more about requests, and what says it."""
+
+
+def _roles(there: Sequence[str], columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Give the column of each role that a table has."""
+    known = ", ".join(there) or "none"
+    if columns is not None:
+        for role, name in columns.items():
+            if role not in _ROLES:
+                message = f"columns[{role!r}]: there are {', '.join(_ROLES)}"
+                raise TraceError(message)
+            if name not in there:
+                message = f"columns[{role!r}]: there is no column `{name}`; there are: {known}"
+                raise TraceError(message)
+        found = dict(columns)
+    else:
+        named = (
+            (role, next((n for n in names if n in there), None)) for role, names in _ROLES.items()
+        )
+        found = {role: name for role, name in named if name is not None}
+    if "page" not in found:
+        message = f"there is no column `page` or `page_number`; there are: {known}"
+        raise TraceError(message)
+    for name in there if columns is None else ():
+        if name in _UNKNOWN:
+            message = (
+                f"column `{name}` is not understood: give {_UNKNOWN[name]}, or say with `columns` "
+                "which columns are to be looked at, or drop it"
+            )
+            raise TraceError(message)
+    return found
+
+
+def _check_extents(first: NDArray[np.uint64], counts: NDArray[np.uint64] | None) -> None:
+    """Refuse requests without pages, and those that end beyond the greatest page number."""
+    if counts is not None and len(counts) and counts.min() == 0:
+        place = int(np.argmin(counts))
+        message = f"`counts`[{place}] is 0: a request has at least one page; drop those without"
+        raise TraceError(message)
+    last = np.uint64(2**64 - 2)
+    limits = last if counts is None else last - (counts - np.uint64(1))
+    beyond = first > limits
+    if beyond.any():
+        place = int(np.argmax(beyond))
+        message = (
+            f"`pages`[{place}] is {first[place]}: a request ends at page 2**64 - 2 at the latest; "
+            "number the pages anew, as by np.unique(pages, return_inverse=True)"
+        )
+        raise TraceError(message)
+
+
+def _unpickled(name: str, content: bytes) -> Trace:
+    """Open a pickled trace."""
+    with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        return Trace.open(path)
 
 
 def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]:

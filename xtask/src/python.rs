@@ -31,7 +31,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     };
     let quiet = "--disable-pip-version-check";
     tool("python", &["-m", "pip", "install", "--quiet", quiet, MATURIN])?;
-    tool("maturin", &["develop", "--quiet", "--extras", "plot,cluster,test"])?;
+    tool("maturin", &["develop", "--quiet", "--extras", "plot,cluster,compiled,test"])?;
     tool("ruff", &[&["format", "--check"], &SOURCES[..]].concat())?;
     tool("ruff", &[&["check"], &SOURCES[..]].concat())?;
     tool("mypy", &[])?;

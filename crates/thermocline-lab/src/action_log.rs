@@ -22,7 +22,7 @@ use thermocline_core::{Access, Action, Actions, Clients, Op, PageId, Tier};
 use thermocline_trace::columns::{Column, ColumnWriter};
 use thermocline_trace::{CompiledTrace, TraceError};
 
-use crate::{Configuration, LabError, PolicySummary, TraceSummary};
+use crate::{Configuration, LabError, PolicySummary, Recorder, TraceSummary};
 
 const KEY: &str = "thermocline_actions";
 /// Changes when older programs could misunderstand a file.
@@ -118,22 +118,6 @@ impl ActionLog {
         Ok(Self { writer, tiers: metadata.tiers, rows: Rows::default(), failure: None })
     }
 
-    /// Adds the actions of the access at an index of the trace.
-    pub fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
-        let Access { op, client, .. } = trace.access(index);
-        self.add(trace, index, (Some(op), client), actions);
-    }
-
-    /// Adds what a policy did between accesses, before the one at an index.
-    pub fn between_accesses(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
-        self.add(trace, index, (None, 0), actions);
-    }
-
-    /// Whether the file could not be written; [`finish`](Self::finish) says why.
-    pub const fn has_failed(&self) -> bool {
-        self.failure.is_some()
-    }
-
     /// Completes the file and puts it in its place.
     ///
     /// # Errors
@@ -204,6 +188,22 @@ impl ActionLog {
         columns.extend((!rows.volumes.is_empty()).then_some(Column::U32(rows.volumes)));
         columns.extend((!rows.clients.is_empty()).then_some(Column::U32(rows.clients)));
         self.failure = self.writer.group(&columns).err();
+    }
+}
+
+impl Recorder for ActionLog {
+    fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
+        let Access { op, client, .. } = trace.access(index);
+        self.add(trace, index, (Some(op), client), actions);
+    }
+
+    fn between_accesses(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
+        self.add(trace, index, (None, 0), actions);
+    }
+
+    /// Whether the file could not be written; [`finish`](Self::finish) says why.
+    fn has_failed(&self) -> bool {
+        self.failure.is_some()
     }
 }
 

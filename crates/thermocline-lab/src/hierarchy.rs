@@ -104,14 +104,22 @@ pub(crate) fn choose(
     suits: impl Fn(&PolicyEntry) -> bool,
     own: &[PolicyEntry],
 ) -> Result<Vec<PolicyEntry>, LabError> {
+    let find = |name: &str| find_among(own, name);
+    selection.resolve(|| registry::entries().filter(|entry| suits(entry)).cloned().collect(), find)
+}
+
+/// Find a policy by name among the caller's own and the registered ones.
+///
+/// # Errors
+/// A name that no policy has, or one of the caller's with the name of a registered one.
+pub(crate) fn find_among(own: &[PolicyEntry], name: &str) -> Result<PolicyEntry, LabError> {
     if let Some(taken) = own.iter().find(|entry| registry::find(&entry.name).is_ok()) {
         return Err(LabError::NameTaken { name: taken.name.to_string() });
     }
-    let find = |name: &str| match own.iter().find(|entry| entry.name == name) {
+    match own.iter().find(|entry| entry.name == name) {
         Some(entry) => Ok(entry.clone()),
         None => find_policy(name).cloned(),
-    };
-    selection.resolve(|| registry::entries().filter(|entry| suits(entry)).cloned().collect(), find)
+    }
 }
 
 /// The presets and the devices of a file.

@@ -50,6 +50,7 @@ mod summary;
 pub mod sweep;
 mod tiers;
 mod timing;
+mod turns;
 mod watch;
 
 pub use action_log::ActionLog;
@@ -68,9 +69,9 @@ pub use identification::{
 };
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
-pub use replay::{Replay, WarmUp, replay};
+pub use replay::{Recorder, Replay, WarmUp, replay};
 pub use run_while_compiling::{can_run_while_compiling, run_while_compiling};
-pub use runs::{RunOptions, compare, run, run_with_actions};
+pub use runs::{RunOptions, compare, run, run_recording, run_with_actions};
 pub use size::{TierSize, TracePages};
 pub use summary::{
     AdmissionSummary, ClientSummary, Gauge, PolicySummary, Summary, TierSummary, TraceSummary,

@@ -1,12 +1,12 @@
 //! The replay loop: accesses in, counts out.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::str::FromStr;
 
 use thermocline_core::{Access, Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
-use crate::action_log::ActionLog;
 use crate::over_time::{Intervals, Tally};
 use crate::watch::CHUNK_ACCESSES;
 use crate::{LabError, Watch};
@@ -38,7 +38,7 @@ pub struct Replay<'a> {
     /// Takes what is found over time, if given.
     pub intervals: Option<&'a mut Intervals>,
     /// Takes every action, if given. Once it has failed, the replay ends, and its counts mean nothing.
-    pub log: Option<&'a mut ActionLog>,
+    pub log: Option<&'a mut (dyn Recorder + 'static)>,
     /// Who looks on, if anybody does; once stopped, the replay ends, and its counts mean nothing.
     pub watch: Option<&'a Watch>,
 }
@@ -87,6 +87,20 @@ impl FromStr for WarmUp {
     }
 }
 
+/// What takes every action of a run, in their order.
+pub trait Recorder: Debug {
+    /// Take the actions of the access at an index of the trace.
+    fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions);
+
+    /// Take what a policy did on its own before the access at an index.
+    fn between_accesses(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions);
+
+    /// Whether it can take no more; the run then ends, and its counts mean nothing.
+    fn has_failed(&self) -> bool {
+        false
+    }
+}
+
 /// Replays a trace through a policy and counts what it does, for each client what its accesses did.
 ///
 /// # Errors
@@ -131,7 +145,7 @@ struct Stage<'a> {
     /// Accesses that a policy is given together, and those behind them.
     batch: Vec<Access>,
     ledger: Option<&'a mut Ledger>,
-    log: Option<&'a mut ActionLog>,
+    log: Option<&'a mut (dyn Recorder + 'static)>,
     tally: Tally<'a>,
     watch: Option<&'a Watch>,
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Instant;
 
-use rayon::prelude::*;
 use thermocline_core::{Clients, Counts, Inputs, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
@@ -12,9 +11,10 @@ use crate::over_time::Tally;
 use crate::replay::sum;
 use crate::summary::PolicyState;
 use crate::timing::{Simulation, Timed};
+use crate::turns::in_parallel;
 use crate::{
-    ClientSummary, Configuration, Intervals, LabError, PolicySummary, Replay, Summary, TierSummary,
-    Timing, TimingSummary, TraceSummary, WarmUp, Watch, replay, tiers,
+    ClientSummary, Configuration, Intervals, LabError, PolicySummary, Recorder, Replay, Summary,
+    TierSummary, Timing, TimingSummary, TraceSummary, WarmUp, Watch, replay, tiers,
 };
 
 /// How a run is made.
@@ -71,6 +71,21 @@ pub fn run_with_actions(
     summary
 }
 
+/// Does the same as [`run`], and gives every action to a recorder, those of the warm-up too.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_recording(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    options: RunOptions,
+    watch: &Watch,
+    recorder: &mut (dyn Recorder + 'static),
+) -> Result<Summary, LabError> {
+    let beside = Beside { log: Some(recorder), ..Beside::default() };
+    run_into(trace, configuration, options, watch, beside)
+}
+
 /// Replays a sample of a trace, with what the whole trace says of its order.
 pub(crate) fn run_sample(
     sample: &CompiledTrace,
@@ -87,12 +102,23 @@ pub(crate) fn run_sample(
 #[derive(Default)]
 struct Beside<'a> {
     /// Takes every action.
-    log: Option<&'a mut ActionLog>,
+    log: Option<&'a mut (dyn Recorder + 'static)>,
     /// What the whole trace says of its order, if the trace is a sample.
     of_sample: Inputs,
 }
 
 fn run_into(
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+    options: RunOptions,
+    watch: &Watch,
+    beside: Beside<'_>,
+) -> Result<Summary, LabError> {
+    configuration.policy.host(|| run_here(trace, configuration, options, watch, beside))
+}
+
+/// Makes a run on this thread.
+fn run_here(
     trace: &CompiledTrace,
     configuration: &Configuration,
     mut options: RunOptions,
@@ -140,15 +166,12 @@ pub fn compare(
     watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Vec<Summary>, LabError> {
-    let results: Vec<Result<Summary, LabError>> = configurations
-        .par_iter()
-        .map(|configuration| {
-            let result = run(trace, configuration, options, watch);
-            done();
-            result
-        })
-        .collect();
-    results.into_iter().collect()
+    let run = |configuration: &Configuration| {
+        let result = run(trace, configuration, options, watch);
+        done();
+        result
+    };
+    in_parallel(configurations, |one| one.policy.is_hosted(), run).into_iter().collect()
 }
 
 /// What a replay found.
@@ -169,7 +192,7 @@ fn run_timed(
     timing: &Timing,
     options: RunOptions,
     watch: &Watch,
-    log: Option<&mut ActionLog>,
+    log: Option<&mut (dyn Recorder + 'static)>,
 ) -> Result<Summary, LabError> {
     let warm_up_accesses = options.warm_up.accesses(trace.len() as u64)?;
     let names = configuration.tier_names();

@@ -1,7 +1,6 @@
 //! What the lab finds, as JSON.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -15,14 +14,15 @@ use thermocline_lab::spec::{
 };
 use thermocline_lab::{
     Configuration, LabError, RunOptions, Stream, compare, configurations, figure, identify,
-    listing, run, run_buffers, write_file,
+    listing, run, run_buffers, run_recording, write_file,
 };
 use thermocline_papers::Annotated;
 use thermocline_trace::{CompiledTrace, Stats};
 
 use crate::arguments::{Arguments, argument};
 use crate::errors::{configuration, python};
-use crate::policy::{CustomPolicy, Failure};
+use crate::policy::CustomPolicy;
+use crate::recording::Recording;
 use crate::trace::Trace;
 use crate::work::{Work, watched};
 
@@ -57,14 +57,36 @@ pub(crate) fn find(
 ) -> PyResult<String> {
     let study = Study::new(function, &Arguments::new(arguments))?;
     let work = Work::default();
-    let failure = Arc::new(Failure::new(work.watch.clone()));
-    let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&failure)).collect();
+    let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&work.home)).collect();
     let trace = &trace.0;
     let found = watched(py, &work, progress.as_ref(), || study.find(&work, trace, &own))?;
-    match failure.take() {
+    match work.home.take_raised() {
         Some(error) => Err(error),
         None => found.map_err(|error| study.raised(error)),
     }
+}
+
+/// What `simulate` finds on a trace, as JSON, with arrays of what is to be recorded of each access.
+#[pyfunction]
+pub(crate) fn record<'py>(
+    py: Python<'py>,
+    arguments: Bound<'py, PyDict>,
+    trace: &Trace,
+    policies: Vec<CustomPolicy>,
+    progress: Option<Py<PyAny>>,
+    names: Vec<String>,
+) -> PyResult<(String, Bound<'py, PyDict>)> {
+    let study = Study::new("simulate", &Arguments::new(arguments))?;
+    let mut recording = Recording::new(&names)?;
+    let work = Work::default();
+    let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&work.home)).collect();
+    let trace = &trace.0;
+    let found =
+        watched(py, &work, progress.as_ref(), || study.record(&work, trace, &own, &mut recording))?;
+    if let Some(error) = work.home.take_raised() {
+        return Err(error);
+    }
+    Ok((found.map_err(|error| study.raised(error))?, recording.into_arrays(py)?))
 }
 
 /// Return a catalogue as JSON: `policies`, `identifiers`, `buffers`, `devices`, `drives`, the
@@ -145,22 +167,29 @@ impl Study {
         }
     }
 
+    /// Does the same for a run, and records what happens to each access.
+    fn record(
+        &self,
+        work: &Work,
+        trace: &CompiledTrace,
+        own: &[PolicyEntry],
+        recording: &mut Recording,
+    ) -> Result<String, Raised> {
+        match self {
+            Self::Simulate(runs) => runs.simulate(work, trace, own, Some(recording)),
+            _ => self.find(work, trace, own),
+        }
+    }
+
     fn find(
         &self,
         work: &Work,
         trace: &CompiledTrace,
         own: &[PolicyEntry],
     ) -> Result<String, Raised> {
-        let (watch, done) = (&work.watch, || work.advance(1));
+        let (watch, done) = (work.watch(), || work.advance(1));
         Ok(match self {
-            Self::Simulate(runs) => {
-                let all = runs.configurations(trace.clients(), own)?;
-                let [configuration] = all.as_slice() else { return Err(Raised::Several) };
-                work.expect(1);
-                let summary = run(trace, configuration, runs.options, watch)?;
-                work.advance(1);
-                serde_json::to_string(&Annotated::new(trace, configuration, &summary)?)?
-            }
+            Self::Simulate(runs) => runs.simulate(work, trace, own, None)?,
             Self::Compare(runs) => {
                 let all = runs.configurations(trace.clients(), own)?;
                 work.expect(all.len());
@@ -202,7 +231,7 @@ fn plan(
     if output.is_some() {
         check_engine_pages(trace)?;
     }
-    let found = Plan::search(trace, options, &work.watch, |progress| match progress {
+    let found = Plan::search(trace, options, work.watch(), |progress| match progress {
         PlanProgress::Coarse(steps) | PlanProgress::Full(steps) => work.expect(steps),
         PlanProgress::Done => work.advance(1),
     })?;
@@ -213,6 +242,26 @@ fn plan(
 }
 
 impl Runs {
+    /// Make the one run, and record it if there is a recording.
+    fn simulate(
+        &self,
+        work: &Work,
+        trace: &CompiledTrace,
+        own: &[PolicyEntry],
+        recording: Option<&mut Recording>,
+    ) -> Result<String, Raised> {
+        let all = self.configurations(trace.clients(), own)?;
+        let [configuration] = all.as_slice() else { return Err(Raised::Several) };
+        work.expect(1);
+        let (options, watch) = (self.options, work.watch());
+        let summary = match recording {
+            Some(recording) => run_recording(trace, configuration, options, watch, recording)?,
+            None => run(trace, configuration, options, watch)?,
+        };
+        work.advance(1);
+        Ok(serde_json::to_string(&Annotated::new(trace, configuration, &summary)?)?)
+    }
+
     fn configurations(
         &self,
         clients: Clients,

@@ -6,9 +6,13 @@
 
 mod arguments;
 mod errors;
+mod eviction;
+mod functions;
+mod home;
 mod identifier;
 mod lab;
 mod policy;
+mod recording;
 mod sweep;
 mod trace;
 mod work;
@@ -21,7 +25,7 @@ mod _thermocline {
     #[pymodule_export]
     use crate::identifier::Identifier;
     #[pymodule_export]
-    use crate::lab::{catalogue, find};
+    use crate::lab::{catalogue, find, record};
     #[pymodule_export]
     use crate::sweep::{Running, Sweep};
     #[pymodule_export]

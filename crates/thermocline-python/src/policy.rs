@@ -1,31 +1,34 @@
 //! Policies written in Python, as the lab drives them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use thermocline_core::policy::Survivor;
+use thermocline_core::policy::hybrid::two_tier::{self, TWO_TIER};
+use thermocline_core::policy::single::{Space, one_tier};
 use thermocline_core::registry::{Capabilities, Depth, PolicyEntry};
 use thermocline_core::{Access, Actions, Op, PageId, Policy, Setup, Tier, WriteMiss};
-use thermocline_lab::Watch;
 
-/// A policy as Python hands it over.
+use crate::eviction::{CustomAlgorithm, offer_lock};
+use crate::home::Home;
+
+/// A policy as Python gives it.
 #[derive(FromPyObject)]
 pub(crate) struct CustomPolicy {
     name: String,
-    /// Called with capacities, pages and whether a write miss fetches.
-    factory: Py<PyAny>,
+    /// What its results depend on, hashed.
+    identity: String,
     /// How many cache tiers it is to run on.
     tiers: usize,
-}
-
-/// What was raised first in a policy; it stops the run.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    raised: Mutex<Option<PyErr>>,
-    watch: Watch,
+    /// Called with capacities, pages and whether a write miss fetches; none for algorithms.
+    factory: Option<Py<PyAny>>,
+    /// The algorithm of RAM, or those of RAM and flash.
+    algorithms: Vec<CustomAlgorithm>,
+    /// Whether no access calls the interpreter.
+    is_compiled: bool,
 }
 
 /// An object with a method `access(page, write)`.
@@ -34,7 +37,8 @@ struct PythonPolicy {
     access: Option<Py<PyAny>>,
     /// The classes of its actions.
     kinds: Option<Kinds>,
-    failure: Arc<Failure>,
+    home: Arc<Home>,
+    calls: u32,
 }
 
 /// The classes of actions, which are named tuples.
@@ -46,29 +50,40 @@ struct Kinds {
 
 impl CustomPolicy {
     /// The policy, for those that choose by name.
-    pub(crate) fn entry(self, failure: &Arc<Failure>) -> PolicyEntry {
-        let depth = if self.tiers == 1 { Depth::Ram } else { Depth::Tiers };
-        let (factory, failure) = (self.factory, Arc::clone(failure));
-        PolicyEntry::new(self.name, Capabilities::untested(depth), move |setup, _values| {
-            Box::new(PythonPolicy::new(&factory, setup, &failure))
-        })
+    pub(crate) fn entry(self, home: &Arc<Home>) -> PolicyEntry {
+        let Self { name, identity, tiers, factory, algorithms, is_compiled } = self;
+        let entry = match factory {
+            Some(factory) => plain(name, tiers, factory, Arc::clone(home)),
+            None => of_algorithms(name, algorithms, Arc::clone(home)),
+        };
+        let entry = entry.identified_by(identity);
+        if is_compiled { entry } else { home.host(entry) }
     }
 }
 
-impl Failure {
-    pub(crate) fn new(watch: Watch) -> Self {
-        Self { raised: Mutex::new(None), watch }
-    }
+/// The policy of an object with a method `access`.
+fn plain(name: String, tiers: usize, factory: Py<PyAny>, home: Arc<Home>) -> PolicyEntry {
+    let depth = if tiers == 1 { Depth::Ram } else { Depth::Tiers };
+    PolicyEntry::new(name, Capabilities::untested(depth), move |setup, _values| {
+        Box::new(PythonPolicy::new(&factory, setup, &home))
+    })
+}
 
-    /// What was raised, if anything.
-    pub(crate) fn take(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+/// A policy of RAM that an algorithm makes, or of RAM and flash that two algorithms make.
+fn of_algorithms(name: String, algorithms: Vec<CustomAlgorithm>, home: Arc<Home>) -> PolicyEntry {
+    if algorithms.len() == 1 {
+        let capabilities = Capabilities::untested(Depth::Ram);
+        return PolicyEntry::new(name, capabilities, move |setup, _values| {
+            one_tier::policy(algorithms[0].build(one_tier::space(setup), &home), setup)
+        });
     }
-
-    fn raise(&self, error: PyErr) {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.watch.stop();
-    }
+    let capabilities = Capabilities { is_tested: false, ..TWO_TIER.capabilities };
+    let mut entry = PolicyEntry::new(name, capabilities, move |setup, values| {
+        let algorithm = |tier: Tier, space: Space<'_>| algorithms[tier.index()].build(space, &home);
+        two_tier::policy(setup, values, algorithm)
+    });
+    entry.parameters = two_tier::SHARED_PARAMETERS;
+    entry
 }
 
 impl fmt::Debug for PythonPolicy {
@@ -78,8 +93,8 @@ impl fmt::Debug for PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// What the factory returns. If it raises, the failure stops the run.
-    fn new(factory: &Py<PyAny>, setup: &Setup, failure: &Arc<Failure>) -> Self {
+    /// What the factory returns. If it raises, that stops the run.
+    fn new(factory: &Py<PyAny>, setup: &Setup, home: &Arc<Home>) -> Self {
         let fetches = setup.write_miss == WriteMiss::Fetch;
         let made = Python::attach(|py| -> PyResult<(Py<PyAny>, Kinds)> {
             let capacities = PyTuple::new(py, &setup.capacity_pages)?;
@@ -90,16 +105,17 @@ impl PythonPolicy {
         let (access, kinds) = match made {
             Ok((access, kinds)) => (Some(access), Some(kinds)),
             Err(error) => {
-                failure.raise(error);
+                home.raise(error);
                 (None, None)
             }
         };
-        Self { access, kinds, failure: Arc::clone(failure) }
+        Self { access, kinds, home: Arc::clone(home), calls: 0 }
     }
 
-    fn ask(&self, access: Access, out: &mut Actions) -> PyResult<()> {
+    fn ask(&mut self, access: Access, out: &mut Actions) -> PyResult<()> {
         let (Some(method), Some(kinds)) = (&self.access, &self.kinds) else { return Ok(()) };
         Python::attach(|py| {
+            offer_lock(py, &mut self.calls);
             let answer = method.call1(py, (access.page.0, access.op == Op::Write))?;
             let answer = answer.bind(py);
             let actions = answer.try_iter().map_err(|error| no_actions(answer, error))?;
@@ -113,11 +129,11 @@ impl PythonPolicy {
 
 impl Policy for PythonPolicy {
     fn access(&mut self, access: Access, out: &mut Actions) {
-        if self.failure.watch.is_stopped() {
+        if self.home.watch.is_stopped() {
             return;
         }
         if let Err(error) = self.ask(access, out) {
-            self.failure.raise(error);
+            self.home.raise(error);
         }
     }
 

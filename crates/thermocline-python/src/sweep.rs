@@ -5,18 +5,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use thermocline_lab::Watch;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::sweep::{self, Progress, Row};
 
 use crate::errors::python;
+use crate::home::Home;
 use crate::lab::json;
+use crate::policy::CustomPolicy;
 use crate::trace::Trace;
 use crate::work::{Work, watched};
 
 /// A sweep as its TOML says.
 #[derive(Debug)]
 #[pyclass(frozen, module = "thermocline._thermocline")]
-pub(crate) struct Sweep(sweep::Sweep);
+pub(crate) struct Sweep {
+    sweep: sweep::Sweep,
+    /// Its policies of Python.
+    home: Arc<Home>,
+}
 
 /// A sweep whose points are run elsewhere.
 #[derive(Debug)]
@@ -29,11 +35,22 @@ pub(crate) struct Running {
 
 #[pymethods]
 impl Sweep {
-    /// `is_mapping` says that the text is what [`Self::to_toml`] made.
+    /// `is_mapping` says that the text is what [`Self::to_toml`] made; then it may name `policies`.
     #[new]
-    fn new(text: &str, folder: PathBuf, is_mapping: bool) -> PyResult<Self> {
-        let parse = if is_mapping { sweep::Sweep::parse_mapping } else { sweep::Sweep::parse };
-        Ok(Self(parse(text, &folder).map_err(python)?))
+    fn new(
+        text: &str,
+        folder: PathBuf,
+        is_mapping: bool,
+        policies: Vec<CustomPolicy>,
+    ) -> PyResult<Self> {
+        let home = Arc::new(Home::default());
+        let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&home)).collect();
+        let sweep = if is_mapping {
+            sweep::Sweep::parse_mapping(text, &folder, &own)
+        } else {
+            sweep::Sweep::parse(text, &folder)
+        };
+        Ok(Self { sweep: sweep.map_err(python)?, home })
     }
 
     /// The TOML of a sweep that is given as JSON.
@@ -45,31 +62,31 @@ impl Sweep {
 
     /// The same with the files of its traces elsewhere.
     fn with_paths(&self, paths: Vec<PathBuf>) -> Self {
-        let mut sweep = self.0.clone();
+        let mut sweep = self.sweep.clone();
         for (source, path) in sweep.traces.iter_mut().zip(paths) {
             source.path = path;
         }
-        Self(sweep)
+        Self { sweep, home: Arc::clone(&self.home) }
     }
 
     /// The name and the path of each trace.
     fn traces(&self) -> Vec<(String, PathBuf)> {
-        self.0.traces.iter().map(|source| (source.name.clone(), source.path.clone())).collect()
+        self.sweep.traces.iter().map(|source| (source.name.clone(), source.path.clone())).collect()
     }
 
     /// The trace of each point, by number, and what the point is in words.
     fn points(&self) -> Vec<(usize, String)> {
-        let points = self.0.points.iter();
-        points.map(|one| (one.trace, one.describe(&self.0.traces[one.trace]))).collect()
+        let points = self.sweep.points.iter();
+        points.map(|one| (one.trace, one.describe(&self.sweep.traces[one.trace]))).collect()
     }
 
     fn sha256(&self, py: Python<'_>, trace: usize) -> PyResult<String> {
-        py.detach(|| self.0.traces[trace].sha256()).map_err(python)
+        py.detach(|| self.sweep.traces[trace].sha256()).map_err(python)
     }
 
     fn open(&self, py: Python<'_>, trace: usize) -> PyResult<Trace> {
         let work = Work::default();
-        let opened = watched(py, &work, None, || self.0.traces[trace].open(&work.watch, 2))?;
+        let opened = watched(py, &work, None, || self.sweep.traces[trace].open(work.watch(), 2))?;
         Ok(Trace(Arc::new(opened.map_err(python)?)))
     }
 
@@ -82,12 +99,14 @@ impl Sweep {
         key: &str,
         trace_sha256: &str,
     ) -> PyResult<String> {
-        let (sweep, trace) = (&self.0, &trace.0);
+        let (sweep, trace) = (&self.sweep, &trace.0);
         let one = &sweep.points[point];
         let names = [key, trace_sha256];
-        let watch = Watch::default();
         let source = &sweep.traces[one.trace];
-        let row = py.detach(|| one.run(trace, sweep.options, source, names, &watch));
+        let row = py.detach(|| one.run(trace, sweep.options, source, names, &self.home.watch));
+        if let Some(error) = self.home.take_raised() {
+            return Err(error);
+        }
         serde_json::to_string(&row.map_err(python)?).map_err(python)
     }
 
@@ -99,14 +118,17 @@ impl Sweep {
         threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let (work, sweep) = (Work::default(), &self.0);
+        let (work, sweep) = (Work::of(&self.home), &self.sweep);
         work.expect(sweep.points.len());
         let doing = || {
-            sweep.run(&output, threads, &work.watch, |progress| match progress {
+            sweep.run(&output, threads, work.watch(), |progress| match progress {
                 Progress::Reused(points) | Progress::Finished(points) => work.advance(points),
             })
         };
         let outcome = watched(py, &work, progress.as_ref(), doing)?;
+        if let Some(error) = self.home.take_raised() {
+            return Err(error);
+        }
         json(&outcome.map_err(python)?.report(&output))
     }
 
@@ -118,7 +140,7 @@ impl Sweep {
 
     /// Finds what is finished; the points that are not are run elsewhere.
     fn begin(&self, output: PathBuf, hashes: Vec<String>) -> PyResult<Running> {
-        let running = sweep::Running::begin(&self.0, &output, hashes).map_err(python)?;
+        let running = sweep::Running::begin(&self.sweep, &output, hashes).map_err(python)?;
         Ok(Running { output, running: Mutex::new(Some(running)) })
     }
 }
@@ -129,7 +151,7 @@ impl Running {
     fn missing(&self, sweep: &Sweep) -> PyResult<Vec<(usize, String, String)>> {
         self.with(|running| {
             let names = |&point: &usize| {
-                let [key, trace_sha256] = running.names(&sweep.0, point).map(str::to_owned);
+                let [key, trace_sha256] = running.names(&sweep.sweep, point).map(str::to_owned);
                 (point, key, trace_sha256)
             };
             Ok(running.missing().iter().map(names).collect())

@@ -9,15 +9,14 @@ use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, Split, TraceError,
-    VolumeOf,
+    AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, ReuseDistance, Split,
+    TraceError, VolumeOf,
 };
 
 use crate::errors::python;
+use crate::home::Home;
 use crate::work::{Work, watched};
 
-/// Requests per batch.
-const BATCH: usize = 4096;
 /// The top bit of a packed access: it writes.
 const WRITE_BIT: u32 = 1 << 31;
 
@@ -26,35 +25,48 @@ const WRITE_BIT: u32 = 1 << 31;
 #[pyclass(frozen, module = "thermocline._thermocline")]
 pub(crate) struct Trace(pub(crate) Arc<CompiledTrace>);
 
-/// Requests in arrays of equal length.
-struct Arrays<'a> {
+/// The arrays of a batch: first pages or offsets, counts or lengths, writes, times.
+type Batch<'py> = (
+    PyReadonlyArray1<'py, u64>,
+    Option<PyReadonlyArray1<'py, u64>>,
+    Option<PyReadonlyArray1<'py, bool>>,
+    Option<PyReadonlyArray1<'py, u64>>,
+);
+
+/// Requests that an iterator of Python gives, batch by batch.
+struct Batches {
     name: PathBuf,
     volumes: [String; 1],
-    pages: &'a [u64],
-    counts: &'a [u64],
-    writes: &'a [bool],
-    at_ns: &'a [u64],
-    next: usize,
+    iterator: Py<PyAny>,
+    /// Whether extents are offsets and lengths in bytes.
+    is_bytes: bool,
+    is_empty: bool,
+    /// Takes what the iterator raises.
+    home: Arc<Home>,
 }
 
-impl Requests for Arrays<'_> {
+impl Requests for Batches {
     fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
-        let end = self.pages.len().min(self.next + BATCH);
         batch.clear();
-        batch.extend((self.next..end).map(|index| Request {
-            at: Nanos(self.at_ns.get(index).copied().unwrap_or(0)),
-            op: if self.writes.get(index) == Some(&true) { Op::Write } else { Op::Read },
-            volume: 0,
-            extent: Extent::Pages {
-                first: self.pages[index],
-                count: self.counts.get(index).copied().unwrap_or(1),
-            },
-        }));
-        self.next = end;
-        if self.pages.is_empty() {
+        let found = Python::attach(|py| {
+            while let Some(next) = self.iterator.bind(py).try_iter()?.next() {
+                let arrays: Batch<'_> = next?.extract()?;
+                self.fill(&arrays, batch)?;
+                if !batch.is_empty() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        });
+        let has_more = found.unwrap_or_else(|error| {
+            self.home.raise(error);
+            false
+        });
+        self.is_empty &= !has_more;
+        if self.is_empty && !self.home.watch.is_stopped() {
             return Err(TraceError::Empty { path: self.name.clone() });
         }
-        Ok(!batch.is_empty())
+        Ok(has_more)
     }
 
     fn volume_names(&self) -> &[String] {
@@ -63,6 +75,72 @@ impl Requests for Arrays<'_> {
 
     fn path(&self) -> &Path {
         &self.name
+    }
+}
+
+impl Batches {
+    /// Turn arrays, whose lengths the package has compared, into requests.
+    fn fill(
+        &self,
+        (places, lengths, writes, at_ns): &Batch<'_>,
+        batch: &mut Vec<Request>,
+    ) -> PyResult<()> {
+        let places = places.as_slice()?;
+        let lengths = lengths.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
+        let writes = writes.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
+        let at_ns = at_ns.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
+        batch.extend(places.iter().enumerate().map(|(index, &place)| {
+            let length = lengths.and_then(|lengths| lengths.get(index)).copied().unwrap_or(1);
+            let is_write = writes.and_then(|writes| writes.get(index)).copied().unwrap_or(false);
+            Request {
+                at: Nanos(at_ns.and_then(|at_ns| at_ns.get(index)).copied().unwrap_or(0)),
+                op: if is_write { Op::Write } else { Op::Read },
+                volume: 0,
+                extent: if self.is_bytes {
+                    Extent::Bytes { offset: place, length }
+                } else {
+                    Extent::Pages { first: place, count: length }
+                },
+            }
+        }));
+        Ok(())
+    }
+}
+
+/// The requests of a range of accesses, of which the first and the last may be cut.
+struct Slice<'a> {
+    source: Reread<'a>,
+    /// Accesses until the range begins, and in it.
+    skip: u64,
+    take: u64,
+}
+
+impl Requests for Slice<'_> {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
+        while self.take > 0 && self.source.read_batch(batch)? {
+            batch.retain_mut(|request| {
+                let Extent::Pages { first, count } = &mut request.extent else { return false };
+                let skipped = self.skip.min(*count);
+                self.skip -= skipped;
+                *first += skipped;
+                *count = (*count - skipped).min(self.take);
+                self.take -= *count;
+                *count > 0
+            });
+            if !batch.is_empty() {
+                return Ok(true);
+            }
+        }
+        batch.clear();
+        Ok(false)
+    }
+
+    fn volume_names(&self) -> &[String] {
+        self.source.volume_names()
+    }
+
+    fn path(&self) -> &Path {
+        self.source.path()
     }
 }
 
@@ -93,31 +171,49 @@ impl Trace {
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
         };
         let work = Work::default();
-        let opened = watched(py, &work, None, || source.open(&work.watch, 2))?;
+        let opened = watched(py, &work, None, || source.open(work.watch(), 2))?;
         Ok(Self(Arc::new(opened.map_err(python)?)))
     }
 
+    /// The trace of an iterator of batches.
     #[staticmethod]
-    fn from_arrays(
+    fn from_batches(
         py: Python<'_>,
-        pages: PyReadonlyArray1<'_, u64>,
-        counts: Option<PyReadonlyArray1<'_, u64>>,
-        writes: Option<PyReadonlyArray1<'_, bool>>,
-        at_ns: Option<PyReadonlyArray1<'_, u64>>,
+        iterator: Py<PyAny>,
+        is_bytes: bool,
         page_size: &str,
         name: PathBuf,
     ) -> PyResult<Self> {
         let page_size = page_size.parse().map_err(python)?;
-        let source = Arrays {
-            name,
-            volumes: ["0".into()],
-            pages: pages.as_slice()?,
-            counts: counts.as_ref().map_or(Ok(&[] as &[u64]), PyReadonlyArray1::as_slice)?,
-            writes: writes.as_ref().map_or(Ok(&[] as &[bool]), PyReadonlyArray1::as_slice)?,
-            at_ns: at_ns.as_ref().map_or(Ok(&[] as &[u64]), PyReadonlyArray1::as_slice)?,
-            next: 0,
-        };
-        Self::compile(py, source, page_size)
+        let (work, volumes) = (Work::default(), ["0".into()]);
+        let home = Arc::clone(&work.home);
+        let source = Batches { name, volumes, iterator, is_bytes, is_empty: true, home };
+        let compiled = watched(py, &work, None, || work.watch().compile(source, page_size, 1))?;
+        match work.home.take_raised() {
+            Some(error) => Err(error),
+            None => Ok(Self(Arc::new(compiled.map_err(python)?))),
+        }
+    }
+
+    /// The accesses from one to another, as a trace of their own.
+    fn slice(&self, py: Python<'_>, start: u64, end: u64) -> PyResult<Self> {
+        let sliced = py.detach(|| {
+            let take = end.saturating_sub(start);
+            let mut source = Slice { source: self.0.reread(), skip: start, take };
+            CompiledTrace::compile(&mut source, self.0.page_size())
+        });
+        Ok(Self(Arc::new(sliced.map_err(python)?)))
+    }
+
+    /// Of each access, how many other pages were accessed since the last one of its page; -1 for the
+    /// first.
+    fn reuse_distances<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let distances = py.detach(|| {
+            let mut pages = ReuseDistance::new(self.0.footprint_pages());
+            let ids = self.0.packed().iter().map(|packed| packed & !WRITE_BIT);
+            ids.map(|page| pages.touch(page).map_or(-1, i64::from)).collect::<Vec<i64>>()
+        });
+        distances.into_pyarray(py)
     }
 
     #[staticmethod]
@@ -253,7 +349,7 @@ impl Trace {
         page_size: PageSize,
     ) -> PyResult<Self> {
         let work = Work::default();
-        let compiled = watched(py, &work, None, || work.watch.compile(source, page_size, 1))?;
+        let compiled = watched(py, &work, None, || work.watch().compile(source, page_size, 1))?;
         Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 

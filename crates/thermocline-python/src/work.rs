@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -10,19 +10,31 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use thermocline_lab::Watch;
 
+use crate::home::Home;
+
 /// Between two looks at signals and progress: short enough for a bar, and for somebody who waits.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Long work: how far it is, and a way to stop it.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// Accesses that were replayed, and the way to stop.
-    pub(crate) watch: Watch,
+    /// The policies of Python that the work is about.
+    pub(crate) home: Arc<Home>,
     done: AtomicUsize,
     total: AtomicUsize,
 }
 
 impl Work {
+    /// Work with the policies of a home.
+    pub(crate) fn of(home: &Arc<Home>) -> Self {
+        Self { home: Arc::clone(home), ..Self::default() }
+    }
+
+    /// Accesses that were replayed, and the way to stop.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.home.watch
+    }
+
     /// Count so many steps from now on. A step is a configuration, a size of a curve, a candidate of
     /// a plan.
     pub(crate) fn expect(&self, total: usize) {
@@ -56,7 +68,7 @@ pub(crate) fn watched<T: Send>(
         py.check_signals()?;
         if let Some(progress) = progress {
             let [done, total] = work.steps();
-            progress.call1(py, (done, total, work.watch.accesses()))?;
+            progress.call1(py, (done, total, work.watch().accesses()))?;
         }
         Ok(())
     };
@@ -77,12 +89,12 @@ pub(crate) fn watched<T: Send>(
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if let Err(error) = look(py) {
-                work.watch.stop();
-                // Policies of Python need the interpreter to come to their end.
-                let receiver = &receiver;
-                py.detach(move || {
-                    drop(receiver.lock().unwrap_or_else(PoisonError::into_inner).recv());
-                });
+                work.watch().stop();
+                // Policies of Python need the interpreter to come to their end; one that does not come
+                // to it is interrupted, again and again if it goes on.
+                while matches!(py.detach(wait), Err(RecvTimeoutError::Timeout)) {
+                    work.home.interrupt(py);
+                }
                 return Err(error);
             }
         }

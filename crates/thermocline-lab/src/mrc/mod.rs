@@ -16,13 +16,13 @@ mod stack;
 
 use std::slice;
 
-use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_trace::{CompiledTrace, SampledTrace, Sampling};
 
 use crate::spec::{HierarchySpec, TierSpec};
+use crate::turns::in_parallel;
 use crate::{
     Configuration, LabError, RunOptions, TierSize, TracePages, TraceSummary, Watch, configurations,
     run,
@@ -286,23 +286,21 @@ fn miniature_curve(
     let groups = Miniature::for_each(trace, configurations, rate, watch)?;
     let mut points: Vec<(usize, Point)> = vec![];
     for (miniature, places) in &groups {
-        let found: Result<Vec<(usize, Point)>, LabError> = places
-            .par_iter()
-            .map(|&place| {
-                let capacity_pages = configurations[place].capacity_pages(trace)?;
-                let estimate = miniature.estimate(&configurations[place], watch)?;
-                done();
-                let point = Point {
-                    capacity_pages: capacity_pages.into_iter().map(u64::from).collect(),
-                    miss_ratio: estimate.miss_ratio,
-                    hit_ratios: estimate.hit_ratios,
-                    rate: miniature.rate(),
-                    simulated_miss_ratio: None,
-                };
-                Ok((place, point))
-            })
-            .collect();
-        points.extend(found?);
+        let point = |&place: &usize| {
+            let capacity_pages = configurations[place].capacity_pages(trace)?;
+            let estimate = miniature.estimate(&configurations[place], watch)?;
+            done();
+            let point = Point {
+                capacity_pages: capacity_pages.into_iter().map(u64::from).collect(),
+                miss_ratio: estimate.miss_ratio,
+                hit_ratios: estimate.hit_ratios,
+                rate: miniature.rate(),
+                simulated_miss_ratio: None,
+            };
+            Ok((place, point))
+        };
+        let found = in_parallel(places, |&place| configurations[place].policy.is_hosted(), point);
+        points.extend(found.into_iter().collect::<Result<Vec<_>, LabError>>()?);
     }
     points.sort_by_key(|(place, _)| *place);
     let points: Vec<Point> = points.into_iter().map(|(_, point)| point).collect();
@@ -338,14 +336,13 @@ impl Curve {
         watch: &Watch,
         done: impl Fn() + Sync,
     ) -> Result<(), LabError> {
-        let simulated: Result<Vec<f64>, LabError> = configurations
-            .par_iter()
-            .map(|configuration| {
-                let summary = run(trace, configuration, RunOptions::default(), watch)?;
-                done();
-                Ok(summary.tiers.last().map_or(0.0, |disk| disk.hit_ratio))
-            })
-            .collect();
+        let simulate = |configuration: &Configuration| {
+            let summary = run(trace, configuration, RunOptions::default(), watch)?;
+            done();
+            Ok(summary.tiers.last().map_or(0.0, |disk| disk.hit_ratio))
+        };
+        let simulated = in_parallel(configurations, |one| one.policy.is_hosted(), simulate);
+        let simulated: Result<Vec<f64>, LabError> = simulated.into_iter().collect();
         let mut errors = vec![];
         for (point, simulated) in self.points.iter_mut().zip(simulated?) {
             point.simulated_miss_ratio = Some(simulated);

@@ -13,7 +13,6 @@ mod engine;
 use std::cmp::Ordering;
 use std::slice;
 
-use rayon::prelude::*;
 use serde::Serialize;
 use thermocline_core::Clients;
 use thermocline_core::registry::{Depth, PolicyEntry};
@@ -27,6 +26,7 @@ use crate::spec::{
     DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
 };
 use crate::timing::SECONDS_PER_DAY;
+use crate::turns::in_parallel;
 use crate::{
     Configuration, LabError, PolicySummary, RunOptions, TierSize, TraceSummary, Watch,
     configurations, find_ssd, run,
@@ -157,15 +157,13 @@ impl Plan {
         let finalists = finalists(candidates, options);
         progress(PlanProgress::Full(finalists.len()));
         let simulated = finalists.len();
-        let choices: Result<Vec<Choice>, LabError> = finalists
-            .par_iter()
-            .map(|configuration| {
-                let choice = priced.simulate(configuration);
-                progress(PlanProgress::Done);
-                choice
-            })
-            .collect();
-        let mut choices = choices?;
+        let simulate = |configuration: &Configuration| {
+            let choice = priced.simulate(configuration);
+            progress(PlanProgress::Done);
+            choice
+        };
+        let choices = in_parallel(&finalists, |one| one.policy.is_hosted(), simulate);
+        let mut choices = choices.into_iter().collect::<Result<Vec<Choice>, LabError>>()?;
         let longest = choices.iter().map(lifetime).fold(0.0, f64::max);
         if let Some(years) = options.min_lifetime_years {
             choices.retain(|choice| lifetime(choice) >= years);
@@ -330,15 +328,14 @@ impl<'a> Priced<'a> {
         for (miniature, places) in
             Miniature::for_each(self.trace, configurations, rate, self.watch)?
         {
-            let found: Result<Vec<(usize, Candidate)>, LabError> = places
-                .par_iter()
-                .map(|&place| {
-                    let estimate = miniature.estimate(&configurations[place], self.watch)?;
-                    progress(PlanProgress::Done);
-                    Ok((place, self.candidate(&configurations[place], &estimate)?))
-                })
-                .collect();
-            candidates.extend(found?);
+            let candidate = |&place: &usize| {
+                let estimate = miniature.estimate(&configurations[place], self.watch)?;
+                progress(PlanProgress::Done);
+                Ok((place, self.candidate(&configurations[place], &estimate)?))
+            };
+            let is_hosted = |&place: &usize| configurations[place].policy.is_hosted();
+            let found = in_parallel(&places, is_hosted, candidate);
+            candidates.extend(found.into_iter().collect::<Result<Vec<_>, LabError>>()?);
         }
         candidates.sort_by_key(|(place, _)| *place);
         Ok(candidates.into_iter().map(|(_, candidate)| candidate).collect())

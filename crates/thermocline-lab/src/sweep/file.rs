@@ -16,12 +16,13 @@ use super::places::Step::{At, Key};
 use super::places::{Origin, Places, Step};
 use super::values::{BadValues, Values, given_of, size_of, word};
 use super::{Sweep, SweepPoint, TraceSource};
+use crate::hierarchy::find_among;
 use crate::parameters::check;
 use crate::spec::{
     DISK, DriveSpec, HierarchySpec, ModelSpec, ParameterSpec, Setting, Step as SpecStep,
     TierSetting, TierSpec,
 };
-use crate::{LabError, Owner, RunOptions, WarmUp, configurations, find_policy};
+use crate::{LabError, Owner, RunOptions, WarmUp, configurations};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,25 +131,30 @@ impl Sweep {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, LabError> {
-        Self::parse_of(text, folder, Origin::File)
+        Self::parse_of(text, folder, Origin::File, &[])
     }
 
     /// The same, from TOML that a mapping was turned into: nobody has seen its lines, so errors name
-    /// keys only, with the numbers of elements.
+    /// keys only, with the numbers of elements. `policies` may name policies of the caller, `own`.
     ///
     /// # Errors
     /// What is wrong, and where.
-    pub fn parse_mapping(text: &str, folder: &Path) -> Result<Self, LabError> {
-        Self::parse_of(text, folder, Origin::Mapping)
+    pub fn parse_mapping(text: &str, folder: &Path, own: &[PolicyEntry]) -> Result<Self, LabError> {
+        Self::parse_of(text, folder, Origin::Mapping, own)
     }
 
-    fn parse_of(text: &str, folder: &Path, origin: Origin) -> Result<Self, LabError> {
+    fn parse_of(
+        text: &str,
+        folder: &Path,
+        origin: Origin,
+        own: &[PolicyEntry],
+    ) -> Result<Self, LabError> {
         let places = Places::new(text, origin)?;
         let file: WithOptions<File> =
             toml::from_str(text).map_err(|error| places.misread(&error))?;
         let file = Placed { file: &file.rest, options: &file.options, places: &places };
         let traces = file.traces(folder)?;
-        let policies = file.policies()?;
+        let policies = file.policies(own)?;
         let spec = file.hierarchy(folder)?;
         let parameters = file.parameters()?;
         file.check_parameters(&policies, &spec, &parameters)?;
@@ -201,7 +207,7 @@ impl Placed<'_> {
         Ok(all)
     }
 
-    fn policies(&self) -> Result<Vec<PolicyEntry>, LabError> {
+    fn policies(&self, own: &[PolicyEntry]) -> Result<Vec<PolicyEntry>, LabError> {
         let policies = &self.file.policies;
         if policies.as_str() == Some("all") {
             let depth = self.file.tier.len();
@@ -213,8 +219,7 @@ impl Placed<'_> {
             return Err(self.places.bad(&[Key("policies")], reason));
         };
         let find = |(place, name): (usize, &toml::Value)| {
-            find_policy(&word(name))
-                .cloned()
+            find_among(own, &word(name))
                 .map_err(|error| self.places.bad(&[Key("policies"), At(place)], error))
         };
         let found: Result<_, LabError> = names.iter().enumerate().map(find).collect();
@@ -484,7 +489,7 @@ mod tests {
     }
 
     fn parse_as(text: &str, origin: Origin) -> Result<Sweep, String> {
-        Sweep::parse_of(text, Path::new("there"), origin).map_err(|error| error.to_string())
+        Sweep::parse_of(text, Path::new("there"), origin, &[]).map_err(|error| error.to_string())
     }
 
     const SMALL: &str = r#"

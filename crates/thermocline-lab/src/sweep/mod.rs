@@ -177,7 +177,7 @@ impl SweepPoint {
         });
         let admission =
             admission.identifier().map(|(entry, values)| (entry.name, parameters(values)));
-        let identity = json!({
+        let mut identity = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "trace": json!([
                 trace_sha256,
@@ -197,6 +197,9 @@ impl SweepPoint {
             "timing": format!("{timing:?}"),
             "options": format!("{options:?}"),
         });
+        if let Some(of_caller) = policy.identity() {
+            identity["identity"] = of_caller.into();
+        }
         hex(&Sha256::digest(identity.to_string()))[..32].to_owned()
     }
 

@@ -227,8 +227,17 @@ impl Sweep {
             };
             // Points are handed out in order, one by one: the last ones end at about the same time,
             // and few traces are in memory together.
-            let ran = pool
-                .install(|| missing.iter().par_bridge().try_for_each(|&point| run(point, &sender)));
+            let is_hosted = |point: &&usize| self.points[**point].configuration.policy.is_hosted();
+            let (hosted, free): (Vec<&usize>, Vec<&usize>) = missing.iter().partition(is_hosted);
+            let ran = std::thread::scope(|scope| {
+                // Hosted policies take turns on a thread of their own.
+                let take_turns = || hosted.into_iter().try_for_each(|&point| run(point, &sender));
+                let turns = scope.spawn(take_turns);
+                let ran = pool.install(|| {
+                    free.into_iter().par_bridge().try_for_each(|&point| run(point, &sender))
+                });
+                ran.and(turns.join().expect("a run that panics ends all"))
+            });
             drop(sender);
             let written = writer.join().expect("the writer does not panic");
             let rows = written?;

@@ -12,10 +12,9 @@ use thermocline_trace::CompiledTrace;
 
 use super::layout::{Placement, Slots};
 use super::{Arrivals, DeviceSummary, ResponseSummary, TierSsdSummary, Timing, TimingSummary};
-use crate::action_log::ActionLog;
 use crate::over_time::Tally;
 use crate::summary::PolicyState;
-use crate::{Configuration, LabError, Watch};
+use crate::{Configuration, LabError, Recorder, Watch};
 
 /// No job, or no request.
 const NONE: u32 = u32::MAX;
@@ -72,7 +71,7 @@ pub(crate) struct Simulation<'a> {
     policy: BoxedPolicy,
     actions: Actions,
     ledger: Option<Ledger>,
-    log: Option<&'a mut ActionLog>,
+    log: Option<&'a mut (dyn Recorder + 'static)>,
     needs_clock: bool,
     policy_name: &'a str,
     watch: &'a Watch,
@@ -156,7 +155,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// The same with a log of its actions, if there is one.
-    pub(crate) fn logging(self, log: Option<&'a mut ActionLog>) -> Self {
+    pub(crate) fn logging(self, log: Option<&'a mut (dyn Recorder + 'static)>) -> Self {
         Self { log, ..self }
     }
 
