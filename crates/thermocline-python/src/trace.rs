@@ -9,8 +9,8 @@ use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, Split, TraceError,
-    VolumeOf,
+    AddressSpace, CompiledTrace, Extent, Objects, PageSize, Request, Requests, Reread, Split,
+    TraceError, VolumeOf,
 };
 
 use crate::errors::python;
@@ -91,6 +91,8 @@ impl Trace {
             allow_truncated,
             only_classes: only,
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
+            objects: Objects::Pages,
+            columns: None,
         };
         let work = Work::default();
         let opened = watched(py, &work, None, || source.open(&work.watch, 2))?;

@@ -171,7 +171,8 @@ impl Compiler {
             self.summary.zero_length_requests += 1;
             return Ok(());
         }
-        if count > REQUEST_PAGES_MAX {
+        let is_object = matches!(request.extent, Extent::Object { .. });
+        if count > REQUEST_PAGES_MAX || is_object && first > REQUEST_PAGES_MAX - count {
             return Err(self.too_long());
         }
         let accesses = u32::try_from(count).expect("at most 2^24");
@@ -207,9 +208,6 @@ impl Compiler {
         pages: Range<u64>,
         write_bit: u32,
     ) -> Result<(), TraceError> {
-        if pages.end > REQUEST_PAGES_MAX {
-            return Err(self.too_long());
-        }
         let begins = self.packed.len() + self.group.len();
         if self.access_bytes.len() < begins {
             return Err(self.limit("requests to objects and to addresses in one trace"));
@@ -326,7 +324,10 @@ impl Compiler {
         TraceError::Request {
             path: self.path.clone(),
             request: self.summary.requests + self.summary.zero_length_requests + 1,
-            reason: format!("longer than 2^24 pages of {} B", self.page_size.bytes()),
+            reason: format!(
+                "longer than 2^24 pages of {} B, or a part of an object that is",
+                self.page_size.bytes()
+            ),
         }
     }
 

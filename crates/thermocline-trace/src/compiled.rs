@@ -218,15 +218,6 @@ impl CompiledTrace {
         &self.path
     }
 
-    /// Whether a file is a Parquet file, as [`save`](Self::save) writes and [`open`](Self::open)
-    /// reads; `false` if it cannot be read.
-    pub fn is_saved(path: impl AsRef<Path>) -> bool {
-        use std::io::Read as _;
-        let mut magic = [0; 4];
-        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-        read.is_ok() && &magic == b"PAR1"
-    }
-
     /// For every access, when its page is accessed next: what an oracle is told. It is found once, in
     /// one pass from the end, takes 8 bytes per access, and stays with the trace.
     ///

@@ -4,8 +4,8 @@
 //! format, so that reading costs one dynamic call per batch.
 
 use crate::error::{Position, Reason, TraceError, excerpt, hexadecimal};
-use crate::format::Objects;
 use crate::input::Input;
+use crate::objects::Objects;
 use crate::request::{Extent, Request};
 use crate::text;
 use crate::volumes::Volumes;
@@ -70,8 +70,8 @@ pub(crate) trait RecordFormat: Send {
         0
     }
 
-    /// The most pages that a record can ask for, whatever their size, if there is such a number.
-    const RECORD_PAGES_MAX: Option<u64> = None;
+    /// Whether each record is about one object, or none.
+    const IS_OF_OBJECTS: bool = false;
 
     /// Understands a record of `record_bytes()` bytes.
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
@@ -154,6 +154,11 @@ impl State {
     /// Before the record of this number, the first being 0.
     pub(crate) fn at_record(number: u64, objects: Objects) -> Self {
         Self { number, objects, ..Self::default() }
+    }
+
+    /// What the pages of objects are.
+    pub(crate) const fn objects(&self) -> Objects {
+        self.objects
     }
 
     /// Whether there was a request to an object with a size.
@@ -248,9 +253,9 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// The most pages that a record can ask for, whatever their size, if there is such a number.
-    fn record_pages_max(&self) -> Option<u64> {
-        None
+    /// Whether each record is about one object, or none.
+    fn is_of_objects(&self) -> bool {
+        false
     }
 }
 
@@ -355,8 +360,8 @@ impl<F: RecordFormat> Decoder for Records<F> {
         (self.0.header_bytes() == 0).then(|| self.0.record_bytes())
     }
 
-    fn record_pages_max(&self) -> Option<u64> {
-        F::RECORD_PAGES_MAX
+    fn is_of_objects(&self) -> bool {
+        F::IS_OF_OBJECTS
     }
 
     fn decode(

@@ -15,6 +15,8 @@ pub(crate) struct Delimited {
     mappings: Vec<Mapping>,
     /// Known after the header, or at once if there is none.
     meaning: Option<Meaning>,
+    /// How many columns a line is cut into, known with the meaning.
+    wanted: usize,
     delimiter: Option<Delimiter>,
     /// Whether columns may be in double quotes.
     is_quoted: bool,
@@ -41,6 +43,7 @@ impl Delimited {
         Self {
             mappings: vec![mapping.clone()],
             meaning: None,
+            wanted: 0,
             delimiter: mapping.delimiter,
             is_quoted: true,
             has_header,
@@ -84,6 +87,7 @@ impl Delimited {
         Self {
             mappings,
             meaning: None,
+            wanted: 0,
             delimiter: Some(delimiter),
             is_quoted: false,
             has_header: header == Header::Present,
@@ -93,12 +97,21 @@ impl Delimited {
         }
     }
 
+    /// Says what columns mean.
+    fn set(&mut self, meaning: Meaning) {
+        // All are counted where their number tells the format.
+        let is_counted = *self.columns.end() < usize::MAX;
+        self.wanted = if is_counted { usize::MAX } else { meaning.columns() };
+        self.meaning = Some(meaning);
+    }
+
     /// Finds the columns of the first line, a header or a row.
     #[cold]
     fn begin(&mut self, line: &[u8]) -> Result<Option<Line>, Reason> {
         let delimiter = *self.delimiter.get_or_insert_with(|| likely_delimiter(line));
         if !self.has_header {
-            self.meaning = Some(meaning(&self.mappings[0], |_| None)?);
+            let meaning = meaning(&self.mappings[0], |_| None)?;
+            self.set(meaning);
             return Ok(None);
         }
         self.cells.cut(line, delimiter, self.is_quoted, usize::MAX)?;
@@ -110,7 +123,7 @@ impl Delimited {
         for mapping in &self.mappings {
             match Meaning::new(mapping, number_of) {
                 Ok(meaning) => {
-                    self.meaning = Some(meaning);
+                    self.set(meaning);
                     return Ok(Some(Line::Header));
                 }
                 Err(name) => first_missing = first_missing.or(Some(name)),
@@ -142,12 +155,11 @@ impl TextFormat for Delimited {
         let Self { meaning: Some(meaning), delimiter: Some(delimiter), .. } = self else {
             return Err("the header is missing".into());
         };
-        let wanted = if *self.columns.end() == usize::MAX { meaning.columns() } else { usize::MAX };
         if self.is_quoted && memchr::memchr(b'"', line).is_some() {
             let line = self.cells.cut_quoted(line, *delimiter)?;
             return meaning.line(&Cut { line: &line, cells: &self.cells }, volumes);
         }
-        self.cells.cut(line, *delimiter, false, wanted)?;
+        self.cells.cut(line, *delimiter, false, self.wanted)?;
         let found = self.cells.len();
         if !self.columns.contains(&found) {
             return Err(wrong_columns(found, &self.columns));

@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::mapping::Mapping;
 use crate::request::{PageSize, Request};
 
-pub use options::{Objects, ReadOptions, TencentUnit, TimeUnit, VolumeOf};
+pub use options::{ReadOptions, TencentUnit, TimeUnit, VolumeOf};
 
 /// Declares the module of each format, and makes [`FormatName`] of the rows.
 macro_rules! formats {

@@ -10,6 +10,16 @@ use std::collections::HashMap;
 
 use crate::id_map::{Full, GROUP_KEYS, IdMap, Key, WRITE_BIT};
 
+/// What the pages of objects with sizes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objects {
+    /// An object is as many pages as its bytes need, and shares none with another.
+    #[default]
+    Pages,
+    /// An object is one page, whatever its size; the page's number is the object's id.
+    One,
+}
+
 /// Places up to this have a table, those behind it a map.
 const TABLE_PAGES: u32 = 1 << 10;
 

@@ -12,6 +12,7 @@ use crate::error::TraceError;
 use crate::file_table::FileTable;
 use crate::format::{FormatName, ReadOptions, VolumeOf};
 use crate::input::{Compression, Input};
+use crate::objects::Objects;
 use crate::parquet_rows::{self, ParquetRows};
 use crate::request::{PageSize, Request, Requests};
 
@@ -131,12 +132,18 @@ impl Reader {
     }
 
     /// The most page accesses that it can have, if its size tells: that of a file which is not compressed and
-    /// has records of one size, each of a limited number of pages.
+    /// has records of one size, each of an object that is one page.
     pub fn accesses_max(&self) -> Option<u64> {
         let size_bytes =
             self.input.size_bytes().filter(|_| self.compression() == Compression::None)?;
+        let is_known = self.decoder.is_of_objects() && self.state.objects() == Objects::One;
         let records = size_bytes / self.record_bytes()? as u64;
-        records.checked_mul(self.decoder.record_pages_max()?)
+        is_known.then_some(records)
+    }
+
+    /// What the pages of objects are.
+    pub const fn objects(&self) -> Objects {
+        self.state.objects()
     }
 
     /// Whether there was a request to an object with a size; known at the end.

@@ -11,6 +11,7 @@
 //!
 //! The key `thermocline` of the file's metadata holds, as JSON, what the rows do not say.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -109,6 +110,22 @@ impl CompiledTrace {
             writer.group(&group)?;
         }
         writer.finish()
+    }
+
+    /// Whether a file is one that [`save`](Self::save) wrote; `false` if it cannot be read, or is no
+    /// file, of which nothing is read.
+    pub fn is_saved(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        if !path.is_file() {
+            return false;
+        }
+        let has_magic = || {
+            let mut magic = [0; 4];
+            std::fs::File::open(path)?.read_exact(&mut magic)?;
+            std::io::Result::Ok(&magic == b"PAR1")
+        };
+        has_magic().is_ok_and(|is_parquet| is_parquet)
+            && ColumnReader::open(path).is_ok_and(|reader| reader.metadata(KEY).is_some())
     }
 
     /// Opens a saved trace.

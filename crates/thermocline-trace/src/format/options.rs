@@ -7,6 +7,7 @@ use super::FormatName;
 use crate::error::TraceError;
 use crate::file_table::FileTable;
 use crate::mapping::Mapping;
+use crate::objects::Objects;
 
 /// The unit of whole times in formats that do not fix one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,16 +102,6 @@ pub enum TencentUnit {
     Bytes,
     /// Offsets in bytes, lengths in sectors.
     Mixed,
-}
-
-/// What the pages of objects with sizes are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objects {
-    /// An object is as many pages as its bytes need, and shares none with another.
-    #[default]
-    Pages,
-    /// An object is one page, whatever its size; the page's number is the object's id.
-    One,
 }
 
 /// What a recording's volumes are.

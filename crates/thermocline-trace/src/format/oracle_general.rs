@@ -29,6 +29,8 @@ pub(crate) const FORMAT: Format = Format {
 struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {
+    const IS_OF_OBJECTS: bool = true;
+
     #[inline]
     fn record_bytes(&self) -> usize {
         RECORD_BYTES
