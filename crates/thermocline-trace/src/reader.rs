@@ -73,7 +73,9 @@ impl Reader {
         }
         let sample = detect::sample(&input);
         let parquet = match beside {
-            Some(path) if sample.starts_with(b"PAR1") => Some(parquet(path, options)?),
+            Some(path) if sample.starts_with(b"PAR1") && path.is_file() => {
+                Some(parquet(path, options)?)
+            }
             _ => None,
         };
         let format = match (&parquet, options.format) {
