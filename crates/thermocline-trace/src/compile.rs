@@ -285,7 +285,7 @@ impl Compiler {
         let ids = std::mem::replace(&mut self.ids, IdMap::new(0));
         let (mut pages, mut volumes) = ids.into_columns();
         if let Some(planes) = &self.planes {
-            let Some(objects) = planes.into_pages(&mut pages, &mut volumes) else {
+            let Some(objects) = planes.number_pages(&mut pages, &mut volumes) else {
                 return Err(self.limit("more than 2^31 distinct objects"));
             };
             self.summary.objects = objects;

@@ -161,7 +161,9 @@ mod tests {
     fn parts_are_not_run_together() {
         let hash = |parts: &[&[u8]]| {
             let mut hash = Hash::new();
-            parts.iter().for_each(|part| hash.add(part));
+            for part in parts {
+                hash.add(part);
+            }
             hash.finish()
         };
         assert_ne!(hash(&[b"ab", b"c"]), hash(&[b"a", b"bc"]));

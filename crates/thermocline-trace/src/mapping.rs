@@ -468,15 +468,20 @@ impl fmt::Display for Mapping {
                 f.write_str("?")?;
             }
             let is_length = matches!(role, Role::Offset | Role::Length | Role::Extra);
+            let name = name_of(&UNITS, unit);
+            let is_constant = matches!(source, Source::Constant(_));
             match unit {
-                Unit::Default if is_length && !matches!(source, Source::Constant(_)) => {
-                    f.write_str(":bytes")?;
-                }
+                Unit::Bytes(size) if name.is_empty() => write!(f, ":blocks({size})")?,
+                Unit::Default if is_length && !is_constant => f.write_str(":bytes")?,
                 Unit::Default => {}
-                Unit::Bytes(size) if name_of(&UNITS, unit).is_empty() => {
-                    write!(f, ":blocks({size})")?
-                }
-                _ => write!(f, ":{}", name_of(&UNITS, unit))?,
+                Unit::Decimal(_)
+                | Unit::Minutes
+                | Unit::Rfc3339
+                | Unit::MicrosecondsOrNanoseconds
+                | Unit::Bytes(_)
+                | Unit::Pages
+                | Unit::Integer
+                | Unit::Hexadecimal => write!(f, ":{name}")?,
             }
         }
         Ok(())

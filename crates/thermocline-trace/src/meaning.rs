@@ -243,14 +243,13 @@ impl Meaning {
     fn key(&mut self, row: &impl Row) -> Result<u64, Reason> {
         if let [slot] = &self.keys[..] {
             match (slot.of(row), slot.unit) {
-                (Field::Missing, _) => return Err("the key is missing".into()),
+                (Field::Missing | Field::Text(b""), _) => return Err("the key is missing".into()),
                 (Field::Number(number), _) => return bits(number),
                 (Field::Float(_) | Field::Nanos(_), _) => {
                     return Err("the key is neither text nor a whole number".into());
                 }
                 (Field::Text(text), Unit::Integer) => return signed(text),
                 (Field::Text(text), Unit::Hexadecimal) => return hexadecimal(text),
-                (Field::Text(b""), _) => return Err("the key is missing".into()),
                 (Field::Text(_), _) => {}
             }
         }
@@ -288,26 +287,20 @@ impl Slot {
     #[inline]
     fn number(&self, row: &impl Row, what: &'static str) -> Result<Option<u64>, Reason> {
         let number = match self.of(row) {
-            Field::Missing if self.is_optional => return Ok(None),
+            Field::Missing | Field::Number(-1) if self.is_optional => return Ok(None),
             Field::Missing => return Err(missing(what)),
             Field::Text(text) => match trimmed(text) {
                 b"" | b"-1" if self.is_optional => return Ok(None),
                 text => text::integer(text, what)?,
             },
-            Field::Number(-1) if self.is_optional => return Ok(None),
             Field::Number(number) => u64::try_from(number)
                 .map_err(|_| Reason::from(format!("the {what} is {number}")))?,
             Field::Float(_) | Field::Nanos(_) => {
                 return Err(format!("the {what} is not a whole number").into());
             }
         };
-        match self.unit {
-            Unit::Bytes(size) if size > 1 => number
-                .checked_mul(size)
-                .map(Some)
-                .ok_or_else(|| format!("the {what} is too large").into()),
-            _ => Ok(Some(number)),
-        }
+        let Unit::Bytes(size) = self.unit else { return Ok(Some(number)) };
+        number.checked_mul(size).map(Some).ok_or_else(|| format!("the {what} is too large").into())
     }
 }
 

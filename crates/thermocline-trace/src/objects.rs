@@ -27,7 +27,7 @@ const TABLE_PAGES: u32 = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Planes {
     /// Volume and place of each plane.
-    planes: Vec<(u32, u32)>,
+    places: Vec<(u32, u32)>,
     /// Per volume and place: the number of the plane and 1, or 0.
     near: Vec<Vec<u32>>,
     far: HashMap<(u32, u32), u32>,
@@ -49,7 +49,7 @@ impl Planes {
     #[cold]
     fn look_up(&mut self, volume: u32, page: u32) -> u32 {
         self.is_cut |= page > 0;
-        let next = u32::try_from(self.planes.len()).expect("each plane has a page with an id");
+        let next = u32::try_from(self.places.len()).expect("each plane has a page with an id");
         if page < TABLE_PAGES {
             let volumes = self.near.len().max(volume as usize + 1);
             self.near.resize(volumes, Vec::new());
@@ -62,17 +62,17 @@ impl Planes {
                 return plane;
             }
         }
-        self.planes.push((volume, page));
+        self.places.push((volume, page));
         next
     }
 
     /// Turns the columns of an [`IdMap`], which are ids of objects and planes, into page numbers
     /// within volumes and volumes. Returns how many objects there are, or none if there are too many.
-    pub(crate) fn into_pages(&self, pages: &mut [u64], volumes: &mut Vec<u32>) -> Option<u64> {
+    pub(crate) fn number_pages(&self, pages: &mut [u64], volumes: &mut Vec<u32>) -> Option<u64> {
         volumes.resize(pages.len(), 0);
         let planes: Vec<u32> = volumes.clone();
         for (volume, &plane) in volumes.iter_mut().zip(&planes) {
-            *volume = self.planes[plane as usize].0;
+            *volume = self.places[plane as usize].0;
         }
         // The greatest number is no page number.
         if self.is_cut || pages.contains(&u64::MAX) {
@@ -89,7 +89,7 @@ impl Planes {
         for (pages, planes) in pages.chunks(GROUP_KEYS).zip(planes.chunks(GROUP_KEYS)) {
             group.clear();
             group.extend(pages.iter().zip(planes).map(|(&page, &plane)| {
-                let (volume, _) = self.planes[plane as usize];
+                let (volume, _) = self.places[plane as usize];
                 Key { page, volume, write_bit: 0 }
             }));
             objects.resolve(&group, &mut object_of).map_err(|Full| ()).ok()?;
@@ -97,7 +97,7 @@ impl Planes {
         let (ids, object_volumes) = objects.into_columns();
         let mut sizes = vec![0_u64; ids.len()];
         for (&object, &plane) in object_of.iter().zip(planes) {
-            let (_, page) = self.planes[plane as usize];
+            let (_, page) = self.places[plane as usize];
             let size = &mut sizes[object as usize];
             *size = (*size).max(u64::from(page) + 1);
         }
@@ -111,7 +111,7 @@ impl Planes {
             *base = begin;
         }
         for ((page, &object), &plane) in pages.iter_mut().zip(&object_of).zip(planes) {
-            *page = bases[object as usize] + u64::from(self.planes[plane as usize].1);
+            *page = bases[object as usize] + u64::from(self.places[plane as usize].1);
         }
         Some(ids.len() as u64)
     }

@@ -172,7 +172,9 @@ fn check(column: &ColumnDescriptor) -> Result<(), String> {
     }
     match column.physical_type() {
         Type::INT32 | Type::INT64 | Type::FLOAT | Type::DOUBLE | Type::BYTE_ARRAY => Ok(()),
-        other => Err(format!("column `{name}` is of type {other}, which is not read")),
+        other @ (Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY) => {
+            Err(format!("column `{name}` is of type {other}, which is not read"))
+        }
     }
 }
 
@@ -197,7 +199,9 @@ impl Column {
             Type::FLOAT => TypedReader::Float(get_typed_column_reader(reader)),
             Type::DOUBLE => TypedReader::Double(get_typed_column_reader(reader)),
             Type::BYTE_ARRAY => TypedReader::Text(get_typed_column_reader(reader)),
-            other => return Err(ParquetError::General(format!("a column of type {other}"))),
+            other @ (Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY) => {
+                return Err(ParquetError::General(format!("a column of type {other}")));
+            }
         };
         Ok(Self { reader, scale: scale(&column), is_optional: column.max_def_level() > 0 })
     }

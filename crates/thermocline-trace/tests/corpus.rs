@@ -84,11 +84,11 @@ fn all_versions_of_lcs_hold_the_same_requests() {
             .collect();
         let found: Vec<_> = requests
             .iter()
-            .map(|request| match request.extent {
-                Extent::Object { id, offset: 0, length } => {
-                    (request.at.0 / SECOND_NS, id, length, request.op)
-                }
-                other => panic!("{other:?}"),
+            .map(|request| {
+                let Extent::Object { id, offset: 0, length } = request.extent else {
+                    panic!("{request:?}");
+                };
+                (request.at.0 / SECOND_NS, id, length, request.op)
             })
             .collect();
         assert_eq!(found, expected, "version {version}");
@@ -122,9 +122,9 @@ fn all_versions_of_lcs_hold_the_same_requests() {
 #[test]
 fn other_constructed_files_hold_them_too() {
     let of_ids = |requests: &[Request]| -> Vec<(u64, Op)> {
-        let id = |request: &Request| match request.extent {
-            Extent::Object { id, .. } => (id, request.op),
-            other => panic!("{other:?}"),
+        let id = |request: &Request| {
+            let Extent::Object { id, .. } = request.extent else { panic!("{request:?}") };
+            (id, request.op)
         };
         requests.iter().map(id).collect()
     };
@@ -224,9 +224,9 @@ fn heads_of_cachelibs_traces_have_their_known_counts() {
         assert_eq!((requests.len(), reader.counts().other_events), (op_count, 0), "{name}");
         let ids: HashSet<u64> = requests
             .iter()
-            .map(|request| match request.extent {
-                Extent::Object { id, .. } => id,
-                other => panic!("{other:?}"),
+            .map(|request| {
+                let Extent::Object { id, .. } = request.extent else { panic!("{request:?}") };
+                id
             })
             .collect();
         assert_eq!(ids.len(), objects, "{name}");

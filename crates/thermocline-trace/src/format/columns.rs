@@ -57,7 +57,7 @@ mod tests {
             all(b"5\tget\t4096\t512\ta\n6\tPUT\t0\t8\tb\n", numbers.clone()).unwrap(),
             expected
         );
-        let blanks = numbers.clone().with_delimiter("blanks").unwrap();
+        let blanks = numbers.with_delimiter("blanks").unwrap();
         assert_eq!(all(b" 5  R 4096   512 a\n6 W 0 8 b x\n", blanks).unwrap(), expected);
         let names = mapping("time=at:us, op=o, offset=off, length=\"the size\", volume=v");
         let text = b"\xef\xbb\xbfv,\"the size\",off,at,o,other\r\n\"a\",512,4096,5,R,\"x,\"\"y\"\r\nb,8,0,6,W,\r\n";

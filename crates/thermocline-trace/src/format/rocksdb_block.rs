@@ -1,13 +1,13 @@
-//! The block-cache traces of RocksDB in their human-readable form.
+//! The block-cache traces of `RocksDB` in their human-readable form.
 //!
 //! * Line: 21 columns separated by commas, without a header: time, block, type, block size, column
 //!   family, its name, level, file, caller, no insert, get, get key, referenced bytes, hit, key exists,
 //!   keys in block, table, sequence number, size of the block's key, size of the key, offset in file; a
-//!   simulator of RocksDB appends the next access.
+//!   simulator of `RocksDB` appends the next access.
 //! * Units: microseconds, or nanoseconds if times are above 10^17; bytes.
-//! * Type: 7 to 11. All are reads, also those of which RocksDB would not keep the block.
+//! * Type: 7 to 11. All are reads, also those of which `RocksDB` would not keep the block.
 //! * Each block is an object of the size of the block and its key.
-//! * Source: RocksDB's documentation of its block-cache analysis tools.
+//! * Source: `RocksDB`'s documentation of its block-cache analysis tools.
 
 use super::{Described, Format, ReadOptions};
 use crate::delimited::Delimited;

@@ -6,7 +6,7 @@
 //! * Times and sizes are not known, so each key of a table is a page.
 //! * Op: `READ` reads, `UPDATE` and `INSERT` write, `SCAN` reads its first key (the others are not in
 //!   the log), `DELETE` removes and is counted and not replayed.
-//! * Source: Cooper et al., *Benchmarking Cloud Serving Systems with YCSB*, SoCC '10, and the code of
+//! * Source: Cooper et al., *Benchmarking Cloud Serving Systems with YCSB*, `SoCC` '10, and the code of
 //!   its basic binding.
 
 use thermocline_core::{Nanos, Op};
