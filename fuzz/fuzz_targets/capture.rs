@@ -21,7 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(captured.requests > 0 && captured.files > 0);
         let mut reader = Reader::open(&output, &ReadOptions::default()).expect("it was written");
         if captured.read_pages + captured.write_pages < 1 << 16 {
-            let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT).expect("it is whole");
+            let trace =
+                CompiledTrace::compile(&mut reader, PageSize::DEFAULT).expect("it is whole");
             assert_eq!(trace.len() as u64, captured.read_pages + captured.write_pages);
         }
     }

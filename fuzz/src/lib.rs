@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use thermocline_trace::{
-    CompiledTrace, Extent, FileTable, FormatName, PageSize, ReadOptions, Reader, Requests,
+    CompiledTrace, Extent, FileTable, FormatName, Mapping, PageSize, ReadOptions, Reader, Requests,
     TraceError,
 };
 
@@ -29,6 +29,7 @@ pub fn read(format: Option<FormatName>, bytes: &[u8]) {
             format,
             allow_truncated,
             file_table: Some(Arc::new(table)),
+            columns: (format == Some(FormatName::Columns)).then(|| Arc::new(columns())),
             ..ReadOptions::default()
         };
         if let Ok(pages) = read_all(bytes, &options)
@@ -39,6 +40,12 @@ pub fn read(format: Option<FormatName>, bytes: &[u8]) {
     }
 }
 
+/// Columns of all kinds, none of which must be there but the key.
+fn columns() -> Mapping {
+    let text = "time=1:us,op=2?,key=5,offset=3?,size=4?,repeat=6?";
+    text.parse().expect("the mapping is well-formed")
+}
+
 /// Reads everything; returns the number of page accesses.
 fn read_all(bytes: &[u8], options: &ReadOptions) -> Result<u64, TraceError> {
     let mut reader = Reader::from_read("fuzz", Cursor::new(bytes.to_vec()), options)?;
@@ -47,9 +54,11 @@ fn read_all(bytes: &[u8], options: &ReadOptions) -> Result<u64, TraceError> {
         requests += batch.len() as u64;
         for request in &batch {
             assert!((request.volume as usize) < reader.volume_names().len());
-            assert!(request.extent.end() >= request.extent.start());
-            if let Extent::Bytes { .. } = request.extent {
-                assert!(request.extent.end() <= 1 << 63);
+            match request.extent {
+                Extent::Bytes { offset, length } | Extent::Object { offset, length, .. } => {
+                    assert!(offset <= (1 << 63) && length <= (1 << 63) - offset);
+                }
+                Extent::Pages { first, count } => assert!(first.checked_add(count).is_some()),
             }
             pages = pages.saturating_add(PageSize::DEFAULT.pages(request.extent).1);
         }
@@ -61,13 +70,14 @@ fn read_all(bytes: &[u8], options: &ReadOptions) -> Result<u64, TraceError> {
 fn compile(bytes: &[u8], options: &ReadOptions, pages: u64) {
     let mut reader = Reader::from_read("fuzz", Cursor::new(bytes.to_vec()), options)
         .expect("it was opened before");
-    // Several volumes may not fit side by side; everything else must compile.
+    // Several volumes may not fit side by side, and objects may be too long; everything else must
+    // compile.
     if let Ok(trace) = CompiledTrace::compile(&mut reader, PageSize::DEFAULT) {
         assert_eq!(trace.len() as u64, pages);
         let end = trace.requests().last().map(|request| request.accesses.end);
         assert_eq!(end, Some(trace.len()));
         let _stats = thermocline_trace::Stats::of(&trace);
     } else {
-        assert!(pages == 0 || reader.volume_names().len() > 1);
+        assert!(pages == 0 || reader.volume_names().len() > 1 || reader.has_objects());
     }
 }

@@ -16,6 +16,8 @@ pub struct Counts {
     serves: [[u64; TIERS_MAX]; 2],
     /// Copies by source and target.
     copies: [[u64; TIERS_MAX]; TIERS_MAX],
+    /// Bytes asked for by the tier that held their page, where a caller adds them.
+    hit_bytes: [u64; TIERS_MAX],
 }
 
 impl Counts {
@@ -37,8 +39,21 @@ impl Counts {
         }
     }
 
+    /// Adds the bytes that an access asked for, where not every access asks for a whole page: `actions`
+    /// are those of the access, which [`add`](Self::add) counts.
+    pub fn add_bytes(&mut self, actions: &[Action], bytes: u64) {
+        for action in actions {
+            if let Action::Serve { found, .. } = *action {
+                self.hit_bytes[found.index()] += bytes;
+            }
+        }
+    }
+
     /// Adds other counts.
     pub fn merge(&mut self, other: &Self) {
+        for (mine, others) in self.hit_bytes.iter_mut().zip(&other.hit_bytes) {
+            *mine += others;
+        }
         let mine = self.hits.iter_mut().chain(&mut self.serves).chain(&mut self.copies);
         let others = other.hits.iter().chain(&other.serves).chain(&other.copies);
         for (mine, others) in mine.flatten().zip(others.flatten()) {
@@ -52,6 +67,9 @@ impl Counts {
         let further = usize::from(clients.get()) - 1;
         let merged = |tier: usize| tier.saturating_sub(further);
         let mut sum = Self::new();
+        for (tier, bytes) in self.hit_bytes.iter().enumerate() {
+            sum.hit_bytes[merged(tier)] += bytes;
+        }
         for op in [Op::Read, Op::Write].map(|op| op as usize) {
             for tier in 0..TIERS_MAX {
                 sum.hits[op][merged(tier)] += self.hits[op][tier];
@@ -79,6 +97,12 @@ impl Counts {
     /// Accesses whose page was held by `tier` and by no faster one.
     pub fn hits(&self, tier: Tier) -> u64 {
         self.read_hits(tier) + self.write_hits(tier)
+    }
+
+    /// Bytes asked for of pages that were held by `tier` and by no faster one, as far as they were
+    /// [added](Self::add_bytes).
+    pub fn hit_bytes(&self, tier: Tier) -> u64 {
+        self.hit_bytes[tier.index()]
     }
 
     /// Pages that the device of `tier` read.

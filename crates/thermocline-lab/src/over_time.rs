@@ -1,7 +1,7 @@
 //! Figures over time: the trace cut into equal intervals, and what a run found in each of them.
 
 use serde::Serialize;
-use thermocline_core::{Counts, Policy, Tier};
+use thermocline_core::{Actions, Counts, Policy, Tier};
 use thermocline_trace::CompiledTrace;
 
 use crate::summary::PolicyState;
@@ -193,6 +193,22 @@ impl<'a> Tally<'a> {
     /// Where the counts must be taken next: at the end of the warm-up, of an interval, or of all.
     pub(crate) const fn next_cut(&self) -> usize {
         self.next_cut
+    }
+
+    /// Counts what an access did, and the bytes that it asked for.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        trace: &CompiledTrace,
+        index: usize,
+        client: u8,
+        actions: &Actions,
+    ) {
+        let counts = &mut self.since_cut[usize::from(client)];
+        counts.add(actions.as_slice());
+        if let Some(bytes) = trace.access_bytes() {
+            counts.add_bytes(actions.as_slice(), u64::from(bytes[index]));
+        }
     }
 
     /// All accesses before this place are counted.

@@ -178,7 +178,11 @@ impl Stage<'_> {
     }
 
     fn run(&mut self, range: Range<usize>) -> Result<(), Violation> {
-        if self.ledger.is_some() || self.log.is_some() || self.trace.clients() != Clients::ONE {
+        let is_each_looked_at = self.ledger.is_some()
+            || self.log.is_some()
+            || self.trace.clients() != Clients::ONE
+            || self.trace.access_bytes().is_some();
+        if is_each_looked_at {
             return self.run_each(range);
         }
         let Self { trace, policy, actions, batch, .. } = self;
@@ -193,7 +197,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Replays a range where each access is looked at: by the Ledger, by a log, or for its client.
+    /// Replays a range where each access is looked at: by the Ledger, by a log, for its client or its
+    /// bytes.
     fn run_each(&mut self, range: Range<usize>) -> Result<(), Violation> {
         for index in range {
             let access = self.trace.access(index);
@@ -208,7 +213,7 @@ impl Stage<'_> {
             if let Some(log) = &mut self.log {
                 log.access(self.trace, index, &self.actions);
             }
-            self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
+            self.tally.add(self.trace, index, access.client, &self.actions);
         }
         Ok(())
     }

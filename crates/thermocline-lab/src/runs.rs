@@ -244,7 +244,7 @@ pub(crate) fn summarise(
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
         io_time_ms: io_time_ms(&configuration.costs(), &counts),
-        tiers: tier_summaries(configuration, &capacity_pages, &counts),
+        tiers: tier_summaries(configuration, &capacity_pages, &counts, trace),
         warm_up_accesses: found.warm_up_accesses,
         replay_seconds: found.replay_seconds,
         accesses_per_second: trace.len() as f64 / found.replay_seconds,
@@ -279,11 +279,18 @@ fn tier_summaries(
     configuration: &Configuration,
     capacity_pages: &[u32],
     counts: &Counts,
+    trace: &CompiledTrace,
 ) -> Vec<TierSummary> {
     let caches = configuration.tiers.iter().zip(capacity_pages).map(|(tier, &capacity_pages)| {
         (tier.name.as_str(), Some(u64::from(capacity_pages)), &tier.device)
     });
     let accesses = counts.accesses();
+    let all_bytes: u64 = (0_u8..)
+        .map(Tier)
+        .take(configuration.tiers.len() + 1)
+        .map(|tier| counts.hit_bytes(tier))
+        .sum();
+    let bytes = |tier| trace.access_bytes().map(|_| counts.hit_bytes(tier));
     (0_u8..)
         .map(Tier)
         .zip(caches.chain([("disk", None, &configuration.disk)]))
@@ -295,6 +302,8 @@ fn tier_summaries(
             read_hits: counts.read_hits(tier),
             write_hits: counts.write_hits(tier),
             hit_ratio: counts.hits(tier) as f64 / accesses as f64,
+            hit_bytes: bytes(tier),
+            byte_hit_ratio: bytes(tier).map(|bytes| bytes as f64 / (all_bytes as f64).max(1.0)),
             page_reads: counts.page_reads(tier),
             page_writes: counts.page_writes(tier),
             device: device.name.clone(),

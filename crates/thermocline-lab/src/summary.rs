@@ -100,6 +100,9 @@ pub struct TraceSummary {
     pub writes: u64,
     /// Distinct pages.
     pub footprint_pages: u64,
+    /// Distinct objects, if the requests are to objects with sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
 }
 
 /// The policy of a run.
@@ -140,6 +143,11 @@ pub struct TierSummary {
     pub write_hits: u64,
     /// `hits` divided by the accesses counted.
     pub hit_ratio: f64,
+    /// Bytes that were asked for of these pages, if the trace is of objects whose sizes are not whole
+    /// pages.
+    pub hit_bytes: Option<u64>,
+    /// `hit_bytes` divided by the bytes asked for.
+    pub byte_hit_ratio: Option<f64>,
     /// Pages that the tier's device read.
     pub page_reads: u64,
     /// Pages that the tier's device wrote.
@@ -158,6 +166,12 @@ impl Summary {
     /// Accesses found in any cache tier, divided by all; from 0 to 1.
     pub fn aggregate_hit_ratio(&self) -> f64 {
         self.tiers.last().map_or(0.0, |disk| 1.0 - disk.hit_ratio)
+    }
+
+    /// Bytes found in any cache tier, divided by all that were asked for; from 0 to 1. None if the
+    /// trace is not of objects whose sizes are not whole pages.
+    pub fn byte_hit_ratio(&self) -> Option<f64> {
+        Some(1.0 - self.tiers.last()?.byte_hit_ratio?)
     }
 
     /// What became of the drive of the tier at this place, if it is one of flash.
@@ -195,6 +209,7 @@ impl TraceSummary {
             reads: trace.reads(),
             writes: trace.writes(),
             footprint_pages: u64::from(trace.footprint_pages()),
+            objects: Some(trace.summary().objects).filter(|&objects| objects > 0),
         }
     }
 
@@ -208,6 +223,7 @@ impl TraceSummary {
             reads: trace.accesses - trace.writes,
             writes: trace.writes,
             footprint_pages: u64::from(trace.footprint_pages),
+            objects: None,
         }
     }
 }

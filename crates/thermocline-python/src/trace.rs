@@ -9,7 +9,8 @@ use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, Extent, PageSize, Request, Requests, Reread, ReuseDistance, Split,
+    AddressSpace, CompiledTrace, Extent, Objects, PageSize, Request, Requests, Reread, ReuseDistance,
+    Split,
     TraceError, VolumeOf,
 };
 
@@ -169,6 +170,8 @@ impl Trace {
             allow_truncated,
             only_classes: only,
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
+            objects: Objects::Pages,
+            columns: None,
         };
         let work = Work::default();
         let opened = watched(py, &work, None, || source.open(work.watch(), 2))?;

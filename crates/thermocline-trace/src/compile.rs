@@ -3,6 +3,7 @@
 //! One pass in bounded steps: a few batches of requests, groups of page keys, ids. What is held is the
 //! columns of the compiled trace and one table slot per distinct page, never the file.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, OnceLock};
@@ -12,14 +13,17 @@ use thermocline_core::{Clients, Nanos, Op};
 
 use crate::compiled::{CompiledTrace, Summary};
 use crate::error::TraceError;
-use crate::id_map::{GROUP_KEYS, IdMap, Key, WRITE_BIT};
-use crate::request::{PageSize, REQUEST_PAGES_MAX, Request, Requests};
+use crate::id_map::{Full, GROUP_KEYS, IdMap, Key, WRITE_BIT};
+use crate::objects::Planes;
+use crate::request::{Extent, PageSize, REQUEST_PAGES_MAX, Request, Requests};
 
 /// How many batches are read before they are asked for.
 const BATCHES_AHEAD: usize = 4;
 
 /// A compiled trace has at most this many distinct pages.
 pub(crate) const FOOTPRINT_PAGES_MAX: u32 = 1 << 31;
+
+const TOO_MANY_PAGES: &str = "more than 2^31 distinct pages";
 
 /// Volumes begin at multiples of this many pages, so that no aligned group spans two of them.
 const VOLUME_ALIGN_PAGES: u64 = 1 << 20;
@@ -130,6 +134,10 @@ pub(crate) struct Compiler {
     counts: Vec<u32>,
     /// Which client makes each access; empty while all are client 0's.
     access_clients: Vec<u8>,
+    /// How many bytes each access asks for, if the requests are to objects; else empty.
+    access_bytes: Vec<u32>,
+    /// The places of pages in objects, if the requests are to objects.
+    planes: Option<Planes>,
     /// Where the last request of each volume ended; `u64::MAX`, where none can begin, before that.
     ends: Vec<u64>,
     previous_at: Nanos,
@@ -147,6 +155,8 @@ impl Compiler {
             at_ns: Vec::new(),
             counts: Vec::new(),
             access_clients: Vec::new(),
+            access_bytes: Vec::new(),
+            planes: None,
             ends: Vec::new(),
             previous_at: Nanos(0),
             summary: Summary::default(),
@@ -161,7 +171,8 @@ impl Compiler {
             self.summary.zero_length_requests += 1;
             return Ok(());
         }
-        if count > REQUEST_PAGES_MAX {
+        let is_object = matches!(request.extent, Extent::Object { .. });
+        if count > REQUEST_PAGES_MAX || is_object && first > REQUEST_PAGES_MAX - count {
             return Err(self.too_long());
         }
         let accesses = u32::try_from(count).expect("at most 2^24");
@@ -174,12 +185,45 @@ impl Compiler {
             Op::Read => 0,
             Op::Write => WRITE_BIT,
         };
+        if let Extent::Object { id, .. } = request.extent {
+            return self.object(id, request, first..first + count, write_bit);
+        }
+        if self.planes.is_some() {
+            return Err(self.limit("requests to objects and to addresses in one trace"));
+        }
         for page in first..first + count {
             self.group.push(Key { page, volume: request.volume, write_bit });
             if self.group.len() == GROUP_KEYS {
                 self.flush()?;
             }
         }
+        Ok(())
+    }
+
+    /// Adds the accesses of a request to an object.
+    fn object(
+        &mut self,
+        id: u64,
+        request: &Request,
+        pages: Range<u64>,
+        write_bit: u32,
+    ) -> Result<(), TraceError> {
+        let begins = self.packed.len() + self.group.len();
+        if self.access_bytes.len() < begins {
+            return Err(self.limit("requests to objects and to addresses in one trace"));
+        }
+        let planes = self.planes.get_or_insert_default();
+        for page in pages.clone() {
+            let page = u32::try_from(page).expect("at most 2^24");
+            let plane = planes.number(request.volume, page);
+            self.group.push(Key { page: id, volume: plane, write_bit });
+            if self.group.len() == GROUP_KEYS {
+                let resolved = self.ids.resolve(&self.group, &mut self.packed);
+                self.group.clear();
+                resolved.map_err(|Full| limit(&self.path, TOO_MANY_PAGES))?;
+            }
+        }
+        self.access_bytes.extend(pages.map(|page| bytes_of(request.extent, page, self.page_size)));
         Ok(())
     }
 
@@ -203,8 +247,8 @@ impl Compiler {
         summary.requests += 1;
         summary.write_requests += u64::from(op == Op::Write);
         let length_bytes = match extent {
-            crate::Extent::Bytes { length, .. } => length,
-            crate::Extent::Pages { .. } => u64::from(count) * self.page_size.bytes(),
+            Extent::Bytes { length, .. } | Extent::Object { length, .. } => length,
+            Extent::Pages { .. } => u64::from(count) * self.page_size.bytes(),
         };
         match op {
             Op::Read => summary.read_bytes = summary.read_bytes.saturating_add(length_bytes),
@@ -225,7 +269,7 @@ impl Compiler {
     fn flush(&mut self) -> Result<(), TraceError> {
         let resolved = self.ids.resolve(&self.group, &mut self.packed);
         self.group.clear();
-        resolved.map_err(|crate::id_map::Full| self.limit("more than 2^31 distinct pages"))
+        resolved.map_err(|Full| self.limit(TOO_MANY_PAGES))
     }
 
     /// The trace of all requests so far.
@@ -239,7 +283,17 @@ impl Compiler {
             return Err(self.limit("no request addresses anything: all have length zero"));
         }
         let ids = std::mem::replace(&mut self.ids, IdMap::new(0));
-        let (mut pages, volumes) = ids.into_columns();
+        let (mut pages, mut volumes) = ids.into_columns();
+        if let Some(planes) = &self.planes {
+            let Some(objects) = planes.number_pages(&mut pages, &mut volumes) else {
+                return Err(self.limit("more than 2^31 distinct objects"));
+            };
+            self.summary.objects = objects;
+        }
+        let page_bytes = self.page_size.bytes();
+        if self.access_bytes.iter().all(|&bytes| u64::from(bytes) == page_bytes) {
+            self.access_bytes = Vec::new();
+        }
         let Some(volume_bases) = place(&mut pages, &volumes, volume_names.len()) else {
             return Err(self.limit("the volumes side by side need more than 2^64 pages"));
         };
@@ -247,6 +301,7 @@ impl Compiler {
         self.at_ns.shrink_to_fit();
         self.counts.shrink_to_fit();
         self.access_clients.shrink_to_fit();
+        self.access_bytes.shrink_to_fit();
         Ok(CompiledTrace {
             path: self.path,
             page_size: self.page_size,
@@ -254,6 +309,7 @@ impl Compiler {
             at_ns: self.at_ns,
             counts: self.counts,
             access_clients: self.access_clients,
+            access_bytes: self.access_bytes,
             clients,
             page_numbers: Arc::from(pages),
             volume_bases,
@@ -268,14 +324,32 @@ impl Compiler {
         TraceError::Request {
             path: self.path.clone(),
             request: self.summary.requests + self.summary.zero_length_requests + 1,
-            reason: format!("longer than 2^24 pages of {} B", self.page_size.bytes()),
+            reason: format!(
+                "longer than 2^24 pages of {} B, or a part of an object that is",
+                self.page_size.bytes()
+            ),
         }
     }
 
     #[cold]
     fn limit(&self, reason: &str) -> TraceError {
-        TraceError::Limit { path: self.path.clone(), reason: reason.to_owned() }
+        limit(&self.path, reason)
     }
+}
+
+#[cold]
+fn limit(path: &Path, reason: &str) -> TraceError {
+    TraceError::Limit { path: path.to_owned(), reason: reason.to_owned() }
+}
+
+/// How many bytes of an extent lie in one of its pages.
+fn bytes_of(extent: Extent, page: u64, page_size: PageSize) -> u32 {
+    let begin = page * page_size.bytes();
+    let (Extent::Bytes { offset, length } | Extent::Object { offset, length, .. }) = extent else {
+        return u32::try_from(page_size.bytes()).expect("at most 16 MiB");
+    };
+    let end = (offset + length).min(begin + page_size.bytes());
+    u32::try_from(end - offset.max(begin)).expect("at most a page")
 }
 
 /// Puts volumes one after the other, aligned, with at least one page between them, and turns page

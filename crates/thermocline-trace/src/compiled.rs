@@ -18,6 +18,9 @@ pub struct Summary {
     pub requests: u64,
     /// Requests that address nothing; they are in no other count and have no accesses.
     pub zero_length_requests: u64,
+    /// Distinct objects, if the requests are to objects with sizes.
+    #[serde(default)]
+    pub objects: u64,
     /// Requests that write.
     pub write_requests: u64,
     /// Bytes asked for by reads.
@@ -58,6 +61,8 @@ pub struct CompiledTrace {
     pub(crate) counts: Vec<u32>,
     /// Which client makes each access; empty if all are client 0's.
     pub(crate) access_clients: Vec<u8>,
+    /// How many bytes each access asks for; empty if that is not known or all ask for whole pages.
+    pub(crate) access_bytes: Vec<u32>,
     /// How many clients there are, if only by name.
     pub(crate) clients: Clients,
     pub(crate) page_numbers: Arc<[u64]>,
@@ -113,6 +118,12 @@ impl CompiledTrace {
     #[inline]
     fn client_of(&self, index: usize) -> u8 {
         self.access_clients.get(index).copied().unwrap_or(0)
+    }
+
+    /// How many bytes each access asks for, if the requests are to objects and not all are for whole
+    /// pages.
+    pub fn access_bytes(&self) -> Option<&[u32]> {
+        (!self.access_bytes.is_empty()).then_some(&self.access_bytes[..])
     }
 
     /// All accesses as `page id | is write << 31`.
@@ -205,15 +216,6 @@ impl CompiledTrace {
     /// The file, or the name that stands for it in messages.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Whether a file is a Parquet file, as [`save`](Self::save) writes and [`open`](Self::open)
-    /// reads; `false` if it cannot be read.
-    pub fn is_saved(path: impl AsRef<Path>) -> bool {
-        use std::io::Read as _;
-        let mut magic = [0; 4];
-        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-        read.is_ok() && &magic == b"PAR1"
     }
 
     /// For every access, when its page is accessed next: what an oracle is told. It is found once, in

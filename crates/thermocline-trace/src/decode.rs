@@ -5,7 +5,8 @@
 
 use crate::error::{Position, Reason, TraceError, excerpt, hexadecimal};
 use crate::input::Input;
-use crate::request::Request;
+use crate::objects::Objects;
+use crate::request::{Extent, Request};
 use crate::text;
 use crate::volumes::Volumes;
 
@@ -15,11 +16,18 @@ pub(crate) const BATCH_REQUESTS: usize = 4096;
 /// Longer lines are refused, so that a binary file cannot eat memory.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// A line or record stands for at most this many requests.
+pub(crate) const REPEATS_MAX: u64 = 1 << 24;
+
 /// What a line or record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// A request.
     Request(Request),
+    /// Several requests, at most [`REPEATS_MAX`], each so many nanoseconds after the one before.
+    Repeated { request: Request, times: u64, apart_ns: u64 },
+    /// A request that is not replayed.
+    Skipped(Skip),
     /// The names of the columns.
     Header,
     /// An event that is not a request of the kind wanted.
@@ -28,26 +36,44 @@ pub(crate) enum Line {
     Summary,
 }
 
+/// Why a request is not replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// It removes an object, which caches of pages do not do.
+    Removal,
+    /// The size of the object is unknown, for the cache missed when this was recorded.
+    UnknownSize,
+    /// No answer to it was seen, so it is not known what it did.
+    Unanswered,
+    /// Those who recorded the trace say that such records are to be dropped.
+    Invalid,
+}
+
 /// The meaning of one line of a text format.
 pub(crate) trait TextFormat: Send {
     /// Understands a line, which comes without its end and is neither blank nor a comment.
     fn line(&mut self, line: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
 
-    /// Page accesses that are missing in the trace as a comment says.
-    fn missing_accesses(&self, _comment: &[u8]) -> u64 {
+    /// Looks at a comment; returns how many page accesses it says are missing in the trace.
+    fn comment(&mut self, _comment: &[u8]) -> u64 {
         0
     }
 }
 
 /// The meaning of one record of a binary format.
 pub(crate) trait RecordFormat: Send {
-    /// The size of every record.
-    const RECORD_BYTES: usize;
+    /// The size of every record, which must not change.
+    fn record_bytes(&self) -> usize;
 
-    /// The most pages that a record can ask for, whatever their size, if there is such a number.
-    const RECORD_PAGES_MAX: Option<u64> = None;
+    /// How many bytes are before the first record.
+    fn header_bytes(&self) -> usize {
+        0
+    }
 
-    /// Understands a record of `RECORD_BYTES` bytes.
+    /// Whether each record is about one object, or none.
+    const IS_OF_OBJECTS: bool = false;
+
+    /// Understands a record of `record_bytes()` bytes.
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
 }
 
@@ -69,6 +95,14 @@ pub struct ReadCounts {
     pub blank_lines: u64,
     /// Lines of a summary, as at the end of `blkparse` text.
     pub summary_lines: u64,
+    /// Requests that remove an object; they are not replayed, like those of the next three counts.
+    pub removals: u64,
+    /// Requests to objects whose size is unknown.
+    pub unknown_sizes: u64,
+    /// Requests without an answer, of which it is not known what they did.
+    pub unanswered_requests: u64,
+    /// Requests that contradict themselves in a way that the trace's authors know.
+    pub invalid_requests: u64,
     /// Lines or records about something else: other actions, opened files, other commands.
     pub other_events: u64,
     /// Bytes of an incomplete last line or record that was dropped because truncation is allowed.
@@ -85,22 +119,22 @@ impl ReadCounts {
         self.missing_accesses += other.missing_accesses;
         self.blank_lines += other.blank_lines;
         self.summary_lines += other.summary_lines;
+        self.removals += other.removals;
+        self.unknown_sizes += other.unknown_sizes;
+        self.unanswered_requests += other.unanswered_requests;
+        self.invalid_requests += other.invalid_requests;
         self.other_events += other.other_events;
         self.torn_bytes += other.torn_bytes;
     }
 
-    #[inline]
-    fn add(&mut self, line: Line, batch: &mut Vec<Request>) {
-        match line {
-            Line::Request(request) => {
-                self.requests += 1;
-                self.zero_length_requests += u64::from(request.extent.is_empty());
-                batch.push(request);
-            }
-            Line::Header => self.header_lines += 1,
-            Line::OtherEvent => self.other_events += 1,
-            Line::Summary => self.summary_lines += 1,
-        }
+    const fn skip(&mut self, skip: Skip) {
+        let count = match skip {
+            Skip::Removal => &mut self.removals,
+            Skip::UnknownSize => &mut self.unknown_sizes,
+            Skip::Unanswered => &mut self.unanswered_requests,
+            Skip::Invalid => &mut self.invalid_requests,
+        };
+        *count += 1;
     }
 }
 
@@ -111,12 +145,95 @@ pub(crate) struct State {
     pub(crate) counts: ReadCounts,
     /// Lines or records understood so far.
     number: u64,
+    objects: Objects,
+    /// Whether there was a request to an object with a size.
+    has_objects: bool,
 }
 
 impl State {
     /// Before the record of this number, the first being 0.
-    pub(crate) fn at_record(number: u64) -> Self {
-        Self { number, ..Self::default() }
+    pub(crate) fn at_record(number: u64, objects: Objects) -> Self {
+        Self { number, objects, ..Self::default() }
+    }
+
+    /// What the pages of objects are.
+    pub(crate) const fn objects(&self) -> Objects {
+        self.objects
+    }
+
+    /// Whether there was a request to an object with a size.
+    pub(crate) const fn has_objects(&self) -> bool {
+        self.has_objects
+    }
+
+    pub(crate) const fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
+    }
+
+    /// Lines, records or rows understood so far.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Counts a row and adds its requests.
+    #[inline]
+    pub(crate) fn add_row(
+        &mut self,
+        line: Result<Line, Reason>,
+        batch: &mut Vec<Request>,
+    ) -> Result<(), Reason> {
+        self.number += 1;
+        self.add(line?, batch)
+    }
+
+    #[inline]
+    fn add(&mut self, line: Line, batch: &mut Vec<Request>) -> Result<(), Reason> {
+        match line {
+            Line::Request(request) => {
+                let request = self.request(request)?;
+                self.counts.requests += 1;
+                self.counts.zero_length_requests += u64::from(request.extent.is_empty());
+                batch.push(request);
+            }
+            Line::Repeated { request, times, apart_ns } => {
+                return self.add_repeated(request, times, apart_ns, batch);
+            }
+            Line::Skipped(skip) => self.counts.skip(skip),
+            Line::Header => self.counts.header_lines += 1,
+            Line::OtherEvent => self.counts.other_events += 1,
+            Line::Summary => self.counts.summary_lines += 1,
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn add_repeated(
+        &mut self,
+        mut request: Request,
+        times: u64,
+        apart_ns: u64,
+        batch: &mut Vec<Request>,
+    ) -> Result<(), Reason> {
+        if times == 0 || times > REPEATS_MAX {
+            return Err(format!("the number of requests is not from 1 to {REPEATS_MAX}").into());
+        }
+        for _ in 0..times {
+            self.add(Line::Request(request), batch)?;
+            request.at.0 = request.at.0.saturating_add(apart_ns);
+        }
+        Ok(())
+    }
+
+    /// A request as it is wanted.
+    #[inline]
+    fn request(&mut self, mut request: Request) -> Result<Request, Reason> {
+        if let Extent::Object { id, .. } = request.extent {
+            self.has_objects = true;
+            if self.objects == Objects::One {
+                request.extent = text::page_of_object(id)?;
+            }
+        }
+        Ok(request)
     }
 }
 
@@ -136,9 +253,9 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// The most pages that a record can ask for, whatever their size, if there is such a number.
-    fn record_pages_max(&self) -> Option<u64> {
-        None
+    /// Whether each record is about one object, or none.
+    fn is_of_objects(&self) -> bool {
+        false
     }
 }
 
@@ -197,14 +314,18 @@ impl<F: TextFormat> Lines<F> {
     ) -> Result<(), Reason> {
         state.number += 1;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = if state.number == 1 { text::without_byte_order_mark(line) } else { line };
         match line.first() {
             Some(b'#') => {
                 state.counts.comment_lines += 1;
-                state.counts.missing_accesses += self.0.missing_accesses(line);
+                state.counts.missing_accesses += self.0.comment(line);
             }
             None => state.counts.blank_lines += 1,
             Some(b' ' | b'\t') if text::is_blank_line(line) => state.counts.blank_lines += 1,
-            Some(_) => state.counts.add(self.0.line(line, &mut state.volumes)?, batch),
+            Some(_) => {
+                let line = self.0.line(line, &mut state.volumes)?;
+                state.add(line, batch)?;
+            }
         }
         Ok(())
     }
@@ -236,11 +357,11 @@ pub(crate) struct Records<F>(pub(crate) F);
 
 impl<F: RecordFormat> Decoder for Records<F> {
     fn record_bytes(&self) -> Option<usize> {
-        Some(F::RECORD_BYTES)
+        (self.0.header_bytes() == 0).then(|| self.0.record_bytes())
     }
 
-    fn record_pages_max(&self) -> Option<u64> {
-        F::RECORD_PAGES_MAX
+    fn is_of_objects(&self) -> bool {
+        F::IS_OF_OBJECTS
     }
 
     fn decode(
@@ -249,55 +370,81 @@ impl<F: RecordFormat> Decoder for Records<F> {
         state: &mut State,
         batch: &mut Vec<Request>,
     ) -> Result<(), TraceError> {
+        let record_bytes = self.0.record_bytes();
+        if state.number == 0 && self.0.header_bytes() > 0 {
+            self.skip_header(input)?;
+        }
         while batch.len() < BATCH_REQUESTS {
             let bytes = input.available();
-            let whole_bytes = bytes.len() - bytes.len() % F::RECORD_BYTES;
-            let wanted_bytes = (BATCH_REQUESTS - batch.len()) * F::RECORD_BYTES;
+            let whole_bytes = bytes.len() - bytes.len() % record_bytes;
+            let wanted_bytes = (BATCH_REQUESTS - batch.len()) * record_bytes;
             let bytes = &bytes[..whole_bytes.min(wanted_bytes)];
             let mut failure = None;
-            for record in bytes.chunks_exact(F::RECORD_BYTES) {
+            for record in bytes.chunks_exact(record_bytes) {
                 state.number += 1;
-                match self.0.record(record, &mut state.volumes) {
-                    Ok(line) => state.counts.add(line, batch),
-                    Err(reason) => {
-                        failure = Some((reason, hexadecimal(record)));
-                        break;
-                    }
+                let line = self.0.record(record, &mut state.volumes);
+                if let Err(reason) = line.and_then(|line| state.add(line, batch)) {
+                    failure = Some((reason, hexadecimal(record)));
+                    break;
                 }
             }
             let consumed_bytes = bytes.len();
             if let Some((reason, text)) = failure {
-                return Err(malformed(input, record_position::<F>(state.number), reason, text));
+                return Err(malformed(input, self.position(state.number), reason, text));
             }
             input.consume(consumed_bytes);
             if consumed_bytes == 0 && !input.fill()? {
-                return last_record::<F>(input, state);
+                return self.last(input, state);
             }
         }
         Ok(())
     }
 }
 
-/// What follows the last whole record.
-fn last_record<F: RecordFormat>(input: &mut Input, state: &mut State) -> Result<(), TraceError> {
-    let torn_bytes = input.available().len();
-    if torn_bytes == 0 {
-        return Ok(());
+impl<F: RecordFormat> Records<F> {
+    /// Passes over the header, which the decoder was made of.
+    fn skip_header(&self, input: &mut Input) -> Result<(), TraceError> {
+        let header_bytes = self.0.header_bytes();
+        if input.offset_bytes() > 0 {
+            return Ok(());
+        }
+        input.fill_to(header_bytes)?;
+        let found = input.available().len();
+        if found < header_bytes {
+            return Err(TraceError::Truncated {
+                path: input.path().to_owned(),
+                position: Position::Offset(found as u64),
+                reason: format!("the header has {found} of {header_bytes} bytes"),
+            });
+        }
+        input.consume(header_bytes);
+        Ok(())
     }
-    if !input.allows_truncated() {
-        return Err(TraceError::Truncated {
-            path: input.path().to_owned(),
-            position: record_position::<F>(state.number + 1),
-            reason: format!("the last record has {torn_bytes} of {} bytes", F::RECORD_BYTES),
-        });
-    }
-    state.counts.torn_bytes += torn_bytes as u64;
-    input.consume(torn_bytes);
-    Ok(())
-}
 
-const fn record_position<F: RecordFormat>(number: u64) -> Position {
-    Position::Record { number, offset_bytes: (number - 1) * F::RECORD_BYTES as u64 }
+    /// What follows the last whole record.
+    fn last(&self, input: &mut Input, state: &mut State) -> Result<(), TraceError> {
+        let torn_bytes = input.available().len();
+        if torn_bytes == 0 {
+            return Ok(());
+        }
+        if !input.allows_truncated() {
+            let record_bytes = self.0.record_bytes();
+            return Err(TraceError::Truncated {
+                path: input.path().to_owned(),
+                position: self.position(state.number + 1),
+                reason: format!("the last record has {torn_bytes} of {record_bytes} bytes"),
+            });
+        }
+        state.counts.torn_bytes += torn_bytes as u64;
+        input.consume(torn_bytes);
+        Ok(())
+    }
+
+    fn position(&self, number: u64) -> Position {
+        let offset_bytes =
+            self.0.header_bytes() as u64 + (number - 1) * self.0.record_bytes() as u64;
+        Position::Record { number, offset_bytes }
+    }
 }
 
 #[cold]

@@ -19,6 +19,7 @@ use crate::decode::{Line, TextFormat};
 use crate::error::{Reason, TraceError};
 use crate::format::{FormatName, ReadOptions, Recognition};
 use crate::input::Input;
+use crate::mapping::Mapping;
 use crate::text::is_blank_line;
 use crate::volumes::Volumes;
 
@@ -51,18 +52,36 @@ fn is_text(sample: &[u8]) -> bool {
 }
 
 fn detect_binary(sample: &[u8]) -> Result<FormatName, String> {
-    if sample.starts_with(b"PAR1") {
-        return Err("a Parquet file; a saved compiled trace is opened, not read".to_owned());
-    }
     let mut others = vec![];
     for &format in FormatName::ALL {
         match format.format().recognition {
             Recognition::Records(fits) if fits(sample) => return Ok(format),
             Recognition::Records(_) => others.push(format.name()),
-            Recognition::Lines(_) => {}
+            Recognition::Lines(_) | Recognition::Parquet { .. } | Recognition::Named => {}
         }
     }
     Err(format!("binary, and neither {} records", others.join(" nor ")))
+}
+
+/// The format and the meaning of a Parquet file of these columns.
+pub(crate) fn detect_parquet(
+    path: &Path,
+    names: &[String],
+) -> Result<(FormatName, Mapping), TraceError> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    for &format in FormatName::ALL {
+        if let Recognition::Parquet { names, mapping } = format.format().recognition
+            && names.iter().all(|name| has(name))
+        {
+            return Ok((format, mapping()));
+        }
+    }
+    let reason = if ["page_id", "write", "request"].into_iter().all(has) {
+        "a Parquet file; a saved compiled trace is opened, not read".to_owned()
+    } else {
+        format!("Parquet, and no format has its columns, which are: {}", names.join(", "))
+    };
+    Err(TraceError::UnknownFormat { path: path.to_owned(), reason })
 }
 
 /// How well a format fits the sample's lines.
@@ -123,7 +142,7 @@ fn scores(sample: &[u8], options: &ReadOptions) -> Vec<Score> {
         Recognition::Lines(parser) => {
             parser(sample, options).map(|mut parser| score(format, &mut *parser, sample))
         }
-        Recognition::Records(_) => None,
+        Recognition::Records(_) | Recognition::Parquet { .. } | Recognition::Named => None,
     };
     FormatName::ALL.iter().filter_map(scored).collect()
 }
@@ -140,11 +159,15 @@ fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Scor
     let mut volumes = Volumes::default();
     for (number, line) in (1..).zip(sample.split(|&byte| byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if is_blank_line(line) || line.starts_with(b"#") {
+        if line.starts_with(b"#") {
+            parser.comment(line);
+            continue;
+        }
+        if is_blank_line(line) {
             continue;
         }
         match parser.line(line, &mut volumes) {
-            Ok(Line::Request(_)) => {
+            Ok(Line::Request(_) | Line::Repeated { .. }) => {
                 score.understood_lines += 1;
                 score.requests += 1;
             }
@@ -152,7 +175,7 @@ fn score(format: FormatName, parser: &mut dyn TextFormat, sample: &[u8]) -> Scor
                 score.understood_lines += 1;
                 score.headers += 1;
             }
-            Ok(Line::OtherEvent | Line::Summary) => score.understood_lines += 1,
+            Ok(Line::OtherEvent | Line::Summary | Line::Skipped(_)) => score.understood_lines += 1,
             Err(reason) => {
                 score.failed_lines += 1;
                 score.first_failure.get_or_insert((number, reason));

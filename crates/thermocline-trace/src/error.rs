@@ -82,6 +82,12 @@ pub enum TraceError {
         /// All values that exist.
         expected: &'static str,
     },
+    /// Words that do not say what columns mean.
+    #[error("columns: {reason}")]
+    Mapping {
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
     /// A trace without any request.
     #[error("{}: the trace has no requests", path.display())]
     Empty {
@@ -167,6 +173,8 @@ pub enum Position {
         /// Where it begins, in uncompressed bytes.
         offset_bytes: u64,
     },
+    /// A row of a Parquet file, from 1.
+    Row(u64),
     /// A place in the uncompressed bytes.
     Offset(u64),
 }
@@ -175,6 +183,7 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => write!(f, "line {line}"),
+            Self::Row(row) => write!(f, "row {row}"),
             Self::Record { number, offset_bytes } => {
                 write!(f, "record {number} at byte {offset_bytes}")
             }

@@ -5,10 +5,14 @@ mod options;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::decode::{Decoder, Lines, RecordFormat, Records, TextFormat};
+use crate::decode::{Decoder, Lines, RecordFormat, Records, State, TextFormat};
+use crate::delimited::Delimited;
 use crate::error::TraceError;
+use crate::input::Input;
+use crate::mapping::Mapping;
+use crate::request::{PageSize, Request};
 
-pub use options::{ReadOptions, TimeUnit, VolumeOf};
+pub use options::{ReadOptions, TencentUnit, TimeUnit, VolumeOf};
 
 /// Declares the module of each format, and makes [`FormatName`] of the rows.
 macro_rules! formats {
@@ -55,10 +59,30 @@ formats! {
     Vscsi in vscsi: "CloudPhysics vscsi binary, 32-byte (v1) or 40-byte (v2) records",
     Lis in lis: "ARC paper: start count 0 index; reads of pages",
     Pages in pages: "one page number per line; reads",
-    OracleGeneral in oracle_general: "libCacheSim oracleGeneral, 24-byte records; reads",
+    OracleGeneral in oracle_general: "libCacheSim oracleGeneral, 24-byte records of objects; reads",
+    Lcs in lcs: "libCacheSim lcs, versions 1 to 8, and the one before late 2024; objects",
+    OracleGeneralOpNs in oracle_general_op_ns: "libCacheSim oracleGeneralOpNS, 27-byte records of objects",
+    Kosmo in kosmo: "Kosmo, 25-byte records: time, get or set, key, size, ttl",
     Diskmon in diskmon: "Windows DiskMon text: number time duration disk op sector sectors",
     Etw in etw: "Microsoft ETW text printed by xperf; DiskRead and DiskWrite are the requests",
     Mobibench in mobibench: "MobiBench file-level text: every file is a volume",
+    Alibaba in alibaba: "Alibaba block traces: device,R|W,offset,length,us",
+    TencentCbs in tencent_cbs: "Tencent CBS block traces: s,offset,size,0|1,volume",
+    Systor in systor17: "Systor '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
+    Thesios in thesios: "Google Thesios CSV: filename,file_offset,...; files are objects",
+    Tectonic in tectonic: "Meta Tectonic CSV: op_time,block_id,...; blocks are objects",
+    Baleen in baleen: "Baleen: block offset size time op namespace user host repeat",
+    Twitter in twitter: "Twitter cache traces: s,key,key size,value size,client,op,ttl",
+    MetaKv in meta_kv: "Meta key-value CSV of 2022 or 2024: key,op,size,op_count,key_size,...",
+    MetaCdn in meta_cdn: "Meta CDN CSV: timestamp,cacheKey,OpType,objectSize,...",
+    IbmCos in ibm_cos: "IBM COS: ms REST.GET.OBJECT id size start end",
+    Wikimedia in wikimedia: "Wikimedia upload and text traces of 2019 and 2016, with a header; reads",
+    Wikibench in wikibench: "Wikibench of 2007: counter s URL -|save; a page per URL",
+    Ycsb in ycsb: "log of YCSB's basic binding: READ|UPDATE|INSERT|SCAN|DELETE table key",
+    RocksdbBlock in rocksdb_block: "RocksDB block-cache trace in human-readable form; reads",
+    CachesimParquet in cachesim_parquet: "Parquet of cachesim: timestamp,obj_id,obj_size,...",
+    Parquet in parquet: "our Parquet: at_ns,op,volume,offset,length",
+    Columns in columns: "any columns, JSON lines, Parquet or records, as described",
     Csv in csv: "our CSV: timestamp_us,op,volume,offset,length",
     Recording in recording: "recording: timestamp_us,op,file_id,page_no,pages,flags + file table",
 }
@@ -78,6 +102,8 @@ pub(crate) struct Format {
     is_page_numbered: bool,
     /// How a file is recognised by its first bytes.
     pub(crate) recognition: Recognition,
+    /// The page size that fits it best, if it is not the usual one.
+    pub(crate) page_size: Option<PageSize>,
     /// The decoder of a file that begins with these bytes.
     pub(crate) decoder: fn(&[u8], &ReadOptions) -> Box<dyn Decoder>,
 }
@@ -91,6 +117,16 @@ pub(crate) enum Recognition {
     Lines(LinesParser),
     /// Whether the sample consists of its records.
     Records(fn(&[u8]) -> bool),
+    /// The names of the columns of a Parquet file, all of which it has, and what they mean.
+    Parquet { names: &'static [&'static str], mapping: fn() -> Mapping },
+    /// Never: it must be named.
+    Named,
+}
+
+/// A format of lines in columns.
+pub(crate) trait Described: 'static {
+    /// How its lines are read.
+    fn lines(options: &ReadOptions) -> Delimited;
 }
 
 impl Format {
@@ -100,7 +136,30 @@ impl Format {
         recognition: Recognition,
         decoder: fn(&[u8], &ReadOptions) -> Box<dyn Decoder>,
     ) -> Self {
-        Self { name, alias: None, extensions: &[], is_page_numbered: false, recognition, decoder }
+        Self {
+            name,
+            alias: None,
+            extensions: &[],
+            is_page_numbered: false,
+            recognition,
+            page_size: None,
+            decoder,
+        }
+    }
+
+    /// A format of lines in columns.
+    const fn described<F: Described>(name: &'static str) -> Self {
+        let recognition = Recognition::Lines(|_, options| Some(Box::new(F::lines(options))));
+        Self::new(name, recognition, |_, options| Box::new(Lines(F::lines(options))))
+    }
+
+    /// A format of Parquet files, which are not read as a stream of bytes.
+    const fn parquet(
+        name: &'static str,
+        names: &'static [&'static str],
+        mapping: fn() -> Mapping,
+    ) -> Self {
+        Self::new(name, Recognition::Parquet { names, mapping }, |_, _| Box::new(NoStream))
     }
 
     /// A text format whose parser `F` depends neither on the sample nor on the options.
@@ -115,6 +174,25 @@ impl Format {
         fits: fn(&[u8]) -> bool,
     ) -> Self {
         Self::new(name, Recognition::Records(fits), |_, _| Box::new(Records(F::default())))
+    }
+}
+
+/// Stands for the decoder of a file that cannot be read as a stream of bytes.
+struct NoStream;
+
+impl Decoder for NoStream {
+    fn decode(
+        &mut self,
+        input: &mut Input,
+        _: &mut State,
+        _: &mut Vec<Request>,
+    ) -> Result<(), TraceError> {
+        Err(TraceError::Content {
+            path: input.path().to_owned(),
+            reason:
+                "not a Parquet file that can be read: it must be a file, not compressed and no pipe"
+                    .to_owned(),
+        })
     }
 }
 

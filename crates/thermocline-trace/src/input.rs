@@ -234,6 +234,11 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
+    /// How many uncompressed bytes have been consumed.
+    pub(crate) const fn offset_bytes(&self) -> u64 {
+        self.offset_bytes
+    }
+
     /// Whether nothing follows the available bytes.
     pub(crate) const fn has_ended(&self) -> bool {
         self.ended

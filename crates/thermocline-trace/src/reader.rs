@@ -12,6 +12,8 @@ use crate::error::TraceError;
 use crate::file_table::FileTable;
 use crate::format::{FormatName, ReadOptions, VolumeOf};
 use crate::input::{Compression, Input};
+use crate::objects::Objects;
+use crate::parquet_rows::{self, ParquetRows};
 use crate::request::{PageSize, Request, Requests};
 
 /// A trace file being read.
@@ -70,10 +72,26 @@ impl Reader {
             return Err(TraceError::Empty { path: input.path().to_owned() });
         }
         let sample = detect::sample(&input);
-        let format = match options.format {
-            Some(format) => format,
-            None => detect::detect(&input, sample, options)?,
+        let parquet = match beside {
+            Some(path) if sample.starts_with(b"PAR1") && path.is_file() => {
+                Some(parquet(path, options)?)
+            }
+            _ => None,
         };
+        let format = match (&parquet, options.format) {
+            (Some((format, _)), _) => *format,
+            (None, _) if options.columns.is_some() => FormatName::Columns,
+            (None, Some(format)) => format,
+            (None, None) if sample.starts_with(b"PAR1") => {
+                let reason = "Parquet, which is read from a file, and this is none".to_owned();
+                return Err(TraceError::Content { path: input.path().to_owned(), reason });
+            }
+            (None, None) => detect::detect(&input, sample, options)?,
+        };
+        if format == FormatName::Columns && options.columns.is_none() {
+            let reason = "the format `columns` needs a description of the columns".to_owned();
+            return Err(TraceError::Content { path: input.path().to_owned(), reason });
+        }
         let mut options = options.clone();
         let mut page_size = None;
         if format == FormatName::Recording {
@@ -90,9 +108,13 @@ impl Reader {
             );
             return Err(TraceError::Content { path: input.path().to_owned(), reason });
         }
-        let decoder = (format.format().decoder)(sample, &options);
+        let decoder = match parquet {
+            Some((_, rows)) => Box::new(rows),
+            None => (format.format().decoder)(sample, &options),
+        };
+        let page_size = page_size.or(format.format().page_size);
         let file_table = options.file_table.filter(|_| format == FormatName::Recording);
-        let state = State::default();
+        let state = State::at_record(0, options.objects);
         Ok(Self { input, decoder, state, format, page_size, file_table, ended: false })
     }
 
@@ -112,12 +134,23 @@ impl Reader {
     }
 
     /// The most page accesses that it can have, if its size tells: that of a file which is not compressed and
-    /// has records of one size, each of a limited number of pages.
+    /// has records of one size, each of an object that is one page.
     pub fn accesses_max(&self) -> Option<u64> {
         let size_bytes =
             self.input.size_bytes().filter(|_| self.compression() == Compression::None)?;
+        let is_known = self.decoder.is_of_objects() && self.state.objects() == Objects::One;
         let records = size_bytes / self.record_bytes()? as u64;
-        records.checked_mul(self.decoder.record_pages_max()?)
+        is_known.then_some(records)
+    }
+
+    /// What the pages of objects are.
+    pub const fn objects(&self) -> Objects {
+        self.state.objects()
+    }
+
+    /// Whether there was a request to an object with a size; known at the end.
+    pub const fn has_objects(&self) -> bool {
+        self.state.has_objects()
     }
 
     /// The page size that the trace itself states, if it does.
@@ -146,6 +179,15 @@ impl Reader {
     pub fn progress_bytes(&self) -> (u64, Option<u64>) {
         (self.input.fetched_bytes(), self.input.size_bytes())
     }
+}
+
+/// The format and the rows of a Parquet file.
+fn parquet(path: &Path, options: &ReadOptions) -> Result<(FormatName, ParquetRows), TraceError> {
+    let (format, mapping) = match &options.columns {
+        Some(mapping) => (FormatName::Columns, mapping.as_ref().clone()),
+        None => detect::detect_parquet(path, &parquet_rows::names(path)?)?,
+    };
+    Ok((format, ParquetRows::open(path, &mapping)?))
 }
 
 impl Requests for Reader {

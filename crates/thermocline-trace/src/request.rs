@@ -39,6 +39,15 @@ pub enum Extent {
         /// How many pages; `first + count` does not overflow.
         count: u64,
     },
+    /// In formats of objects with sizes: each object is an address space of its own.
+    Object {
+        /// Which object of the volume.
+        id: u64,
+        /// Where it begins within the object.
+        offset: u64,
+        /// How long it is; `offset + length` is at most 2^63.
+        length: u64,
+    },
 }
 
 impl Extent {
@@ -46,28 +55,54 @@ impl Extent {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         match self {
-            Self::Bytes { length, .. } => *length == 0,
+            Self::Bytes { length, .. } | Self::Object { length, .. } => *length == 0,
             Self::Pages { count, .. } => *count == 0,
         }
     }
 
-    /// Where it begins, in bytes or page numbers.
+    /// Where it begins: in bytes or page numbers, and for an object in a number that only its
+    /// [`end`](Self::end) is compared with.
     #[inline]
     pub const fn start(&self) -> u64 {
         match self {
             Self::Bytes { offset, .. } => *offset,
             Self::Pages { first, .. } => *first,
+            Self::Object { id, offset, .. } => scattered(*id).wrapping_add(*offset),
         }
     }
 
-    /// Where the next extent would begin, in bytes or page numbers.
+    /// Where an extent begins that continues this one.
     #[inline]
     pub const fn end(&self) -> u64 {
         match self {
             Self::Bytes { offset, length } => offset.wrapping_add(*length),
             Self::Pages { first, count } => first.wrapping_add(*count),
+            Self::Object { id, offset, length } => {
+                scattered(*id).wrapping_add(*offset).wrapping_add(*length)
+            }
         }
     }
+
+    /// The same extent where the pages of all objects are numbered in one address space. Objects get
+    /// places by a hash, so two of them share a page with a chance of about 2^-45 for each pair.
+    #[must_use]
+    pub const fn in_one_space(self, page_size: PageSize) -> Self {
+        match self {
+            Self::Object { id, .. } => {
+                let (first, count) = page_size.pages(self);
+                // Room for 2^17 pages without a carry, and for all pages below 2^63.
+                let base = scattered(id) >> 18 << 17;
+                Self::Pages { first: base.wrapping_add(first), count }
+            }
+            Self::Bytes { .. } | Self::Pages { .. } => self,
+        }
+    }
+}
+
+/// A number in place of the id of an object, so that neighbouring ids are far apart.
+const fn scattered(id: u64) -> u64 {
+    let mixed = (id ^ (id >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
 /// A page size that is known to be usable: a power of two from 512 B to 16 MiB.
@@ -79,6 +114,9 @@ pub struct PageSize {
 impl PageSize {
     /// 4 KiB, the unit when a trace does not say otherwise.
     pub const DEFAULT: Self = Self { shift: 12 };
+
+    /// 128 KiB, the unit of caches of large blocks.
+    pub(crate) const LARGE: Self = Self { shift: 17 };
 
     /// Checks a page size.
     ///
@@ -98,20 +136,24 @@ impl PageSize {
 
     /// The pages that `extent` touches, as first page number and count.
     ///
-    /// Pages are pages whatever their size: page-numbered extents are returned as they are.
+    /// Pages are pages whatever their size: page-numbered extents are returned as they are. The pages
+    /// of an object are numbered within it.
     #[inline]
     pub const fn pages(self, extent: Extent) -> (u64, u64) {
         match extent {
             Extent::Pages { first, count } => (first, count),
-            Extent::Bytes { offset, length: 0 } => (offset >> self.shift, 0),
-            Extent::Bytes { offset, length } => {
+            Extent::Bytes { offset, length: 0 } | Extent::Object { offset, length: 0, .. } => {
+                (offset >> self.shift, 0)
+            }
+            Extent::Bytes { offset, length } | Extent::Object { offset, length, .. } => {
                 let first = offset >> self.shift;
                 (first, ((offset + (length - 1)) >> self.shift) - first + 1)
             }
         }
     }
 
-    /// Where `extent` lies in bytes, or `None` if a page number is too large for that.
+    /// Where `extent` lies in bytes, or `None` if a page number is too large for that, or it is a part
+    /// of an object, which has no address.
     pub fn byte_range(self, extent: Extent) -> Option<(u64, u64)> {
         match extent {
             Extent::Bytes { offset, length } => Some((offset, length)),
@@ -119,6 +161,7 @@ impl PageSize {
                 let end = first.checked_add(count)?.checked_mul(self.bytes())?;
                 (end <= ADDRESS_BYTES_MAX).then(|| (first << self.shift, count << self.shift))
             }
+            Extent::Object { .. } => None,
         }
     }
 }

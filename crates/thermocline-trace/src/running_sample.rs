@@ -190,7 +190,9 @@ impl RunningSample {
     /// Adds a request.
     #[inline]
     pub fn add(&mut self, request: &Request) {
-        let (first, count) = self.page_size.pages(request.extent);
+        let extent = request.extent.in_one_space(self.page_size);
+        let request = &Request { extent, ..*request };
+        let (first, count) = self.page_size.pages(extent);
         if count == 0 {
             return;
         }

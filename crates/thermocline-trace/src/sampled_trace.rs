@@ -21,7 +21,7 @@ use crate::format::{FormatName, ReadOptions};
 use crate::id_map::{GROUP_KEYS, IdMap, Key};
 use crate::input::{Compression, Input};
 use crate::reader::Reader;
-use crate::request::{PageSize, REQUEST_PAGES_MAX, Request};
+use crate::request::{Extent, PageSize, REQUEST_PAGES_MAX, Request};
 use crate::sampling::{Choice, Sampling};
 
 /// Records of a block, unless a test wants less: what a thread reads before it takes the next part of
@@ -282,7 +282,8 @@ impl<'a> File<'a> {
         let input = Input::part(self.path, offset_bytes, block_bytes)?;
         let mut input = input.allow_truncated(self.options.allow_truncated);
         let mut decoder = (self.format.format().decoder)(&self.sample, self.options);
-        let mut state = State::at_record(number as u64 * self.block_records);
+        let first_record = number as u64 * self.block_records;
+        let mut state = State::at_record(first_record, self.options.objects);
         let mut block = Block { number, accesses: 0, sampled: vec![] };
         loop {
             batch.clear();
@@ -363,11 +364,18 @@ impl Found {
         taken: Taken<'_>,
         block: &mut Block,
     ) -> Result<(), Unsuited> {
-        let (first, count) = page_size.pages(request.extent);
+        let (mut first, count) = page_size.pages(request.extent);
         if count == 0 {
             return Ok(());
         }
-        if count > REQUEST_PAGES_MAX || first + count > PAGES_MAX {
+        if let Extent::Object { id, .. } = request.extent {
+            // Where each object is a page, compiling numbers the pages by the objects.
+            if first > 0 || count > 1 {
+                return Err(Unsuited);
+            }
+            first = id;
+        }
+        if count > REQUEST_PAGES_MAX || first.saturating_add(count) > PAGES_MAX {
             return Err(Unsuited);
         }
         self.requests += 1;

@@ -204,6 +204,9 @@ impl CompiledTrace {
                 if !self.access_clients.is_empty() {
                     sample.access_clients.push(access.client);
                 }
+                if let Some(&bytes) = self.access_bytes.get(index) {
+                    sample.access_bytes.push(bytes);
+                }
             }
             let count = sample.packed.len() - first;
             if count == 0 {
@@ -281,6 +284,7 @@ impl CompiledTrace {
             at_ns: vec![],
             counts: vec![],
             access_clients: vec![],
+            access_bytes: vec![],
             clients: self.clients,
             page_numbers: Arc::from([]),
             volume_bases: self.volume_bases.clone(),

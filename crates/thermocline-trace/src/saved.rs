@@ -7,9 +7,11 @@
 //! | `at_ns` | u64 | when the request came |
 //! | `page_number` | u64 | the global page number of the id |
 //! | `request` | u64 | the request's number, from 0 |
+//! | `bytes` | u32 | how many bytes of the page are asked for; only of objects with sizes |
 //!
 //! The key `thermocline` of the file's metadata holds, as JSON, what the rows do not say.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -33,6 +35,16 @@ const SCHEMA: &str = "message compiled_trace {
     required int64 at_ns (INTEGER(64,false));
     required int64 page_number (INTEGER(64,false));
     required int64 request (INTEGER(64,false));
+}";
+
+/// The same for objects with sizes.
+const SIZED_SCHEMA: &str = "message compiled_trace {
+    required int32 page_id (INTEGER(32,false));
+    required boolean write;
+    required int64 at_ns (INTEGER(64,false));
+    required int64 page_number (INTEGER(64,false));
+    required int64 request (INTEGER(64,false));
+    required int32 bytes (INTEGER(32,false));
 }";
 
 #[derive(Deserialize, Serialize)]
@@ -72,9 +84,10 @@ impl CompiledTrace {
             reason: error.to_string(),
         })?;
         let ascending = ["at_ns", "request"];
-        let mut writer = ColumnWriter::create(path, SCHEMA, &ascending, (KEY, metadata))?;
+        let schema = if self.access_bytes.is_empty() { SCHEMA } else { SIZED_SCHEMA };
+        let mut writer = ColumnWriter::create(path, schema, &ascending, (KEY, metadata))?;
         let mut rows = self.rows();
-        for chunk in self.packed.chunks(GROUP_ROWS) {
+        for (number, chunk) in self.packed.chunks(GROUP_ROWS).enumerate() {
             let (mut at_ns, mut requests) = (Vec::new(), Vec::new());
             for (request, at) in rows.by_ref().take(chunk.len()) {
                 requests.push(request.cast_signed());
@@ -82,15 +95,37 @@ impl CompiledTrace {
             }
             let ids = chunk.iter().map(|packed| packed & !WRITE_BIT);
             let numbers = ids.clone().map(|id| self.page_numbers[id as usize].cast_signed());
-            writer.group(&[
+            let mut group = vec![
                 Column::U32(ids.map(u32::cast_signed).collect()),
                 Column::Bool(chunk.iter().map(|packed| packed & WRITE_BIT != 0).collect()),
                 Column::U64(at_ns),
                 Column::U64(numbers.collect()),
                 Column::U64(requests),
-            ])?;
+            ];
+            if let Some(bytes) = self.access_bytes() {
+                let begin = number * GROUP_ROWS;
+                let bytes = bytes[begin..begin + chunk.len()].iter().copied();
+                group.push(Column::U32(bytes.map(u32::cast_signed).collect()));
+            }
+            writer.group(&group)?;
         }
         writer.finish()
+    }
+
+    /// Whether a file is one that [`save`](Self::save) wrote; `false` if it cannot be read, or is no
+    /// file, of which nothing is read.
+    pub fn is_saved(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        if !path.is_file() {
+            return false;
+        }
+        let has_magic = || {
+            let mut magic = [0; 4];
+            std::fs::File::open(path)?.read_exact(&mut magic)?;
+            std::io::Result::Ok(&magic == b"PAR1")
+        };
+        has_magic().is_ok_and(|is_parquet| is_parquet)
+            && ColumnReader::open(path).is_ok_and(|reader| reader.metadata(KEY).is_some())
     }
 
     /// Opens a saved trace.
@@ -125,8 +160,12 @@ impl CompiledTrace {
                 at_ns: reader.u64(group, "at_ns")?,
                 page_numbers: reader.u64(group, "page_number")?,
                 requests: reader.u64(group, "request")?,
+                bytes: reader.u32(group, "bytes")?,
             };
             columns.add(group).map_err(|reason| wrong(reason.to_owned()))?;
+        }
+        if ![0, columns.packed.len()].contains(&columns.access_bytes.len()) {
+            return Err(wrong("the columns have different lengths".to_owned()));
         }
         if columns.packed.is_empty() || columns.requests != metadata.summary.requests {
             return Err(wrong("the rows are not those of the metadata".to_owned()));
@@ -138,6 +177,7 @@ impl CompiledTrace {
             at_ns: columns.at_ns,
             counts: columns.counts,
             access_clients: Vec::new(),
+            access_bytes: columns.access_bytes,
             clients: Clients::ONE,
             page_numbers: Arc::from(columns.page_numbers),
             volume_bases: metadata.volume_bases,
@@ -162,6 +202,7 @@ struct Group {
     at_ns: Option<Vec<i64>>,
     page_numbers: Option<Vec<i64>>,
     requests: Option<Vec<i64>>,
+    bytes: Option<Vec<i32>>,
 }
 
 /// The columns of a compiled trace, from the rows so far.
@@ -174,6 +215,7 @@ struct Columns {
     requests: u64,
     last_at_ns: u64,
     last_count: u32,
+    access_bytes: Vec<u32>,
 }
 
 impl Columns {
@@ -184,6 +226,7 @@ impl Columns {
             at_ns: Some(at_ns),
             page_numbers: Some(page_numbers),
             requests: Some(requests),
+            bytes,
         } = group
         else {
             return Err("a column is missing or has another type");
@@ -192,6 +235,7 @@ impl Columns {
         if [writes.len(), at_ns.len(), page_numbers.len(), requests.len()] != [rows; 4] {
             return Err("the columns have different lengths");
         }
+        self.access_bytes.extend(bytes.into_iter().flatten().map(i32::cast_unsigned));
         for row in 0..rows {
             let number = page_numbers[row].cast_unsigned();
             let id = self.page(page_ids[row].cast_unsigned(), number)?;

@@ -45,6 +45,9 @@ pub struct Stats {
     pub read_bytes: u64,
     /// Bytes asked for by writes.
     pub write_bytes: u64,
+    /// Distinct objects, if the requests are to objects with sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
     /// Page accesses.
     pub accesses: u64,
     /// Page accesses that read.
@@ -95,6 +98,7 @@ impl Stats {
             write_requests: summary.write_requests,
             write_request_share: ratio(summary.write_requests, summary.requests),
             zero_length_requests: summary.zero_length_requests,
+            objects: Some(summary.objects).filter(|&objects| objects > 0),
             read_bytes: summary.read_bytes,
             write_bytes: summary.write_bytes,
             accesses,

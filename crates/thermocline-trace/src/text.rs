@@ -103,7 +103,12 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
     let mut value = 0_u64;
     if text.len() <= 19 {
         // 19 digits always fit.
-        for &byte in text {
+        let (eights, rest) = text.as_chunks::<8>();
+        for eight in eights {
+            let digits = eight_digits(*eight).ok_or_else(|| not_a_number(field))?;
+            value = value * 100_000_000 + digits;
+        }
+        for &byte in rest {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 return Err(not_a_number(field));
@@ -123,6 +128,26 @@ pub fn integer(text: &[u8], field: &'static str) -> Result<u64, Reason> {
             .ok_or_else(|| too_large(field))?;
     }
     Ok(value)
+}
+
+/// The number that eight digits write, all at once; none if one is no digit.
+#[inline]
+const fn eight_digits(text: [u8; 8]) -> Option<u64> {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    const ZEROES: u64 = 0x3030_3030_3030_3030;
+    let word = u64::from_le_bytes(text);
+    // A digit is 0x30 to 0x39: its high half is 3, and is so with 6 added. Nothing is carried into the
+    // next byte if all high halves are 3.
+    let is_digits =
+        word & HIGH == ZEROES && word.wrapping_add(0x0606_0606_0606_0606) & HIGH == ZEROES;
+    if !is_digits {
+        return None;
+    }
+    // Neighbours become pairs, pairs fours, and fours the number; the first digit is the lowest byte.
+    let digits = word - ZEROES;
+    let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours & 0xffff) * 10_000 + (fours >> 32))
 }
 
 /// Parses an unsigned hexadecimal number of at most 64 bits with the prefix `0x`.
@@ -172,6 +197,61 @@ pub fn time(text: &[u8], field: &'static str, exponent: u32) -> Result<u64, Reas
     ns.checked_add(fraction_ns).ok_or_else(|| too_large(field))
 }
 
+/// Parses a date and time of RFC 3339, such as `2026-11-25T01:02:03.5+01:00`, as nanoseconds since
+/// 1970; a blank may stand for the `T`, and no zone for UTC.
+///
+/// # Errors
+/// If `text` has another form, or is not from 1970 to 2554.
+pub(crate) fn rfc3339(text: &[u8]) -> Result<u64, Reason> {
+    let wrong = || Reason::from("the time is not one of RFC 3339, such as 2026-11-25T01:02:03Z");
+    let part = |begin: usize, end: usize| {
+        text.get(begin..end).and_then(|digits| integer(digits, "time").ok()).ok_or_else(wrong)
+    };
+    let is = |at: usize, bytes: &[u8]| text.get(at).is_some_and(|byte| bytes.contains(byte));
+    let is_formed = is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":");
+    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
+    let (hour, minute, second) = (part(11, 13)?, part(14, 16)?, part(17, 19)?);
+    let is_possible = (1970..=2554).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second <= 60;
+    if !is_formed || !is_possible {
+        return Err(wrong());
+    }
+    let rest = &text[19..];
+    let digits = rest
+        .strip_prefix(b".")
+        .map_or(0, |rest| 1 + rest.iter().take_while(|byte| byte.is_ascii_digit()).count());
+    let (fraction, zone) = rest.split_at(digits);
+    let fraction = [b"0", fraction].concat();
+    let fraction_ns = time(&fraction, "time", 9)?;
+    let zone_s = match zone {
+        b"" | b"Z" | b"z" => 0,
+        [sign @ (b'+' | b'-'), hours @ ..] if hours.len() == 5 && hours[2] == b':' => {
+            let number = |digits| integer(digits, "time zone").map(u64::cast_signed);
+            let zone_s = number(&hours[..2])? * 3600 + number(&hours[3..])? * 60;
+            if *sign == b'+' { zone_s } else { -zone_s }
+        }
+        _ => return Err(wrong()),
+    };
+    // Days since 1970, in years that begin in March, so that the leap day is their last.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = years * 365 + years / 4 - years / 100 + years / 400 + (months * 153 + 2) / 5 + day;
+    // 719,469 is that of 1970-01-01.
+    let days = (days - 1).checked_sub(719_468).ok_or_else(wrong)?;
+    let seconds = (days * 86_400 + hour * 3600 + minute * 60 + second).cast_signed() - zone_s;
+    let ns = u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    ns.and_then(|ns| ns.checked_add(fraction_ns)).ok_or_else(wrong)
+}
+
+/// A first line without the mark that some programs put before UTF-8.
+#[inline]
+pub(crate) fn without_byte_order_mark(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+}
+
 /// A byte extent, if it is a possible one.
 #[inline]
 pub(crate) fn bytes(offset: u64, length: u64) -> Result<Extent, Reason> {
@@ -209,6 +289,22 @@ pub(crate) fn pages(first: u64, count: u64) -> Result<Extent, Reason> {
         return Err("the page number is beyond 2^63".into());
     }
     Ok(Extent::Pages { first, count })
+}
+
+/// A part of an object, if it is a possible one.
+#[inline]
+pub(crate) fn object(id: u64, offset: u64, length: u64) -> Result<Extent, Reason> {
+    bytes(offset, length)?;
+    Ok(Extent::Object { id, offset, length })
+}
+
+/// The page that stands for an object whatever its size.
+#[inline]
+pub(crate) fn page_of_object(id: u64) -> Result<Extent, Reason> {
+    if id == u64::MAX {
+        return Err("the object id is 2^64 - 1, which is reserved".into());
+    }
+    Ok(Extent::Pages { first: id, count: 1 })
 }
 
 /// The direction that a one-letter code stands for.

@@ -8,7 +8,7 @@ use thermocline_core::{Nanos, Op, PageId};
 use thermocline_trace::convert::{OutputFormat, convert, write_oracle_general};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{
-    CompiledTrace, Extent, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
+    CompiledTrace, Extent, Mapping, PageSize, ReadOptions, Reader, Request, Requests, TraceError,
 };
 
 /// Requests from memory.
@@ -97,6 +97,23 @@ proptest! {
     }
 
     #[test]
+    fn parquet_keeps_everything(given in given()) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        convert(&mut given.clone(), &path, OutputFormat::Parquet, PageSize::DEFAULT).unwrap();
+        prop_assert!(!CompiledTrace::is_saved(&path));
+        prop_assert_eq!(read(&path), (given.requests.clone(), given.volume_names.clone()));
+        // The same columns as a caller describes them.
+        let columns = "time=at_ns:ns, op=op, volume=volume, offset=offset, length=length";
+        let columns: Mapping = columns.parse().unwrap();
+        let options = ReadOptions { columns: Some(columns.into()), ..ReadOptions::default() };
+        let mut reader = Reader::open(&path, &options).unwrap();
+        let mut batch = vec![];
+        reader.read_batch(&mut batch).unwrap();
+        prop_assert_eq!(batch, given.requests);
+    }
+
+    #[test]
     fn spc_keeps_all_but_names(given in given()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.spc");
@@ -158,6 +175,49 @@ fn oracle_general_keeps_the_pages_and_knows_the_next_access() {
     assert_eq!(again.page_numbers(), trace.page_numbers());
     let ids = |trace: &CompiledTrace| trace.accesses().map(|a| a.page).collect::<Vec<_>>();
     assert_eq!(ids(&again), ids(&trace));
+}
+
+#[test]
+fn saved_traces_of_objects_keep_their_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let lines = "0,a,3,9000,40,get,0\n1,b,3,20,9,set,3600\n1,a,3,9000,9,get,0\n";
+    let mut reader = Reader::from_read("t", Cursor::new(lines), &ReadOptions::default()).unwrap();
+    let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap();
+    assert_eq!(trace.access_bytes().unwrap(), [4096, 4096, 811, 23, 4096, 4096, 811]);
+    trace.save(&path).unwrap();
+    let opened = CompiledTrace::open(&path).unwrap();
+    assert!(has_same_content(&opened, &trace));
+    assert_eq!(opened.access_bytes(), trace.access_bytes());
+}
+
+#[test]
+fn parquet_that_cannot_be_read_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    convert(&mut oltp(50), &path, OutputFormat::Parquet, PageSize::DEFAULT).unwrap();
+    let read = |columns: &str| {
+        let columns: Mapping = columns.parse().unwrap();
+        let options = ReadOptions { columns: Some(columns.into()), ..ReadOptions::default() };
+        let mut reader = Reader::open(&path, &options)?;
+        reader.read_batch(&mut vec![])
+    };
+    let message = read("key=page").unwrap_err().to_string();
+    assert!(
+        message.contains("there is no column `page`; there are: at_ns, op, volume"),
+        "{message}"
+    );
+    let message = read("offset=volume:pages").unwrap_err().to_string();
+    assert!(message.contains("row 1: the offset is not"), "{message}");
+    assert!(read("offset=4:pages").unwrap());
+    let bytes = std::fs::read(&path).unwrap();
+    let error = Reader::from_read("pipe", Cursor::new(bytes.clone()), &ReadOptions::default());
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("Parquet, which is read from a file"), "{message}");
+    for cut in [4, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        assert!(Reader::open(&path, &ReadOptions::default()).is_err());
+    }
 }
 
 #[test]

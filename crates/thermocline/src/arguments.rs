@@ -2,6 +2,7 @@
 
 mod advise;
 mod files;
+mod reading;
 mod shared;
 mod studies;
 mod traces;
@@ -21,6 +22,9 @@ use thermocline_papers::{STUDIES, StudyEntry};
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
 pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord};
+pub(crate) use reading::{
+    ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
+};
 pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
@@ -124,37 +128,6 @@ pub(crate) struct DrivesOptions {
     pub(crate) json: bool,
 }
 
-/// How a trace is read.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Reading {
-    /// The format of the trace; told by its content if not given
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<String>,
-    /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) page_size: Option<String>,
-    /// Of a recording, only requests to files of these classes, separated by commas: data, log, temporary, other
-    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
-    pub(crate) only: Vec<String>,
-    /// What a recording's volumes are: one of all files, or each file; default: all
-    #[arg(long, value_enum, value_name = "WHAT")]
-    pub(crate) volumes: Option<VolumesOf>,
-    /// The unit of time of formats that leave it open
-    #[arg(long, value_enum, value_name = "UNIT")]
-    pub(crate) time_unit: Option<TimeUnit>,
-    /// Take a truncated file for what it holds
-    #[arg(long)]
-    pub(crate) allow_truncated: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VolumesOf {
-    /// One volume of all files
-    All,
-    /// Each file is a volume
-    Files,
-}
-
 /// The clients that share a hierarchy, and whose requests are whose.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ClientOptions {
@@ -175,13 +148,6 @@ pub(crate) enum Split {
     RoundRobin,
     /// Volume by volume, in order of first appearance, in turn
     Volume,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum TimeUnit {
-    Ns,
-    Us,
-    Ms,
 }
 
 /// The hierarchy that a trace is replayed on.

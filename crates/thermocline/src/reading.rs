@@ -1,6 +1,6 @@
 //! Opening a trace as the command line describes it.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,21 +9,28 @@ use std::thread;
 use anyhow::{Context as _, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
+use thermocline_lab::spec::ColumnsSpec;
 use thermocline_lab::{
     Configuration, LabError, RunOptions, Summary, can_run_while_compiling, run_while_compiling,
 };
 use thermocline_papers::Take;
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, FileTable, Head, OnlyVolumes, PageSize, ReadCounts, ReadOptions,
-    Reader, Request, Requests, SampledTrace, Sampling, Series, TraceError, VolumeOf,
+    AddressSpace, CompiledTrace, FileTable, Mapping, Objects, OnlyVolumes, PageSize, Part,
+    PartOptions, ReadCounts, ReadOptions, Reader, Request, Requests, SampledTrace, Sampling,
+    Series, TraceError, VolumeOf,
 };
 
-use crate::arguments::{ClientOptions, Reading, Split, TimeUnit, VolumesOf};
+use crate::arguments::{
+    ClientOptions, ColumnOptions, ObjectsAre, PartOfTrace, Reading, Split, TencentUnit, TimeUnit,
+    VolumesOf,
+};
 use crate::output;
 
 /// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
 const BUNDLED: &[u8] = include_bytes!("../../../testdata/pgbench/pgbench.csv.zst");
 const BUNDLED_NAME: &str = "pgbench.csv.zst (bundled)";
+/// What stands for the standard input in place of a file.
+const STANDARD_INPUT: &str = "-";
 /// The page size of PostgreSQL.
 const BUNDLED_PAGE_SIZE_BYTES: u64 = 8192;
 
@@ -59,8 +66,9 @@ pub(crate) fn open_taken<E: Into<anyhow::Error>>(
     let series = Series::open(paths, options)?;
     let page_size = page_size(series.page_size()).map_err(Into::into)?;
     let volumes = OnlyVolumes::new(series, take.volumes.clone());
-    let mut head = Head::new(volumes, take.first_requests.unwrap_or(u64::MAX));
-    Ok(CompiledTrace::compile_reading_ahead(&mut head, page_size)?)
+    let limit = take.first_requests.unwrap_or(u64::MAX);
+    let mut part = Part::new(volumes, PartOptions { limit, ..PartOptions::default() });
+    Ok(CompiledTrace::compile_reading_ahead(&mut part, page_size)?)
 }
 
 /// Reads and compiles a trace; a recording comes with its file table.
@@ -73,8 +81,14 @@ pub(crate) fn open_with_files(
             reading.page_size.is_none()
                 && reading.format.is_none()
                 && reading.only.is_empty()
-                && reading.volumes.is_none(),
+                && reading.volumes.is_none()
+                && reading.columns.columns.is_none(),
             "`{}` is a compiled trace: its page size and format are fixed, and it has no file table",
+            path.display()
+        );
+        ensure!(
+            reading.part == PartOfTrace::default(),
+            "`{}` is a compiled trace, of which no part can be taken: give the trace that it was made from",
             path.display()
         );
         return Ok((CompiledTrace::open(path)?, None));
@@ -82,9 +96,9 @@ pub(crate) fn open_with_files(
     let reader = open_reader(path, reading)?;
     let files = reader.file_table().cloned();
     let page_size = page_size(reading, &reader)?;
-    let mut reader = WithProgress::new(reader)?;
-    let trace = CompiledTrace::compile_reading_ahead(&mut reader, page_size)?;
-    reader.finish();
+    let mut part = part(WithProgress::new(reader)?, reading);
+    let trace = CompiledTrace::compile_reading_ahead(&mut part, page_size)?;
+    part.into_source().finish();
     Ok((trace, files))
 }
 
@@ -96,7 +110,8 @@ pub(crate) fn open_running(
     options: RunOptions,
 ) -> Result<Option<(CompiledTrace, Result<Summary, LabError>)>> {
     // What is no file cannot be opened once more, if it has to be.
-    if !path.is_file() || CompiledTrace::is_saved(path) {
+    let is_whole = reading.part == PartOfTrace::default();
+    if !is_whole || !path.is_file() || CompiledTrace::is_saved(path) {
         return Ok(None);
     }
     let reader = open_reader(path, reading)?;
@@ -116,12 +131,12 @@ pub(crate) fn sample(
     reading: &Reading,
     sampling: Sampling,
 ) -> Result<Option<SampledTrace>> {
-    if CompiledTrace::is_saved(path) {
+    if reading.part != PartOfTrace::default() || CompiledTrace::is_saved(path) {
         return Ok(None);
     }
     let page_size = match &reading.page_size {
         Some(text) => text.parse()?,
-        // Recordings alone state one, and they are lines.
+        None if path.is_file() => page_size(reading, &open_reader(path, reading)?)?,
         None => PageSize::DEFAULT,
     };
     let bar = progress_bar(None)?;
@@ -195,7 +210,7 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
         let reader = open_reader(path, reading)?;
         page_sizes.push(page_size(reading, &reader)?);
         // Several bars would write over each other.
-        readers.push(WithProgress { reader, bar: ProgressBar::hidden() });
+        readers.push(part(WithProgress { reader, bar: ProgressBar::hidden() }, reading));
     }
     let first = page_sizes[0];
     if let Some(other) = page_sizes.iter().position(|&size| size != first) {
@@ -209,13 +224,45 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
     }
     let addresses = if options.private { AddressSpace::Private } else { AddressSpace::Shared };
     let trace = CompiledTrace::compile_clients(&mut readers, first, addresses)?;
-    readers.into_iter().for_each(WithProgress::finish);
+    readers.into_iter().map(Part::into_source).for_each(WithProgress::finish);
     Ok(trace)
 }
 
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
-    Ok(Reader::open(path, &read_options(reading)?)?)
+    let options = read_options(reading)?;
+    if path == Path::new(STANDARD_INPUT) {
+        return Ok(Reader::from_read("(standard input)", io::stdin(), &options)?);
+    }
+    Ok(Reader::open(path, &options)?)
+}
+
+/// The requests of a trace that are wanted.
+pub(crate) fn part<R: Requests>(source: R, reading: &Reading) -> Part<R> {
+    let PartOfTrace { skip, limit, from_time, to_time } = reading.part;
+    let options = PartOptions {
+        skip: skip.unwrap_or(0),
+        limit: limit.unwrap_or(u64::MAX),
+        from_ns: from_time.unwrap_or(0),
+        to_ns: to_time.unwrap_or(u64::MAX),
+    };
+    Part::new(source, options)
+}
+
+/// What the columns of a trace are, if it is described.
+pub(crate) fn mapping(options: &ColumnOptions) -> Result<Option<Mapping>> {
+    let Some(columns) = &options.columns else { return Ok(None) };
+    let mut spec = ColumnsSpec { columns: columns.clone(), ..ColumnsSpec::default() };
+    if Path::new(columns).extension().is_some_and(|extension| extension == "toml") {
+        let text = std::fs::read_to_string(columns)
+            .with_context(|| format!("--columns {columns}: cannot read the file"))?;
+        spec = toml::from_str(&text).with_context(|| format!("--columns {columns}"))?;
+    }
+    spec.ops = options.ops.clone().or(spec.ops);
+    spec.delimiter = options.delimiter.clone().or(spec.delimiter);
+    spec.header = options.header.or(spec.header);
+    spec.layout = options.layout.clone().or(spec.layout);
+    Ok(Some(spec.mapping().with_context(|| format!("--columns {columns}"))?))
 }
 
 /// How a trace is read.
@@ -228,6 +275,16 @@ fn read_options(reading: &Reading) -> Result<ReadOptions> {
         volume_of: match reading.volumes {
             Some(VolumesOf::Files) => VolumeOf::File,
             Some(VolumesOf::All) | None => VolumeOf::All,
+        },
+        objects: match reading.objects {
+            Some(ObjectsAre::One) => Objects::One,
+            Some(ObjectsAre::Pages) | None => Objects::Pages,
+        },
+        columns: mapping(&reading.columns)?.map(Arc::new),
+        tencent_unit: match reading.tencent_unit {
+            None | Some(TencentUnit::Sectors) => thermocline_trace::TencentUnit::Sectors,
+            Some(TencentUnit::Bytes) => thermocline_trace::TencentUnit::Bytes,
+            Some(TencentUnit::Mixed) => thermocline_trace::TencentUnit::Mixed,
         },
         ..ReadOptions::default()
     })
@@ -288,6 +345,14 @@ impl WithProgress {
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
         note_counts(self.reader.path(), self.reader.is_truncated(), self.reader.counts());
+        if self.reader.has_objects() {
+            let name = self.reader.path().display();
+            let what = match self.reader.objects() {
+                Objects::Pages => "an object is as many pages as its bytes need (--objects pages)",
+                Objects::One => "an object is one page whatever its size (--objects one)",
+            };
+            output::note(&format!("note: `{name}` has objects with sizes: {what}"));
+        }
     }
 }
 
@@ -310,6 +375,16 @@ fn note_counts(path: &Path, is_truncated: bool, counts: ReadCounts) {
         output::note(&format!(
             "note: {requests} requests of `{name}` have length 0 and touch no page"
         ));
+    }
+    let skipped = [
+        (counts.removals, "remove an object"),
+        (counts.unknown_sizes, "are to objects of unknown size"),
+        (counts.unanswered_requests, "have no answer"),
+        (counts.invalid_requests, "are invalid"),
+    ];
+    for (requests, what) in skipped.into_iter().filter(|(requests, _)| *requests > 0) {
+        let requests = output::count(requests);
+        output::note(&format!("note: {requests} requests of `{name}` {what} and are not replayed"));
     }
     if counts.missing_accesses > 0 {
         let accesses = output::count(counts.missing_accesses);

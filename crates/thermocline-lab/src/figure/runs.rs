@@ -35,10 +35,24 @@ pub const RUNS: &[Row] = &[
         Some(tier(run, place)?.hit_ratio)
     })
     .shown(percent(more(On::Caches, "Hits {in}", "%", two_decimals))),
+    Row::tier_real(
+        "byte_hit_ratio",
+        "",
+        "`hit_bytes` divided by the bytes asked for",
+        |run, place| tier(run, place)?.byte_hit_ratio,
+    )
+    .shown(percent(more(On::Caches, "Bytes {in}", "%", two_decimals))),
     Row::real("hit_ratio", "", "accesses that any cache answers, divided by all", |run| {
         Some(run.aggregate_hit_ratio())
     })
     .shown(percent(more(On::SeveralCaches, "Hits {any}", "%", two_decimals))),
+    Row::real(
+        "byte_hit_ratio",
+        "",
+        "bytes that any cache answers, divided by all that were asked for; of objects whose sizes are not whole pages",
+        Summary::byte_hit_ratio,
+    )
+    .shown(percent(more(On::SeveralCaches, "Bytes {any}", "%", two_decimals))),
     Row::real("miss_ratio", "", "accesses that no cache answers, divided by all", |run| {
         Some(run.tiers.last()?.hit_ratio)
     }),
@@ -47,6 +61,12 @@ pub const RUNS: &[Row] = &[
         "accesses",
         "accesses whose page this tier held, and no faster one",
         |run, place| Some(tier(run, place)?.hits),
+    ),
+    Row::tier_count(
+        "hit_bytes",
+        "bytes",
+        "bytes asked for of pages that this tier held, and no faster one; of objects whose sizes are not whole pages",
+        |run, place| tier(run, place)?.hit_bytes,
     ),
     Row::tier_count("read_hits", "accesses", "those that read", |run, place| {
         Some(tier(run, place)?.read_hits)

@@ -395,6 +395,8 @@ mod tests {
             read_hits: hits,
             write_hits: 0,
             hit_ratio: hits as f64 / 100.0,
+            hit_bytes: None,
+            byte_hit_ratio: None,
             page_reads: hits,
             page_writes: 0,
             device: "d".into(),
@@ -411,6 +413,7 @@ mod tests {
                 reads: 100,
                 writes: 0,
                 footprint_pages: 50,
+                objects: None,
             },
             policy: PolicySummary {
                 name: policy.into(),

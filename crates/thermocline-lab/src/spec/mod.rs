@@ -5,6 +5,7 @@
 //! by its [`SpecPath`], so that the surface can say what its user wrote there.
 
 mod buffer;
+mod columns;
 mod hierarchy;
 mod hot;
 mod mrc;
@@ -20,6 +21,7 @@ use thermocline_core::config::Given;
 
 use crate::{LabError, TierSize};
 pub use buffer::{BufferSpec, Buffers, SsdSize, find_buffer};
+pub use columns::ColumnsSpec;
 pub use hierarchy::{HIERARCHY_OPTIONS, HierarchySpec, TimingMode, TimingSpec};
 pub use hot::{Candidates, HotSpec};
 pub use mrc::MrcSpec;

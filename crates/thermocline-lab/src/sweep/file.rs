@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::slice;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use thermocline_core::Clients;
 use thermocline_core::config::Given;
 use thermocline_core::hotness::registry::IdentifierEntry;
 use thermocline_core::registry::{self, Depth, PolicyEntry};
-use thermocline_trace::{PageSize, TimeUnit, TraceError, VolumeOf};
+use thermocline_trace::{Mapping, Objects, PageSize, TimeUnit, TraceError, VolumeOf};
 
 use super::options::{GivenOption, WithOptions};
 use super::places::Step::{At, Key};
@@ -19,8 +20,8 @@ use super::{Sweep, SweepPoint, TraceSource};
 use crate::hierarchy::find_among;
 use crate::parameters::check;
 use crate::spec::{
-    DISK, DriveSpec, HierarchySpec, ModelSpec, ParameterSpec, Setting, Step as SpecStep,
-    TierSetting, TierSpec,
+    ColumnsSpec, DISK, DriveSpec, HierarchySpec, ModelSpec, ParameterSpec, Setting,
+    Step as SpecStep, TierSetting, TierSpec,
 };
 use crate::{LabError, Owner, RunOptions, WarmUp, configurations};
 
@@ -79,6 +80,26 @@ struct TraceSection {
     only: Classes,
     #[serde(default)]
     volumes: VolumesWord,
+    #[serde(default)]
+    objects: ObjectsWord,
+    /// What the columns of a trace of no known format are.
+    columns: Option<Described>,
+}
+
+/// A description of columns: the words alone, or a table with all there is.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Described {
+    Words(String),
+    Table(ColumnsSpec),
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ObjectsWord {
+    #[default]
+    Pages,
+    One,
 }
 
 #[derive(Deserialize)]
@@ -193,6 +214,20 @@ impl Placed<'_> {
                     allow_truncated: section.allow_truncated,
                     only_classes: section.only.names(),
                     volume_of: section.volumes.into_trace(),
+                    objects: match section.objects {
+                        ObjectsWord::Pages => Objects::Pages,
+                        ObjectsWord::One => Objects::One,
+                    },
+                    columns: section
+                        .columns
+                        .as_ref()
+                        .map(|described| match described {
+                            Described::Words(words) => words.parse::<Mapping>(),
+                            Described::Table(table) => table.mapping(),
+                        })
+                        .transpose()
+                        .map_err(wrong("columns"))?
+                        .map(Arc::new),
                 })
             })
             .collect();

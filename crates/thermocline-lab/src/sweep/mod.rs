@@ -16,12 +16,14 @@ mod values;
 use std::error::Error;
 use std::iter;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use thermocline_core::WriteMiss;
 use thermocline_trace::{
-    CompiledTrace, ReadOptions, Reader, TimeUnit, TraceError, VolumeOf, recording_files,
+    CompiledTrace, Mapping, Objects, ReadOptions, Reader, TimeUnit, TraceError, VolumeOf,
+    recording_files,
 };
 
 use crate::summary::parameters;
@@ -62,6 +64,10 @@ pub struct TraceSource {
     pub only_classes: Vec<String>,
     /// Of a recording, what is a volume.
     pub volume_of: VolumeOf,
+    /// What the pages of objects with sizes are.
+    pub objects: Objects,
+    /// What its columns mean, if it is of no known format.
+    pub columns: Option<Arc<Mapping>>,
 }
 
 /// One run of a sweep.
@@ -90,7 +96,8 @@ impl TraceSource {
             let is_as_it_is = self.page_size.is_none()
                 && self.format.is_none()
                 && self.only_classes.is_empty()
-                && self.volume_of == VolumeOf::All;
+                && self.volume_of == VolumeOf::All
+                && self.columns.is_none();
             if !is_as_it_is {
                 let path = self.path.clone();
                 let reason = "a compiled trace: its page size and format are fixed, and it has no file table";
@@ -104,6 +111,8 @@ impl TraceSource {
             allow_truncated: self.allow_truncated,
             only_classes: self.only_classes.clone(),
             volume_of: self.volume_of,
+            objects: self.objects,
+            columns: self.columns.clone(),
             ..ReadOptions::default()
         };
         let reader = Reader::open(&self.path, &options)?;
@@ -185,6 +194,7 @@ impl SweepPoint {
                 format!("{:?} {:?} {}", source.format, source.time_unit, source.allow_truncated),
                 source.only_classes,
                 format!("{:?}", source.volume_of),
+                format!("{:?} {:?}", source.objects, source.columns),
             ]),
             "policy": policy.name,
             "parameters": parameters(values),

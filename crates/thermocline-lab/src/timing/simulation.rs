@@ -287,7 +287,7 @@ impl<'a> Simulation<'a> {
         if let Some(log) = &mut self.log {
             log.access(self.trace, index, &self.actions);
         }
-        self.tally.since_cut[usize::from(access.client)].add(self.actions.as_slice());
+        self.tally.add(self.trace, index, access.client, &self.actions);
         let job = self.new_job(request, access.page.0);
         let before = std::mem::replace(&mut self.unanswered[access.page.index()], job);
         if before == NONE {

@@ -202,3 +202,85 @@ fn the_summary_counts_what_the_file_had() {
     assert_eq!((summary.sequential_requests, summary.time_reversals), (1, 1));
     assert_eq!((summary.first_at, summary.last_at), (Nanos(10), Nanos(30)));
 }
+
+fn any_object() -> impl Strategy<Value = Request> {
+    let op = prop_oneof![Just(Op::Read), Just(Op::Write)];
+    let offset = prop_oneof![3 => Just(0), 1 => 0_u64..30_000, 1 => (8_u64 << 20)..(9 << 20)];
+    let id = prop_oneof![0_u64..20, Just(u64::MAX), any::<u64>()];
+    (0_u64..9, op, 0_u32..3, id, offset, 0_u64..20_000).prop_map(
+        |(at, op, volume, id, offset, length)| {
+            request(at, op, volume, Extent::Object { id, offset, length })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn objects_share_no_page(requests in prop::collection::vec(any_object(), 1..300), shift in 9_u32..16) {
+        let page_size = PageSize::new(1 << shift).unwrap();
+        let (mut ids, mut places, mut accesses) = (HashMap::new(), vec![], vec![]);
+        let mut bytes = vec![];
+        for request in &requests {
+            let Extent::Object { id, offset, length } = request.extent else { unreachable!() };
+            let (first, count) = page_size.pages(request.extent);
+            for page in first..first + count {
+                let place = (request.volume, id, page);
+                let next = u32::try_from(ids.len()).unwrap();
+                let number = *ids.entry(place).or_insert(next);
+                if number == next {
+                    places.push(place);
+                }
+                accesses.push(Access { page: PageId(number), op: request.op, client: 0 });
+                let begin = offset.max(page * page_size.bytes());
+                let end = (offset + length).min((page + 1) * page_size.bytes());
+                bytes.push(u32::try_from(end - begin).unwrap());
+            }
+        }
+        let Ok(trace) = CompiledTrace::compile(&mut Given::new(&requests), page_size) else {
+            prop_assert!(accesses.is_empty());
+            return Ok(());
+        };
+        prop_assert_eq!(trace.accesses().collect::<Vec<_>>(), accesses);
+        match trace.access_bytes() {
+            Some(found) => prop_assert_eq!(found, bytes),
+            None => prop_assert!(bytes.iter().all(|&bytes| u64::from(bytes) == page_size.bytes())),
+        }
+        let objects: std::collections::HashSet<(u32, u64)> =
+            places.iter().map(|&(volume, id, _)| (volume, id)).collect();
+        prop_assert_eq!(trace.summary().objects, objects.len() as u64);
+        let is_cut = places.iter().any(|&(_, id, page)| page > 0 || id == u64::MAX);
+        // Pages are as far apart as in their object, and pages of two objects never neighbours.
+        let found: Vec<(u32, u64)> = (0..).take(places.len()).map(|id| trace.location(PageId(id))).collect();
+        for (&(volume, id, page), &(at_volume, at)) in places.iter().zip(&found) {
+            prop_assert_eq!(volume, at_volume);
+            if !is_cut {
+                prop_assert_eq!(at, id);
+                continue;
+            }
+            for (&(other_volume, other, other_page), &(_, other_at)) in places.iter().zip(&found) {
+                if (volume, id) == (other_volume, other) {
+                    prop_assert_eq!(at.wrapping_sub(other_at), page.wrapping_sub(other_page));
+                } else if volume == other_volume {
+                    prop_assert!(at.abs_diff(other_at) > 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn objects_and_addresses_do_not_mix() {
+    let object = request(0, Op::Read, 0, Extent::Object { id: 1, offset: 0, length: 1 });
+    let address = request(0, Op::Read, 0, Extent::Bytes { offset: 0, length: 1 });
+    for requests in [[object, address], [address, object]] {
+        let error = CompiledTrace::compile(&mut Given::new(&requests), PageSize::DEFAULT);
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("requests to objects and to addresses in one trace"), "{message}");
+    }
+    let long = Extent::Object { id: 1, offset: 1 << 36, length: 1 };
+    let error = CompiledTrace::compile(
+        &mut Given::new(&[request(0, Op::Read, 0, long)]),
+        PageSize::DEFAULT,
+    );
+    assert!(error.unwrap_err().to_string().contains("request 1"), "the record is named");
+}

@@ -50,7 +50,7 @@ impl TextFormat for Csv {
         Ok(Line::Request(Request { at, op, volume: volumes.number(volume), extent }))
     }
 
-    fn missing_accesses(&self, comment: &[u8]) -> u64 {
+    fn comment(&mut self, comment: &[u8]) -> u64 {
         let [before, behind] = GAP;
         let digits = comment
             .strip_prefix(before.as_bytes())

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::FormatName;
 use crate::error::TraceError;
 use crate::file_table::FileTable;
+use crate::mapping::Mapping;
+use crate::objects::Objects;
 
 /// The unit of whole times in formats that do not fix one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,12 @@ pub struct ReadOptions {
     pub only_classes: Vec<String>,
     /// What a recording's volumes are.
     pub volume_of: VolumeOf,
+    /// What the pages of objects with sizes are.
+    pub objects: Objects,
+    /// What the columns of a trace of no known format mean.
+    pub columns: Option<Arc<Mapping>>,
+    /// The units of `tencent-cbs` traces.
+    pub tencent_unit: TencentUnit,
 }
 
 impl Default for ReadOptions {
@@ -77,8 +85,23 @@ impl Default for ReadOptions {
             file_table: None,
             only_classes: vec![],
             volume_of: VolumeOf::All,
+            objects: Objects::Pages,
+            columns: None,
+            tencent_unit: TencentUnit::Sectors,
         }
     }
+}
+
+/// The units of offsets and lengths in `tencent-cbs` traces, of which there are several releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TencentUnit {
+    /// Both in sectors of 512 B.
+    #[default]
+    Sectors,
+    /// Both in bytes.
+    Bytes,
+    /// Offsets in bytes, lengths in sectors.
+    Mixed,
 }
 
 /// What a recording's volumes are.

@@ -3,8 +3,7 @@
 //! * Record, little-endian, 24 bytes: time u32, object id u64, size u32, next access i64.
 //! * Units: `time` in seconds; the next access is the number of the next record of the same object,
 //!   -1 if there is none.
-//! * Each record is one read of one page whose number is the object id; ids are labels and may use
-//!   all 64 bits but the largest. Sizes and next accesses are ignored. One volume.
+//! * Each record is a read of an object of `size` bytes. Next accesses are ignored. One volume.
 //! * Source: libCacheSim's documentation of its trace formats.
 
 use thermocline_core::{Nanos, Op};
@@ -22,7 +21,6 @@ pub(crate) const RECORD_BYTES: usize = 24;
 const SECOND_NS: u64 = 1_000_000_000;
 
 pub(crate) const FORMAT: Format = Format {
-    is_page_numbered: true,
     extensions: &["oraclegeneral", "bin"],
     ..Format::binary::<OracleGeneral>("oracle-general", fits)
 };
@@ -31,20 +29,26 @@ pub(crate) const FORMAT: Format = Format {
 struct OracleGeneral;
 
 impl RecordFormat for OracleGeneral {
-    const RECORD_BYTES: usize = RECORD_BYTES;
-    const RECORD_PAGES_MAX: Option<u64> = Some(1);
+    const IS_OF_OBJECTS: bool = true;
+
+    #[inline]
+    fn record_bytes(&self) -> usize {
+        RECORD_BYTES
+    }
 
     #[inline]
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
-        let at = Nanos(u64::from(u32_at(record, 0)) * SECOND_NS);
-        let first = u64_at(record, 4);
-        if first == u64::MAX {
-            return Err("the object id is 2^64 - 1, which is reserved".into());
-        }
-        let extent = Extent::Pages { first, count: 1 };
-        let volume = volumes.number(ONLY_VOLUME);
-        Ok(Line::Request(Request { at, op: Op::Read, volume, extent }))
+        Ok(Line::Request(read(record, volumes.number(ONLY_VOLUME))))
     }
+}
+
+/// What the first 24 bytes of a record of libCacheSim say.
+#[inline]
+pub(super) fn read(record: &[u8], volume: u32) -> Request {
+    let at = Nanos(u64::from(u32_at(record, 0)) * SECOND_NS);
+    let length = u64::from(u32_at(record, 12));
+    let extent = Extent::Object { id: u64_at(record, 4), offset: 0, length };
+    Request { at, op: Op::Read, volume, extent }
 }
 
 /// Whether `sample` can be the beginning of a trace: among its records at most one in a hundred
@@ -80,7 +84,7 @@ fn fits(sample: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::FormatName::OracleGeneral;
-    use crate::format::test_support::{check_bytes, check_bytes_error, pages, read};
+    use crate::format::test_support::{check_bytes, check_bytes_error, object, read};
 
     fn record(time: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
         let mut record = time.to_le_bytes().to_vec();
@@ -94,8 +98,8 @@ mod tests {
     fn records_are_understood() {
         let trace =
             [record(1, 1 << 63, 4096, 2), record(1, 5, 1, -1), record(2, 1 << 63, 4096, -1)];
-        let expected = [(1, 1 << 63), (1, 5), (2, 1 << 63)]
-            .map(|(at, page)| read(at * SECOND_NS, 0, pages(page, 1)));
+        let expected = [(1, 1 << 63, 4096), (1, 5, 1), (2, 1 << 63, 4096)]
+            .map(|(at, id, size)| read(at * SECOND_NS, 0, object(id, 0, size)));
         check_bytes(OracleGeneral, &trace.concat(), &expected);
     }
 
@@ -103,7 +107,6 @@ mod tests {
     fn a_torn_record_is_an_error() {
         let trace = [record(1, 7, 1, -1), record(1, 8, 1, -1)].concat();
         check_bytes_error(OracleGeneral, &trace[..47], "the last record has 23 of 24 bytes");
-        check_bytes_error(OracleGeneral, &record(1, u64::MAX, 1, -1), "record 1 at byte 0");
     }
 
     #[test]

@@ -14,6 +14,31 @@ pub(crate) const fn pages(first: u64, count: u64) -> Extent {
     Extent::Pages { first, count }
 }
 
+pub(crate) const fn object(id: u64, offset: u64, length: u64) -> Extent {
+    Extent::Object { id, offset, length }
+}
+
+/// Objects are told apart by `expected` ids, and those of keys get these in order of appearance.
+#[track_caller]
+pub(crate) fn check_keys(format: FormatName, lines: &str, expected: &[Request]) {
+    let (mut all, _) = drain(format, lines.as_bytes()).unwrap();
+    let mut known = vec![];
+    for request in &mut all {
+        let (Extent::Object { id, .. } | Extent::Pages { first: id, .. }) = &mut request.extent
+        else {
+            panic!("a request to an object: {request:?}");
+        };
+        let place = known.iter().position(|one| one == id).unwrap_or_else(|| {
+            known.push(*id);
+            known.len() - 1
+        });
+        *id = place as u64;
+    }
+    assert_eq!(all, expected);
+    let reader = Reader::from_read("t", Cursor::new(lines.to_owned()), &ReadOptions::default());
+    assert_eq!(reader.unwrap().format(), format, "the format is recognised");
+}
+
 pub(crate) const fn read(at_ns: u64, volume: u32, extent: Extent) -> Request {
     extent.at(at_ns, Op::Read, volume)
 }
@@ -24,7 +49,10 @@ impl Extent {
     }
 }
 
-fn drained(format: FormatName, content: &[u8]) -> Result<(Vec<Request>, Reader), TraceError> {
+pub(crate) fn drain(
+    format: FormatName,
+    content: &[u8],
+) -> Result<(Vec<Request>, Reader), TraceError> {
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
     let mut reader = Reader::from_read("test", Cursor::new(content.to_vec()), &options)?;
     let (mut all, mut batch) = (Vec::new(), Vec::new());
@@ -37,7 +65,7 @@ fn drained(format: FormatName, content: &[u8]) -> Result<(Vec<Request>, Reader),
 /// The content means `expected`, and its format is recognised.
 #[track_caller]
 pub(crate) fn check_bytes(format: FormatName, content: &[u8], expected: &[Request]) {
-    let (all, _) = drained(format, content).unwrap();
+    let (all, _) = drain(format, content).unwrap();
     assert_eq!(all, expected);
     let options = ReadOptions::default();
     let name = format!("test.{format}");
@@ -53,7 +81,7 @@ pub(crate) fn check(format: FormatName, lines: &str, expected: &[Request]) {
 /// Reading the content fails with a message that contains `expected`.
 #[track_caller]
 pub(crate) fn check_bytes_error(format: FormatName, content: &[u8], expected: &str) {
-    let message = drained(format, content).unwrap_err().to_string();
+    let message = drain(format, content).unwrap_err().to_string();
     assert!(message.starts_with("test: ") && message.contains(expected), "{message}");
 }
 
@@ -63,9 +91,9 @@ pub(crate) fn check_error(format: FormatName, lines: &str, expected: &str) {
 }
 
 pub(crate) fn counts(format: FormatName, lines: &str) -> ReadCounts {
-    drained(format, lines.as_bytes()).unwrap().1.counts()
+    drain(format, lines.as_bytes()).unwrap().1.counts()
 }
 
 pub(crate) fn volume_names(format: FormatName, lines: &str) -> Vec<String> {
-    drained(format, lines.as_bytes()).unwrap().1.volume_names().to_vec()
+    drain(format, lines.as_bytes()).unwrap().1.volume_names().to_vec()
 }

@@ -41,7 +41,10 @@ struct VscsiV1;
 struct VscsiV2;
 
 impl RecordFormat for VscsiV1 {
-    const RECORD_BYTES: usize = V1_BYTES;
+    #[inline]
+    fn record_bytes(&self) -> usize {
+        V1_BYTES
+    }
 
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
         let length_bytes = u32_at(record, 4);
@@ -51,7 +54,10 @@ impl RecordFormat for VscsiV1 {
 }
 
 impl RecordFormat for VscsiV2 {
-    const RECORD_BYTES: usize = V2_BYTES;
+    #[inline]
+    fn record_bytes(&self) -> usize {
+        V2_BYTES
+    }
 
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
         let length_bytes = u32_at(record, 8);
@@ -102,7 +108,7 @@ fn version(sample: &[u8]) -> Option<u8> {
     }
 }
 
-fn u16_at(record: &[u8], at: usize) -> u16 {
+pub(super) fn u16_at(record: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([record[at], record[at + 1]])
 }
 

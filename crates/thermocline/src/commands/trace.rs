@@ -117,9 +117,10 @@ fn convert_trace(options: &ConvertOptions) -> Result<String> {
         let format = output_format(to)?;
         let reader = reading::open_reader(&options.trace, &options.reading)?;
         let page_size = reading::page_size(&options.reading, &reader)?;
-        let mut reader = reading::WithProgress::new(reader)?;
-        let written = convert(&mut reader, &options.output, format, page_size)?;
-        reader.finish();
+        let reader = reading::WithProgress::new(reader)?;
+        let mut part = reading::part(reader, &options.reading);
+        let written = convert(&mut part, &options.output, format, page_size)?;
+        part.into_source().finish();
         written
     };
     written_to(&options.output, to, written, options.json)

@@ -6,6 +6,7 @@ mod actions;
 mod advise;
 mod buffer;
 mod command;
+mod formats;
 mod mrc;
 mod over_time;
 mod plan;

@@ -45,7 +45,13 @@ pub(super) fn info(options: &InfoOptions, command: &str) -> Result<String> {
         Some(_) => processes_of(&options.trace)?,
         None => vec![],
     };
-    let figures = describe(&stats);
+    let mut figures = describe(&stats);
+    if let Some(mapping) = reading::mapping(&options.reading.columns)? {
+        figures.insert(0, vec!["columns".to_owned(), mapping.to_string()]);
+    }
+    if let Some(objects) = stats.objects {
+        figures.insert(5, vec!["objects".to_owned(), output::count(objects)]);
+    }
     if let Some(path) = &options.report {
         let footprint = Footprint::of(&trace, POINTS);
         let files = files.as_ref();

@@ -1,0 +1,44 @@
+//! How a trace of no known format is described: in options, in a sweep, or in a file of its own.
+
+use serde::Deserialize;
+use thermocline_trace::{Header, Mapping, TraceError};
+
+/// What the columns of a trace are. A file of it in TOML has these keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnsSpec {
+    /// What each column is for, as in `time=1:us, op=2, offset=3, length=4, volume=5`.
+    pub columns: String,
+    /// What operations are, as in `GET=read,PUT=write`.
+    pub ops: Option<String>,
+    /// The name of what separates columns.
+    pub delimiter: Option<String>,
+    /// Whether the first line names the columns.
+    pub header: Option<bool>,
+    /// The letters of binary records, as in Python's `struct`.
+    #[serde(rename = "struct")]
+    pub layout: Option<String>,
+}
+
+impl ColumnsSpec {
+    /// The mapping that it describes.
+    ///
+    /// # Errors
+    /// What is wrong with a part.
+    pub fn mapping(&self) -> Result<Mapping, TraceError> {
+        let mut mapping: Mapping = self.columns.parse()?;
+        if let Some(ops) = &self.ops {
+            mapping = mapping.with_ops(ops)?;
+        }
+        if let Some(delimiter) = &self.delimiter {
+            mapping = mapping.with_delimiter(delimiter)?;
+        }
+        if let Some(is_there) = self.header {
+            mapping = mapping.with_header(if is_there { Header::Present } else { Header::Absent });
+        }
+        if let Some(letters) = &self.layout {
+            mapping = mapping.with_layout(letters)?;
+        }
+        Ok(mapping)
+    }
+}

@@ -1,0 +1,128 @@
+//! How a trace is read.
+
+use clap::{Args, ValueEnum};
+
+/// How a trace is read.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Reading {
+    /// The format of the trace; told by its content if not given
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Bytes per page, as in 4096 or 8KiB; default: the recording's own, else 4KiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) page_size: Option<String>,
+    /// Of a recording, only requests to files of these classes, separated by commas: data, log, temporary, other
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// What a recording's volumes are: one of all files, or each file; default: all
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) volumes: Option<VolumesOf>,
+    /// The unit of time of formats that leave it open
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) time_unit: Option<TimeUnit>,
+    /// Take a truncated file for what it holds
+    #[arg(long)]
+    pub(crate) allow_truncated: bool,
+    /// What an object with a size is: its pages, or one page whatever its size; default: pages
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) objects: Option<ObjectsAre>,
+    /// The units of a tencent-cbs trace: both in sectors, both in bytes, or offsets in bytes and sizes in sectors; default: sectors
+    #[arg(long, value_enum, value_name = "UNIT")]
+    pub(crate) tencent_unit: Option<TencentUnit>,
+    #[command(flatten)]
+    pub(crate) columns: ColumnOptions,
+    #[command(flatten)]
+    pub(crate) part: PartOfTrace,
+}
+
+/// What the columns of a trace of no known format are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ColumnOptions {
+    /// What columns are for, by number or name, with units, as in time=1:us,op=2,offset=3,length=4,volume=5, or key=url,size=bytes for objects; or a TOML file that says so
+    #[arg(long, value_name = "ROLE=COLUMN,...", conflicts_with = "format")]
+    pub(crate) columns: Option<String>,
+    /// What operations are, as in GET=read,PUT=write,DELETE=remove,HEAD=ignore
+    #[arg(long, value_name = "WORD=OP,...", requires = "columns")]
+    pub(crate) ops: Option<String>,
+    /// What separates columns: comma, tab, semicolon, bar, blanks; default: what the first line has
+    #[arg(long, value_name = "NAME", requires = "columns")]
+    pub(crate) delimiter: Option<String>,
+    /// Whether the first line names the columns; default: yes if --columns has names
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no, requires = "columns")]
+    pub(crate) header: Option<bool>,
+    /// The fields of binary records, letters of Python's struct, as in <IQIB
+    #[arg(long = "struct", value_name = "LETTERS", requires = "columns")]
+    pub(crate) layout: Option<String>,
+}
+
+/// Which requests of a trace are taken.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PartOfTrace {
+    /// Leave out the first requests
+    #[arg(long, value_name = "N")]
+    pub(crate) skip: Option<u64>,
+    /// Take no more than so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Take requests from this time after the first on, as in 90s, 5m, 2h, 500ms
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    pub(crate) from_time: Option<u64>,
+    /// Take requests before this time after the first
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    pub(crate) to_time: Option<u64>,
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("it is yes or no".to_owned()),
+    }
+}
+
+/// A time with its unit, in nanoseconds.
+fn duration_ns(text: &str) -> Result<u64, String> {
+    let units = [("ms", 6, 1), ("us", 3, 1), ("s", 9, 1), ("m", 9, 60), ("h", 9, 3600)];
+    let (number, exponent, factor) = units
+        .iter()
+        .find_map(|&(unit, exponent, factor)| Some((text.strip_suffix(unit)?, exponent, factor)))
+        .ok_or("write a number and a unit: 90s, 5m, 2h, 500ms, 20us")?;
+    let ns = thermocline_trace::text::time(number.as_bytes(), "time", exponent);
+    let ns = ns.map_err(|reason| reason.to_string())?;
+    ns.checked_mul(factor).ok_or_else(|| "the time is too large".to_owned())
+}
+
+/// What an object with a size is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectsAre {
+    /// As many pages as its bytes need; no page belongs to two objects
+    Pages,
+    /// One page, whatever its size, whose number is the object's id
+    One,
+}
+
+/// The units of a tencent-cbs trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TencentUnit {
+    /// Offsets and sizes in sectors of 512 bytes
+    Sectors,
+    /// Both in bytes
+    Bytes,
+    /// Offsets in bytes, sizes in sectors
+    Mixed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VolumesOf {
+    /// One volume of all files
+    All,
+    /// Each file is a volume
+    Files,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TimeUnit {
+    Ns,
+    Us,
+    Ms,
+}

@@ -1,0 +1,7 @@
+//! Arbitrary bytes as a `tectonic` trace.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use thermocline_trace::FormatName;
+
+fuzz_target!(|bytes: &[u8]| thermocline_fuzz::read(Some(FormatName::Tectonic), bytes));
