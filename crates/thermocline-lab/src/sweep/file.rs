@@ -90,14 +90,14 @@ struct TierSection {
 /// Classes of a recording's files: a list, or words with commas as on the command line.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Classes {
+pub(crate) enum Classes {
     List(Vec<String>),
     Words(String),
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum VolumesWord {
+pub(crate) enum VolumesWord {
     #[default]
     All,
     Files,
@@ -108,7 +108,7 @@ type ParseSetting = fn(&str) -> Result<TierSetting, String>;
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum UnitWord {
+pub(crate) enum UnitWord {
     Ns,
     Us,
     Ms,
@@ -442,7 +442,7 @@ impl File {
 }
 
 impl UnitWord {
-    const fn into_trace(self) -> TimeUnit {
+    pub(crate) const fn into_trace(self) -> TimeUnit {
         match self {
             Self::Ns => TimeUnit::Nanoseconds,
             Self::Us => TimeUnit::Microseconds,
@@ -452,7 +452,7 @@ impl UnitWord {
 }
 
 impl VolumesWord {
-    const fn into_trace(self) -> VolumeOf {
+    pub(crate) const fn into_trace(self) -> VolumeOf {
         match self {
             Self::All => VolumeOf::All,
             Self::Files => VolumeOf::File,
@@ -467,7 +467,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::List(names) => names.clone(),
             Self::Words(words) => words.split(',').map(|name| name.trim().to_owned()).collect(),
