@@ -18,7 +18,7 @@ use crate::{BufferSummary, LabError, Summary};
 /// The key of the files' metadata, and the version of their schema.
 const METADATA: (&str, &str) = ("thermocline_corpus", "1");
 /// Changes when the same program version would compute other numbers; part of every key.
-pub const RESULTS_VERSION: u32 = 1;
+pub const RESULTS_VERSION: u32 = 2;
 /// The file in the folder of each data set.
 const FILE: &str = "results.parquet";
 /// How the folders of data sets begin.
