@@ -288,6 +288,12 @@ pub enum LabError {
         /// What is wrong.
         reason: String,
     },
+    /// The results of a corpus cannot be compared so.
+    #[error("{reason}")]
+    Corpus {
+        /// Why, and what would be right.
+        reason: String,
+    },
     /// A chart could not be drawn.
     #[error("a chart could not be drawn: {reason}")]
     Chart {

@@ -9,9 +9,8 @@ use thermocline_core::{Clients, Nanos, Op};
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, Extent, Objects, PageSize, Request, Requests, Reread, ReuseDistance,
-    Split,
-    TraceError, VolumeOf,
+    AddressSpace, CompiledTrace, Extent, Objects, PageSize, Request, Requests, Reread,
+    ReuseDistance, Split, TraceError, VolumeOf,
 };
 
 use crate::errors::python;

@@ -233,6 +233,45 @@ impl<'a> ColumnReader<'a> {
         Ok(values.map(|values| values.into_iter().map(i64::cast_unsigned).collect()))
     }
 
+    /// The names of all columns, in their order.
+    pub fn names(&self) -> Vec<String> {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        schema.columns().iter().map(|column| column.name().to_owned()).collect()
+    }
+
+    /// A column of unsigned numbers of which some may be missing, as [`Column::OptionalU64`] is, or
+    /// of 32 bits; `None` if it is not there or has another type.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn optional_numbers(
+        &self,
+        group: usize,
+        name: &str,
+    ) -> Result<Option<Vec<Option<u64>>>, TraceError> {
+        if let Some((present, levels)) = self.read::<Int64Type>(group, name, 1)? {
+            return Ok(Some(spread(present.into_iter().map(i64::cast_unsigned), &levels)));
+        }
+        let short = self.read::<Int32Type>(group, name, 1)?;
+        Ok(short.map(|(present, levels)| {
+            spread(present.into_iter().map(|number| number.cast_unsigned().into()), &levels)
+        }))
+    }
+
+    /// A column of numbers of which some may be missing, as [`Column::OptionalF64`] is; `None` if it
+    /// is not there or has another type.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn optional_reals(
+        &self,
+        group: usize,
+        name: &str,
+    ) -> Result<Option<Vec<Option<f64>>>, TraceError> {
+        let found = self.read::<DoubleType>(group, name, 1)?;
+        Ok(found.map(|(present, levels)| spread(present.into_iter(), &levels)))
+    }
+
     fn utf8(&self, value: &ByteArray) -> Result<String, TraceError> {
         value.as_utf8().map(str::to_owned).map_err(|error| failed(self.path, &error))
     }
@@ -292,6 +331,11 @@ impl<'a> ColumnReader<'a> {
             }
         }
     }
+}
+
+/// The present values of a column at the rows that have one.
+fn spread<T>(mut present: impl Iterator<Item = T>, levels: &[i16]) -> Vec<Option<T>> {
+    levels.iter().map(|level| if *level == 0 { None } else { present.next() }).collect()
 }
 
 fn failed(path: &Path, error: &ParquetError) -> TraceError {

@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 mod advise;
+mod corpus;
 mod files;
 mod reading;
 mod shared;
@@ -22,6 +23,10 @@ use thermocline_papers::{STUDIES, StudyEntry};
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
 pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord};
+pub(crate) use corpus::{
+    CorpusCheckOptions, CorpusCommand, CorpusCompileOptions, CorpusFetchOptions, CorpusOptions,
+    CorpusReportOptions, CorpusRunOptions, ManifestOptions,
+};
 pub(crate) use reading::{
     ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
 };
@@ -63,6 +68,8 @@ pub(crate) enum Command {
     Mrc(MrcOptions),
     /// Run traces by policies by sizes by parameters from a file, resumable, into Parquet
     Sweep(SweepOptions),
+    /// Run many traces of a manifest through policies and sizes, and compare policies over them
+    Corpus(CorpusOptions),
     /// Find tier sizes and a policy for a budget, and write the engine's configuration
     Plan(PlanOptions),
     /// Tell whether a cache is the right size, is set right, and how long its flash lasts, from a trace or by listening

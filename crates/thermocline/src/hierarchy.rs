@@ -16,13 +16,25 @@ pub(crate) fn configurations(
     policies: &[PolicyEntry],
     clients: Clients,
 ) -> Result<Vec<Configuration>> {
-    let (spec, two_tier) = (spec(options)?, options.two_tier.spec()?);
+    let spec = spec(options)?;
     thermocline_lab::configurations(&spec, policies, clients)
-        .map_err(|error| in_options(error, |path| option(path, options, &spec, &two_tier)))
+        .map_err(|error| in_hierarchy(error, options, &spec))
+}
+
+/// An error about a part of the hierarchy, which names the option that it comes from.
+pub(crate) fn in_hierarchy(
+    error: LabError,
+    options: &HierarchyOptions,
+    spec: &HierarchySpec,
+) -> Error {
+    match options.two_tier.spec() {
+        Ok(two_tier) => in_options(error, |path| option(path, options, spec, &two_tier)),
+        Err(error) => error,
+    }
 }
 
 /// What the options say.
-fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
+pub(crate) fn spec(options: &HierarchyOptions) -> Result<HierarchySpec> {
     let two_tier = options.two_tier.spec()?;
     let mut spec = HierarchySpec {
         tiers: options.tiers.clone(),

@@ -54,6 +54,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Simulate(options) => commands::simulate::run(options),
         Command::Compare(options) => commands::compare::run(options, &command),
         Command::Mrc(options) => commands::mrc::run(options, &command),
+        Command::Corpus(options) => commands::corpus::run(options, &command, &mut status),
         Command::Sweep(options) => commands::sweep::run(options, &command),
         Command::Plan(options) => commands::plan::run(options),
         Command::Advise(options) => commands::advise::run(options),

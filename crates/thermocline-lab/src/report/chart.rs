@@ -8,7 +8,7 @@ use super::html::escape;
 use crate::LabError;
 
 /// Colours that the colour-blind tell apart (Okabe and Ito), without the yellow.
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xD5, 0x5E, 0x00),
     RGBColor(0x00, 0x9E, 0x73),

@@ -3,10 +3,13 @@
 //! A [`Report`] is a list of blocks (headings, paragraphs, tables, charts, commands). The same input
 //! makes the same bytes: nothing that depends on the machine or the day is in it.
 
+mod boxes;
 mod buffering;
 mod chart;
 mod classes;
 mod comparison;
+mod corpus;
+mod critical_difference;
 mod heat_map;
 mod html;
 mod identification;
@@ -15,10 +18,13 @@ mod miss_ratios;
 mod over_time;
 mod sweep;
 
+pub use boxes::{BoxChart, Distribution};
 pub use buffering::buffers;
 pub use chart::{BarChart, LineChart, Series};
 pub use classes::classes;
 pub use comparison::{Options, comparison};
+pub use corpus::corpus;
+pub use critical_difference::RankDiagram;
 pub use heat_map::HeatMap;
 pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
@@ -112,6 +118,24 @@ impl Report {
     /// [`LabError::Chart`] if it cannot be drawn.
     pub fn bars(&mut self, chart: &BarChart) -> Result<(), LabError> {
         self.blocks.push(Block::Figure(chart.figure()?));
+        Ok(())
+    }
+
+    /// Adds a chart of boxes.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if it cannot be drawn.
+    pub fn boxes(&mut self, chart: &BoxChart) -> Result<(), LabError> {
+        self.blocks.push(Block::Figure(chart.figure()?));
+        Ok(())
+    }
+
+    /// Adds a diagram of mean ranks.
+    ///
+    /// # Errors
+    /// [`LabError::Chart`] if it cannot be drawn.
+    pub fn ranks(&mut self, diagram: &RankDiagram) -> Result<(), LabError> {
+        self.blocks.push(Block::Figure(diagram.figure()?));
         Ok(())
     }
 

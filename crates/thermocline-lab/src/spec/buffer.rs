@@ -101,6 +101,19 @@ impl Buffers<'_> {
         self.ssd.as_ref().map(|ssd| u64::from(ssd.config.page_bytes))
     }
 
+    /// The policies by name with the parameters that are given for each, and all that the drive and its
+    /// streams depend on besides the trace.
+    pub(crate) fn identity(&self) -> (Vec<(String, Vec<ParameterSpec>)>, String) {
+        let given = |policy: &&PolicyEntry| {
+            (policy.name.to_string(), self.parameters.of(&[Owner::from(*policy)]))
+        };
+        let policies = self.policies.iter().map(given).collect();
+        let streams = self.streams.map(|entry| self.parameters.of(&[entry.into()]));
+        let spec = self.spec;
+        let rest = (spec.ssd_size, spec.precondition, &spec.streams, spec.closed_loop);
+        (policies, format!("{:?} {streams:?} {rest:?}", self.ssd))
+    }
+
     /// One configuration for each size and policy, policies last.
     ///
     /// # Errors

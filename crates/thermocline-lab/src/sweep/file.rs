@@ -89,17 +89,37 @@ struct TraceSection {
 /// A description of columns: the words alone, or a table with all there is.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Described {
+pub(crate) enum Described {
     Words(String),
     Table(ColumnsSpec),
 }
 
+impl Described {
+    /// What the columns are.
+    pub(crate) fn mapping(&self) -> Result<Arc<Mapping>, TraceError> {
+        let mapping = match self {
+            Self::Words(words) => words.parse::<Mapping>(),
+            Self::Table(table) => table.mapping(),
+        };
+        mapping.map(Arc::new)
+    }
+}
+
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum ObjectsWord {
+pub(crate) enum ObjectsWord {
     #[default]
     Pages,
     One,
+}
+
+impl ObjectsWord {
+    pub(crate) const fn into_trace(self) -> Objects {
+        match self {
+            Self::Pages => Objects::Pages,
+            Self::One => Objects::One,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -112,14 +132,14 @@ struct TierSection {
 /// Classes of a recording's files: a list, or words with commas as on the command line.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Classes {
+pub(crate) enum Classes {
     List(Vec<String>),
     Words(String),
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum VolumesWord {
+pub(crate) enum VolumesWord {
     #[default]
     All,
     Files,
@@ -130,7 +150,7 @@ type ParseSetting = fn(&str) -> Result<TierSetting, String>;
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum UnitWord {
+pub(crate) enum UnitWord {
     Ns,
     Us,
     Ms,
@@ -214,20 +234,13 @@ impl Placed<'_> {
                     allow_truncated: section.allow_truncated,
                     only_classes: section.only.names(),
                     volume_of: section.volumes.into_trace(),
-                    objects: match section.objects {
-                        ObjectsWord::Pages => Objects::Pages,
-                        ObjectsWord::One => Objects::One,
-                    },
+                    objects: section.objects.into_trace(),
                     columns: section
                         .columns
                         .as_ref()
-                        .map(|described| match described {
-                            Described::Words(words) => words.parse::<Mapping>(),
-                            Described::Table(table) => table.mapping(),
-                        })
+                        .map(Described::mapping)
                         .transpose()
-                        .map_err(wrong("columns"))?
-                        .map(Arc::new),
+                        .map_err(wrong("columns"))?,
                 })
             })
             .collect();
@@ -482,7 +495,7 @@ impl File {
 }
 
 impl UnitWord {
-    const fn into_trace(self) -> TimeUnit {
+    pub(crate) const fn into_trace(self) -> TimeUnit {
         match self {
             Self::Ns => TimeUnit::Nanoseconds,
             Self::Us => TimeUnit::Microseconds,
@@ -492,7 +505,7 @@ impl UnitWord {
 }
 
 impl VolumesWord {
-    const fn into_trace(self) -> VolumeOf {
+    pub(crate) const fn into_trace(self) -> VolumeOf {
         match self {
             Self::All => VolumeOf::All,
             Self::Files => VolumeOf::File,
@@ -507,7 +520,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::List(names) => names.clone(),
             Self::Words(words) => words.split(',').map(|name| name.trim().to_owned()).collect(),

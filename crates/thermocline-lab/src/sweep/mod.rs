@@ -8,7 +8,7 @@
 
 mod file;
 mod options;
-mod places;
+pub(crate) mod places;
 mod results;
 mod run;
 mod values;
@@ -18,7 +18,7 @@ use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use thermocline_core::WriteMiss;
 use thermocline_trace::{
@@ -29,6 +29,7 @@ use thermocline_trace::{
 use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
+pub(crate) use file::{Classes, Described, ObjectsWord, UnitWord, VolumesWord};
 pub use results::{Row, RowTier};
 pub use run::{Outcome, Progress, Report, Running, check_output};
 
@@ -138,8 +139,20 @@ impl TraceSource {
         Ok(hex(&hash.0.finalize()))
     }
 
+    /// All that its accesses depend on: its bytes, and how they are read.
+    pub(crate) fn identity(&self, sha256: &str) -> Value {
+        json!([
+            sha256,
+            self.page_size.map(thermocline_trace::PageSize::bytes),
+            format!("{:?} {:?} {}", self.format, self.time_unit, self.allow_truncated),
+            self.only_classes,
+            format!("{:?}", self.volume_of),
+            format!("{:?} {:?}", self.objects, self.columns),
+        ])
+    }
+
     /// What is wrong with the trace; of a sweep, with its place and the key that helps.
-    fn bad(&self, error: TraceError) -> LabError {
+    pub(crate) fn bad(&self, error: TraceError) -> LabError {
         let Some(place) = self.place.clone() else { return error.into() };
         let causes = iter::successors(Some(&error as &dyn Error), |&error| error.source());
         let mut reason = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
@@ -188,14 +201,7 @@ impl SweepPoint {
             admission.identifier().map(|(entry, values)| (entry.name, parameters(values)));
         let mut identity = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "trace": json!([
-                trace_sha256,
-                source.page_size.map(thermocline_trace::PageSize::bytes),
-                format!("{:?} {:?} {}", source.format, source.time_unit, source.allow_truncated),
-                source.only_classes,
-                format!("{:?}", source.volume_of),
-                format!("{:?} {:?}", source.objects, source.columns),
-            ]),
+            "trace": source.identity(trace_sha256),
             "policy": policy.name,
             "parameters": parameters(values),
             "tiers": tiers.collect::<Vec<_>>(),
@@ -245,6 +251,6 @@ impl SweepPoint {
 }
 
 /// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

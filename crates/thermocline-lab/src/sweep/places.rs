@@ -11,7 +11,7 @@ use crate::LabError;
 
 /// Where a sweep's text comes from, and so how errors name a place in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// A file, or what somebody wrote like one: the line, and the key.
     File,
     /// A mapping that was turned into TOML: the key, with numbers of elements from 0.
@@ -19,7 +19,7 @@ pub(super) enum Origin {
 }
 
 /// A text, and its values with their places.
-pub(super) struct Places<'a> {
+pub(crate) struct Places<'a> {
     text: &'a str,
     origin: Origin,
     root: Spanned<DeTable<'a>>,
@@ -27,7 +27,7 @@ pub(super) struct Places<'a> {
 
 /// A step from a value to one inside it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// The value of a key.
     Key(&'a str),
     /// An element of a list.
@@ -36,14 +36,14 @@ pub(super) enum Step<'a> {
 
 impl<'a> Places<'a> {
     /// Of a text that is TOML.
-    pub(super) fn new(text: &'a str, origin: Origin) -> Result<Self, LabError> {
+    pub(crate) fn new(text: &'a str, origin: Origin) -> Result<Self, LabError> {
         let root = DeTable::parse(text)
             .map_err(|error| LabError::BadToml { reason: error.to_string().trim_end().into() })?;
         Ok(Self { text, origin, root })
     }
 
     /// What the parser says of the values, with line and key.
-    pub(super) fn misread(&self, error: &toml::de::Error) -> LabError {
+    pub(crate) fn misread(&self, error: &toml::de::Error) -> LabError {
         if self.origin == Origin::File {
             return LabError::BadToml { reason: error.to_string().trim_end().into() };
         }
@@ -60,12 +60,28 @@ impl<'a> Places<'a> {
     }
 
     /// What is wrong with the value at the end of the steps.
-    pub(super) fn bad(&self, steps: &[Step<'_>], reason: impl Display) -> LabError {
+    pub(crate) fn bad(&self, steps: &[Step<'_>], reason: impl Display) -> LabError {
         LabError::BadKey { place: self.find(steps), reason: reason.to_string() }
     }
 
+    /// The line, from 1, on which the value at the end of the steps begins; none if there is none.
+    pub(crate) fn line(&self, steps: &[Step<'_>]) -> Option<usize> {
+        let mut found: Option<&Spanned<DeValue<'_>>> = None;
+        for step in steps {
+            let inside = found.map(Spanned::get_ref);
+            found = Some(match *step {
+                Step::Key(name) => {
+                    let table = inside.map_or(Some(self.root.get_ref()), DeValue::as_table)?;
+                    table.iter().find(|(key, _)| **key.get_ref() == *name)?.1
+                }
+                Step::At(index) => inside.and_then(DeValue::as_array)?.get(index)?,
+            });
+        }
+        Some(1 + self.text[..found?.span().start].matches('\n').count())
+    }
+
     /// The line and the key of the value at the end of the steps. Steps that lead nowhere are left out.
-    pub(super) fn find(&self, steps: &[Step<'_>]) -> String {
+    pub(crate) fn find(&self, steps: &[Step<'_>]) -> String {
         let mut found: Option<&Spanned<DeValue<'_>>> = None;
         let mut key = String::new();
         for step in steps {

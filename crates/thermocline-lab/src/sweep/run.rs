@@ -1,7 +1,6 @@
 //! Running a sweep: points to threads, results to parts, parts to the output.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -14,12 +13,11 @@ use thermocline_trace::CompiledTrace;
 
 use super::results::{self, Row};
 use super::{Sweep, TraceSource};
+use crate::parts::Parts;
 use crate::{LabError, Watch};
 
 /// Results that wait to be written at most: a sweep that is killed, or stopped, has kept all but these.
 const WAITING_ROWS_MAX: usize = 8;
-/// The file among the parts that the sweep at work holds.
-const LOCK: &str = "lock";
 
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +73,6 @@ struct SharedTrace<'a> {
     points_left: AtomicUsize,
 }
 
-/// The parts beside an output: results that are not in it yet. Without any, nothing is left of it.
-#[derive(Debug)]
-struct Parts {
-    folder: PathBuf,
-    /// Held as long as the sweep runs.
-    lock: Option<File>,
-}
-
 /// A sweep at work: what is finished, and what is left to be run.
 ///
 /// Whoever runs the points, here or elsewhere, hands in each result, and [ends](Self::finish) when
@@ -114,7 +104,7 @@ impl Running {
         if output.exists() {
             results::read(output, &mut known)?;
         }
-        parts.read(&mut known)?;
+        read_parts(&parts, &mut known)?;
         let found = known.len();
         let wanted: HashSet<&String> = keys.iter().collect();
         known.retain(|key, _| wanted.contains(key));
@@ -143,7 +133,7 @@ impl Running {
     /// # Errors
     /// If they cannot be written.
     pub fn keep(&self, rows: &[Row]) -> Result<(), LabError> {
-        self.parts.write(rows)
+        write_part(&self.parts, rows)
     }
 
     /// Writes all results to the output, in the order of the points; `rows` are those of the missing
@@ -214,7 +204,7 @@ impl Sweep {
         let pool = pool.map_err(|error| LabError::Threads { reason: error.to_string() })?;
         let (sender, receiver) = mpsc::sync_channel(WAITING_ROWS_MAX);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(move || running.parts.write_all(&receiver, progress));
+            let writer = scope.spawn(move || write_all(&running.parts, &receiver, progress));
             let run = |point: usize, sender: &SyncSender<Row>| -> Result<(), LabError> {
                 let one = &self.points[point];
                 let shared = &traces[one.trace];
@@ -286,82 +276,30 @@ impl SharedTrace<'_> {
     }
 }
 
-impl Parts {
-    /// The parts beside an output, which nobody else writes now.
-    fn open(output: &Path) -> Result<Self, LabError> {
-        let mut name = output.as_os_str().to_owned();
-        name.push(".parts");
-        let folder = PathBuf::from(name);
-        let failed = |error: std::io::Error| LabError::file(&folder, error);
-        if !folder.is_dir() {
-            fs::create_dir(&folder).map_err(failed)?;
-        }
-        let lock = File::create(folder.join(LOCK)).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { folder, lock: Some(lock) }),
-            Err(TryLockError::WouldBlock) => {
-                let reason = "another sweep writes here: wait for it, or take another output";
-                Err(LabError::file(output, reason))
-            }
-            Err(TryLockError::Error(error)) => Err(failed(error)),
-        }
-    }
-
-    /// The results of all parts, by their keys.
-    fn read(&self, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
-        let failed = |error: std::io::Error| LabError::file(&self.folder, error);
-        let mut paths = vec![];
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            paths.push(entry.map_err(failed)?.path());
-        }
-        paths.sort();
-        let is_part = |path: &&PathBuf| path.extension().is_some_and(|end| end == "parquet");
-        paths.iter().filter(is_part).try_for_each(|path| results::read(path, rows))
-    }
-
-    /// Writes results as they come; those that come while one part is written are the next part.
-    fn write_all(
-        &self,
-        finished: &Receiver<Row>,
-        progress: &impl Fn(Progress),
-    ) -> Result<Vec<Row>, LabError> {
-        let mut all = vec![];
-        while let Ok(first) = finished.recv() {
-            let rows: Vec<Row> =
-                [first].into_iter().chain(finished.try_iter().take(WAITING_ROWS_MAX)).collect();
-            self.write(&rows)?;
-            progress(Progress::Finished(rows.len()));
-            all.extend(rows);
-        }
-        Ok(all)
-    }
-
-    /// Writes some results as one part, named after the first.
-    fn write(&self, rows: &[Row]) -> Result<(), LabError> {
-        let Some(first) = rows.first() else { return Ok(()) };
-        results::write(&self.folder.join(format!("{}.parquet", first.key)), rows)
-    }
-
-    /// Removes the parts, whose results are in the output.
-    fn remove(mut self) -> Result<(), LabError> {
-        // Some systems do not remove what is open.
-        self.lock = None;
-        fs::remove_dir_all(&self.folder).map_err(|error| LabError::file(&self.folder, error))
-    }
+/// The results of all parts, by their keys.
+fn read_parts(parts: &Parts, rows: &mut HashMap<String, Row>) -> Result<(), LabError> {
+    parts.paths()?.iter().try_for_each(|path| results::read(path, rows))
 }
 
-impl Drop for Parts {
-    /// A sweep that ends without a result leaves no folder.
-    fn drop(&mut self) {
-        let Some(lock) = self.lock.take() else { return };
-        let is_lock = |entry: std::io::Result<fs::DirEntry>| {
-            entry.is_ok_and(|entry| entry.file_name() == LOCK)
-        };
-        if fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.all(is_lock)) {
-            // What cannot be removed harms nobody: the next sweep takes it over.
-            drop(fs::remove_file(self.folder.join(LOCK)));
-            drop(lock);
-            drop(fs::remove_dir(&self.folder));
-        }
+/// Writes results as they come; those that come while one part is written are the next part.
+fn write_all(
+    parts: &Parts,
+    finished: &Receiver<Row>,
+    progress: &impl Fn(Progress),
+) -> Result<Vec<Row>, LabError> {
+    let mut all = vec![];
+    while let Ok(first) = finished.recv() {
+        let rows: Vec<Row> =
+            [first].into_iter().chain(finished.try_iter().take(WAITING_ROWS_MAX)).collect();
+        write_part(parts, &rows)?;
+        progress(Progress::Finished(rows.len()));
+        all.extend(rows);
     }
+    Ok(all)
+}
+
+/// Writes some results as one part, named after the first.
+fn write_part(parts: &Parts, rows: &[Row]) -> Result<(), LabError> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    results::write(&parts.path(&first.key), rows)
 }

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 
 use anyhow::{Result, bail};
 
-use super::{Command, TraceCommand};
+use super::{Command, CorpusCommand, TraceCommand};
 
 impl Command {
     /// Refuses to write over what is read, or one result over another.
@@ -44,6 +44,18 @@ impl Command {
             Self::Sweep(sweep) => {
                 (sweep.sweep.as_slice(), [sweep.output.as_ref(), sweep.report.as_ref()])
             }
+            Self::Corpus(corpus) => match &corpus.command {
+                CorpusCommand::Report(options) => {
+                    (from_ref(&options.results), [options.report.as_ref(), None])
+                }
+                CorpusCommand::Run(options) => {
+                    (from_ref(&options.manifest.manifest), [Some(&options.output), None])
+                }
+                CorpusCommand::Compile(options) => {
+                    (from_ref(&options.manifest.manifest), [Some(&options.output), None])
+                }
+                CorpusCommand::Check(_) | CorpusCommand::Fetch(_) => (&[], [None; 2]),
+            },
             Self::Plan(plan) => (from_ref(&plan.trace), [plan.output.as_ref(), None]),
             Self::Advise(advise) => (&advise.traces, [advise.save.as_ref(), None]),
             Self::Hot(hot) => (from_ref(&hot.trace), [hot.report.as_ref(), None]),

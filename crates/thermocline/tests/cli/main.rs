@@ -6,6 +6,7 @@ mod actions;
 mod advise;
 mod buffer;
 mod command;
+mod corpus;
 mod formats;
 mod mrc;
 mod over_time;

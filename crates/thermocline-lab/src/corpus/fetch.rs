@@ -1,0 +1,189 @@
+//! Bringing traces to their places, and decoding them once.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use thermocline_trace::convert::{OutputFormat, convert};
+use thermocline_trace::generate::Generator;
+use thermocline_trace::{CompiledTrace, PageSize, atomic};
+
+use super::manifest::{Entry, Generated, Manifest};
+use crate::sweep::hex;
+use crate::{LabError, Watch};
+
+/// Changes when compiled traces of older programs must not be used.
+const COMPILED_VERSION: u32 = 1;
+
+/// What became of a trace that was to be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fetched {
+    /// It was there already.
+    Present,
+    /// It was copied from its addresses.
+    Copied,
+    /// It was made by the generator.
+    Generated,
+}
+
+/// Brings one trace to its place: a file that is there is checked, one that is not is copied or made.
+/// It appears whole, with the right hash, or not at all.
+///
+/// # Errors
+/// A file of another hash, a trace without an address, an address that this build cannot read, or a
+/// file that cannot be read or written.
+pub fn fetch(manifest: &Manifest, entry: &Entry) -> Result<Fetched, LabError> {
+    let path = entry.source.path.as_path();
+    if path.exists() {
+        let found = entry.source.sha256()?;
+        return match &entry.sha256 {
+            Some(stated) if *stated != found => Err(differs(path, &found, stated)),
+            _ => Ok(Fetched::Present),
+        };
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
+    }
+    if let Some(generate) = &entry.generate {
+        make(entry, generate)?;
+        return Ok(Fetched::Generated);
+    }
+    if entry.urls.is_empty() {
+        let reason = "it is not there, and the manifest has neither `url` nor `generate` for it: put the file there, or name its folder with --root";
+        return Err(LabError::file(path, reason));
+    }
+    copy(manifest, entry)?;
+    Ok(Fetched::Copied)
+}
+
+fn differs(path: &Path, found: &str, stated: &str) -> LabError {
+    let reason = format!(
+        "its SHA-256 is {found}, the manifest says {stated}: remove it and fetch it again, or correct `sha256`"
+    );
+    LabError::file(path, reason)
+}
+
+/// Joins the pieces of a file in order, and puts it in its place if its hash is right.
+fn copy(manifest: &Manifest, entry: &Entry) -> Result<(), LabError> {
+    let path = entry.source.path.as_path();
+    let folder = manifest.path.parent().unwrap_or(Path::new(""));
+    let mut target = atomic::temporary(path)?;
+    let mut hash = Sha256::new();
+    for url in &entry.urls {
+        let mut source = open(url, folder).map_err(|reason| {
+            let place = entry.source.place.as_deref().unwrap_or("its `url`");
+            LabError::file(&manifest.path, format!("{place}: {reason}"))
+        })?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let read = source.read(&mut buffer);
+            let bytes = read.map_err(|error| LabError::file(Path::new(url), error))?;
+            if bytes == 0 {
+                break;
+            }
+            hash.update(&buffer[..bytes]);
+            let written = io::Write::write_all(&mut target, &buffer[..bytes]);
+            written.map_err(|error| LabError::file(path, error))?;
+        }
+    }
+    let found = hex(&hash.finalize());
+    if let Some(stated) = entry.sha256.as_ref().filter(|stated| **stated != found) {
+        let reason = format!(
+            "what `{}` holds has the SHA-256 {found}, and `sha256` of `{}` is {stated}: correct one of them",
+            entry.urls.join(", "),
+            entry.name
+        );
+        return Err(LabError::file(&manifest.path, reason));
+    }
+    Ok(atomic::persist(target, path)?)
+}
+
+/// Opens what an address names. Every kind of source that can be fetched from is a case here.
+fn open(url: &str, folder: &Path) -> Result<Box<dyn Read>, String> {
+    let path = match url.split_once("://") {
+        None => folder.join(url),
+        Some(("file", path)) => PathBuf::from(path),
+        Some((scheme, _)) => {
+            return Err(format!(
+                "`{url}`: this build fetches from file:// and local paths only, not from {scheme}://: download the file, and put it where `path` says"
+            ));
+        }
+    };
+    let file =
+        File::open(&path).map_err(|error| format!("cannot open `{}`: {error}", path.display()));
+    Ok(Box::new(file?))
+}
+
+/// Makes a synthetic trace, as comma-separated values.
+fn make(entry: &Entry, generate: &Generated) -> Result<(), LabError> {
+    let mut generator =
+        Generator::new(generate.options()).map_err(|error| entry.source.bad(error))?;
+    let page_size = entry.source.page_size.unwrap_or(PageSize::DEFAULT);
+    let path = entry.source.path.as_path();
+    // Made beside its place first, so that a wrong one is never there.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let aside = tempfile::Builder::new()
+        .prefix(".thermocline-")
+        .tempdir_in(folder.unwrap_or(Path::new(".")))
+        .map_err(|error| LabError::file(path, error))?;
+    let made = aside.path().join(path.file_name().unwrap_or_default());
+    convert(&mut generator, &made, OutputFormat::Csv, page_size)?;
+    let source = crate::sweep::TraceSource { path: made.clone(), ..entry.source.clone() };
+    let found = source.sha256()?;
+    if let Some(stated) = entry.sha256.as_ref().filter(|stated| **stated != found) {
+        let reason = format!(
+            "what `generate` makes has the SHA-256 {found}, and `sha256` is {stated}: correct `generate` or `sha256` of `{}`",
+            entry.name
+        );
+        return Err(LabError::file(path, reason));
+    }
+    std::fs::rename(&made, path).map_err(|error| LabError::file(path, error))
+}
+
+/// Where the compiled form of a trace is in a folder: under a hash of its bytes and of how it is read.
+pub fn compiled_path(folder: &Path, entry: &Entry, sha256: &str) -> PathBuf {
+    let identity = format!("{COMPILED_VERSION} {}", entry.source.identity(sha256));
+    folder.join(format!("{}.parquet", &hex(&Sha256::digest(identity))[..32]))
+}
+
+/// Compiles a trace into a folder, unless it is there; returns whether it was compiled now.
+///
+/// # Errors
+/// A trace without a hash in the manifest, or with another one, or that cannot be read or written.
+pub fn compile(entry: &Entry, folder: &Path, watch: &Watch) -> Result<bool, LabError> {
+    let sha256 = required_sha256(entry)?;
+    let path = compiled_path(folder, entry, sha256);
+    if path.exists() {
+        return Ok(false);
+    }
+    std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
+    open_verified(entry, sha256, watch)?.save(&path)?;
+    Ok(true)
+}
+
+/// The hash that the manifest must have.
+pub(super) fn required_sha256(entry: &Entry) -> Result<&str, LabError> {
+    entry.sha256.as_deref().ok_or_else(|| LabError::BadTrace {
+        place: entry.source.place.clone().unwrap_or_default(),
+        reason: format!(
+            "`{}` has no sha256, on which its results depend: `corpus check --write` adds it",
+            entry.name
+        ),
+    })
+}
+
+/// Reads a trace whose file has the hash.
+pub(super) fn open_verified(
+    entry: &Entry,
+    sha256: &str,
+    watch: &Watch,
+) -> Result<CompiledTrace, LabError> {
+    let found = entry.source.sha256()?;
+    if found != sha256 {
+        return Err(differs(&entry.source.path, &found, sha256));
+    }
+    entry.source.open(watch, 1)
+}

@@ -1,0 +1,30 @@
+//! Corpora: many traces named in a manifest, run through many policies and sizes, and compared by the
+//! statistics of the field.
+//!
+//! | step | what | |
+//! | --- | --- | --- |
+//! | [`Manifest`] | which traces there are, with licence, hash and split | `manifest` |
+//! | [`Manifest::check`] | files are there, readable and as the manifest says | `check` |
+//! | [`fetch`], [`compile`] | bring files into place; decode them once | `fetch` |
+//! | [`Plan`] | all points of a run, and running those that are missing | `plan`, `run` |
+//! | [`results`] | the Parquet data set | |
+//! | [`Study`] | distributions, ranks and intervals over traces | `study`, [`statistics`] |
+
+mod check;
+mod fetch;
+mod manifest;
+mod plan;
+pub mod results;
+mod run;
+pub mod statistics;
+mod study;
+
+pub use check::{Checked, Found};
+pub use fetch::{Fetched, compile, compiled_path, fetch};
+pub use manifest::{Class, Dataset, Entry, Generated, Manifest, Split};
+pub use plan::{Plan, Request, Shard};
+pub use run::{Outcome, Progress, RunSettings};
+pub use study::{
+    Baseline, DatasetStatistics, Filtered, Filters, METRICS, Pair, PolicyStatistics, Section,
+    Study, StudyOptions,
+};

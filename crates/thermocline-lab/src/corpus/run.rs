@@ -1,0 +1,614 @@
+//! Running a plan: traces to threads, results to parts, parts to the data set.
+//!
+//! Each trace is decoded once, and all its points run on the decoded form. Traces begin in the order
+//! of their cost, the greatest first, so that the last threads end at about the same time; a trace
+//! begins only if what it needs fits into the memory that is left, or if nothing else is in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use thermocline_trace::CompiledTrace;
+
+use super::fetch::{compiled_path, open_verified};
+use super::plan::{Plan, PlannedTrace};
+use super::results::{self, Row};
+use crate::mrc::Miniature;
+use crate::parts::Parts;
+use crate::{BufferConfiguration, Configuration, LabError, Watch, run, run_buffer};
+
+/// How long a finished result may wait to be written: a run that is killed loses no more.
+const FLUSH_AFTER: Duration = Duration::from_secs(2);
+/// Results that are written together at most.
+const FLUSH_ROWS: usize = 256;
+/// Bytes that a policy's tables take per page of the footprint, at most.
+const POLICY_BYTES_PER_PAGE: u64 = 96;
+/// What stands between the data set and the key in the name of a part; no data set's name has it.
+const SEPARATOR: char = '~';
+
+/// How a plan is run.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// How many points run at once, at least 1.
+    pub threads: usize,
+    /// Bytes that traces and policies may take together, as far as can be foreseen.
+    pub memory_bytes: u64,
+    /// Where compiled traces are, if there are any.
+    pub compiled: Option<PathBuf>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many points were finished before.
+    Reused(usize),
+    /// So many more points are finished.
+    Finished(usize),
+}
+
+/// What became of a run. Its JSON form is a contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// Traces that took part.
+    pub traces: usize,
+    /// Points that were run.
+    pub ran_points: usize,
+    /// Points whose results were there.
+    pub reused_points: usize,
+    /// Points with a tier of less than one page, which are left out.
+    pub left_out_points: usize,
+    /// Results of traces that the manifest does not have any more, which were dropped.
+    pub dropped_results: usize,
+    /// Results in the data set.
+    pub rows: usize,
+}
+
+/// A trace with the points that are missing.
+struct Unit<'a> {
+    trace: PlannedTrace<'a>,
+    points: Vec<usize>,
+    /// Bytes that it takes, as far as its manifest or its file tells.
+    expected_bytes: u64,
+}
+
+/// What runs on an open trace.
+enum Job {
+    /// The cache of that point, in full.
+    Cache(usize),
+    /// The cache of that point, on a sample.
+    Sample(usize, Arc<Miniature>),
+    /// The write buffer of that point.
+    Buffer(usize, Box<BufferConfiguration>),
+}
+
+/// A trace in memory.
+struct Open {
+    unit: usize,
+    trace: Arc<CompiledTrace>,
+    jobs: VecDeque<Job>,
+    running: usize,
+    bytes: u64,
+}
+
+/// What the threads share.
+struct State {
+    next: usize,
+    opening: usize,
+    open: Vec<Open>,
+    used_bytes: u64,
+    left_out: usize,
+    error: Option<LabError>,
+}
+
+/// What a thread does next.
+enum Step {
+    Open(usize),
+    Run(usize, Arc<CompiledTrace>, Job),
+    End,
+}
+
+impl Plan<'_> {
+    /// Runs the points whose results are not in the data set at `output`, and writes them there.
+    /// Results of other points stay, as long as their traces are those of the manifest.
+    ///
+    /// # Errors
+    /// The first trace or point that cannot be, or a file; what was finished until then is kept.
+    pub fn run(
+        &self,
+        output: &Path,
+        settings: &RunSettings,
+        watch: &Watch,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<Outcome, LabError> {
+        check_output(output)?;
+        self.check_datasets(output)?;
+        let parts = Parts::open(output)?;
+        let known = known_keys(output, &parts)?;
+        let mut outcome = Outcome { traces: self.traces.len(), ..Outcome::default() };
+        let units = self.units(&known, &mut outcome);
+        let missing: usize = units.iter().map(|unit| unit.points.len()).sum();
+        progress(Progress::Reused(outcome.reused_points));
+        let (sender, receiver) = mpsc::channel();
+        let left_out = thread::scope(|scope| {
+            let (parts, progress) = (&parts, &progress);
+            let writer = scope.spawn(move || write_parts(parts, &receiver, progress));
+            let ran = self.run_units(&units, settings, watch, sender);
+            let written = writer.join().expect("the writer does not panic");
+            written.and(ran)
+        })?;
+        outcome.ran_points = missing - left_out;
+        outcome.left_out_points += left_out;
+        self.assemble(output, &parts, &mut outcome)?;
+        parts.remove()?;
+        Ok(outcome)
+    }
+
+    /// The folder holds no other corpus.
+    fn check_datasets(&self, output: &Path) -> Result<(), LabError> {
+        if !output.is_dir() {
+            return Ok(());
+        }
+        let known = |name: &str| self.manifest.datasets.iter().any(|one| one.name == name);
+        match results::files(output)?.iter().find(|(dataset, _)| !known(dataset)) {
+            None => Ok(()),
+            Some((dataset, _)) => {
+                let reason = format!(
+                    "it has results of a data set `{dataset}`, which the manifest does not have: take another folder"
+                );
+                Err(LabError::file(output, reason))
+            }
+        }
+    }
+
+    /// The traces that have something to run, the most expensive first.
+    fn units(&self, known: &HashSet<String>, outcome: &mut Outcome) -> Vec<Unit<'_>> {
+        let mut units = vec![];
+        for trace in &self.traces {
+            let mut points = vec![];
+            let mut seen = HashSet::new();
+            for point in 0..self.points_per_trace() {
+                let key = self.key(trace, point);
+                let footprint = trace.entry.objects;
+                let is_empty = self
+                    .caches
+                    .get(point)
+                    .and_then(|cache| cache.is_empty(footprint?))
+                    .unwrap_or(false);
+                if is_empty {
+                    outcome.left_out_points += 1;
+                } else if known.contains(&key) {
+                    outcome.reused_points += 1;
+                } else if seen.insert(key) {
+                    points.push(point);
+                }
+            }
+            if !points.is_empty() {
+                units.push(Unit::new(trace.clone(), points));
+            }
+        }
+        units.sort_by_key(|unit| std::cmp::Reverse(unit.expected_bytes * unit.points.len() as u64));
+        units
+    }
+
+    /// Runs all points of the units; returns how many were left out.
+    fn run_units(
+        &self,
+        units: &[Unit<'_>],
+        settings: &RunSettings,
+        watch: &Watch,
+        sender: Sender<Row>,
+    ) -> Result<usize, LabError> {
+        let state =
+            State { next: 0, opening: 0, open: vec![], used_bytes: 0, left_out: 0, error: None };
+        let workshop = Workshop {
+            plan: self,
+            units,
+            settings,
+            watch,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        };
+        thread::scope(|scope| {
+            for _ in 0..settings.threads {
+                let sender = sender.clone();
+                scope.spawn(|| workshop.work(sender));
+            }
+            drop(sender);
+        });
+        let state = workshop.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.error.map_or(Ok(state.left_out), Err)
+    }
+
+    /// Writes the parts and what is there already to the data set.
+    fn assemble(
+        &self,
+        output: &Path,
+        parts: &Parts,
+        outcome: &mut Outcome,
+    ) -> Result<(), LabError> {
+        let of_dataset = |path: &PathBuf| {
+            let name = path.file_stem()?.to_str()?;
+            name.split_once(SEPARATOR).map(|(dataset, _)| dataset.to_owned())
+        };
+        let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        if output.is_dir() {
+            for (dataset, path) in results::files(output)? {
+                files.entry(dataset).or_default().push(path);
+            }
+        }
+        for path in parts.paths()? {
+            if let Some(dataset) = of_dataset(&path) {
+                files.entry(dataset).or_default().push(path);
+            }
+        }
+        // All files of the data set have the columns of all.
+        let mut columns = BTreeMap::new();
+        let mut kept: BTreeSet<String> = BTreeSet::new();
+        for (dataset, paths) in &files {
+            let rows = self.rows_of(dataset, paths, outcome)?;
+            if !rows.is_empty() {
+                kept.insert(dataset.clone());
+            }
+            columns = results::with_columns(&columns, &rows);
+        }
+        for (dataset, paths) in &files {
+            let path = results::file_of(output, dataset);
+            let folder = path.parent().unwrap_or(output);
+            if !kept.contains(dataset) {
+                if folder.is_dir() {
+                    fs::remove_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
+                }
+                continue;
+            }
+            let mut rows = self.rows_of(dataset, paths, &mut Outcome::default())?;
+            outcome.rows += rows.len();
+            fs::create_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
+            results::write_file(&path, &mut rows, &columns)?;
+        }
+        Ok(())
+    }
+
+    /// The newest row about each subject, of traces that the manifest has.
+    fn rows_of(
+        &self,
+        dataset: &str,
+        paths: &[PathBuf],
+        outcome: &mut Outcome,
+    ) -> Result<Vec<Row>, LabError> {
+        let all = self.manifest.entries().filter(|(one, _)| one.name == dataset);
+        let hashes: HashMap<&str, Option<&str>> =
+            all.map(|(_, entry)| (entry.name.as_str(), entry.sha256.as_deref())).collect();
+        // Rows of a plan are newer than others about the same.
+        let planned: HashSet<String> = self
+            .traces
+            .iter()
+            .filter(|trace| trace.dataset.name == dataset)
+            .flat_map(|trace| (0..self.points_per_trace()).map(|point| self.key(trace, point)))
+            .collect();
+        let mut rows: Vec<Row> = vec![];
+        for path in paths {
+            rows.extend(results::read_file(path, dataset)?);
+        }
+        let found = rows.len();
+        rows.retain(|row| hashes.get(row.trace.as_str()) == Some(&Some(&row.trace_sha256)));
+        outcome.dropped_results += found - rows.len();
+        let mut places: HashMap<_, usize> = HashMap::new();
+        let mut is_kept = vec![true; rows.len()];
+        for (place, row) in rows.iter().enumerate() {
+            if let Some(earlier) = places.insert(row.subject(), place) {
+                let is_older = planned.contains(&rows[earlier].key) && !planned.contains(&row.key);
+                let dropped = if is_older { place } else { earlier };
+                is_kept[dropped] = false;
+                places.insert(row.subject(), if is_older { earlier } else { place });
+            }
+        }
+        let mut is_kept = is_kept.into_iter();
+        rows.retain(|_| is_kept.next().unwrap_or(false));
+        Ok(rows)
+    }
+}
+
+impl<'a> Unit<'a> {
+    fn new(trace: PlannedTrace<'a>, points: Vec<usize>) -> Self {
+        let entry = trace.entry;
+        let file_bytes = || fs::metadata(&entry.source.path).map_or(0, |file| file.len());
+        let expected_bytes = match (entry.requests, entry.objects) {
+            (Some(requests), Some(objects)) => requests * 16 + objects * POLICY_BYTES_PER_PAGE,
+            // Text and compressed files hold a request in a few bytes.
+            _ => file_bytes() * 8,
+        };
+        Self { trace, points, expected_bytes }
+    }
+}
+
+/// The threads of a run, and what they share.
+struct Workshop<'a> {
+    plan: &'a Plan<'a>,
+    units: &'a [Unit<'a>],
+    settings: &'a RunSettings,
+    watch: &'a Watch,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Workshop<'_> {
+    /// Does one step after the other until nothing is left, or one fails.
+    fn work(&self, sender: Sender<Row>) {
+        loop {
+            let done = match self.next() {
+                Step::End => return,
+                Step::Open(unit) => self.open(unit),
+                Step::Run(unit, trace, job) => self.run(unit, &trace, job).and_then(|row| {
+                    // A writer that is gone has failed, and says why itself.
+                    sender.send(row).map_err(|_| LabError::Threads { reason: "no writer".into() })
+                }),
+            };
+            if let Err(error) = done {
+                let mut state = self.lock();
+                state.error.get_or_insert(error);
+                drop(state);
+                self.changed.notify_all();
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to do: a point of a trace in memory, or a trace that fits.
+    fn next(&self) -> Step {
+        let mut state = self.lock();
+        loop {
+            if self.watch.is_stopped() {
+                state.error.get_or_insert(LabError::Stopped);
+            }
+            if state.error.is_some() {
+                return Step::End;
+            }
+            if let Some(open) = state.open.iter_mut().find(|open| !open.jobs.is_empty()) {
+                open.running += 1;
+                let job = open.jobs.pop_front().expect("it was just seen");
+                return Step::Run(open.unit, Arc::clone(&open.trace), job);
+            }
+            let is_idle = state.open.is_empty() && state.opening == 0;
+            if let Some(unit) = self.units.get(state.next) {
+                let needed = self.needed_bytes(unit.expected_bytes);
+                if is_idle || state.used_bytes + needed <= self.settings.memory_bytes {
+                    state.next += 1;
+                    state.opening += 1;
+                    state.used_bytes += needed;
+                    return Step::Open(state.next - 1);
+                }
+            } else if is_idle {
+                return Step::End;
+            }
+            let waited = self.changed.wait_timeout(state, Duration::from_millis(200));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// What a trace takes with one policy per thread.
+    const fn needed_bytes(&self, expected_bytes: u64) -> u64 {
+        let threads = self.settings.threads as u64;
+        expected_bytes + expected_bytes / 4 * threads
+    }
+
+    /// Decodes a trace, and lists what is to be run on it.
+    fn open(&self, number: usize) -> Result<(), LabError> {
+        let unit = &self.units[number];
+        let trace = self.compiled(unit)?;
+        let (jobs, left_out) = self.jobs(unit, &trace)?;
+        let footprint = u64::from(trace.footprint_pages());
+        let bytes = trace.len() as u64 * 4
+            + trace.request_count() as u64 * 12
+            + footprint * (8 + POLICY_BYTES_PER_PAGE * self.settings.threads as u64);
+        let mut state = self.lock();
+        state.opening -= 1;
+        state.used_bytes = state.used_bytes - self.needed_bytes(unit.expected_bytes) + bytes;
+        state.left_out += left_out;
+        if jobs.is_empty() {
+            state.used_bytes -= bytes;
+        } else {
+            let trace = Arc::new(trace);
+            state.open.push(Open { unit: number, trace, jobs, running: 0, bytes });
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// The trace of a unit: compiled before, or decoded now after its hash is checked.
+    fn compiled(&self, unit: &Unit<'_>) -> Result<CompiledTrace, LabError> {
+        let PlannedTrace { entry, sha256, .. } = unit.trace;
+        let compiled = self.settings.compiled.as_deref();
+        let compiled = compiled.map(|folder| compiled_path(folder, entry, sha256));
+        match compiled.filter(|path| path.exists()) {
+            Some(path) => Ok(CompiledTrace::open(path)?),
+            None => open_verified(entry, sha256, self.watch),
+        }
+    }
+
+    /// What is to be run on a trace, and how many points are left out for want of a page.
+    fn jobs(
+        &self,
+        unit: &Unit<'_>,
+        trace: &CompiledTrace,
+    ) -> Result<(VecDeque<Job>, usize), LabError> {
+        let Plan { caches, buffer_spec, sample, .. } = self.plan;
+        let (mut jobs, mut left_out) = (VecDeque::new(), 0);
+        let mut sampled = vec![];
+        for &point in unit.points.iter().filter(|&&point| point < caches.len()) {
+            let cache = &caches[point];
+            let pages = cache.point.configuration.capacity_pages(trace);
+            let pages = pages.map_err(|error| self.at(unit, point, error))?;
+            if cache.has_empty_tier(&pages) {
+                left_out += 1;
+            } else if sample.is_some() {
+                sampled.push(point);
+            } else {
+                jobs.push_back(Job::Cache(point));
+            }
+        }
+        if let Some(rate) = sample {
+            let all: Vec<Configuration> =
+                sampled.iter().map(|&point| caches[point].point.configuration.clone()).collect();
+            for (miniature, places) in Miniature::for_each(trace, &all, *rate, self.watch)? {
+                let miniature = Arc::new(miniature);
+                // A sample of everything is a full simulation.
+                let job = |place: usize| match miniature.rate() {
+                    rate if rate < 1.0 => Job::Sample(sampled[place], Arc::clone(&miniature)),
+                    _ => Job::Cache(sampled[place]),
+                };
+                jobs.extend(places.into_iter().map(job));
+            }
+        }
+        if let Some(spec) = buffer_spec {
+            let configurations = spec.buffers()?.configurations(trace)?;
+            for (place, configuration) in configurations.into_iter().enumerate() {
+                let point = caches.len() + place;
+                if unit.points.contains(&point) {
+                    jobs.push_back(Job::Buffer(point, Box::new(configuration)));
+                }
+            }
+        }
+        Ok((jobs, left_out))
+    }
+
+    /// Runs one point, and gives its trace up after the last.
+    fn run(&self, number: usize, trace: &CompiledTrace, job: Job) -> Result<Row, LabError> {
+        let unit = &self.units[number];
+        let (Job::Cache(point) | Job::Sample(point, _) | Job::Buffer(point, _)) = job;
+        let row = self.row(unit, trace, &job).map_err(|error| self.at(unit, point, error))?;
+        drop(job);
+        let mut state = self.lock();
+        let place = state.open.iter().position(|open| open.unit == number);
+        let place = place.expect("a trace is open while a point runs");
+        state.open[place].running -= 1;
+        if state.open[place].running == 0 && state.open[place].jobs.is_empty() {
+            let open = state.open.remove(place);
+            state.used_bytes -= open.bytes;
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(row)
+    }
+
+    fn row(&self, unit: &Unit<'_>, trace: &CompiledTrace, job: &Job) -> Result<Row, LabError> {
+        let Plan { caches, options, buffer_spec, .. } = self.plan;
+        let (Job::Cache(point) | Job::Sample(point, _) | Job::Buffer(point, _)) = job;
+        let mut row = self.plan.row(&unit.trace, *point);
+        row.add_trace(trace);
+        match job {
+            Job::Cache(point) => {
+                let configuration = &caches[*point].point.configuration;
+                row.add_run(&run(trace, configuration, *options, self.watch)?);
+            }
+            Job::Sample(point, miniature) => {
+                let configuration = &caches[*point].point.configuration;
+                let estimate = miniature.estimate(configuration, self.watch)?;
+                let pages = configuration.capacity_pages(trace)?;
+                let tiers = configuration.tiers.iter().zip(pages);
+                let tiers: Vec<(String, u64)> =
+                    tiers.map(|(tier, pages)| (tier.name.clone(), pages.into())).collect();
+                row.rate = miniature.rate();
+                row.add_estimate(
+                    &estimate,
+                    &tiers,
+                    trace.len() as u64,
+                    trace.footprint_pages().into(),
+                );
+            }
+            Job::Buffer(_, configuration) => {
+                let is_checked = buffer_spec.as_ref().is_some_and(|spec| spec.is_checked);
+                row.add_buffer(&run_buffer(trace, configuration, is_checked, self.watch)?);
+            }
+        }
+        Ok(row)
+    }
+
+    /// An error of a point, with its name.
+    fn at(&self, unit: &Unit<'_>, point: usize, error: LabError) -> LabError {
+        if matches!(error, LabError::Stopped) {
+            return error;
+        }
+        let row = self.plan.row(&unit.trace, point);
+        let point =
+            format!("`{}` with {} on `{}/{}`", row.policy, row.size, row.dataset, row.trace);
+        LabError::BadPoint { point, source: Box::new(error) }
+    }
+}
+
+/// The folder can be written: what is wrong with it is said before anything is run.
+fn check_output(output: &Path) -> Result<(), LabError> {
+    if output.exists() && !output.is_dir() {
+        return Err(LabError::file(output, "it is a file: name a folder for the results"));
+    }
+    match output.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(LabError::file(folder, "there is no such folder: make it, or name another one"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The keys of all results in the data set and in its parts.
+fn known_keys(output: &Path, parts: &Parts) -> Result<HashSet<String>, LabError> {
+    let mut keys = HashSet::new();
+    if output.is_dir() {
+        for (_, path) in results::files(output)? {
+            keys.extend(results::keys(&path)?);
+        }
+    }
+    for path in parts.paths()? {
+        keys.extend(results::keys(&path)?);
+    }
+    Ok(keys)
+}
+
+/// Writes results as they come: a part for each data set, at the latest after a short while.
+fn write_parts(
+    parts: &Parts,
+    finished: &Receiver<Row>,
+    progress: &impl Fn(Progress),
+) -> Result<(), LabError> {
+    let mut waiting: Vec<Row> = vec![];
+    let mut since = Instant::now();
+    loop {
+        let left = FLUSH_AFTER.saturating_sub(since.elapsed());
+        let received = finished.recv_timeout(if waiting.is_empty() { FLUSH_AFTER } else { left });
+        match received {
+            Ok(row) => {
+                if waiting.is_empty() {
+                    since = Instant::now();
+                }
+                waiting.push(row);
+                progress(Progress::Finished(1));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return write_part(parts, &mut waiting),
+        }
+        if waiting.len() >= FLUSH_ROWS || since.elapsed() >= FLUSH_AFTER {
+            write_part(parts, &mut waiting)?;
+            since = Instant::now();
+        }
+    }
+}
+
+fn write_part(parts: &Parts, waiting: &mut Vec<Row>) -> Result<(), LabError> {
+    let mut by_dataset: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in waiting.drain(..) {
+        by_dataset.entry(row.dataset.clone()).or_default().push(row);
+    }
+    for (dataset, mut rows) in by_dataset {
+        let path = parts.path(&format!("{dataset}{SEPARATOR}{}", rows[0].key));
+        results::write_file(&path, &mut rows, &BTreeMap::new())?;
+    }
+    Ok(())
+}

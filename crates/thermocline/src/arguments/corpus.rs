@@ -1,0 +1,169 @@
+//! What `thermocline corpus` accepts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use thermocline_lab::TierSize;
+use thermocline_lab::corpus::{Shard, Split};
+use thermocline_lab::spec::ParameterSpec;
+
+use super::HierarchyOptions;
+use crate::bytes::Bytes;
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusOptions {
+    #[command(subcommand)]
+    pub(crate) command: CorpusCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CorpusCommand {
+    /// Check that every trace is there, readable and as the manifest says
+    Check(CorpusCheckOptions),
+    /// Bring traces to their places: copy them, or make synthetic ones
+    Fetch(CorpusFetchOptions),
+    /// Decode traces once, for runs to come
+    Compile(CorpusCompileOptions),
+    /// Run all traces by policies by sizes into a Parquet data set, resumable
+    Run(Box<CorpusRunOptions>),
+    /// Compare policies over the traces: distributions, ranks, intervals
+    Report(CorpusReportOptions),
+}
+
+/// The manifest, and where its traces are.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ManifestOptions {
+    /// The manifest, a TOML file
+    pub(crate) manifest: PathBuf,
+    /// The folder that the paths of traces are relative to; default: that of the manifest
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusCheckOptions {
+    #[command(flatten)]
+    pub(crate) manifest: ManifestOptions,
+    /// Add the sha256, bytes, requests and objects that the manifest does not have
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Print JSON instead of a line per trace
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusFetchOptions {
+    #[command(flatten)]
+    pub(crate) manifest: ManifestOptions,
+    /// Print JSON instead of a line per trace
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusCompileOptions {
+    #[command(flatten)]
+    pub(crate) manifest: ManifestOptions,
+    /// The folder for the compiled traces, for `corpus run --compiled`
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Print JSON instead of a line per trace
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusRunOptions {
+    #[command(flatten)]
+    pub(crate) manifest: ManifestOptions,
+    /// The policies, separated by commas, or `all`; one-tier policies run on the first tier alone
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "buffer")]
+    pub(crate) policy: Vec<String>,
+    #[command(flatten)]
+    pub(crate) hierarchy: HierarchyOptions,
+    /// Write buffers to run as well, separated by commas, or `all`; see `thermocline buffers`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "buffer_size")]
+    pub(crate) buffer: Vec<String>,
+    /// The sizes of the write buffers: 32MiB, 1% (of the footprint), 300p (pages)
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', requires = "buffer")]
+    pub(crate) buffer_size: Vec<TierSize>,
+    /// A parameter of a write buffer: name=value, or buffer.name=value
+    #[arg(long = "buffer-param", value_name = "NAME=VALUE", requires = "buffer")]
+    pub(crate) buffer_parameters: Vec<ParameterSpec>,
+    /// The drive behind the write buffers: a name as in `thermocline drives`, a TOML file, or none; it is as large as holds the trace
+    #[arg(long, value_name = "NAME", default_value = "none", requires = "buffer")]
+    pub(crate) ssd: String,
+    /// Requests to the drive kept outstanding instead of arrivals at the trace's times
+    #[arg(long, value_name = "N", requires = "buffer", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) buffer_closed_loop: Option<u32>,
+    /// Simulate caches on a sample: `auto` (as little as each size allows), or a share of the pages as in 0.01; run again without for exact results
+    #[arg(long, value_name = "RATE")]
+    pub(crate) sample: Option<String>,
+    /// The seed of samples
+    #[arg(long, value_name = "SEED", default_value_t = 1, requires = "sample")]
+    pub(crate) sample_seed: u64,
+    /// Runs of a policy that draws random numbers, each with a seed of its own
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) seeds: u64,
+    /// Run the traces of one side of the split only: tune or hold-out
+    #[arg(long, value_name = "SIDE")]
+    pub(crate) split: Option<Split>,
+    /// Run these data sets only, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) dataset: Vec<String>,
+    /// Run one of several parts of the traces, as in 1/4
+    #[arg(long, value_name = "I/N")]
+    pub(crate) shard: Option<Shard>,
+    /// Where compiled traces are, from `corpus compile`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) compiled: Option<PathBuf>,
+    /// Memory for traces and policies, as far as can be foreseen: fewer traces are in it at once
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    pub(crate) memory: Bytes,
+    /// How many runs at once; default: one per processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: Option<u32>,
+    /// The folder for the results
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+    /// Print JSON instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CorpusReportOptions {
+    /// The folder of the results
+    pub(crate) results: PathBuf,
+    /// What policies are compared with, separated by commas; default: fifo and lru, or what there is of lru-inclusive, lru-exclusive and, of write buffers, none
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) baseline: Vec<String>,
+    /// The figures to compare, separated by commas, as in miss_ratio,io_time_ms; default: all that the results have
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub(crate) metric: Vec<String>,
+    /// Take the traces of one side of the split only: tune or hold-out
+    #[arg(long, value_name = "SIDE")]
+    pub(crate) split: Option<Split>,
+    /// Leave a trace out at a size at which a tier has fewer pages
+    #[arg(long, value_name = "PAGES", default_value_t = 1000)]
+    pub(crate) min_entries: u64,
+    /// Leave no trace out, but those that lack the result of a policy
+    #[arg(long, conflicts_with = "min_entries")]
+    pub(crate) no_filters: bool,
+    /// Reductions that differ by at most this share tie
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    pub(crate) tie: f64,
+    /// How often traces are resampled for the intervals
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) resamples: u32,
+    /// The seed of the resamples
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    pub(crate) report: Option<PathBuf>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
