@@ -13,22 +13,22 @@ use thermocline_advise::installed::{
     SequentialPolicy, Setting, WritecacheMemory, bcache, lvmcache, open_cas, zfs,
 };
 
-use machine::Machine;
+use machine::{recorded, root};
 
 fn lvm(recording: &str) -> Found {
-    let mut machine = Machine::recorded(recording);
+    let mut machine = recorded(recording);
     lvmcache::read(&mut |program, arguments| machine.run(program, arguments)).unwrap()
 }
 
 fn cas(recording: &str) -> Found {
-    let mut machine = Machine::recorded(recording);
+    let mut machine = recorded(recording);
     open_cas::read(&mut |program, arguments| machine.run(program, arguments)).unwrap()
 }
 
 fn zfs_of(recording: &str) -> Found {
-    let mut machine = Machine::recorded(recording);
-    let root = machine.root();
-    zfs::read(root.path(), &mut |program, arguments| machine.run(program, arguments)).unwrap()
+    let mut machine = recorded(recording);
+    let folder = root(&machine);
+    zfs::read(folder.path(), &mut |program, arguments| machine.run(program, arguments)).unwrap()
 }
 
 fn values<const N: usize>(cache: &InstalledCache, counted: [Counted; N]) -> [Option<u64>; N] {
@@ -111,7 +111,7 @@ fn older_kernels_say_less() {
 
 #[test]
 fn without_lvm_caches_have_device_names() {
-    let mut machine = Machine::recorded("lvm-2.03-linux-6.1.txt");
+    let mut machine = recorded("lvm-2.03-linux-6.1.txt");
     machine.commands.retain(|command, _| !command.starts_with("lvs"));
     let found = lvmcache::read(&mut |program, arguments| machine.run(program, arguments)).unwrap();
     assert_eq!(found.caches[1].name, "vg0-my--lv");
@@ -120,9 +120,9 @@ fn without_lvm_caches_have_device_names() {
 
 #[test]
 fn bcache_of_linux() {
-    let machine = Machine::recorded("bcache-linux-6.1.txt");
-    let root = machine.root();
-    let found = bcache::read(root.path()).unwrap();
+    let machine = recorded("bcache-linux-6.1.txt");
+    let folder = root(&machine);
+    let found = bcache::read(folder.path()).unwrap();
     let [cache] = found.caches.as_slice() else { panic!() };
     assert_eq!((cache.name.as_str(), cache.size_bytes), ("bcache0", 106_874 << 19));
     let InstalledKind::Bcache { set, settings } = &cache.kind else { panic!() };
@@ -247,7 +247,7 @@ fn missing_programs_and_permissions_are_sentences() {
 
 /// Replace text in a recording; the error of what is read then.
 fn broken_lvm(old: &str, new: &str) -> String {
-    let mut machine = Machine::recorded("lvm-2.03-linux-6.1.txt");
+    let mut machine = recorded("lvm-2.03-linux-6.1.txt");
     let mut count = 0;
     for output in machine.commands.values_mut() {
         count += output.matches(old).count();
@@ -294,7 +294,7 @@ fn what_is_not_understood_has_a_place_and_a_remedy() {
         assert!(error.contains("look at the output of `"), "{error}");
     }
     // The whole status of a cache that the kernel gave up.
-    let mut machine = Machine::recorded("lvm-2.02-linux-4.4.txt");
+    let mut machine = recorded("lvm-2.02-linux-4.4.txt");
     for (command, output) in &mut machine.commands {
         if command.starts_with("dmsetup status") {
             let other = output.lines().skip(1).collect::<Vec<_>>().join("\n");
@@ -322,13 +322,13 @@ fn only_programs_that_print_are_run() {
     let mut ran = vec![];
     for recording in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata")).unwrap() {
         let name = recording.unwrap().file_name().into_string().unwrap();
-        let mut machine = Machine::recorded(&name);
-        let root = machine.root();
+        let mut machine = recorded(&name);
+        let folder = root(&machine);
         let mut runner = |program: &str, arguments: &[&str]| machine.run(program, arguments);
         let found = [
             lvmcache::read(&mut runner),
             open_cas::read(&mut runner),
-            zfs::read(root.path(), &mut runner),
+            zfs::read(folder.path(), &mut runner),
         ];
         assert!(
             name == "README.md" || name.starts_with("bcache") || found.iter().any(Result::is_ok)
@@ -387,7 +387,7 @@ proptest! {
             "lvm-2.03-linux-6.1.txt", "lvm-2.02-linux-4.4.txt", "open-cas-25.3.txt",
             "open-cas-20.3.txt", "zfs-2.1.txt", "zfs-2.4.99.txt", "bcache-linux-6.1.txt",
         ];
-        let mut machine = Machine::recorded(recordings[which]);
+        let mut machine = recorded(recordings[which]);
         let mut left = at;
         let contents = machine.commands.values_mut().chain(machine.files.values_mut());
         for content in contents {
@@ -398,11 +398,11 @@ proptest! {
             }
             left -= size;
         }
-        let root = (which > 3).then(|| machine.root());
+        let folder = (which > 3).then(|| root(&machine));
         let mut runner = |program: &str, arguments: &[&str]| machine.run(program, arguments);
-        let found = match (&root, which) {
-            (Some(root), 6) => bcache::read(root.path()),
-            (Some(root), _) => zfs::read(root.path(), &mut runner),
+        let found = match (&folder, which) {
+            (Some(folder), 6) => bcache::read(folder.path()),
+            (Some(folder), _) => zfs::read(folder.path(), &mut runner),
             (None, 2 | 3) => open_cas::read(&mut runner),
             (None, _) => lvmcache::read(&mut runner),
         };
