@@ -1,5 +1,7 @@
 //! What the guest prints: for each case a recorded machine, and lines for the host, which begin with `@`.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Bytes of a sector, by which the kernel counts.
@@ -21,8 +23,10 @@ pub(crate) struct Recorded {
     pub(crate) name: String,
     /// The machine after the replay, as thermocline-advise reads it.
     pub(crate) machine: String,
-    /// Seconds that the replay took by the guest's clock.
-    pub(crate) seconds: f64,
+    /// How long the replay took by the guest's clock.
+    pub(crate) replay: Duration,
+    /// How long after the cache was made the replay was over.
+    pub(crate) age: Duration,
     /// Reads and writes that fio issued.
     pub(crate) issued: [u64; 2],
     pub(crate) slow: Traffic,
@@ -78,20 +82,26 @@ impl Console {
 #[derive(Debug)]
 struct Open {
     case: Recorded,
-    begin: f64,
+    made: Duration,
+    begin: Duration,
     before: Vec<(String, Traffic)>,
 }
 
 impl Open {
     fn new(name: &str) -> Self {
         let case = Recorded { name: name.to_owned(), ..Recorded::default() };
-        Self { case, begin: 0.0, before: vec![] }
+        Self { case, made: Duration::ZERO, begin: Duration::ZERO, before: vec![] }
     }
 
     fn note(&mut self, word: &str, rest: &str) -> Result<()> {
         match word {
-            "begin" => self.begin = rest.parse()?,
-            "over" => self.case.seconds = rest.parse::<f64>()? - self.begin,
+            "made" => self.made = uptime(rest)?,
+            "begin" => self.begin = uptime(rest)?,
+            "over" => {
+                let (over, early) = (uptime(rest)?, "a replay is over after it begins");
+                self.case.replay = over.checked_sub(self.begin).context(early)?;
+                self.case.age = over.checked_sub(self.made).context(early)?;
+            }
             "issued" => {
                 let (reads, writes) = rest.split_once(' ').context("two numbers are missing")?;
                 self.case.issued = [reads.parse()?, writes.parse()?];
@@ -129,6 +139,11 @@ impl Traffic {
     }
 }
 
+/// The first word of `/proc/uptime`.
+fn uptime(text: &str) -> Result<Duration> {
+    Ok(Duration::try_from_secs_f64(text.parse()?)?)
+}
+
 /// Whether a line is the kernel's own.
 fn is_message(line: &str) -> bool {
     let time = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
@@ -150,6 +165,7 @@ mod tests {
 @case zipf:dm-cache\r
 @traffic slow 1 0 80 0 0 0 0 0 0 0 0\r
 @traffic fast 1 0 8 0 0 0 0 0 0 0 0\r
+@made 9.25\r
 @begin 10.50\r
 @over 20.75\r
 @issued 70 30\r
@@ -159,7 +175,7 @@ $ dmsetup status --noflush\r
 [   20.123] device-mapper: a message\r
 ssd: 0 131072 cache 8\r
 [writeback] none\r
-@dirty 5.0k\r
+@rate 512.0k\r
 @end\r
 @finished\r
 ";
@@ -175,10 +191,14 @@ ssd: 0 131072 cache 8\r
             case.machine,
             "$ dmsetup status --noflush\nssd: 0 131072 cache 8\n[writeback] none\n"
         );
-        assert_eq!((case.seconds, case.issued), (10.25, [70, 30]));
+        assert_eq!(
+            (case.replay, case.age),
+            (Duration::from_millis(10_250), Duration::from_millis(11_500))
+        );
+        assert_eq!(case.issued, [70, 30]);
         assert_eq!(case.slow, Traffic { read: 10, written: 4 });
         assert_eq!(case.fast, Traffic { read: 0, written: 8 });
-        assert_eq!(case.notes, [("dirty".to_owned(), "5.0k".to_owned())]);
+        assert_eq!(case.notes, [("rate".to_owned(), "512.0k".to_owned())]);
     }
 
     #[test]

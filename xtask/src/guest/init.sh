@@ -39,6 +39,9 @@ traffic() {
   done
 }
 
+# Says that the cache is there now.
+made() { echo "@made $(cut -d' ' -f1 /proc/uptime)"; }
+
 # Replays a trace on a device, at the times that it has.
 
 replay() {
@@ -59,6 +62,7 @@ dm_cache() {
   dmsetup create meta --table "0 65536 linear /dev/ram2 0"
   dmsetup create ssd --table "0 $slow cache /dev/mapper/meta /dev/mapper/fast /dev/mapper/slow $3 1 $4 smq 2 migration_threshold $5" ||
     fail "dm-cache cannot be set up"
+  made
   replay /dev/mapper/ssd
   run dmsetup table
   run dmsetup status --noflush
@@ -74,6 +78,7 @@ bcache() {
   echo "/dev/mapper/fast" > /sys/fs/bcache/register
   echo "/dev/mapper/slow" > /sys/fs/bcache/register
   for second in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/bcache0 ] && break; sleep 1; done
+  made
   device=/sys/block/bcache0/bcache
   [ -d $device ] || fail "bcache made no device"
   set=$(readlink -f $device/cache)
@@ -81,11 +86,11 @@ bcache() {
   echo "$6" > $device/writeback_percent
   echo 0 > "$set/congested_read_threshold_us"
   echo 0 > "$set/congested_write_threshold_us"
+  echo "@rate $(cat $device/writeback_rate)"
   replay /dev/bcache0
   echo "@dirty $(cat $device/dirty_data)"
   sed 's/^/@priority /' "$set/cache0/priority_stats"
   # The totals take over what was counted every 22 seconds.
-  echo 0 > $device/writeback_running
   sleep 60
   show $device/* $device/stats_total/*
   show "$set"/* "$set"/cache0/*

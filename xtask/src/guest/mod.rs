@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use self::cases::Case;
-use self::compare::{ACCESSES_PER_SECOND, Comparison};
+use self::compare::{Comparison, INTERVAL};
 use self::console::Console;
 use self::image::Image;
 use self::kernel::Kernel;
@@ -122,7 +122,7 @@ fn compare_all(
         if let Some(folder) = keep {
             fs::write(folder.join(format!("{name}.txt")), &recorded.machine)?;
         }
-        eprintln!("{name}: {:.1} s of the guest", recorded.seconds);
+        eprintln!("{name}: {:.1} s of the guest", recorded.replay.as_secs_f64());
         for (word, rest) in &recorded.notes {
             eprintln!("  {word} {rest}");
         }
@@ -144,13 +144,11 @@ fn image_of(kernel: &Kernel, cases: &[Case<'_>]) -> Result<Vec<u8>> {
     kernel.add_modules(&mut image)?;
     let plan: String = cases.iter().map(Case::plan).collect();
     image.file("plan", plan.as_bytes());
-    let interval_us = 1_000_000 / ACCESSES_PER_SECOND;
     let mut traces: Vec<&str> = vec![];
     for Case { workload, .. } in cases {
         if !traces.contains(&workload.name) {
             traces.push(workload.name);
-            image
-                .file(&format!("traces/{}", workload.name), workload.iolog(interval_us).as_bytes());
+            image.file(&format!("traces/{}", workload.name), workload.iolog(INTERVAL).as_bytes());
         }
     }
     Ok(image.finish())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use thermocline_core::{Access, Op};
@@ -105,15 +106,15 @@ impl Workload {
     }
 
     /// The trace as a log that fio replays, with so much time between two accesses.
-    pub(crate) fn iolog(&self, interval_us: u64) -> String {
+    pub(crate) fn iolog(&self, interval: Duration) -> String {
+        let us = |number| (interval * number).as_micros();
         let mut log = String::from("fio version 3 iolog\n0 /dev/cached add\n0 /dev/cached open\n");
-        for (number, access) in (1..).zip(&self.accesses) {
+        for (number, access) in (0..).zip(&self.accesses) {
             let op = if access.op == Op::Write { "write" } else { "read" };
-            let (at, offset) = (number * interval_us, u64::from(access.page.0) * PAGE_BYTES);
+            let (at, offset) = (us(number), u64::from(access.page.0) * PAGE_BYTES);
             writeln!(log, "{at} /dev/cached {op} {offset} {PAGE_BYTES}").expect("a string grows");
         }
-        let end = (self.accesses.len() as u64 + 1) * interval_us;
-        writeln!(log, "{end} /dev/cached close").expect("a string grows");
+        log.push_str("0 /dev/cached close\n");
         log
     }
 }
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_log_names_times_operations_and_bytes() {
-        let log = workload("0,40,4096,r,0.5\n0,48,8192,w,0.6\n").iolog(10_000);
+        let log = workload("0,40,4096,r,0.5\n0,48,8192,w,0.6\n").iolog(Duration::from_millis(10));
         let lines: Vec<&str> = log.lines().collect();
         assert_eq!(
             lines,
@@ -148,10 +149,10 @@ mod tests {
                 "fio version 3 iolog",
                 "0 /dev/cached add",
                 "0 /dev/cached open",
-                "10000 /dev/cached read 20480 4096",
-                "20000 /dev/cached write 24576 4096",
-                "30000 /dev/cached write 28672 4096",
-                "40000 /dev/cached close",
+                "0 /dev/cached read 20480 4096",
+                "10000 /dev/cached write 24576 4096",
+                "20000 /dev/cached write 28672 4096",
+                "0 /dev/cached close",
             ]
         );
     }
