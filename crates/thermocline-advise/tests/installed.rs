@@ -148,6 +148,27 @@ fn bcache_of_linux() {
     assert!(found.notes[0].contains("bcache1 has no cache set"), "{:?}", found.notes);
 }
 
+/// A kernel's own words, as `cargo xtask guest` recorded them: the counters add up to its replay of 20,988
+/// reads and 9,012 writes.
+#[test]
+fn a_real_kernel() {
+    let found = lvm("dm-cache-linux-6.1.192.txt");
+    let cache = found.named("ssd").unwrap();
+    assert_eq!(values(cache, HITS), [11_047, 9941, 4716, 4296].map(Some));
+    let moved = [Counted::Demotions, Counted::Promotions, Counted::Dirty, Counted::Used];
+    assert_eq!(values(cache, moved), [582, 837, 91, 255].map(Some));
+    let folder = root(&recorded("bcache-linux-6.1.192.txt"));
+    let found = bcache::read(folder.path()).unwrap();
+    let cache = found.named("bcache0").unwrap();
+    assert_eq!(cache.size_bytes, 64 << 20);
+    // Misses that collided with a write are misses again.
+    let counted = [Counted::Hits, Counted::Misses, Counted::BypassHits, Counted::BypassMisses];
+    assert_eq!(values(cache, counted), [16_090, 4901, 0, 0].map(Some));
+    let InstalledKind::Bcache { settings, .. } = &cache.kind else { panic!() };
+    assert_eq!((settings.mode, settings.writeback_percent), (BcacheMode::Writeback, 40));
+    assert_eq!(settings.sequential_cutoff_bytes, 64 << 10);
+}
+
 #[test]
 fn open_cas_of_several_releases() {
     let found = cas("open-cas-25.3.txt");
