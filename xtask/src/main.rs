@@ -1,10 +1,11 @@
 //! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
-//! `soak`, `torture`, `mutants`, `tidy`.
+//! `guest`, `soak`, `torture`, `mutants`, `tidy`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
 mod console;
 mod dependencies;
+mod guest;
 mod mutants;
 mod papers;
 mod python;
@@ -83,6 +84,27 @@ enum Task {
         #[arg(long, value_name = "NAME")]
         fault: Option<String>,
     },
+    /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare counters
+    Guest {
+        /// A kernel package of Debian, or the folder that it was unpacked to
+        #[arg(long, value_name = "PATH")]
+        kernel: Option<PathBuf>,
+        /// Compare with what an earlier guest printed, `console.txt` of `--keep`, and run none
+        #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
+        console: Option<PathBuf>,
+        /// Only cases whose names contain this text, such as `zipf:dm-cache,64k`
+        #[arg(long = "case", value_name = "TEXT", default_value = "")]
+        filter: String,
+        /// Accesses of each trace
+        #[arg(long, value_name = "N", default_value_t = 30_000)]
+        accesses: usize,
+        /// End the guest after so long
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+        /// Write the console, the recorded machines and the table to this folder
+        #[arg(long, value_name = "FOLDER")]
+        keep: Option<PathBuf>,
+    },
     /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour
     Mutants {
         /// Only the rules that contain this text
@@ -117,6 +139,10 @@ fn main() -> Result<()> {
         Task::Soak { minutes } => soak::run(&root, minutes),
         Task::Torture { minutes, seed, json, program, fault } => {
             torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
+        }
+        Task::Guest { kernel, console, filter, accesses, minutes, keep } => {
+            let options = guest::Options { kernel, console, accesses, filter, minutes, keep };
+            guest::run(&root, &options)
         }
         Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Papers { results } => papers::update(&root, &results),

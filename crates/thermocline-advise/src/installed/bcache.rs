@@ -85,7 +85,7 @@ fn device(name: &str, files: &Files) -> Result<InstalledCache, InstalledError> {
     let set_name = set_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut size_bytes = 0_u64;
     let mut first = None;
-    let mut written = 0_u64;
+    let mut written = Written::default();
     for fast in names(&set.0)?.iter().filter(|name| is_numbered(name, "cache")) {
         let fast = Files(set.0.join(fast));
         let buckets = fast.number("nbuckets")?;
@@ -97,7 +97,7 @@ fn device(name: &str, files: &Files) -> Result<InstalledCache, InstalledError> {
                 fast.error("nbuckets", "the buckets together are larger than any device")
             })?;
         size_bytes = bytes;
-        written = written.saturating_add(fast.size("written")?);
+        written.add(&fast)?;
         first.get_or_insert((bucket_bytes, fast));
     }
     let Some((bucket_bytes, fast)) = first else {
@@ -130,7 +130,22 @@ fn device(name: &str, files: &Files) -> Result<InstalledCache, InstalledError> {
     })
 }
 
-fn counters(files: &Files, written: u64) -> Result<Counters, InstalledError> {
+/// Bytes written to the devices of a set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    data: u64,
+    metadata: u64,
+}
+
+impl Written {
+    fn add(&mut self, fast: &Files) -> Result<(), InstalledError> {
+        self.data = self.data.saturating_add(fast.size("written")?);
+        self.metadata = self.metadata.saturating_add(fast.size("metadata_written")?);
+        Ok(())
+    }
+}
+
+fn counters(files: &Files, written: Written) -> Result<Counters, InstalledError> {
     let totals = Files(files.0.join("stats_total"));
     let mut counters = Counters::default();
     for (counted, file, meaning) in [
@@ -170,8 +185,14 @@ fn counters(files: &Files, written: u64) -> Result<Counters, InstalledError> {
         ),
         (
             Counted::FlashWrites,
-            written,
-            "bytes of data written to the cache set, for all its backing devices",
+            written.data.saturating_add(written.metadata),
+            "bytes of data and metadata written to the cache set, for all its backing devices, rounded by \
+             the kernel",
+        ),
+        (
+            Counted::MetadataWrites,
+            written.metadata,
+            "bytes of the journal, the tree and priorities written to the cache set, rounded by the kernel",
         ),
     ] {
         counters.add(counted, bytes, Unit::Bytes, meaning);

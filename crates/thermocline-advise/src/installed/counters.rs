@@ -35,6 +35,8 @@ words! {
         Used = "used",
         /// Writes to the fast device.
         FlashWrites = "flash-writes",
+        /// Writes to the fast device of the cache's own metadata, where the kernel counts them apart.
+        MetadataWrites = "metadata-writes",
         /// Reads from the fast device.
         FlashReads = "flash-reads",
         /// Hits in memory, above the fast device.

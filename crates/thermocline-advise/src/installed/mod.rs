@@ -12,6 +12,7 @@ mod error;
 mod files;
 pub mod lvmcache;
 pub mod open_cas;
+mod recorded;
 mod runner;
 mod settings;
 pub mod zfs;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 pub use counters::{Counted, Counter, Counters, Unit};
 pub use error::InstalledError;
+pub use recorded::RecordedMachine;
 pub use runner::{Runner, run_program};
 pub use settings::{
     Bcache, BcacheMode, BcacheReplacement, DmCache, DmCacheMode, DmWritecache, OpenCas,

@@ -71,8 +71,14 @@ impl Bcache {
         let pages = count * bucket_pages as usize;
         let writeback_limit = pages * value::<usize>(given, "writeback_percent", 10) / 100;
         let is_pi = value(given, "control", "limit".to_owned()) == "pi";
-        let rate =
-            Rate { integral: 0, sectors: 8, next: None, last: 0, credit: 0, second: second(given) };
+        let rate = Rate {
+            integral: 0,
+            sectors: 1024,
+            next: None,
+            last: 0,
+            credit: 0,
+            second: second(given),
+        };
         Self {
             buckets: vec![empty; count],
             bucket_pages: bucket_pages as usize,

@@ -20,6 +20,9 @@ const UPDATE_S: i64 = 5;
 const PROPORTIONAL: i64 = 40;
 /// What the sum of errors is divided by.
 const INTEGRAL: i64 = 10_000;
+/// Sectors per second that are written back until the rate is updated for the first time, as the file
+/// `writeback_rate` of a new device says.
+const RATE_FIRST: i64 = 1024;
 /// Sectors per second that are written back at least.
 const RATE_MIN: i64 = 8;
 /// About what a dirty page takes in an ordered map.
@@ -57,7 +60,7 @@ struct Rate {
 impl Writeback {
     pub(super) fn new(target_pages: u64, is_by_rate: bool) -> Self {
         let rate =
-            Rate { integral: 0, sectors_per_s: RATE_MIN, next: None, last: Nanos(0), credit: 0 };
+            Rate { integral: 0, sectors_per_s: RATE_FIRST, next: None, last: Nanos(0), credit: 0 };
         let control =
             if is_by_rate && target_pages > 0 { Control::Rate(rate) } else { Control::Limit };
         Self { dirty: BTreeMap::new(), position: 0, target_pages, control }
@@ -148,23 +151,34 @@ impl Rate {
 mod tests {
     use super::*;
 
-    fn rate() -> Rate {
-        Rate { integral: 0, sectors_per_s: RATE_MIN, next: None, last: Nanos(0), credit: 0 }
+    fn rate(sectors_per_s: i64) -> Rate {
+        Rate { integral: 0, sectors_per_s, next: None, last: Nanos(0), credit: 0 }
     }
 
     /// V-BC-4 of the sheet: 480 of 800 pages are dirty, 80 should be.
     #[test]
     fn the_rate_follows_the_error() {
-        let mut rate = rate();
+        let mut rate = rate(RATE_MIN);
         rate.update(480, 80);
         assert_eq!((rate.integral, rate.sectors_per_s), (16_000, 81));
         rate.update(0, 80);
         assert_eq!((rate.integral, rate.sectors_per_s), (12_800, RATE_MIN));
     }
 
+    /// 1024 sectors per second are 128 pages; after five seconds with few dirty pages it is one.
+    #[test]
+    fn a_new_device_is_written_back_fast_until_the_first_update() {
+        let mut rate = rate(RATE_FIRST);
+        let mut written = |second: u64| {
+            let now = Nanos(second * SECOND);
+            (0..1000).take_while(|_| rate.is_due(1, 80, now)).count()
+        };
+        assert_eq!([1, 2, 6, 7].map(&mut written), [128, 128, 512, 1]);
+    }
+
     #[test]
     fn a_rate_of_eight_sectors_writes_a_page_each_second() {
-        let mut rate = rate();
+        let mut rate = rate(RATE_MIN);
         let due = |rate: &mut Rate, second: u64| rate.is_due(1, 80, Nanos(second * SECOND));
         assert_eq!([1, 1, 2, 2].map(|second| due(&mut rate, second)), [true, false, true, false]);
         assert!(!rate.is_due(0, 80, Nanos(4 * SECOND)), "nothing is dirty");
