@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use thermocline_core::{Access, Op};
 use thermocline_trace::generate::{self, Generator, Pattern};
-use thermocline_trace::{CompiledTrace, Head, PageSize, ReadOptions, Reader, Requests};
+use thermocline_trace::{
+    CompiledTrace, PageSize, Part, PartOptions, ReadOptions, Reader, Requests,
+};
 
 /// Pages that stay together where the space between what is accessed is left out: 4 MiB, of which the
 /// blocks and hotspots of every case are parts.
@@ -81,7 +83,8 @@ pub(crate) fn load(root: &Path, accesses: usize) -> Result<Vec<Workload>> {
 /// Each request has an access at least.
 fn compile(requests: impl Requests, accesses: usize) -> Result<CompiledTrace> {
     let page_size = PageSize::new(PAGE_BYTES)?;
-    Ok(CompiledTrace::compile(&mut Head::new(requests, accesses as u64), page_size)?)
+    let options = PartOptions { limit: accesses as u64, ..PartOptions::default() };
+    Ok(CompiledTrace::compile(&mut Part::new(requests, options), page_size)?)
 }
 
 impl Workload {
