@@ -12,7 +12,7 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     is_hosted: impl Fn(&T) -> bool,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let (hosted, free): (Vec<(usize, &T)>, Vec<(usize, &T)>) =
+    let (hosted, free): (Vec<_>, Vec<_>) =
         items.iter().enumerate().partition(|(_, item)| is_hosted(item));
     let work = |(place, item): (usize, &T)| (place, work(item));
     let mut found: Vec<(usize, R)> = thread::scope(|scope| {

@@ -203,7 +203,7 @@ fn results_grow_by_policies_and_lose_what_is_of_no_trace_any_more() {
 
     // Samples stand beside full simulations, with their rate.
     let sample = Some(Rate::Fixed { rate: 0.5, seed: 1 });
-    let sampled = Request { sample, ..more.clone() };
+    let sampled = Request { sample, ..more };
     assert_eq!(run(&corpus, &sampled, "grown", &settings(2)).rows, 24);
     let rows = results::read(&corpus.path("grown")).unwrap();
     let rates: Vec<f64> = rows.iter().map(|row| row.rate).collect();
@@ -306,6 +306,7 @@ fn reductions(all: &Published, place: usize) -> Vec<(String, Vec<f64>)> {
 
 /// V-CO-5: from the published miss ratios of S3-FIFO.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one figure of the sheet after the other")]
 fn statistics_of_published_results_are_those_of_the_sheet() {
     let Some(all) = published() else {
         eprintln!(

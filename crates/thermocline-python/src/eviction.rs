@@ -88,7 +88,8 @@ impl CustomAlgorithm {
 }
 
 fn unknown(name: &str) -> PyErr {
-    let known: Vec<&str> = ALGORITHMS.iter().map(|one| one.name()).collect();
+    let known: Vec<&str> =
+        ALGORITHMS.iter().map(thermocline_core::policy::single::Algorithm::name).collect();
     PyValueError::new_err(format!(
         "no algorithm is called `{name}`; there are: {}",
         known.join(", ")

@@ -177,7 +177,12 @@ impl Study {
     ) -> Result<String, Raised> {
         match self {
             Self::Simulate(runs) => runs.simulate(work, trace, own, Some(recording)),
-            _ => self.find(work, trace, own),
+            Self::Compare(_)
+            | Self::Mrc(_)
+            | Self::Buffer(_)
+            | Self::Plan { .. }
+            | Self::Hot(_)
+            | Self::Stats => self.find(work, trace, own),
         }
     }
 

@@ -270,10 +270,10 @@ fn popularity_drift(trace: &CompiledTrace) -> Option<f64> {
     let (mut before, mut lost): (Option<f64>, f64) = (None, 0.0);
     for number in 0..PARTS {
         let mut pages = vec![];
-        let mut in_hot = 0_u64;
+        let mut still_hot = 0_u64;
         for index in number * part..(number + 1) * part {
             let page = trace.access(index).page;
-            in_hot += u64::from(is_hot[page.index()]);
+            still_hot += u64::from(is_hot[page.index()]);
             let count = &mut counts[page.index()];
             *count += 1;
             if *count == 1 {
@@ -281,7 +281,7 @@ fn popularity_drift(trace: &CompiledTrace) -> Option<f64> {
             }
         }
         if let Some(before) = before {
-            lost += (1.0 - in_hot as f64 / before).max(0.0);
+            lost += (1.0 - still_hot as f64 / before).max(0.0);
         }
         is_hot.fill(false);
         // Ties by id, which is the order of first appearance.
@@ -381,6 +381,11 @@ mod tests {
     #[test]
     fn the_fit_finds_the_exponent_that_the_counts_were_made_with() {
         for skew in [0.3, 0.8, 1.0, 1.4] {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "positive numbers below 1e8"
+            )]
             let mut counts: Vec<u32> = (1..=20_000_u32)
                 .map(|rank| (1e8 * libm::pow(f64::from(rank), -skew)).round() as u32)
                 .collect();
@@ -440,7 +445,14 @@ mod tests {
             for _ in 0..40_000 / per_burst {
                 // Exponential gaps of 10 ms per request in the mean.
                 let uniform = (f64::from(random.below(1 << 30)) + 1.0) / f64::from(1 << 30);
-                microseconds += (-libm::log(uniform) * 10_000.0 * f64::from(per_burst)) as u64;
+                let gap = -libm::log(uniform) * 10_000.0 * f64::from(per_burst);
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "some minutes, and not negative"
+                )]
+                let gap = gap as u64;
+                microseconds += gap;
                 for _ in 0..per_burst {
                     let seconds = microseconds as f64 / 1e6;
                     writeln!(lines, "0,{},4096,r,{seconds:.6}", 8 * random.below(1000)).unwrap();

@@ -118,6 +118,7 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// The first trace or point that cannot be, or a file; what was finished until then is kept.
+    #[expect(clippy::missing_panics_doc, reason = "the thread that writes does not panic")]
     pub fn run(
         &self,
         output: &Path,
@@ -214,9 +215,10 @@ impl Plan<'_> {
             changed: Condvar::new(),
         };
         thread::scope(|scope| {
+            let workshop = &workshop;
             for _ in 0..settings.threads {
                 let sender = sender.clone();
-                scope.spawn(|| workshop.work(sender));
+                scope.spawn(move || workshop.work(&sender));
             }
             drop(sender);
         });
@@ -338,7 +340,7 @@ struct Workshop<'a> {
 
 impl Workshop<'_> {
     /// Does one step after the other until nothing is left, or one fails.
-    fn work(&self, sender: Sender<Row>) {
+    fn work(&self, sender: &Sender<Row>) {
         loop {
             let done = match self.next() {
                 Step::End => return,

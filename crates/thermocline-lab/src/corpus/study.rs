@@ -332,9 +332,9 @@ fn labels(rows: &[&Row]) -> HashMap<(String, String), String> {
             let shown =
                 names.iter().filter_map(|name| Some((name, parameters.get(name.as_str())?)));
             let shown: String = shown
-                .map(|(name, value)| match value {
-                    Value::String(text) => format!(" {name}={text}"),
-                    value => format!(" {name}={value}"),
+                .map(|(name, value)| match value.as_str() {
+                    Some(text) => format!(" {name}={text}"),
+                    None => format!(" {name}={value}"),
                 })
                 .collect();
             labels.insert((policy.to_owned(), (*text).to_owned()), format!("{policy}{shown}"));
@@ -343,13 +343,16 @@ fn labels(rows: &[&Row]) -> HashMap<(String, String), String> {
     labels
 }
 
+/// A group, a data set and a trace in it, and the label of a policy.
+type Subject = (Group, (String, String), String);
+
 /// The figures of each policy on each trace, by what can be compared. Seeds are averaged; a full
 /// simulation is taken before a sample.
 fn observe(
     rows: &[&Row],
     labels: &HashMap<(String, String), String>,
 ) -> BTreeMap<Group, Observations> {
-    let mut by_subject: BTreeMap<(Group, (String, String), String), Vec<&Row>> = BTreeMap::new();
+    let mut by_subject: BTreeMap<Subject, Vec<&Row>> = BTreeMap::new();
     for row in rows {
         let group = Group {
             kind: row.kind.clone(),

@@ -139,7 +139,7 @@ pub(crate) struct CorpusReportOptions {
     /// What policies are compared with, separated by commas; default: fifo and lru, or what there is of lru-inclusive, lru-exclusive and, of write buffers, none
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) baseline: Vec<String>,
-    /// The figures to compare, separated by commas, as in miss_ratio,io_time_ms; default: all that the results have
+    /// The figures to compare, separated by commas, as in `miss_ratio,io_time_ms`; default: all that the results have
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub(crate) metric: Vec<String>,
     /// Take the traces of one side of the split only: tune or hold-out

@@ -406,7 +406,7 @@ impl Policy for TwoTier {
     }
 
     fn memory_bytes(&self) -> usize {
-        let flash_bytes = self.flash.as_ref().map_or(0, |flash| flash.memory_bytes());
+        let flash_bytes = self.flash.as_ref().map_or(0, Replacement::memory_bytes);
         let states_bytes = self.dirty.memory_bytes() + self.stale.memory_bytes();
         let refused_bytes = self.refused.as_ref().map_or(0, Logs::memory_bytes);
         let of_tiers = self.memory.memory_bytes() + flash_bytes + states_bytes;
@@ -414,7 +414,7 @@ impl Policy for TwoTier {
     }
 
     fn metadata_bytes(&self) -> usize {
-        let of_flash = self.flash.as_ref().map_or(0, |flash| flash.metadata_bytes());
+        let of_flash = self.flash.as_ref().map_or(0, Replacement::metadata_bytes);
         let refused = self.refused.as_ref().map_or(0, |refused| refused.len(0) as usize);
         self.memory.metadata_bytes() + of_flash + refused * size_of::<u32>()
     }

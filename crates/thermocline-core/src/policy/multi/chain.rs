@@ -201,7 +201,7 @@ impl Policy for Chain {
     }
 
     fn assert_invariants(&self) {
-        self.caches.iter().flatten().for_each(|cache| cache.assert_invariants());
+        self.caches.iter().flatten().for_each(Replacement::assert_invariants);
         for page in (0..self.pages).map(PageId) {
             for tier in self.hierarchy.shared_caches().filter(|&tier| self.holds(tier, page)) {
                 let is_faster = self.hierarchy.faster(tier).any(|other| self.holds(other, page));
@@ -211,11 +211,11 @@ impl Policy for Chain {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.caches.iter().flatten().map(|cache| cache.memory_bytes()).sum()
+        self.caches.iter().flatten().map(Replacement::memory_bytes).sum()
     }
 
     fn metadata_bytes(&self) -> usize {
-        self.caches.iter().flatten().map(|cache| cache.metadata_bytes()).sum()
+        self.caches.iter().flatten().map(Replacement::metadata_bytes).sum()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
