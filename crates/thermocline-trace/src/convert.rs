@@ -13,7 +13,7 @@ use crate::columns::{Column, ColumnWriter, GROUP_ROWS};
 use crate::compiled::CompiledTrace;
 use crate::error::TraceError;
 use crate::format::{csv, oracle_general};
-use crate::request::{PageSize, Request, Requests};
+use crate::request::{Extent, PageSize, Request, Requests};
 use crate::text::SECTOR_BYTES;
 
 const PARQUET_SCHEMA: &str = "message trace {
@@ -107,6 +107,19 @@ pub(crate) struct Placed<'a> {
     pub(crate) length: u64,
 }
 
+/// Return the page of an object that is one page, whose number is the object's id; any other extent as
+/// it is.
+const fn alone_in_page(extent: Extent, page_size: PageSize) -> Extent {
+    match extent {
+        Extent::Object { id, offset, length }
+            if offset < page_size.bytes() && length <= page_size.bytes() - offset =>
+        {
+            Extent::Pages { first: id, count: 1 }
+        }
+        Extent::Object { .. } | Extent::Bytes { .. } | Extent::Pages { .. } => extent,
+    }
+}
+
 /// Calls `write` for every request.
 fn for_each<R: Requests + ?Sized>(
     source: &mut R,
@@ -117,7 +130,10 @@ fn for_each<R: Requests + ?Sized>(
     let mut written = 0;
     while source.read_batch(&mut batch)? {
         for request in &batch {
-            let outcome = match page_size.byte_range(request.extent) {
+            let outcome = match page_size.byte_range(alone_in_page(request.extent, page_size)) {
+                None if matches!(request.extent, Extent::Object { .. }) => {
+                    Err("an object of several pages has no address; `--objects one` writes each object as one page".to_owned())
+                }
                 None => Err("the address is beyond 2^63 bytes".to_owned()),
                 Some((offset, length)) => {
                     let volume_name = &source.volume_names()[request.volume as usize];

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | [`Manifest`] | which traces there are, with licence, hash and split | `manifest` |
 //! | [`Manifest::check`] | files are there, readable and as the manifest says | `check` |
-//! | [`fetch`], [`compile`] | bring files into place; decode them once | `fetch` |
+//! | [`fetch()`], [`compile`] | bring files into place; decode them once | `fetch` |
 //! | [`Plan`] | all points of a run, and running those that are missing | `plan`, `run` |
 //! | [`results`] | the Parquet data set | |
 //! | [`Study`] | distributions, ranks and intervals over traces | `study`, [`statistics`] |

@@ -214,8 +214,9 @@ fn bad_traces_are_refused_with_their_place() {
     fails(&simulate(TRACE, "hat", &["--format", "nonsense"]), &["nonsense", "spc"]);
     let torn = write("torn.oracleGeneral", &[1; 24 * 3 + 5]);
     fails(&simulate(&torn, "lru", &["--format", "oracle-general"]), &["--allow-truncated"]);
-    let words =
-        simulate(&torn, "lru", &["--format", "oracle-general", "--allow-truncated", "--json"]);
+    let torn_words =
+        ["--format", "oracle-general", "--allow-truncated", "--objects", "one", "--json"];
+    let words = simulate(&torn, "lru", &torn_words);
     let words: Vec<&str> =
         words.into_iter().map(|word| if word == "ram=2%" { "ram=1p" } else { word }).collect();
     assert_eq!(json(&words)["trace"]["accesses"], 3);

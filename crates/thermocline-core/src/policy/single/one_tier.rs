@@ -70,7 +70,7 @@ pub(super) fn build_with_writes<R: Registered + Send + 'static>(
     Box::new(OneTier { writes_through, ..OneTier::new(R::new(space(setup), values), setup) })
 }
 
-/// Build the policy of an algorithm that a caller has made for the [space](space) of a setup. It writes
+/// Build the policy of an algorithm that a caller has made for the [space] of a setup. It writes
 /// back.
 pub fn policy(algorithm: impl Replacement + Send + 'static, setup: &Setup) -> BoxedPolicy {
     Box::new(OneTier::new(algorithm, setup))
