@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any, cast
 
 import duckdb
 import polars as pl
@@ -21,23 +22,25 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def study(program: str) -> list[dict]:
+def study(program: str) -> list[dict[str, Any]]:
     """The sections of the program's own report, without a filter."""
     words = [program, "corpus", "report", RESULTS, "--baseline", "lru-exclusive", "--json"]
     words += ["--no-filters", "--resamples", "100"]
-    report = subprocess.run(words, check=True, capture_output=True, cwd=ROOT, text=True)  # noqa: S603
-    return json.loads(report.stdout)["sections"]
+    report = subprocess.run(words, check=True, capture_output=True, cwd=ROOT, text=True)
+    return cast("list[dict[str, Any]]", json.loads(report.stdout)["sections"])
 
 
-def policies(study: list[dict], metric: str, size: str, dataset: str) -> dict[str, dict]:
+def policies(
+    study: list[dict[str, Any]], metric: str, size: str, dataset: str
+) -> dict[str, dict[str, Any]]:
     section = next(one for one in study if one["metric"] == metric and one["size"] == size)
     found = next(one for one in section["datasets"] if one["dataset"] == dataset)
     return {policy["policy"]: policy for policy in found["policies"]}
 
 
-def test_the_distribution_in_duckdb_is_that_of_the_report(study: list[dict]) -> None:
+def test_the_distribution_in_duckdb_is_that_of_the_report(study: list[dict[str, Any]]) -> None:
     distribution, _ = blocks("sql")
-    rows = duckdb.sql(distribution).fetchall()
+    rows = duckdb.execute(distribution).fetchall()
     assert rows
     for dataset, size, policy, _, percentiles, mean, worst in rows:
         one = policies(study, "miss_ratio", size, dataset)[policy]
@@ -46,9 +49,9 @@ def test_the_distribution_in_duckdb_is_that_of_the_report(study: list[dict]) -> 
         assert (mean, worst) == pytest.approx((one["mean"], one["min"]), abs=1e-9)
 
 
-def test_wins_and_losses_in_duckdb_are_those_of_the_report(study: list[dict]) -> None:
+def test_wins_and_losses_in_duckdb_are_those_of_the_report(study: list[dict[str, Any]]) -> None:
     _, wins = blocks("sql")
-    rows = duckdb.sql(wins).fetchall()
+    rows = duckdb.execute(wins).fetchall()
     assert rows
     for size, policy, *counts in rows:
         one = policies(study, "io_time_ms", size, "all")[policy]
@@ -58,7 +61,7 @@ def test_wins_and_losses_in_duckdb_are_those_of_the_report(study: list[dict]) ->
 def test_the_ranks_in_polars_are_ordered() -> None:
     (code,) = blocks("python")
     names: dict[str, object] = {}
-    exec(compile(code, "docs/corpus.md", "exec"), names)  # noqa: S102
+    exec(compile(code, "docs/corpus.md", "exec"), names)
     ranks = names["ranks"]
     assert isinstance(ranks, pl.DataFrame)
     # The ranks of n policies sum up to n (n + 1) / 2 on each trace that all have run on.

@@ -1,17 +1,40 @@
 //! The table of figures: every row is found where it says, and no two rows have one column.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fmt::Write as _;
+use std::io::Cursor;
+use std::sync::Arc;
+
 use serde_json::Value;
-use thermocline_core::Clients;
+use thermocline_core::{Clients, Op};
 use thermocline_lab::figure::{Figure, RUNS};
 use thermocline_lab::spec::{
     DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
 };
 use thermocline_lab::{RunOptions, Summary, TierSize, Watch, configurations, find_policy, run};
 use thermocline_trace::generate::{Generator, Options};
-use thermocline_trace::{CompiledTrace, PageSize};
+use thermocline_trace::{
+    CompiledTrace, Extent, PageSize, ReadOptions, Reader, Request, Requests as _,
+};
 
-/// A run that has every figure: with prices, times and a solid-state drive that is worn.
+/// Writes of objects of one page, some of which are smaller than it.
+fn objects() -> Vec<u8> {
+    let options = Options { requests: 20_000, pages: 2_000, ..Options::default() };
+    let mut generator = Generator::new(options).unwrap();
+    let mut batch: Vec<Request> = vec![];
+    let mut lines = String::new();
+    while generator.read_batch(&mut batch).unwrap() {
+        for request in &batch {
+            let Extent::Pages { first, .. } = request.extent else { panic!("pages are generated") };
+            let op = if request.op == Op::Write { "write" } else { "read" };
+            writeln!(lines, "{},{op},{first},{}", request.at.0 / 1000, 100 + first).unwrap();
+        }
+    }
+    lines.into_bytes()
+}
+
+/// A run that has every figure: with prices, times, a solid-state drive that is worn, and objects with
+/// sizes.
 fn summary() -> Summary {
     let tiers = vec![
         TierSpec::new("ram", &[TierSize::Pages(20.0)]),
@@ -25,9 +48,10 @@ fn summary() -> Summary {
     let policy = find_policy("face").unwrap();
     let configuration =
         configurations(&spec, std::slice::from_ref(policy), Clients::ONE).unwrap().remove(0);
-    let options = Options { requests: 20_000, pages: 2_000, ..Options::default() };
-    let mut generator = Generator::new(options).unwrap();
-    let trace = CompiledTrace::compile(&mut generator, PageSize::DEFAULT).unwrap();
+    let columns = Some(Arc::new("time=1:us,op=2,key=3,size=4".parse().unwrap()));
+    let options = ReadOptions { columns, ..ReadOptions::default() };
+    let mut reader = Reader::from_read("t", Cursor::new(objects()), &options).unwrap();
+    let trace = CompiledTrace::compile(&mut reader, PageSize::DEFAULT).unwrap();
     run(&trace, &configuration, RunOptions::default(), &Watch::default()).unwrap()
 }
 

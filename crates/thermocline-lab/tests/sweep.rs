@@ -250,7 +250,7 @@ fn a_sweep_that_runs_is_left_alone() {
             }
         })
         .unwrap();
-    assert!(seen.into_inner().unwrap().unwrap().contains("another sweep"));
+    assert!(seen.into_inner().unwrap().unwrap().contains("another run"));
 }
 
 #[test]

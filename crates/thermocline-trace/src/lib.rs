@@ -50,7 +50,7 @@ mod parquet_rows;
 mod part;
 mod reader;
 mod recorder;
-mod remote;
+pub mod remote;
 mod request;
 mod reread;
 mod reuse_distance;

@@ -18,7 +18,7 @@ mod object;
 const SCHEMES: [&str; 8] = ["https", "http", "s3", "s3a", "gs", "az", "azure", "abfss"];
 
 /// Return the address that a path is, if it is one of an object that lies elsewhere.
-pub(crate) fn address(path: &Path) -> Option<&str> {
+pub fn address(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let (scheme, _) = text.split_once("://")?;
     SCHEMES.contains(&scheme).then_some(text)
@@ -30,7 +30,7 @@ pub(crate) fn address(path: &Path) -> Option<&str> {
 /// An address that is none, a store that cannot be reached or refuses, or no such object; or a program
 /// that was built without the feature `remote`.
 #[cfg(feature = "remote")]
-pub(crate) fn open(address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
+pub fn open(address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
     let object = object::Remote::open(address)?;
     let size_bytes = object.size_bytes();
     Ok((Box::new(object), size_bytes))
@@ -41,7 +41,7 @@ pub(crate) fn open(address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "remote"))]
-pub(crate) fn open(_address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
+pub fn open(_address: &str) -> io::Result<(Box<dyn Read + Send>, u64)> {
     let reason = "this program was built without the feature `remote`: download the trace first";
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::Generator;
-use thermocline_trace::{CompiledTrace, PageSize, atomic};
+use thermocline_trace::{CompiledTrace, PageSize, atomic, remote};
 
 use super::manifest::{Entry, Generated, Manifest};
 use crate::sweep::hex;
@@ -106,9 +106,13 @@ fn open(url: &str, folder: &Path) -> Result<Box<dyn Read>, String> {
     let path = match url.split_once("://") {
         None => folder.join(url),
         Some(("file", path)) => PathBuf::from(path),
+        Some(_) if remote::address(Path::new(url)).is_some() => {
+            let opened = remote::open(url).map_err(|error| format!("`{url}`: {error}"));
+            return opened.map(|(source, _)| -> Box<dyn Read> { source });
+        }
         Some((scheme, _)) => {
             return Err(format!(
-                "`{url}`: this build fetches from file:// and local paths only, not from {scheme}://: download the file, and put it where `path` says"
+                "`{url}`: nothing is fetched from {scheme}://, only from file://, https://, s3://, gs:// and az://: download the file, and put it where `path` says"
             ));
         }
     };

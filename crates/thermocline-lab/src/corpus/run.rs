@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use thermocline_trace::CompiledTrace;
@@ -22,10 +22,10 @@ use crate::mrc::Miniature;
 use crate::parts::Parts;
 use crate::{BufferConfiguration, Configuration, LabError, Watch, run, run_buffer};
 
-/// How long a finished result may wait to be written: a run that is killed loses no more.
-const FLUSH_AFTER: Duration = Duration::from_secs(2);
-/// Results that are written together at most.
-const FLUSH_ROWS: usize = 256;
+use writing::{check_output, known_keys, write_parts};
+
+mod writing;
+
 /// Bytes that a policy's tables take per page of the footprint, at most.
 const POLICY_BYTES_PER_PAGE: u64 = 96;
 /// What stands between the data set and the key in the name of a part; no data set's name has it.
@@ -545,72 +545,4 @@ impl Workshop<'_> {
             format!("`{}` with {} on `{}/{}`", row.policy, row.size, row.dataset, row.trace);
         LabError::BadPoint { point, source: Box::new(error) }
     }
-}
-
-/// The folder can be written: what is wrong with it is said before anything is run.
-fn check_output(output: &Path) -> Result<(), LabError> {
-    if output.exists() && !output.is_dir() {
-        return Err(LabError::file(output, "it is a file: name a folder for the results"));
-    }
-    match output.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            Err(LabError::file(folder, "there is no such folder: make it, or name another one"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The keys of all results in the data set and in its parts.
-fn known_keys(output: &Path, parts: &Parts) -> Result<HashSet<String>, LabError> {
-    let mut keys = HashSet::new();
-    if output.is_dir() {
-        for (_, path) in results::files(output)? {
-            keys.extend(results::keys(&path)?);
-        }
-    }
-    for path in parts.paths()? {
-        keys.extend(results::keys(&path)?);
-    }
-    Ok(keys)
-}
-
-/// Writes results as they come: a part for each data set, at the latest after a short while.
-fn write_parts(
-    parts: &Parts,
-    finished: &Receiver<Row>,
-    progress: &impl Fn(Progress),
-) -> Result<(), LabError> {
-    let mut waiting: Vec<Row> = vec![];
-    let mut since = Instant::now();
-    loop {
-        let left = FLUSH_AFTER.saturating_sub(since.elapsed());
-        let received = finished.recv_timeout(if waiting.is_empty() { FLUSH_AFTER } else { left });
-        match received {
-            Ok(row) => {
-                if waiting.is_empty() {
-                    since = Instant::now();
-                }
-                waiting.push(row);
-                progress(Progress::Finished(1));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return write_part(parts, &mut waiting),
-        }
-        if waiting.len() >= FLUSH_ROWS || since.elapsed() >= FLUSH_AFTER {
-            write_part(parts, &mut waiting)?;
-            since = Instant::now();
-        }
-    }
-}
-
-fn write_part(parts: &Parts, waiting: &mut Vec<Row>) -> Result<(), LabError> {
-    let mut by_dataset: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in waiting.drain(..) {
-        by_dataset.entry(row.dataset.clone()).or_default().push(row);
-    }
-    for (dataset, mut rows) in by_dataset {
-        let path = parts.path(&format!("{dataset}{SEPARATOR}{}", rows[0].key));
-        results::write_file(&path, &mut rows, &BTreeMap::new())?;
-    }
-    Ok(())
 }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::command::thermocline;
@@ -134,10 +137,31 @@ fn a_manifest_is_filled_checked_and_fetched() {
     fs::remove_file(place.path("made/4.csv")).unwrap();
     assert!(text(&["corpus", "fetch", &manifest]).contains("copied synthetic/zipf-5"));
     fs::remove_file(place.path("made/5.csv")).unwrap();
-    place.edit("file://", "https://host");
-    let remedy = ["https", "download the file", "corpus.toml", "key `dataset.trace.path`"];
+    place.edit("file://", "ftp://host");
+    let remedy = ["ftp://", "download the file", "corpus.toml", "key `dataset.trace.path`"];
     fails(&["corpus", "fetch", &manifest], &remedy);
     assert!(!place.path("made/5.csv").exists(), "nothing half-written is left");
+    let server = serve_once(fs::read(place.path("elsewhere.csv")).unwrap());
+    place.edit("ftp://host", &server);
+    assert!(text(&["corpus", "fetch", &manifest]).contains("copied synthetic/zipf-5"));
+    assert!(text(&["corpus", "check", &manifest]).contains("ok    synthetic/zipf-5"));
+}
+
+/// A web server that answers one request with this body; returns its address.
+fn serve_once(body: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = BufReader::new(stream.try_clone().unwrap()).lines();
+        head.map_while(Result::ok).find(String::is_empty);
+        let modified = "last-modified: Wed, 25 Nov 2026 00:00:00 GMT";
+        let length = body.len();
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n{modified}\r\n\r\n")
+            .unwrap();
+        stream.write_all(&body).unwrap();
+    });
+    address
 }
 
 #[test]

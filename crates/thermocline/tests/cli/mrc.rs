@@ -64,14 +64,15 @@ fn what_is_found_while_a_file_is_read_is_what_compiling_gives() {
         assert_eq!(read, compiled, "{by}");
         assert_eq!(read["trace"]["accesses"], 300_000);
     }
-    let [read, compiled] = both(&["simulate", "--policy", "lru", "--tier", "ram=1000p"]);
+    let [read, compiled] =
+        both(&["simulate", "--objects", "one", "--policy", "lru", "--tier", "ram=1000p"]);
     assert_eq!(read, compiled);
     // What is wrong is told as by the compiler, with its place.
     let bytes = std::fs::read(&records).unwrap();
     std::fs::write(&records, &bytes[..bytes.len() - 1]).unwrap();
     for words in [
         &["mrc", &records, "--shards", "0.1"][..],
-        &["simulate", &records, "--policy", "lru", "--tier", "ram=1000p"],
+        &["simulate", &records, "--objects", "one", "--policy", "lru", "--tier", "ram=1000p"],
     ] {
         fails(words, &["truncated", "record 300000", "23 of 24 bytes", "--allow-truncated"]);
     }
