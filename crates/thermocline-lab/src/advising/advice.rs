@@ -56,6 +56,9 @@ pub struct Advice {
     pub kinds: Vec<KindForecast>,
     /// The best of all at other sizes of flash, ascending.
     pub sizes: Vec<Forecast>,
+    /// The best of all with twice the RAM; none if it has none of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_ram: Option<Forecast>,
     /// The size beyond which twice as much flash saves too little; one of `sizes`.
     pub enough_flash_bytes: u64,
     /// Which one of `kinds` is recommended; none if nothing is better than what there is, or nothing
@@ -142,6 +145,11 @@ impl Advice {
         let recommended = recommended(&kinds, today.as_ref(), no_cache, asked.least_months);
         let best = best_of(&kinds, asked.least_months).map(|best| kinds[best].cache.clone());
         let best = best.or_else(|| asked.today.clone());
+        let more_ram = best
+            .as_ref()
+            .filter(|best| best.ram_bytes > 0)
+            .map(|best| Cache { ram_bytes: best.ram_bytes.saturating_mul(2), ..best.clone() });
+        let more_ram = more_ram.as_ref().map(forecast).transpose()?;
         let sizes =
             best.map(|best| sizes(&best, asked, &forecast)).transpose()?.unwrap_or_default();
         let mut advice = Self {
@@ -152,6 +160,7 @@ impl Advice {
             no_cache,
             kinds,
             sizes,
+            more_ram,
             recommended,
             sentences: vec![],
         };
@@ -269,6 +278,12 @@ pub(super) fn needs_no_cache(advice: &Advice, least_months: f64) -> bool {
     let bound = (1.0 - SAME) * advice.no_cache.device_ms_per_access;
     let all = advice.kinds.iter().map(|one| &one.forecast).chain(&advice.today);
     all.filter(|one| lasts(one, least_months)).all(|one| one.device_ms_per_access >= bound)
+}
+
+/// The share of the device time that twice the RAM saves, if it pays.
+pub(super) fn saved_by_ram(more: &Forecast, best: &Forecast) -> Option<f64> {
+    let saved = 1.0 - more.device_ms_per_access / best.device_ms_per_access;
+    (saved > PAYS).then_some(saved)
 }
 
 /// The size beyond which the next one saves too little.

@@ -1,6 +1,6 @@
 //! The answer in plain sentences, made from the figures.
 
-use super::advice::{Advice, Asked, bytes, duration, lasts, needs_no_cache};
+use super::advice::{Advice, Asked, bytes, duration, lasts, needs_no_cache, saved_by_ram};
 use super::{Forecast, Range};
 
 const HOUR_S: u64 = 3600;
@@ -37,6 +37,7 @@ pub(super) fn sentences(advice: &Advice, asked: &Asked) -> Vec<String> {
     all.push(format!("Without a cache, a read takes {:.2} ms.", advice.no_cache.read_ms));
     all.push(verdict(advice, asked));
     all.extend(size(advice, asked));
+    all.extend(ram(advice));
     all
 }
 
@@ -139,6 +140,24 @@ fn size(advice: &Advice, asked: &Asked) -> Option<String> {
             hits(here)
         ),
         _ => format!("More flash than {size} does not pay."),
+    })
+}
+
+/// Whether more RAM pays.
+fn ram(advice: &Advice) -> Option<String> {
+    let more = advice.more_ram.as_ref()?;
+    let is_same = |one: &&Forecast| {
+        one.flash_bytes == more.flash_bytes && one.name == more.name && one.policy == more.policy
+    };
+    let best = advice.sizes.iter().find(is_same)?;
+    let size = bytes(more.ram_bytes as f64);
+    Some(match saved_by_ram(more, best) {
+        Some(saved) => format!(
+            "More RAM pays: with {size}, the devices work {:.0} % less than with {}.",
+            100.0 * saved,
+            bytes(best.ram_bytes as f64)
+        ),
+        None => format!("More RAM does not pay: with {size}, the devices work nearly as much."),
     })
 }
 

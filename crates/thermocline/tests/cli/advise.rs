@@ -29,6 +29,8 @@ fn an_answer_is_sentences_a_table_and_commands() {
         "| ZFS L2ARC",
         "Without a cache, a read takes",
         "| no cache",
+        "More RAM ",
+        "(twice the RAM)",
     ] {
         assert!(answer.contains(part), "{part:?} is not in: {answer}");
     }

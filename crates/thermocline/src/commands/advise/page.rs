@@ -84,6 +84,7 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
     let mark = |place: usize| if advice.recommended == Some(place) { " *" } else { "" };
     let today = advice.today.iter().map(|one| row(one, " (today)"));
     let kinds = advice.kinds.iter().enumerate().map(|(place, one)| row(&one.forecast, mark(place)));
+    let more_ram = advice.more_ram.iter().map(|one| row(one, " (twice the RAM)"));
     let sizes = advice
         .sizes
         .iter()
@@ -92,6 +93,7 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
         .chain(today)
         .chain(kinds)
         .chain(sizes.map(|one| row(one, "")))
+        .chain(more_ram)
         .collect()
 }
 
