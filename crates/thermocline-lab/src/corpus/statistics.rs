@@ -184,7 +184,7 @@ fn range_below(q: f64, k: usize) -> f64 {
     let exponent = k as f64 - 1.0;
     let density = |z: f64| {
         let inside = (normal_below(z) - normal_below(z - q)).max(0.0);
-        (-z * z / 2.0).exp() / (2.0 * PI).sqrt() * inside.powf(exponent)
+        libm::exp(-z * z / 2.0) / (2.0 * PI).sqrt() * libm::pow(inside, exponent)
     };
     let weight = |step: u32| match step {
         0 | STEPS => 1.0,
@@ -216,7 +216,7 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 1.0;
     }
-    let scale = (a * x.ln() - x - ln_gamma(a)).exp();
+    let scale = libm::exp(a * libm::log(x) - x - ln_gamma(a));
     if x < a + 1.0 {
         let (mut term, mut sum) = (1.0 / a, 1.0 / a);
         for step in 1..TERMS_MAX {
@@ -254,14 +254,14 @@ fn nonzero(value: f64) -> f64 {
 fn ln_gamma(mut x: f64) -> f64 {
     let mut shift = 0.0;
     while x < 10.0 {
-        shift += x.ln();
+        shift += libm::log(x);
         x += 1.0;
     }
     let inverse = 1.0 / x;
     let square = inverse * inverse;
     let series =
         inverse / 12.0 * (1.0 - square / 30.0 * (1.0 - square * 2.0 / 7.0 * (1.0 - square * 0.75)));
-    (x - 0.5) * x.ln() - x + (2.0 * PI).ln() / 2.0 + series - shift
+    (x - 0.5) * libm::log(x) - x + libm::log(2.0 * PI) / 2.0 + series - shift
 }
 
 /// The probability, by Wilcoxon's signed-rank test, of differences as far from 0 if either sign were as
