@@ -230,6 +230,10 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
 
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
+    let PartOfTrace { from_time, to_time, .. } = reading.part;
+    if let (Some(from), Some(to)) = (from_time, to_time) {
+        ensure!(from < to, "--to-time must be later than --from-time, or no request is left");
+    }
     let options = read_options(reading)?;
     if path == Path::new(STANDARD_INPUT) {
         return Ok(Reader::from_read("(standard input)", io::stdin(), &options)?);

@@ -80,7 +80,7 @@ pub enum ConfigError {
         /// The policies that take several, separated by commas.
         known: String,
     },
-    /// More copies of pages than can be counted, with so many clients.
+    /// The pages of all clients together are more than page ids can count.
     TooManyPages {
         /// Distinct pages.
         pages: u32,
@@ -145,7 +145,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Contradiction { owner, reason } => write!(f, "`{owner}`: {reason}"),
             Self::BadValue { name, text, expected } => {
-                write!(f, "`{text}` is no value of `{name}`: it takes {expected}")
+                write!(f, "`{text}` is not a value of `{name}`: it takes {expected}")
             }
             Self::NoAdmission { policy, known } => write!(
                 f,

@@ -2,7 +2,7 @@
 //!
 //! This half knows which pages are in the cache, and how many; the caller's [`Hooks`] hear of hits,
 //! misses and removals, and choose the page to evict. So the hooks cannot break the hierarchy: if they
-//! choose a page that the cache does not hold, nothing changes, and they are told.
+//! choose a page that the cache does not hold, nothing changes, and `chose_wrong` reports it to them.
 //!
 //! * Source: none; the caller's. The set of hooks is that of libCacheSim's plug-ins.
 //! * State: one bit per page that exists; sparse, 5 bytes per cached page. The caller's besides.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::{Geometry, Ids, Indexing, Inputs};
 
-    /// FIFO, which is told to choose wrongly by pages 9 and 6.
+    /// FIFO that chooses a page that is not cached when page 9 or 6 enters.
     #[derive(Debug, Default)]
     struct Fifo {
         queue: Vec<PageId>,

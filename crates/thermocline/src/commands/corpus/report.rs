@@ -23,7 +23,7 @@ pub(super) fn run(options: &CorpusReportOptions, command: &str) -> Result<String
     }
     ensure!(
         (0.0..1.0).contains(&options.tie),
-        "--tie {}: write a share of at least 0 and below 1, as in 0.001",
+        "--tie {:e}: write a share of at least 0 and below 1, as in 0.001",
         options.tie
     );
     let filters = if options.no_filters {

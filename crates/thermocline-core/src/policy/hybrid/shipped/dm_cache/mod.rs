@@ -601,8 +601,8 @@ mod tests {
     use super::*;
     use crate::{Access, Counts, registry};
 
-    /// Pages written back while a block that is promoted and dirty is written for three seconds, and every
-    /// so many milliseconds another page is read from the disk.
+    /// Number of pages written back in three seconds in which a promoted, dirty block is written, while
+    /// another page is read from the disk every `disk_every_ms` milliseconds.
     fn written_back(disk_every_ms: u64) -> u64 {
         let given = [("mode", "writeback"), ("block_pages", "1"), ("whole_block_writes", "true")]
             .map(|(name, text)| (name.into(), text.into()));
