@@ -33,6 +33,25 @@ impl Shard {
                 None => panic!("every live slot can be found"),
             }
         }
+        self.assert_progress();
+    }
+
+    /// Whatever a request waits for is under way, or has a time at which it is tried again: no request
+    /// waits until it is overdue on devices that have answered everything.
+    fn assert_progress(&self) {
+        let retries = [
+            self.write_backs.next_retry(),
+            self.blanks.retry_at(),
+            self.disk_syncs.retry_at(),
+            self.flash_faults.next_retry(),
+        ];
+        let is_quiet = self.is_at_rest() && !self.is_stirred && !self.awaits_epoch;
+        assert!(
+            !is_quiet || self.requests.is_empty() || retries.iter().any(Option::is_some),
+            "requests wait for nothing: {:?}, {:?}",
+            self.waiters,
+            self.requests
+        );
     }
 
     fn assert_entry(&self, id: EntryId) {

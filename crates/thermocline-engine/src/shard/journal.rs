@@ -411,6 +411,8 @@ impl Journal {
         self.writing.records.extend(self.pending.drain(..records));
         let offsets_bytes = self.superblock.layout.journal_offsets_bytes(self.next_sequence);
         self.next_sequence += 1;
+        // What does not fit the blocks of this commit is wanted as much: the next one has it.
+        self.is_commit_wanted = !self.pending.is_empty();
         JournalBlock { header, first, offsets_bytes }
     }
 

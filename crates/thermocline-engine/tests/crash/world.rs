@@ -154,6 +154,9 @@ impl World {
             }
             self.start_operations();
             self.take_replies()?;
+            if self.devices.borrow().is_idle() && self.below(8) == 0 {
+                self.shard.assert_invariants();
+            }
         }
         Ok(())
     }
