@@ -13,6 +13,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 const NOT_RUN: [&str; 3] = ["cargo xtask", "cargo install", "pip install"];
 /// Programs of others that a machine may lack: what comes after one builds upon it, and is left out.
 const FOREIGN: [&str; 3] = ["nbdinfo", "nbdcopy", "fio"];
+/// Builds releases without what makes them slow to build: the commands are tested, not their speed.
+const QUICK_RELEASE: [(&str, &str); 3] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+];
 /// What the shell prints before each command.
 const MARK: &str = "==> ";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -44,12 +50,15 @@ impl Session<'_> {
             (outside.path().join("script"), outside.path().join("output"));
         std::fs::write(&script_path, script).context("cannot write the commands to a file")?;
         let output = File::create(&output_path).context("cannot make a file for the output")?;
-        let mut shell = Command::new("sh")
+        let mut shell = Command::new("sh");
+        xtask::forget_package(&mut shell);
+        let mut shell = shell
             .arg("-e")
             .arg(&script_path)
             .current_dir(self.folder)
             .env("PATH", self.path()?)
             .env("CARGO_TARGET_DIR", self.target)
+            .envs(QUICK_RELEASE)
             .stdin(Stdio::null())
             .stdout(output)
             .spawn()

@@ -9,7 +9,7 @@ use anyhow::Result;
 /// Skips, and says so, where cargo-deny is not installed. The check of advisories needs a database from
 /// the network, and is for hosted CI.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let asked = Command::new(crate::cargo_program())
+    let asked = Command::new(xtask::cargo_program())
         .args(["deny", "--version"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -21,5 +21,5 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         );
         return Ok(());
     }
-    crate::cargo(root, &["deny", "check", "bans", "licenses", "sources"], &[])
+    xtask::cargo(root, &["deny", "check", "bans", "licenses", "sources"], &[])
 }

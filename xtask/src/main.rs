@@ -5,22 +5,19 @@
 mod book;
 mod console;
 mod dependencies;
-mod guest;
 mod mutants;
 mod papers;
 mod python;
 mod readme;
-mod soak;
 mod tidy;
-mod torture;
 mod unit;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use xtask::{cargo, run};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The task runner of the project")]
@@ -56,62 +53,24 @@ enum Task {
         program: Option<PathBuf>,
     },
     /// Run the benchmarks and print ratios; takes minutes
-    Bench {
-        /// Passed on to the benchmark
-        arguments: Vec<String>,
-    },
+    #[command(disable_help_flag = true)]
+    Bench(Passed),
     /// Serve verified load for long, with restarts, kills and faults, and judge memory; needs fio
-    Soak {
-        /// How long
-        #[arg(long, default_value_t = 60.0)]
-        minutes: f64,
-    },
+    #[command(disable_help_flag = true)]
+    Soak(Passed),
     /// Serve from files that fail on command, cut the power, and check every sector that clients read; needs FUSE
-    Torture {
-        /// How long
-        #[arg(long, default_value_t = 10.0)]
-        minutes: f64,
-        /// What the faults and the load are drawn from
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Write the figures to this file, too
-        #[arg(long, value_name = "FILE")]
-        json: Option<PathBuf>,
-        /// A `thermocline` that is built already
-        #[arg(long, value_name = "FILE")]
-        program: Option<PathBuf>,
-        /// Only rounds with this fault, by its name in the table of the figures
-        #[arg(long, value_name = "NAME")]
-        fault: Option<String>,
-    },
+    #[command(disable_help_flag = true)]
+    Torture(Passed),
     /// Run dm-cache and bcache of a real kernel in QEMU under the traces that their models replay, and compare counters
-    Guest {
-        /// A kernel package of Debian, or the folder that it was unpacked to
-        #[arg(long, value_name = "PATH")]
-        kernel: Option<PathBuf>,
-        /// Compare with what an earlier guest printed, `console.txt` of `--keep`, and run none
-        #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
-        console: Option<PathBuf>,
-        /// Only cases whose names contain this text, such as `zipf:dm-cache,64k`
-        #[arg(long = "case", value_name = "TEXT", default_value = "")]
-        filter: String,
-        /// Accesses of each trace
-        #[arg(long, value_name = "N", default_value_t = 30_000)]
-        accesses: usize,
-        /// End the guest after so long
-        #[arg(long, default_value_t = 60.0)]
-        minutes: f64,
-        /// Write the console, the recorded machines and the table to this folder
-        #[arg(long, value_name = "FOLDER")]
-        keep: Option<PathBuf>,
-    },
+    #[command(disable_help_flag = true)]
+    Guest(Passed),
     /// Break the engine's rules of durability one at a time, and fail if no test notices; takes half an hour
     Mutants {
         /// Only the rules that contain this text
         #[arg(default_value = "")]
         filter: String,
     },
-    /// Fuzz every trace format, the NBD protocol and the flash format for some seconds each; needs nightly Rust and cargo-fuzz
+    /// Fuzz every trace format, mapped traces, the NBD protocol and the flash format for some seconds each; needs nightly Rust and cargo-fuzz
     Fuzz {
         /// Seconds per target
         #[arg(long, default_value_t = 60)]
@@ -119,8 +78,16 @@ enum Task {
     },
 }
 
+/// What another program of the project is given.
+#[derive(Args)]
+struct Passed {
+    /// Passed on; `--help` lists what there is
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
 fn main() -> Result<()> {
-    let root = root()?;
+    let root = xtask::root()?;
     match Arguments::parse().task {
         Task::Test => test(&root),
         Task::Python => python::check(&root),
@@ -128,26 +95,28 @@ fn main() -> Result<()> {
         Task::Golden => write_golden(&root),
         Task::Readme => readme::check(&root).map(drop),
         Task::Book { render, program } => book::make(&root, program.as_deref(), render),
-        Task::Bench { arguments } => {
-            let mut words = vec!["run", "--release", "--package", "thermocline-bench", "--"];
-            if arguments.is_empty() {
-                words.push("replay");
-            }
-            words.extend(arguments.iter().map(String::as_str));
-            cargo(&root, &words, &[])
+        Task::Bench(Passed { arguments }) => {
+            let benchmark = if arguments.is_empty() { vec!["replay".into()] } else { arguments };
+            pass_on(&root, &["--release", "--package", "thermocline-bench"], &[], &benchmark)
         }
-        Task::Soak { minutes } => soak::run(&root, minutes),
-        Task::Torture { minutes, seed, json, program, fault } => {
-            torture::run(&root, &torture::Options { minutes, seed, json, program, fault })
-        }
-        Task::Guest { kernel, console, filter, accesses, minutes, keep } => {
-            let options = guest::Options { kernel, console, accesses, filter, minutes, keep };
-            guest::run(&root, &options)
-        }
+        Task::Soak(given) => trial(&root, "soak", &given),
+        Task::Torture(given) => trial(&root, "torture", &given),
+        Task::Guest(given) => trial(&root, "guest", &given),
         Task::Mutants { filter } => mutants::check(&root, &filter),
         Task::Papers { results } => papers::update(&root, &results),
         Task::Fuzz { seconds } => fuzz(&root, seconds),
     }
+}
+
+/// Runs one of the long runs, which have a package of their own.
+fn trial(root: &Path, name: &str, Passed { arguments }: &Passed) -> Result<()> {
+    pass_on(root, &["--package", "thermocline-trials"], &[name], arguments)
+}
+
+/// Builds a program of the project, and runs it.
+fn pass_on(root: &Path, package: &[&str], task: &[&str], arguments: &[String]) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    cargo(root, &[&["run", "--quiet"], package, &["--"], task, &arguments].concat(), &[])
 }
 
 /// Writes what tests compare with: the golden results, and the table of the engine's figures.
@@ -204,49 +173,6 @@ fn fuzz(root: &Path, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo at the root of the project, and fails if it does.
-fn cargo(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
-    // A toolchain is chosen by the `cargo` of the path, not by the one that runs this program.
-    let program = if words[0].starts_with('+') { "cargo".into() } else { cargo_program() };
-    run(root, program, words, variables)
-}
-
-/// Runs a program at the root of the project, and fails if it does.
-fn run(
-    root: &Path,
-    program: impl AsRef<OsStr>,
-    words: &[&str],
-    variables: &[(&str, &str)],
-) -> Result<()> {
-    let name = program.as_ref().to_string_lossy().into_owned();
-    let status = Command::new(program)
-        .args(words)
-        .envs(variables.iter().copied())
-        .current_dir(root)
-        .status()
-        .with_context(|| format!("cannot start `{name}`"))?;
-    ensure!(status.success(), "`{name} {}` failed", words.join(" "));
-    Ok(())
-}
-
-/// Builds the command line as `cargo test --workspace` does, with the features that all members want
-/// together, so that nothing is built twice.
-fn tested_program(root: &Path) -> Result<PathBuf> {
-    // A test that starts the program has cargo build it.
-    cargo(root, &["test", "--workspace", "--no-run", "--test", "serve"], &[])?;
-    let program = target(root).join("debug").join("thermocline");
-    Ok(program.with_extension(std::env::consts::EXE_EXTENSION))
-}
-
-/// The folder that cargo builds into.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
-fn cargo_program() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
 /// The files that git tracks, or would, as paths from the root.
 fn files(root: &Path) -> Result<Vec<String>> {
     let listing = Command::new("git")
@@ -258,10 +184,4 @@ fn files(root: &Path) -> Result<Vec<String>> {
     let listing = String::from_utf8(listing.stdout).context("a file name is not UTF-8")?;
     let names = listing.split('\0').filter(|name| !name.is_empty());
     Ok(names.filter(|name| root.join(name).is_file()).map(ToOwned::to_owned).collect())
-}
-
-/// The root of the project: the folder above this package.
-fn root() -> Result<PathBuf> {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Ok(package.parent().context("the package lies in the project")?.to_owned())
 }

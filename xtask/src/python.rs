@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{run, target};
+use xtask::{run, target, tested_program};
 
 /// The least version of Python, as in `pyproject.toml`.
 const LEAST: (u32, u32) = (3, 10);
@@ -31,13 +31,13 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     };
     let quiet = "--disable-pip-version-check";
     tool("python", &["-m", "pip", "install", "--quiet", quiet, MATURIN])?;
-    tool("maturin", &["develop", "--quiet", "--extras", "plot,cluster,compiled,test"])?;
+    tool("maturin", &["develop", "--quiet", "--extras", "plot,chart,cluster,compiled,tune,test"])?;
     tool("ruff", &[&["format", "--check"], &SOURCES[..]].concat())?;
     tool("ruff", &[&["check"], &SOURCES[..]].concat())?;
     tool("mypy", &[])?;
     tool("stubtest", &["thermocline._thermocline"])?;
     // Tests compare the package with the command line, which it does not contain.
-    let command_line = super::tested_program(root)?;
+    let command_line = tested_program(root)?;
     let command_line = command_line.to_str().context("the target folder's name is not UTF-8")?;
     run(
         root,

@@ -17,7 +17,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     let unit = "deploy/systemd/thermocline.service";
-    crate::run(
+    xtask::run(
         root,
         "systemd-analyze",
         &["security", "--no-pager", "--offline=true", &threshold, unit],

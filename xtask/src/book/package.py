@@ -1,7 +1,7 @@
 """Prints what a Python package makes public, as JSON: read from its sources, nothing is imported.
 
 The package says what is public with ``__all__`` of its ``__init__.py``, which imports every name
-from a module of its own.
+from a module of its own, or a module as a whole; that says what is public with its ``__all__``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def main(folder: Path) -> None:
     modules = []
     for module, imported in imports(init, folder.name):
         tree = parsed(folder / f"{module}.py")
-        items = [item for item in described(tree) if item["name"] in imported & public]
+        items = [of_module(module, tree)] if module in imported else described(tree)
+        items = [item for item in items if item["name"] in imported & public]
         public -= {item["name"] for item in items}
         if items:
             doc = ast.get_docstring(tree)
@@ -49,13 +50,34 @@ def names(init: ast.Module) -> set[str]:
 
 
 def imports(init: ast.Module, package: str) -> list[tuple[str, set[str]]]:
-    """Give the modules of the package that are imported from, each with the names."""
+    """Give the modules of the package that are imported from, each with the names.
+
+    A module that is imported as a whole has its own name.
+    """
     found = []
     for node in init.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.module == package:
+            found += [(alias.name, {alias.name}) for alias in node.names]
+        elif (node.module or "").startswith(f"{package}."):
             module = str(node.module).removeprefix(f"{package}.")
             found.append((module, {alias.asname or alias.name for alias in node.names}))
     return found
+
+
+def of_module(name: str, tree: ast.Module) -> dict[str, Any]:
+    """Describe a module with its public functions."""
+    public = names(tree)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    members = [of_function(node, owner=name, skipped=0) for node in functions]
+    return {
+        "kind": "module",
+        "name": name,
+        "signature": f"thermocline.{name}",
+        "doc": ast.get_docstring(tree),
+        "members": [member for member in members if member["name"] in public],
+    }
 
 
 def described(tree: ast.Module) -> list[dict[str, Any]]:
@@ -97,17 +119,20 @@ def of_class(node: ast.ClassDef) -> dict[str, Any]:
     }
 
 
-def of_function(node: ast.FunctionDef, owner: str = "") -> dict[str, Any]:
-    """Describe a function, or a method or property of its owner."""
+def of_function(node: ast.FunctionDef, owner: str = "", skipped: int = 1) -> dict[str, Any]:
+    """Describe a function, or a method or property of its owner.
+
+    The signature of what has an owner and is not static leaves the first parameters out.
+    """
     decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
     name = f"{owner}.{node.name}" if owner else node.name
     if decorators & {"property", "cached_property"}:
         kind, written = "property", f"{name}: {ast.unparse(node.returns or ast.Constant(None))}"
     else:
         kind = "method" if owner else "function"
-        written = signature(
-            name, node, skipped=int(bool(owner) and "staticmethod" not in decorators)
-        )
+        if not owner or "staticmethod" in decorators:
+            skipped = 0
+        written = signature(name, node, skipped)
     doc = ast.get_docstring(node)
     return {"kind": kind, "name": node.name, "signature": written, "doc": doc}
 

@@ -87,7 +87,7 @@ impl Program {
 /// Builds it as cargo does for development, and says where it is.
 fn build(root: &Path) -> Result<PathBuf> {
     let words = ["build", "--package", "thermocline", "--bin", "thermocline"];
-    let output = Command::new(crate::cargo_program())
+    let output = Command::new(xtask::cargo_program())
         .args(words)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(root)

@@ -175,7 +175,7 @@ fn contents_are_expanded_at_any_depth() {
 
 #[test]
 fn modules_lead_to_their_files() {
-    let file = |module| modules::file(&crate::root().unwrap(), module);
+    let file = |module| modules::file(&xtask::root().unwrap(), module);
     let policy = "crates/thermocline-core/src/policy";
     assert_eq!(
         file("thermocline_core::policy::hybrid::hat").unwrap(),

@@ -52,8 +52,8 @@ struct Soak {
 
 /// Runs for some minutes, and judges.
 pub(crate) fn run(root: &Path, minutes: f64) -> Result<()> {
-    super::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    xtask::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
+    let target = xtask::target(root);
     let folder = target.join("soak");
     drop(fs::remove_dir_all(&folder));
     fs::create_dir_all(&folder).with_context(|| format!("`{}`", folder.display()))?;

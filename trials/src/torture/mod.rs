@@ -59,8 +59,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
         None => {
-            super::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
-            super::target(root).join("release/thermocline")
+            xtask::cargo(root, &["build", "--release", "--bin", "thermocline"], &[])?;
+            xtask::target(root).join("release/thermocline")
         }
     };
     let wants_end = Arc::new(AtomicBool::new(false));

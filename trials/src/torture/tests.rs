@@ -4,13 +4,13 @@ use super::*;
 
 /// The server, built; nothing if FUSE does not work here, which is said.
 fn program() -> Option<PathBuf> {
-    let root = crate::root().unwrap();
+    let root = xtask::root().unwrap();
     let folder = tempfile::tempdir().unwrap();
     if let Err(error) = fuse::Mount::new(disk::Disk::new(0), folder.path()) {
         eprintln!("skipped: {error:#}");
         return None;
     }
-    Some(crate::tested_program(&root).unwrap())
+    Some(xtask::tested_program(&root).unwrap())
 }
 
 #[test]
