@@ -107,7 +107,7 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
                 Kind::Zfs | Kind::Thermocline => (flash_bytes as f64 * RAM_SHARE) as u64,
                 Kind::Lvmcache | Kind::Writecache | Kind::Bcache | Kind::OpenCas => 0,
             };
-            for cache in settings_of(kind, ram_bytes, flash_bytes) {
+            for cache in settings_of(kind, &first.place(ram_bytes, flash_bytes)) {
                 let forecast =
                     |workload: &Workload| workload.forecast(&cache, hardware, &Watch::default());
                 let Ok(told) = forecast(&first) else { continue };

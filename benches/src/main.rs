@@ -7,7 +7,8 @@
 //! `cargo xtask bench -- sweep` a sweep on several threads, `cargo xtask bench -- nbd` NBD servers,
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
-//! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is.
+//! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
+//! `cargo xtask bench -- profile` traces generated from profiles beside those that they were made of.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
@@ -20,6 +21,7 @@ mod measure;
 mod nbd;
 mod papers;
 mod peers;
+mod profile;
 mod replay;
 mod shadow;
 mod ssd;
@@ -62,6 +64,8 @@ enum Benchmark {
     Shadow(shadow::Arguments),
     /// What `advise` says of the first half of a trace, beside what the second half is
     Advise(advise::Arguments),
+    /// Traces generated from profiles, beside the traces that these were made of
+    Profile(profile::Arguments),
     /// Starting from a flash after a kill, and draining it, beside plain reads and writes
     AtRest(at_rest::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
@@ -81,6 +85,7 @@ fn main() -> Result<()> {
         Benchmark::Papers(arguments) => papers::run_all(&arguments),
         Benchmark::Counted(arguments) => papers::replay_counted(&arguments),
         Benchmark::Peers(arguments) => peers::run_all(&arguments),
+        Benchmark::Profile(arguments) => profile::run_all(&arguments),
         Benchmark::Identifiers(arguments) => identifiers::run_all(&arguments),
         Benchmark::Ssd(arguments) => ssd::run_all(&arguments),
         Benchmark::Tiers(arguments) => tiers::run_all(&arguments),

@@ -1,7 +1,8 @@
 //! What all fuzz targets of trace formats do; [`nbd`] is what those of the protocol do, [`flash`] what
-//! those of the engine's format do.
+//! those of the engine's format do, [`mapped`] what that of mapped traces does.
 
 pub mod flash;
+pub mod mapped;
 pub mod nbd;
 
 use std::io::Cursor;

@@ -235,7 +235,7 @@ def test_the_greatest_pages_are_pages() -> None:
 @pytest.mark.parametrize("name", ["op", "is_write", "rw", "size", "length", "time", "timestamp"])
 def test_columns_that_say_more_are_not_passed_over(name: str) -> None:
     table = pa.table({"page": [1, 2], name: [0, 1], "comment": ["a", "b"]})
-    with pytest.raises(tc.TraceError, match=f"column `{name}` is not understood: give `"):
+    with pytest.raises(tc.TraceError, match=f"column `{name}` is not understood: say what"):
         tc.Trace.from_arrow(table)
     tc.Trace.from_arrow(table, columns={"page": "page"})
     written = tc.Trace.from_arrow(table, columns={"page": "page", "write": name})
@@ -248,11 +248,11 @@ def test_columns_are_named() -> None:
     assert trace.page_numbers.tolist() == [1, 2]
     for columns, message in {
         "page": r"columns\['page'\]: there is no column `block`; there are: lbn, rw",
-        "pages": r"columns\['pages'\]: there are page, write, at_ns, count",
+        "pages": r"`pages` is no use of a column; there are: time, op, volume",
     }.items():
         with pytest.raises(tc.TraceError, match=message):
             tc.Trace.from_arrow(table, columns={columns: "block"})
-    with pytest.raises(tc.TraceError, match="no column `page`"):
+    with pytest.raises(tc.TraceError, match="`page` is missing"):
         tc.Trace.from_arrow(table, columns={"write": "rw"})
 
 

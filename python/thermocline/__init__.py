@@ -13,8 +13,10 @@ Examples
 
 from importlib.metadata import version as _version
 
+from thermocline import corpus, datasets
 from thermocline._options import HierarchyOptions, Size, Value
 from thermocline._progress import Progress
+from thermocline.cache import Accessed, Cache
 from thermocline.catalogue import (
     Device,
     Entry,
@@ -61,12 +63,15 @@ from thermocline.results import (
 )
 from thermocline.sweeping import sweep
 from thermocline.trace import Trace
+from thermocline.tuning import Tuning, tune
 
 __version__ = _version("thermocline")
 
 __all__ = [
+    "Accessed",
     "Action",
     "BufferComparison",
+    "Cache",
     "CacheSetup",
     "ClusterError",
     "Comparison",
@@ -98,12 +103,15 @@ __all__ = [
     "ThermoclineError",
     "Trace",
     "TraceError",
+    "Tuning",
     "TwoTier",
     "Value",
     "__version__",
     "buffer",
     "buffers",
     "compare",
+    "corpus",
+    "datasets",
     "devices",
     "drives",
     "hot",
@@ -113,4 +121,5 @@ __all__ = [
     "policies",
     "simulate",
     "sweep",
+    "tune",
 ]

@@ -1,181 +1,208 @@
-"""The points of a sweep on the workers of a Dask cluster."""
+"""Jobs on the workers of a Dask cluster, or of an executor.
+
+Jobs that belong to one group, such as the points of a trace, go to workers in batches. A batch
+lasts about a quarter of a second, so that small jobs cost little to schedule. The workers of a
+machine get the groups that they have begun before they begin others, so that few machines compile
+each trace; when no group is left to begin, they help others with theirs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import math
+import os
 import pickle
 import queue
-import tempfile
-import threading
 import time
 import uuid
-from collections import OrderedDict
-from concurrent.futures import CancelledError
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import OrderedDict, deque
+from concurrent.futures import BrokenExecutor, CancelledError
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
-import pyarrow as pa
-
-from thermocline import _remote, _thermocline
-from thermocline.errors import ClusterError, ThermoclineError
+from thermocline._worker import Answer, Call, forget
+from thermocline.errors import ClusterError, ConfigurationError, ThermoclineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
-    from distributed import Client, Future
-
-    from thermocline.policy import Given
+    from distributed import Client
 
 __all__: list[str] = []
 
-VERSION = version("thermocline")
-"""Workers must have the same, so that they find the same."""
-
 RETRIES = 3
-"""How often a question is asked again after an error that is not ours, as of a network."""
+"""How often a batch is asked again after an error that is not ours, as of a network."""
 
-TRACES_PER_WORKER = 4
-"""How many traces a worker keeps; the points of one are run one after the other."""
+BATCH_S = 0.25
+"""How long a batch is to last, as far as the jobs before it tell."""
+
+LEAST_BATCH_S = 0.02
+"""How long a batch lasts at least, where jobs are left: what it costs to schedule is less."""
+
+BATCH_JOBS_MAX = 1024
+"""How many jobs a batch has at most."""
 
 LOOK_S = 1.0
-"""Between two looks at whether there is a worker, while nothing comes."""
+"""Between two looks at which workers there are."""
 
-KEPT = "what is finished is kept: the same sweep goes on from there"
-
-
-class Spec(NamedTuple):
-    """A sweep as it is sent to workers."""
-
-    text: str
-    folder: str
-    is_mapping: bool
-    policies: list[Given]
-
-    def sweep(self) -> _thermocline.Sweep:
-        return _thermocline.Sweep(*self)
+KEPT = "what is finished is kept: the same run goes on from there"
 
 
-class Question(NamedTuple):
-    """What a worker is asked, and how messages name it."""
+class Job(NamedTuple):
+    """A job: which group it belongs to, how messages name it, and what the worker is given."""
 
+    group: Hashable
     what: str
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    given: Any
 
 
-class _Call:
-    """A call that is made where it is unpickled.
+class Future(Protocol):
+    """What is known of futures."""
 
-    Dask unpickles the functions that a worker is sent before they are tasks. There an error, as of
-    a worker that has no Thermocline, is nobody's: it takes the worker from the cluster, and the
-    question waits for ever. So a worker is sent bytes, and its task is to unpickle them.
-    """
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _answer, (VERSION, self.question.function, self.question.arguments)
+    def add_done_callback(self, function: Callable[[Any], object], /) -> object: ...
 
 
-def _answer(wanted: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Answer on a worker. An error of ours is an answer: it would be the same on every worker."""
-    try:
-        if wanted != VERSION:
-            message = f"a worker has thermocline {VERSION}, and here is {wanted}: install the same"
-            raise ClusterError(message)
-        return function(*arguments)
-    except ThermoclineError as error:
-        return error
+class Failure(NamedTuple):
+    """Why a batch has no answer."""
+
+    why: str
+    is_of_jobs: bool
+    """Whether one of the jobs may be to blame, so that it helps to ask for each alone."""
 
 
-class Cluster:
-    """Workers that are asked, with some patience for times when there are none."""
+class Workers(Protocol):
+    """The small interface behind which the processes are that run jobs."""
+
+    retries: bool
+    """Whether they ask again by themselves after an error."""
+
+    def places(self) -> dict[str, int]:
+        """Give each worker that there is now, and how many jobs it runs at once."""
+
+    def node(self, place: str) -> str:
+        """Give the machine of a worker."""
+
+    def submit(self, call: bytes, place: str) -> Future:
+        """Unpickle the call, on the machine of that worker if it can be; anywhere without one."""
+
+    def result(self, future: Any, look: Callable[[], None]) -> Any:
+        """Give the result of a future that is done; `look` may be called while that takes long."""
+
+    def failure(self, error: Exception) -> Failure:
+        """Say why a future has failed."""
+
+    def look(self) -> None:
+        """See whether there are workers, while nothing comes."""
+
+    def cancel(self, futures: list[Any]) -> None:
+        """Give up futures."""
+
+    def forget(self) -> None:
+        """Let workers give up what they keep."""
+
+
+def check(threads: int | None, cluster: Any, patience_s: float) -> None:
+    """Refuse arguments about where points run that cannot be, or do not go together."""
+    if threads is not None and not 1 <= threads <= 4096:
+        message = f"threads={threads}: it takes a whole number from 1 to 4096"
+        raise ConfigurationError(message)
+    if cluster is not None and threads is not None:
+        message = "a cluster has the threads of its workers: leave `threads` or `cluster` out"
+        raise ConfigurationError(message)
+    if not patience_s >= 0:
+        message = f"patience_s={patience_s}: it takes a number of at least 0"
+        raise ConfigurationError(message)
+
+
+def workers_of(cluster: Any, patience_s: float) -> Workers:
+    """Give the workers of a Dask client or of an executor."""
+    if hasattr(cluster, "nthreads") and hasattr(cluster, "scheduler"):
+        return _Dask(cluster, patience_s)
+    if hasattr(cluster, "submit"):
+        return _Executor(cluster)
+    message = (
+        f"cluster={cluster!r}: it takes a `distributed.Client`, or an executor as those of "
+        "`concurrent.futures`"
+    )
+    raise TypeError(message)
+
+
+class _Dask:
+    """The workers of a Dask cluster, with some patience for times when there are none."""
+
+    retries = True
 
     def __init__(self, client: Client, patience_s: float) -> None:
         self.client = client
         self.patience_s = patience_s
         self.alone_since: float | None = None
+        self.name = f"thermocline-{uuid.uuid4().hex}"
+        self.submitted = 0
 
-    def answers(self, asked: list[Question]) -> Iterator[tuple[int, Any]]:
-        """Ask workers, and give each answer with its place as it comes.
-
-        Raises
-        ------
-        ThermoclineError
-            The first error of ours that a worker answers with; what is not asked yet is given up.
-        ClusterError
-            If workers die of a question, or fail on it again and again, or there are none.
-        """
-        name = f"thermocline-{uuid.uuid4().hex}"
-        finished: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        places: dict[Future[Any], int] = {}
+    def places(self) -> dict[str, int]:
         try:
-            for place, question in enumerate(asked):
-                future = self._submit(question, f"{name}-{place}", -place)
-                places[future] = place
-                future.add_done_callback(finished.put)
-            for _ in asked:
-                future = self._next(finished)
-                place = places[future]
-                yield place, self._result(future, asked[place].what)
-                future.release()
-        finally:
-            # Where the scheduler is gone there is nothing to cancel.
-            with contextlib.suppress(Exception):
-                self.client.cancel(list(places))
-
-    def forget(self) -> None:
-        """Let all workers give up what they keep; those that are gone have."""
-        with contextlib.suppress(Exception):
-            self.client.run(forget, on_error="ignore")
-
-    def _submit(self, question: Question, key: str, priority: int) -> Future[Any]:
-        import cloudpickle  # noqa: PLC0415, it comes with `distributed`
-
-        call = cloudpickle.dumps(_Call(question))
-        return self.client.submit(pickle.loads, call, key=key, retries=RETRIES, priority=priority)
-
-    def _next(self, finished: queue.SimpleQueue[Future[Any]]) -> Future[Any]:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                future = finished.get(timeout=LOOK_S)
-                self.alone_since = None
-                return future
-            self._look()
-
-    def _result(self, future: Future[Any], what: str) -> Any:
-        try:
-            answer = self._fetched(future)
-        except ClusterError:
-            raise
+            return dict(self.client.nthreads())
         except Exception as error:
-            message = f"{what}: {_why(error)}; {KEPT}"
+            message = f"the scheduler of the cluster does not answer ({error!r}); {KEPT}"
             raise ClusterError(message) from error
-        if isinstance(answer, ThermoclineError):
-            raise answer
-        return answer
 
-    def _fetched(self, future: Future[Any]) -> Any:
+    def node(self, place: str) -> str:
+        with contextlib.suppress(ValueError):
+            return urlsplit(place).hostname or place
+        return place
+
+    def submit(self, call: bytes, place: str) -> Future:
+        self.submitted += 1
+        # Of the machine, not the worker: a task that waits for a worker that is gone, and whose
+        # machine has a new one, would wait for ever.
+        options: dict[str, Any] = {}
+        if place and self.node(place) != place:
+            options = {"workers": [self.node(place)], "allow_other_workers": True}
+        future: Future = self.client.submit(
+            pickle.loads,
+            call,
+            key=f"{self.name}-{self.submitted}",
+            retries=RETRIES,
+            priority=-self.submitted,
+            **options,
+        )
+        return future
+
+    def result(self, future: Any, look: Callable[[], None]) -> Any:
         """Fetch a result; one that is lost with its worker is found again by another one."""
         while True:
             try:
-                return future.result(timeout=LOOK_S)
+                found = future.result(timeout=LOOK_S)
             except (TimeoutError, asyncio.TimeoutError):
                 # That of the task, or else that of fetching.
                 if future.status == "error":
                     raise
-            self._look()
+            else:
+                self.alone_since = None
+                future.release()
+                return found
+            look()
 
-    def _look(self) -> None:
-        """See whether there is a worker, or has been one lately."""
-        try:
-            workers = len(self.client.nthreads())
-        except Exception as error:
-            message = f"the scheduler of the cluster does not answer ({error!r}); {KEPT}"
-            raise ClusterError(message) from error
+    def failure(self, error: Exception) -> Failure:
+        from distributed import KilledWorker  # noqa: PLC0415, it is optional
+
+        if isinstance(error, KilledWorker):
+            why = (
+                f"the workers that took it died, {error.allowed_failures + 1} of them: look at "
+                "their logs; often they have too little memory, and fewer threads per worker help"
+            )
+            return Failure(why, is_of_jobs=True)
+        if isinstance(error, CancelledError):
+            why = (
+                "the cluster gave it up: its scheduler is gone, or somebody restarted or "
+                "cancelled it"
+            )
+            return Failure(why, is_of_jobs=False)
+        return _failure(error)
+
+    def look(self) -> None:
+        workers = len(self.places())
         now = time.monotonic()
         if workers or self.alone_since is None:
             self.alone_since = None if workers else now
@@ -187,111 +214,292 @@ class Cluster:
             )
             raise ClusterError(message)
 
+    def cancel(self, futures: list[Any]) -> None:
+        # Where the scheduler is gone there is nothing to cancel.
+        with contextlib.suppress(Exception):
+            self.client.cancel(futures)
 
-def _why(error: Exception) -> str:
-    """Say why a question has no answer, and what helps."""
-    from distributed import KilledWorker  # noqa: PLC0415, it is optional
+    def forget(self) -> None:
+        # Workers that are gone have forgotten.
+        with contextlib.suppress(Exception):
+            self.client.run(forget, on_error="ignore")
 
-    if isinstance(error, KilledWorker):
-        return (
-            f"the workers that took it died, {error.allowed_failures + 1} of them: look at their "
-            "logs; often they have too little memory, and fewer threads per worker help"
-        )
-    if isinstance(error, CancelledError):
-        return (
-            "the cluster gave it up: its scheduler is gone, or somebody restarted or cancelled it"
-        )
+
+class _Executor:
+    """The workers of an executor: how many there are, and no more, is known of them."""
+
+    retries = False
+
+    def __init__(self, executor: Any) -> None:
+        self.executor = executor
+        workers = getattr(executor, "_max_workers", None)
+        self.workers = workers if isinstance(workers, int) and workers > 0 else os.cpu_count() or 1
+
+    def places(self) -> dict[str, int]:
+        return {"": self.workers}
+
+    def node(self, place: str) -> str:
+        return place
+
+    def submit(self, call: bytes, place: str) -> Future:  # noqa: ARG002, there is one place
+        try:
+            future: Future = self.executor.submit(pickle.loads, call)
+        except RuntimeError as error:
+            raise ClusterError(f"the executor takes no jobs ({error}); {KEPT}") from error
+        return future
+
+    def result(self, future: Any, look: Callable[[], None]) -> Any:  # noqa: ARG002, it is here
+        return future.result()
+
+    def failure(self, error: Exception) -> Failure:
+        if isinstance(error, BrokenExecutor):
+            why = (
+                "a process of the executor died: often there is too little memory, and fewer "
+                "processes help; an executor does not start others, a Dask cluster does"
+            )
+            return Failure(why, is_of_jobs=False)
+        if isinstance(error, CancelledError):
+            return Failure("the executor was shut down, or gave it up", is_of_jobs=False)
+        return _failure(error)
+
+    def look(self) -> None:
+        pass
+
+    def cancel(self, futures: list[Any]) -> None:
+        for future in futures:
+            with contextlib.suppress(Exception):
+                future.cancel()
+
+    def forget(self) -> None:
+        """Leave it: nobody can tell all workers, and what they keep is bounded."""
+
+
+def _failure(error: Exception) -> Failure:
+    """Say what has failed that may fail on any kind of workers."""
     if isinstance(error, ImportError):
-        return (
+        why = (
             f"workers lack something ({error}): install on all of them what is installed here, the "
             "package with its extra `cluster`"
         )
-    return f"workers fail on it, {RETRIES + 1} times over: {error!r}"
+        return Failure(why, is_of_jobs=False)
+    return Failure(f"workers fail on it, {RETRIES + 1} times over: {error!r}", is_of_jobs=True)
 
 
-class _Worker:
-    """What a worker process keeps between points: its traces, the last ones used."""
+class _Batch(NamedTuple):
+    """Jobs that a worker is given together, and where they were sent."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.folder = tempfile.TemporaryDirectory(prefix="thermocline-worker-")
-        self.files: dict[str, str] = {}
-        self.traces: OrderedDict[tuple[str, str, int], _thermocline.Trace] = OrderedDict()
-        self.compiled = 0
-
-    def located(self, spec: Spec, trace: int) -> _thermocline.Sweep:
-        """Give the sweep with a trace whose file is here."""
-        sweep = spec.sweep()
-        traces = sweep.traces()
-        name, _ = traces[trace]
-        if not _remote.is_url(name):
-            return sweep
-        if name not in self.files:
-            self.files[name] = _remote.fetch(name, self.folder.name)
-        paths = [path for _, path in traces]
-        paths[trace] = self.files[name]
-        return sweep.with_paths(paths)
-
-    def sha256(self, spec: Spec, trace: int) -> str:
-        with self.lock:
-            return self.located(spec, trace).sha256(trace)
-
-    def trace(self, spec: Spec, number: int) -> _thermocline.Trace:
-        """Give a trace; whoever comes first compiles it, and the others wait."""
-        with self.lock:
-            key = (spec.text, spec.folder, number)
-            if key not in self.traces:
-                self.traces[key] = self.located(spec, number).open(number)
-                self.compiled += 1
-            self.traces.move_to_end(key)
-            while len(self.traces) > TRACES_PER_WORKER:
-                self.traces.popitem(last=False)
-            return self.traces[key]
+    group: Hashable
+    jobs: list[int]
+    place: str
+    attempts: int = 1
 
 
-_worker: _Worker | None = None
-_worker_lock = threading.Lock()
+class Cluster:
+    """Workers that are asked about one specification."""
+
+    def __init__(self, workers: Workers, blob: bytes) -> None:
+        self.workers = workers
+        self.blob = blob
+        self.places: dict[str, int] = {}
+        self.looked_at = -math.inf
+
+    def answers(
+        self, function: Callable[..., Answer], jobs: Sequence[Job]
+    ) -> Iterator[list[tuple[int, Any]]]:
+        """Ask workers, and give the answers of each batch with their places, as they come.
+
+        Raises
+        ------
+        ThermoclineError
+            The first error of ours that a worker answers with; what is not asked yet is given up.
+        ClusterError
+            If workers die of a job, or fail on it again and again, or there are none.
+        """
+        asking = _Asking(self, function, jobs)
+        try:
+            while (batch := asking.next()) is not None:
+                yield from batch
+        finally:
+            self.workers.cancel(list(asking.flying))
+
+    def forget(self) -> None:
+        """Let all workers give up what they keep."""
+        self.workers.forget()
+
+    def refresh(self) -> None:
+        """See which workers there are, now and then."""
+        now = time.monotonic()
+        if now - self.looked_at >= LOOK_S or not self.places:
+            self.places = self.workers.places()
+            self.looked_at = now
 
 
-def this_worker() -> _Worker:
-    """Give what this process keeps."""
-    global _worker  # noqa: PLW0603, one for each process
-    with _worker_lock:
-        if _worker is None:
-            _worker = _Worker()
-        return _worker
+class _Asking:
+    """One question to a cluster: which jobs wait, and which are under way."""
+
+    def __init__(
+        self, cluster: Cluster, function: Callable[..., Answer], jobs: Sequence[Job]
+    ) -> None:
+        self.cluster = cluster
+        self.function = function
+        self.jobs = jobs
+        self.left = len(jobs)
+        self.waiting: OrderedDict[Hashable, deque[int]] = OrderedDict()
+        for place, job in enumerate(jobs):
+            self.waiting.setdefault(job.group, deque()).append(place)
+        self.fresh: OrderedDict[Hashable, None] = OrderedDict.fromkeys(self.waiting)
+        """The groups that no machine has begun."""
+        self.ready: dict[str, OrderedDict[Hashable, None]] = {}
+        """The groups of which each machine has answered something."""
+        self.last: dict[str, Hashable] = {}
+        """The last group of each worker."""
+        self.alone: deque[_Batch] = deque()
+        """Batches that failed: they are asked again, each job for itself."""
+        self.seconds: dict[Hashable, float] = {}
+        self.flying: dict[Any, _Batch] = {}
+        self.at_place: dict[str, int] = {}
+        self.finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def next(self) -> Iterator[list[tuple[int, Any]]] | None:
+        """Send what can be sent, and give what comes next; none after all."""
+        self._fill()
+        if not self.flying:
+            return None
+        future = self._arrived()
+        batch = self.flying.pop(future)
+        self.at_place[batch.place] -= 1
+        return self._taken(future, batch)
+
+    def _arrived(self) -> Any:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                future = self.finished.get(timeout=LOOK_S)
+                if future in self.flying:
+                    return future
+                continue
+            self._look()
+
+    def _look(self) -> None:
+        """See what is to be done while nothing comes."""
+        cluster = self.cluster
+        cluster.workers.look()
+        self._fill()
+        nodes = {cluster.workers.node(place) for place in cluster.places}
+        for future, batch in list(self.flying.items()):
+            if batch.place and nodes and cluster.workers.node(batch.place) not in nodes:
+                # Its machine is gone: any other will do.
+                del self.flying[future]
+                self.at_place[batch.place] -= 1
+                cluster.workers.cancel([future])
+                self._send(batch._replace(place=""))
+
+    def _taken(self, future: Any, batch: _Batch) -> Iterator[list[tuple[int, Any]]]:
+        workers = self.cluster.workers
+        try:
+            answer = workers.result(future, workers.look)
+        except ClusterError:
+            raise
+        except Exception as error:
+            self._failed(batch, error)
+            return
+        self.ready.setdefault(workers.node(batch.place), OrderedDict())[batch.group] = None
+        results, raised, seconds = answer
+        if results:
+            each = seconds / len(results)
+            before = self.seconds.get(batch.group, each)
+            self.seconds[batch.group] = (before + each) / 2
+            self.left -= len(results)
+            yield list(zip(batch.jobs, results, strict=False))
+        if isinstance(raised, ThermoclineError):
+            raise raised
+
+    def _failed(self, batch: _Batch, error: Exception) -> None:
+        """Ask again, each job for itself, or say that it is in vain."""
+        why, is_of_jobs = self.cluster.workers.failure(error)
+        if is_of_jobs and len(batch.jobs) > 1:
+            self.alone.extend(batch._replace(jobs=[job]) for job in batch.jobs)
+            return
+        if is_of_jobs and not self.cluster.workers.retries and batch.attempts <= RETRIES:
+            self.alone.append(batch._replace(attempts=batch.attempts + 1))
+            return
+        message = f"{self.jobs[batch.jobs[0]].what}: {why}; {KEPT}"
+        raise ClusterError(message) from error
+
+    def _fill(self) -> None:
+        """Send batches as long as there are workers that have room."""
+        cluster = self.cluster
+        cluster.refresh()
+        # Without any worker the first batches wait in the scheduler, whose patience counts.
+        places = cluster.places or {"": 1}
+        has_sent = True
+        while has_sent and (self.waiting or self.alone):
+            has_sent = False
+            for place, threads in places.items():
+                batch = self._batch(place, threads, sum(places.values()))
+                if batch is not None:
+                    self._send(batch)
+                    has_sent = True
+
+    def _batch(self, place: str, threads: int, all_threads: int) -> _Batch | None:
+        """Give the next batch of a worker; none if it has enough."""
+        flying = self.at_place.get(place, 0)
+        if flying >= 2 * threads:
+            return None
+        if self.alone:
+            return self.alone.popleft()._replace(place=place) if flying < threads else None
+        if not self.waiting:
+            return None
+        group = self._group(place)
+        seconds = self.seconds.get(group)
+        # Jobs that are long, or that nobody knows, do not wait at a worker while others are idle.
+        if flying >= threads and (seconds is None or seconds > BATCH_S):
+            return None
+        waiting = self.waiting[group]
+        count = 1
+        if seconds is not None:
+            fair = math.ceil(self.left / (2 * all_threads))
+            least = math.ceil(LEAST_BATCH_S / max(seconds, 1e-9))
+            most = math.floor(BATCH_S / max(seconds, 1e-9))
+            count = max(1, min(max(fair, least), most, len(waiting), BATCH_JOBS_MAX))
+        jobs = [waiting.popleft() for _ in range(count)]
+        if not waiting:
+            del self.waiting[group]
+        self.fresh.pop(group, None)
+        return _Batch(group, jobs, place)
+
+    def _group(self, place: str) -> Hashable:
+        """Choose the group of which a worker gets jobs."""
+        ready: Iterable[Hashable] = self.ready.get(self.cluster.workers.node(place), ())
+        last = self.last.get(place)
+        if last in ready and last in self.waiting:
+            return last
+        for group in ready:
+            if group in self.waiting:
+                return group
+        if self.fresh:
+            return next(iter(self.fresh))
+        return max(self.waiting, key=lambda group: len(self.waiting[group]))
+
+    def _send(self, batch: _Batch) -> None:
+        given = [self.jobs[job].given for job in batch.jobs]
+        call = _dumps(Call(self.function, self.cluster.blob, given))
+        future = self.cluster.workers.submit(call, batch.place)
+        self.last[batch.place] = batch.group
+        self.flying[future] = batch
+        self.at_place[batch.place] = self.at_place.get(batch.place, 0) + 1
+        future.add_done_callback(self.finished.put)
 
 
-def forget() -> None:
-    """Give up what this process keeps."""
-    global _worker
-    with _worker_lock:
-        kept, _worker = _worker, None
-    if kept is not None:
-        kept.folder.cleanup()
+def _dumps(value: object) -> bytes:
+    """Pickle what workers are sent; with cloudpickle, they need not be able to import it."""
+    try:
+        import cloudpickle  # noqa: PLC0415, it comes with `distributed`
+    except ImportError:
+        return pickle.dumps(value)
+    text: bytes = cloudpickle.dumps(value)
+    return text
 
 
-def hash_trace(spec: Spec, trace: int) -> str:
-    """Hash the file of a trace, on a worker."""
-    return this_worker().sha256(spec, trace)
-
-
-def run_point(spec: Spec, trace: int, point: int, key: str, sha256: str) -> pa.RecordBatch:
-    """Run a point, on a worker."""
-    compiled = this_worker().trace(spec, trace)
-    return _batch(point, spec.sweep().run_point(point, compiled, key, sha256))
-
-
-def _batch(point: int, text: str) -> pa.RecordBatch:
-    """Give the row of a point as Arrow: its figures, and the row as JSON."""
-    row = json.loads(text)
-    tiers = row.pop("tiers")
-    for name in ("parameters", "admission"):
-        if name in row:
-            row[name] = json.dumps(row[name])
-    for tier in tiers:
-        if tier["capacity_pages"] is not None:
-            row[f"{tier['name']}_pages"] = tier["capacity_pages"]
-        for figure in ("hits", "page_reads", "page_writes"):
-            row[f"{tier['name']}_{figure}"] = tier[figure]
-    return pa.RecordBatch.from_pylist([{"point": point, **row, "result": text}])
+def blob_of(specification: object) -> bytes:
+    """Pickle a specification, for :class:`Cluster`."""
+    return _dumps(specification)

@@ -35,17 +35,27 @@ class Parameter:
         Its default, as text.
     range : str
         What values it takes, in words.
+    kind : str
+        What a value is: ``"integer"``, ``"real"``, ``"switch"`` or ``"choice"``.
     summary : str
         What it does.
     source : str
         Where the default comes from.
+    min, max : float or None
+        The least and the greatest value, of a number.
+    words : tuple[str, ...] or None
+        The words to choose from.
     """
 
     name: str
     default: str
     range: str
+    kind: str
     summary: str
     source: str
+    min: float | None = None
+    max: float | None = None
+    words: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,9 +118,14 @@ def _catalogue(kind: str, device_file: str | PathLike[str] | None = None) -> Any
 def _entries(kind: str) -> list[Entry]:
     entries = []
     for entry in _catalogue(kind):
-        parameters = tuple(Parameter(**one) for one in entry.pop("parameters"))
+        parameters = tuple(_parameter(one) for one in entry.pop("parameters"))
         entries.append(Entry(**entry, parameters=parameters))
     return entries
+
+
+def _parameter(listed: dict[str, Any]) -> Parameter:
+    words = listed.pop("words", None)
+    return Parameter(**listed, words=None if words is None else tuple(words))
 
 
 def policies() -> list[Entry]:

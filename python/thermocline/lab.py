@@ -286,7 +286,7 @@ def plan(
     *,
     objective: Literal["p99", "io-time", "cost-per-io"] = "p99",
     min_lifetime_years: float | None = None,
-    policies: str | Sequence[str] | None = None,
+    policies: PolicyLike | Sequence[PolicyLike] | None = None,
     disk_size: str | None = None,
     devices: Mapping[str, str] | None = None,
     drive: str | None = None,
@@ -310,8 +310,9 @@ def plan(
         What is to be best.
     min_lifetime_years : float, optional
         How long flash must last, >= 0.
-    policies : str or Sequence[str], optional
-        Registered policies to choose from, or ``"all"``.
+    policies : str or type, or a sequence of them, optional
+        Registered policies to choose from, or ``"all"``, and classes of Python, which run without
+        an `output`.
     disk_size : str, optional
         The size of the disk, as in ``"4TiB"``; that of the trace's pages if not given.
     devices : Mapping[str, str], optional
@@ -350,12 +351,13 @@ def plan(
     >>> found.chosen["policy"]
     'lru'
     """
+    names, brought = (None, []) if policies is None else separate(policies, 2)
     arguments = {
         "budget": budget,
         "prices": prices,
         "objective": objective,
         "min_lifetime_years": min_lifetime_years,
-        "policies": policies,
+        "policies": names,
         "disk_size": disk_size,
         "devices": devices,
         "drive": drive,
@@ -364,7 +366,7 @@ def plan(
         "seed": seed,
         "output": output,
     }
-    return Plan(_find("plan", arguments, trace, [], progress, "candidates"))
+    return Plan(_find("plan", arguments, trace, brought, progress, "candidates"))
 
 
 def buffer(

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from thermocline import _thermocline
+from thermocline import _charts, _thermocline
+from thermocline.errors import FileError
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import pandas as pd
     import polars as pl
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
 __all__ = [
     "BufferComparison",
@@ -73,38 +82,222 @@ class Result:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the table as a frame of pandas, whose columns are Arrow's.
+    def with_parameters(self) -> pa.Table:
+        """Return the table with a column per parameter, in place of their JSON.
+
+        The column of a parameter is called ``param_NAME``. It is null for rows whose policy has no
+        such parameter, and where a number is left to the policy (``auto``).
+
+        Returns
+        -------
+        pyarrow.Table
+            The same rows.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.generate("zipf", requests=2000, pages=300, seed=3)
+        >>> found = tc.compare(trace, ["lru", "s3-fifo"], {"ram": "5%"})
+        >>> found.with_parameters().column("param_small_share").to_pylist()
+        [None, 0.1]
+        """
+        table = self.table
+        if "parameters" not in table.column_names:
+            return table
+        rows = [json.loads(text or "{}") for text in table.column("parameters").to_pylist()]
+        place = table.column_names.index("parameters")
+        table = table.remove_column(place)
+        for name in dict.fromkeys(name for row in rows for name in row):
+            column = _parameter_column([row.get(name) for row in rows])
+            table = table.add_column(place, f"param_{name}", column)
+            place += 1
+        return table
+
+    def to_pandas(self, *, multi_index: bool = False) -> pd.DataFrame:
+        """Return a frame of pandas with a column per parameter, whose columns are Arrow's.
+
+        Parameters
+        ----------
+        multi_index : bool, optional
+            Whether rows are indexed by what was chosen: trace and policy, the parameters and sizes
+            in which rows differ.
 
         Returns
         -------
         pandas.DataFrame
-            The same rows and columns; nothing is copied.
+            The rows of :meth:`with_parameters`.
         """
         try:
             import pandas as pd  # noqa: PLC0415, it is optional
         except ImportError:
             message = "for a frame of pandas, install it: `pip install pandas`"
             raise ImportError(message) from None
-        frame: pd.DataFrame = self.table.to_pandas(types_mapper=pd.ArrowDtype)
-        return frame
+        table = self.with_parameters()
+        frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
+        return frame.set_index(self._index(table)) if multi_index else frame
+
+    def _index(self, table: pa.Table) -> list[str]:
+        """Name the columns that tell rows apart."""
+        sizes = [name for name in table.column_names if _is_capacity(name)]
+        parameters = [name for name in table.column_names if name.startswith("param_")]
+        chosen = [*parameters, *sizes]
+        differing = [name for name in chosen if len(table.column(name).unique()) > 1]
+        names = [name for name in ("trace", "policy", "identifier") if name in table.column_names]
+        return [*names, *differing]
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the table as a frame of polars.
+        """Return a frame of polars with a column per parameter.
 
         Returns
         -------
         polars.DataFrame
-            The same rows and columns; nothing is copied.
+            The rows of :meth:`with_parameters`.
         """
         try:
             import polars as pl  # noqa: PLC0415, it is optional
         except ImportError:
             message = "for a frame of polars, install it: `pip install polars`"
             raise ImportError(message) from None
-        frame = pl.from_arrow(self.table)
+        frame = pl.from_arrow(self.with_parameters())
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save all that was found in one file, which :meth:`load` reads.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file, a NumPy archive; it appears whole or not at all.
+
+        Raises
+        ------
+        FileError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import thermocline as tc
+        >>> trace = tc.Trace.generate("zipf", requests=2000, pages=300, seed=3)
+        >>> run = tc.simulate(trace, "lru", {"ram": "5%"}, record="hits")
+        >>> path = f"{tempfile.mkdtemp()}/run.npz"
+        >>> run.save(path)
+        >>> tc.Run.load(path).hits.equals(run.hits)
+        True
+        """
+        target = Path(path)
+        text = json.dumps({"kind": type(self).__name__, "figures": self.figures})
+        arrays = {f"array.{name}": array for name, array in self._arrays().items()}
+        partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as file:
+                np.savez_compressed(file, saved=np.array(text), **arrays)
+            partial.replace(target)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            message = f"in `{target}`: {error}"
+            raise FileError(message) from None
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Load what :meth:`save` saved.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file.
+
+        Returns
+        -------
+        Result
+            A result of the class that was saved; ``Result.load`` takes all of them.
+
+        Raises
+        ------
+        FileError
+            If the file cannot be read, or is of another class.
+        """
+        try:
+            with np.load(Path(path), allow_pickle=False) as archive:
+                saved = json.loads(str(archive["saved"]))
+                arrays = {
+                    name.removeprefix("array."): archive[name]
+                    for name in archive.files
+                    if name.startswith("array.")
+                }
+            kind, figures = saved["kind"], saved["figures"]
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+            message = f"in `{path}`: this is no saved result: {error}"
+            raise FileError(message) from None
+        classes = {one.__name__: one for one in _classes(Result)}
+        found = classes.get(kind)
+        if found is None or not issubclass(found, cls):
+            message = f"in `{path}`: a {kind} was saved here, and no {cls.__name__}"
+            raise FileError(message)
+        return found._restored(figures, arrays)  # type: ignore[return-value]
+
+    def _arrays(self) -> dict[str, Any]:
+        """Give what is to be saved besides the figures."""
+        return {}
+
+    @classmethod
+    def _restored(cls, figures: Any, arrays: dict[str, Any]) -> Result:
+        assert not arrays, "there are none of this class"
+        return cls(figures)
+
+    def chart(self, metric: str | None = None) -> Any:
+        """Draw a figure as a chart in Vega-Lite, by Altair.
+
+        A line per policy over the pages of all caches; maps of RAM by flash where both have
+        several sizes; bars where there is one size. Axes have units, and names have the parameters
+        in which rows differ.
+
+        Parameters
+        ----------
+        metric : str, optional
+            The column that is shown; the one that the class names if not given.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            The chart, which notebooks show, and ``save("chart.html")`` writes.
+
+        Raises
+        ------
+        ImportError
+            If Altair is not installed.
+        KeyError
+            If there is no such column.
+        """
+        metric = self._METRIC if metric is None else metric
+        rows = self.table.to_pylist()
+        self._check_metric(metric, self.table)
+        sizes = [name for name in self.table.column_names if _is_capacity(name)]
+        several = [name for name in sizes if len({row[name] for row in rows} - {None}) > 1]
+        named = [
+            {**row, "label": label, "y": row[metric]}
+            for row, label in zip(rows, _charts.labels(rows), strict=True)
+            if row[metric] is not None
+        ]
+        if len(sizes) == 2 and len(several) == 2:
+            across, down = sizes
+            cells = [
+                {"label": row["label"], "across": row[across], "down": row[down], "y": row["y"]}
+                for row in named
+                if row[across] is not None and row[down] is not None
+            ]
+            return _charts.heat_maps(cells, across, down, metric)
+        points = [{"label": row["label"], "x": _cache_pages(row), "y": row["y"]} for row in named]
+        if len({point["x"] for point in points}) == 1:
+            return _charts.bars(points, metric)
+        return _charts.lines(points, self._OVER, metric)
+
+    @staticmethod
+    def _check_metric(metric: str, table: pa.Table) -> None:
+        if metric not in table.column_names:
+            message = f"there is no column `{metric}`; there are: {', '.join(table.column_names)}"
+            raise KeyError(message)
 
     def plot(self, metric: str | None = None, *, ax: Axes | None = None) -> Axes:
         """Plot a figure: over what, and what has a line, the class says.
@@ -143,7 +336,8 @@ class Result:
     def _points(self, metric: str) -> _Points:
         """Give the label, x and y of each point."""
         rows = self.table.to_pylist()
-        return [(row["policy"], _cache_pages(row), row[metric]) for row in rows]
+        named = zip(rows, _charts.labels(rows), strict=True)
+        return [(label, _cache_pages(row), row[metric]) for row, label in named]
 
     def __len__(self) -> int:
         return len(self.table)
@@ -223,6 +417,20 @@ class Run(Result):
 
     def _rows(self) -> list[dict[str, Any]]:
         return [_run_row(self.figures)]
+
+    def _arrays(self) -> dict[str, Any]:
+        return self._recorded
+
+    @classmethod
+    def _restored(cls, figures: Any, arrays: dict[str, Any]) -> Run:
+        return cls(figures, arrays)
+
+    def chart(self, metric: str | None = None) -> Any:
+        """Draw a column of :attr:`tiers` as a bar for each tier, ``hit_ratio`` if none is given."""
+        metric = self._METRIC if metric is None else metric
+        self._check_metric(metric, self.tiers)
+        rows = self.tiers.to_pylist()
+        return _charts.bars([{"label": row["name"], "y": row[metric]} for row in rows], metric)
 
     @property
     def policy(self) -> str:
@@ -517,6 +725,12 @@ class Identification(Result):
         rows = self.over_time.to_pylist()
         return [(row["identifier"], row["end_writes"], row[metric]) for row in rows]
 
+    def chart(self, metric: str | None = None) -> Any:
+        """Draw a column of :attr:`over_time` over the accesses, ``hot_ratio`` if none is given."""
+        metric = self._METRIC if metric is None else metric
+        self._check_metric(metric, self.over_time)
+        return _charts.lines(_points_as_rows(self._points(metric)), self._OVER, metric)
+
 
 class MissRatios(Result):
     """Miss-ratio curves; the table has a row per point.
@@ -558,6 +772,13 @@ class MissRatios(Result):
     def _draw(self, ax: Axes, metric: str) -> None:
         super()._draw(ax, metric)
         ax.set_xscale("log")
+
+    def chart(self, metric: str | None = None) -> Any:
+        """Draw the curves over the pages of all caches, ``miss_ratio`` if none is given."""
+        metric = self._METRIC if metric is None else metric
+        self._check_metric(metric, self.table)
+        rows = _points_as_rows(self._points(metric))
+        return _charts.lines(rows, self._OVER, metric, is_log=True)
 
 
 class Plan(Result):
@@ -602,6 +823,12 @@ class Plan(Result):
     def _points(self, metric: str) -> _Points:
         return [(row["policy"], row["cost"], row[metric]) for row in self._rows()]
 
+    def chart(self, metric: str | None = None) -> Any:
+        """Draw a column of the front over the cost, ``p99_us`` if none is given."""
+        metric = self._METRIC if metric is None else metric
+        self._check_metric(metric, self.table)
+        return _charts.lines(_points_as_rows(self._points(metric)), self._OVER, metric)
+
 
 class SweepResult(Result):
     """The points of a sweep, a row each, in the order of the sweep.
@@ -639,15 +866,36 @@ class SweepResult(Result):
             f"{self.ran_points} run, {self.reused_points} found finished>"
         )
 
-    def _points(self, metric: str) -> _Points:
-        rows = self.table.to_pylist()
-        many = [len({row[name] for row in rows}) > 1 for name in ("trace", "policy", "parameters")]
-        points: _Points = []
-        for row in rows:
-            words = [row["trace"], row["policy"], row["parameters"]]
-            label = " ".join(word for word, shown in zip(words, many, strict=True) if shown)
-            points.append((label or row["policy"], _cache_pages(row), row[metric]))
-        return points
+    def _arrays(self) -> dict[str, Any]:
+        file = io.BytesIO()
+        pq.write_table(self.table, file)
+        return {"table": np.frombuffer(file.getvalue(), np.uint8)}
+
+    @classmethod
+    def _restored(cls, figures: Any, arrays: dict[str, Any]) -> SweepResult:
+        return cls(figures, pq.read_table(io.BytesIO(arrays["table"].tobytes())))
+
+
+def _classes(of: type[Result]) -> list[type[Result]]:
+    """Give a class and all below it."""
+    return [of, *(one for below in of.__subclasses__() for one in _classes(below))]
+
+
+def _points_as_rows(points: _Points) -> list[dict[str, Any]]:
+    return [{"label": label, "x": x, "y": y} for label, x, y in points if y is not None]
+
+
+def _parameter_column(values: list[Any]) -> pa.ChunkedArray:
+    """Give the values of a parameter in all rows; one that is left to the policy is null."""
+    values = [None if value == "auto" else value for value in values]
+    if any(isinstance(value, float) for value in values):
+        values = [None if value is None else float(value) for value in values]
+    return pa.chunked_array([pa.array(values)])
+
+
+def _is_capacity(name: str) -> bool:
+    """Tell whether a column is the size of a cache tier, or of a buffer."""
+    return name.endswith("_pages") and name.count("_") == 1 and name != "footprint_pages"
 
 
 def _equal(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -658,8 +906,7 @@ def _equal(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _cache_pages(row: Mapping[str, Any]) -> int:
     """Sum up the pages of all cache tiers of a row, or those of a buffer."""
-    sizes = (row[name] for name in row if name.endswith("_pages") and name != "footprint_pages")
-    return sum(size or 0 for size in sizes)
+    return sum(row[name] or 0 for name in row if _is_capacity(name))
 
 
 def _axes(ax: Axes | None) -> Axes:

@@ -1,4 +1,4 @@
-"""Sweeps: traces by policies by sizes by parameters, here or on a Dask cluster."""
+"""Sweeps: traces by policies by sizes by parameters, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from thermocline import _cluster, _remote, _thermocline
+from thermocline import _cluster, _output, _remote, _thermocline, _worker
 from thermocline._progress import Progress, watching
 from thermocline.errors import ConfigurationError, FileError, TraceError
 from thermocline.policy import Given, separate
 from thermocline.results import SweepResult
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
     from os import PathLike
 
-    import pyarrow as pa
     from distributed import Client
 
 __all__ = ["sweep"]
@@ -34,9 +35,13 @@ def sweep(
     output: str | PathLike[str] | None = None,
     *,
     threads: int | None = None,
+    cluster: Client | Executor | None = None,
     client: Client | None = None,
     on_batch: Callable[[pa.RecordBatch], object] | None = None,
     patience_s: float = 60.0,
+    storage_options: Mapping[str, Any] | None = None,
+    cache_folder: str | PathLike[str] | None = None,
+    cache_size: str | int = "16GiB",
     progress: Progress = None,
 ) -> SweepResult:
     """Run a sweep: all traces by all policies by all parameters by all sizes.
@@ -53,19 +58,32 @@ def sweep(
         ``s3://...``, with fsspec installed.
     output : str or PathLike, optional
         The Parquet file of the results; the name of the TOML file, ending in ``.parquet``, if not
-        given. It is written here, not on workers.
+        given. It is written here, not on workers. A URL as in ``s3://...`` is written when the
+        sweep is complete; until then its results are in a folder of this machine.
     threads : int, optional
         How many runs at once, from 1 to 4096; as many as there are processors if not given. A
         cluster has as many as its workers have threads.
+    cluster : distributed.Client or concurrent.futures.Executor, optional
+        Where the points run: a Dask cluster, of which points of a worker that fails are run by
+        others, or an executor, such as a ``ProcessPoolExecutor``. Each worker understands the
+        sweep once, and each machine compiles a trace once.
     client : distributed.Client, optional
-        A cluster that runs the points. Each worker fetches and compiles a trace once. Points of
-        a worker that fails are run by others.
+        The former name of `cluster`.
     on_batch : callable, optional
         Is given the row of each point, a ``pyarrow.RecordBatch`` of ``point`` and the columns of
-        the output, as soon as it comes from the cluster; only with `client`.
+        the output, as soon as it comes from the cluster; only with `cluster`.
     patience_s : float, optional
-        How long a cluster may be without any worker before the sweep ends, >= 0, unit: s;
+        How long a Dask cluster may be without any worker before the sweep ends, >= 0, unit: s;
         ``math.inf`` where workers come when a queue lets them.
+    storage_options : Mapping[str, Any], optional
+        What fsspec needs to reach URLs, such as credentials or an endpoint, here and on workers.
+        It is kept in no file.
+    cache_folder : str or PathLike, optional
+        Where each machine of a cluster keeps compiled traces, which its workers share; a folder
+        of the user among the temporary files if not given.
+    cache_size : str or int, optional
+        How many bytes that folder holds at most, as in ``"16GiB"``. The traces that were used
+        longest ago go first, and none that is in use.
     progress : bool or callable, optional
         Whether a bar is shown, or what is told how far it is; on a terminal if not given.
 
@@ -104,37 +122,37 @@ def sweep(
     source, target = _read(spec, output)
     with _named(spec):
         parsed = source.sweep()
-    if threads is not None and not 1 <= threads <= 4096:
-        message = f"threads={threads}: it takes a whole number from 1 to 4096"
+    if cluster is not None and client is not None:
+        message = "`client` is the former name of `cluster`: give one of them"
         raise ConfigurationError(message)
-    if client is None and on_batch is not None:
-        message = "`on_batch` is told of what comes from a cluster: give a `client`"
+    cluster = client if cluster is None else cluster
+    if cluster is None and on_batch is not None:
+        message = "`on_batch` is told of what comes from a cluster: give a `cluster`"
         raise ConfigurationError(message)
-    if client is not None and threads is not None:
-        message = "a cluster has the threads of its workers: leave `threads` or `client` out"
-        raise ConfigurationError(message)
-    if client is not None and not hasattr(client, "submit"):
-        message = f"client={client!r}: it takes a `distributed.Client`"
-        raise TypeError(message)
-    if not patience_s >= 0:
-        message = f"patience_s={patience_s}: it takes a number of at least 0"
-        raise ConfigurationError(message)
-    _thermocline.Sweep.check_output(target)
-    with watching(progress, "points") as watch, _named(spec):
-        if client is None:
-            with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
-                here = parsed.with_paths([_here(trace, folder) for trace in parsed.traces()])
-                figures = json.loads(here.run(target, threads or 0, watch))
-        else:
-            cluster = _cluster.Cluster(client, patience_s)
-            figures = _on_cluster(cluster, source, parsed, target, on_batch, watch)
-    return SweepResult(figures, pq.read_table(target))
+    _cluster.check(threads, cluster, patience_s)
+    node = _worker.Node.of(cache_folder, cache_size)
+    source = source._replace(storage_options=storage_options, node=node)
+    workers = None if cluster is None else _cluster.workers_of(cluster, patience_s)
+    with _output.staged(target, storage_options) as place:
+        _thermocline.Sweep.check_output(place)
+        with watching(progress, "points") as watch, _named(spec):
+            if workers is None:
+                with tempfile.TemporaryDirectory(prefix="thermocline-") as folder:
+                    here = parsed.with_paths(
+                        [_here(trace, folder, storage_options) for trace in parsed.traces()]
+                    )
+                    figures = json.loads(here.run(place, threads or 0, watch))
+            else:
+                asked = _cluster.Cluster(workers, _cluster.blob_of(source))
+                figures = _on_cluster(asked, parsed, place, on_batch, watch)
+        figures["output"] = target
+        return SweepResult(figures, pq.read_table(place))
 
 
 def _read(
     spec: str | PathLike[str] | Mapping[str, Any],
     output: str | PathLike[str] | None,
-) -> tuple[_cluster.Spec, str]:
+) -> tuple[_worker.Spec, str]:
     """Give the text of a sweep, the folder that its paths are relative to, and the output."""
     if isinstance(spec, Mapping):
         if output is None:
@@ -148,7 +166,7 @@ def _read(
             names, brought = separate(names, count)
         plain = _plain({**spec, "policies": names} if brought else spec, "")
         text = _thermocline.Sweep.to_toml(json.dumps(plain))
-        source = _cluster.Spec(text, str(Path.cwd()), is_mapping=True, policies=brought)
+        source = _worker.Spec(text, str(Path.cwd()), is_mapping=True, policies=brought)
         return source, os.fspath(output)
     path = Path(spec)
     try:
@@ -157,7 +175,7 @@ def _read(
         message = f"in `{path}`: {error}"
         raise FileError(message) from None
     target = path.with_suffix(".parquet") if output is None else output
-    return _cluster.Spec(
+    return _worker.Spec(
         text, str(path.parent.absolute()), is_mapping=False, policies=[]
     ), os.fspath(target)
 
@@ -196,15 +214,14 @@ def _named(spec: object) -> Iterator[None]:
         raise type(error)(message) from None
 
 
-def _here(trace: tuple[str, str], folder: str) -> str:
+def _here(trace: tuple[str, str], folder: str, options: Mapping[str, Any] | None) -> str:
     """Give the path of a trace, fetched if its name is a URL."""
     name, path = trace
-    return _remote.fetch(name, folder) if _remote.is_url(name) else path
+    return _remote.fetch(name, folder, options) if _remote.is_url(name) else path
 
 
 def _on_cluster(
     cluster: _cluster.Cluster,
-    spec: _cluster.Spec,
     sweep: _thermocline.Sweep,
     target: str,
     on_batch: Callable[[pa.RecordBatch], object] | None,
@@ -213,35 +230,44 @@ def _on_cluster(
     """Run the points that are not finished on a cluster, and write the output here."""
     tell = watch or (lambda _done, _total, _accesses: None)
     names = [f"trace `{name}`" for name, _ in sweep.traces()]
-    hashing = [
-        _cluster.Question(name, _cluster.hash_trace, (spec, trace))
-        for trace, name in enumerate(names)
-    ]
-    hashes = dict(cluster.answers(hashing))
+    hashing = [_cluster.Job(trace, name, trace) for trace, name in enumerate(names)]
+    answers = cluster.answers(_worker.hash_traces, hashing)
+    hashes = {trace: found for batch in answers for trace, found in batch}
     running = sweep.begin(target, [hashes[trace] for trace in range(len(names))])
     points = sweep.points()
     missing = running.missing(sweep)
-    asked = []
-    for point, key, sha256 in missing:
-        trace, name = points[point]
-        arguments = (spec, trace, point, key, sha256)
-        asked.append(_cluster.Question(name, _cluster.run_point, arguments))
+    asked = [
+        _cluster.Job(points[point][0], points[point][1], (point, key, points[point][0], sha256))
+        for point, key, sha256 in missing
+    ]
     total = len(points)
     done, accesses = total - len(missing), 0
     tell(done, total, accesses)
-    rows = []
     try:
-        for _, batch in cluster.answers(asked):
-            row = batch.column("result")[0].as_py()
-            running.keep([row])
-            rows.append(row)
-            done += 1
-            accesses += batch.column("accesses")[0].as_py()
-            if on_batch is not None:
-                on_batch(batch)
+        for batch in cluster.answers(_worker.run_points, asked):
+            accesses += running.keep([row for _, row in batch])
+            done += len(batch)
+            for place, row in batch:
+                if on_batch is not None:
+                    on_batch(_batch(missing[place][0], row))
             tell(done, total, accesses)
-        return json.loads(running.finish(rows))
+        return json.loads(running.finish())
     finally:
         # An error's traceback, which a notebook keeps, would keep the output for itself.
         running.close()
         cluster.forget()
+
+
+def _batch(point: int, text: str) -> pa.RecordBatch:
+    """Give the row of a point as Arrow: its figures, and the row as JSON."""
+    row = json.loads(text)
+    tiers = row.pop("tiers")
+    for name in ("parameters", "admission"):
+        if name in row:
+            row[name] = json.dumps(row[name])
+    for tier in tiers:
+        if tier["capacity_pages"] is not None:
+            row[f"{tier['name']}_pages"] = tier["capacity_pages"]
+        for figure in ("hits", "page_reads", "page_writes"):
+            row[f"{tier['name']}_{figure}"] = tier[figure]
+    return pa.RecordBatch.from_pylist([{"point": point, **row, "result": text}])

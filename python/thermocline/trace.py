@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
+from collections.abc import Mapping
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
@@ -11,12 +13,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from thermocline import _remote, _thermocline
+from thermocline._tables import (
+    BATCH,
+    PAGED,
+    Rows,
+    batches_of,
+    columns_of,
+    is_one_page,
+    meaning,
+    nanoseconds,
+    pages_of,
+    rows_of,
+    tables_of,
+)
 from thermocline.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -24,9 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Trace"]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-
-BATCH = 65_536
-"""Requests that the extension is given together."""
 
 Kind = Literal["zipf", "uniform", "sequential", "loop", "oltp"]
 
@@ -63,6 +76,13 @@ class Trace:
         allow_truncated: bool = False,
         only: str | Sequence[str] = (),
         volumes: Literal["all", "files"] = "all",
+        columns: str | Mapping[str, str] | PathLike[str] | None = None,
+        ops: Mapping[str, str] | None = None,
+        delimiter: str | None = None,
+        header: bool | None = None,
+        struct: str | None = None,
+        objects: Literal["pages", "one"] = "pages",
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Trace:
         """Read and compile a trace file of any format that the command line reads.
 
@@ -84,6 +104,24 @@ class Trace:
             taken, as in ``"data"`` or ``["data", "log"]``; all if not given.
         volumes : {"all", "files"}, optional
             Of a recording, whether each file is a volume of its own.
+        columns : str or Mapping[str, str] or PathLike, optional
+            What the columns of a file of no known format are for, in the words of ``--columns``
+            (``docs/traces.md``): ``"time=1:us,op=2,offset=3,length=4"``, or a mapping such as
+            ``{"time": "ts:us", "key": "url"}``, or a TOML file. It takes text, JSON lines, Parquet,
+            which is read row group by row group, and, with `struct`, binary records.
+        ops : Mapping[str, str], optional
+            What operations are: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
+            ``{"GET": "read", "*": "ignore"}``.
+        delimiter : str, optional
+            What separates columns: comma, tab, semicolon, bar or blanks; found out if not given.
+        header : bool, optional
+            Whether the first line names the columns; found out if not given.
+        struct : str, optional
+            The letters of binary records, as in Python's module of that name.
+        objects : {"pages", "one"}, optional
+            Whether an object with a size is as many pages as it needs, or one page.
+        storage_options : Mapping[str, Any], optional
+            What fsspec needs to reach a URL, such as credentials or an endpoint.
 
         Returns
         -------
@@ -104,10 +142,22 @@ class Trace:
         38899
         """
         text = None if page_size is None else str(page_size)
+        described = _described(columns, ops, delimiter=delimiter, header=header, struct=struct)
         if volumes not in {"all", "files"}:
             message = f"volumes={volumes!r}: it takes 'all' or 'files'"
             raise TraceError(message)
-        with _remote.local(path) as file:
+        with _remote.local(path, storage_options) as file:
+            table = _parquet(file) if described is not None and struct is None else None
+            if table is not None:
+                # Arrow reads every compression of Parquet.
+                return cls._of_rows(
+                    rows_of(table),
+                    described or "",
+                    ops,
+                    objects=objects,
+                    page_size="4KiB" if page_size is None else page_size,
+                    name=os.fspath(file),
+                )
             return cls(
                 _thermocline.Trace.open(
                     file,
@@ -117,33 +167,50 @@ class Trace:
                     allow_truncated,
                     [only] if isinstance(only, str) else list(only),
                     volumes == "files",
+                    described,
+                    is_one_page(objects),
                 )
             )
 
     @classmethod
     def from_arrays(
         cls,
-        pages: ArrayLike,
+        pages: ArrayLike | None = None,
         *,
+        offsets: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        keys: ArrayLike | None = None,
+        sizes: ArrayLike | None = None,
         writes: ArrayLike | None = None,
         at_ns: ArrayLike | None = None,
         counts: ArrayLike | None = None,
+        objects: Literal["pages", "one"] = "pages",
         page_size: str | int = "4KiB",
         name: str = "arrays",
     ) -> Trace:
-        """Make a trace of requests in arrays.
+        """Make a trace of requests in arrays: by pages, by offsets and lengths, or by keys.
 
         Parameters
         ----------
-        pages : array_like
+        pages : array_like, optional
             The first page of each request, shape ``(n,)``, whole numbers from 0 to 2**64 - 2; n
             must be > 0.
+        offsets, lengths : array_like, optional
+            In place of pages: where each request begins, and how long it is, each of shape
+            ``(n,)``, unit: bytes; lengths are > 0.
+        keys : array_like, optional
+            In place of pages: the object of each request, shape ``(n,)``, texts or whole numbers.
+        sizes : array_like, optional
+            How large each object is, shape ``(n,)``, unit: bytes, > 0; one page if not given.
         writes : array_like, optional
             Whether each request writes, shape ``(n,)``, bool; all read if not given.
         at_ns : array_like, optional
-            When each request came, shape ``(n,)``, unit: ns, >= 0; all at 0 if not given.
+            When each request came, shape ``(n,)``, unit: ns, >= 0, or points in time of NumPy,
+            pandas or others; all at 0 if not given.
         counts : array_like, optional
             How many pages each request has, shape ``(n,)``, each from 1 to 2**24; one if not given.
+        objects : {"pages", "one"}, optional
+            Whether an object with a size is as many pages as it needs, or one page.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
@@ -166,28 +233,52 @@ class Trace:
         >>> trace = tc.Trace.from_arrays(np.array([10, 4]), counts=[3, 1])
         >>> trace.page_numbers[trace.page_ids]
         array([10, 11, 12,  4], dtype=uint64)
+        >>> tc.Trace.from_arrays(offsets=[0, 8191], lengths=[4096, 2]).page_ids
+        array([0, 1, 2], dtype=uint32)
+        >>> tc.Trace.from_arrays(keys=["a", "b", "a"], sizes=[100, 5000, 100]).page_ids
+        array([0, 1, 2, 0], dtype=uint32)
         """
+        if pages is None:
+            table, words = _by_bytes(offsets, lengths, keys, sizes, writes, at_ns)
+            return cls.from_arrow(
+                table, columns=words, objects=objects, page_size=page_size, name=name
+            )
+        for other, values in (("offsets", offsets), ("lengths", lengths), ("keys", keys)):
+            if values is not None:
+                message = f"`{other}` and `pages`: give one of them"
+                raise TraceError(message)
         first = _whole("pages", pages, None)
-        lengths = None if counts is None else _whole("counts", counts, len(first))
-        _check_extents(first, lengths)
-        columns = (
-            first,
-            lengths,
-            None if writes is None else _switches("writes", writes, len(first)),
-            None if at_ns is None else _whole("at_ns", at_ns, len(first)),
-        )
+        arrays: dict[str, NDArray[Any]] = {"page": first}
+        if counts is not None:
+            arrays["count"] = _whole("counts", counts, len(first))
+        if writes is not None:
+            arrays["write"] = _switches("writes", writes, len(first))
+        if at_ns is not None:
+            arrays["at_ns"] = _times(at_ns, len(first))
+        _check_extents(first, arrays.get("count"))
         batches = (
-            tuple(None if column is None else column[start : start + BATCH] for column in columns)
+            {role: column[start : start + BATCH] for role, column in arrays.items()}
             for start in range(0, len(first), BATCH)
         )
-        return cls(_thermocline.Trace.from_batches(batches, False, str(page_size), name))
+        return cls._of_pages(batches, page_size, name)
+
+    @classmethod
+    def _of_pages(
+        cls, batches: Iterable[Mapping[str, NDArray[Any]]], page_size: str | int, name: str
+    ) -> Trace:
+        """Make a trace of batches of checked arrays."""
+        order = ("page", "count", "write", "at_ns")
+        arrays = (tuple(batch.get(role) for role in order) for batch in batches)
+        return cls(_thermocline.Trace.from_batches(arrays, str(page_size), name))
 
     @classmethod
     def from_arrow(
         cls,
         table: Any,
         *,
-        columns: Mapping[str, str] | None = None,
+        columns: Mapping[str, str] | str | None = None,
+        ops: Mapping[str, str] | None = None,
+        objects: Literal["pages", "one"] = "pages",
         page_size: str | int = "4KiB",
         name: str = "arrow",
     ) -> Trace:
@@ -195,16 +286,26 @@ class Trace:
 
         Parameters
         ----------
-        table : object with ``__arrow_c_stream__``
-            A table of pyarrow, polars, pandas, DuckDB or others, a row per request. Its columns:
-            ``page`` (or ``page_number``), whole numbers >= 0, and perhaps ``write`` (bool),
-            ``at_ns`` (>= 0) and ``count`` (pages per request), as in :meth:`from_arrays`. None of
-            these has nulls. Columns such as ``op`` or ``size``, which look as if they said more
-            about requests, are refused; others are not looked at.
-        columns : Mapping[str, str], optional
-            The names that columns have in the table, by those above, as in
-            ``{"page": "lbn", "write": "is_write"}``. The table's other columns are then not
-            looked at.
+        table : object with ``__arrow_c_stream__``, or others
+            A table of pyarrow, polars, pandas, DuckDB or others, a row per request. A lazy frame of
+            polars, a ``RecordBatchReader``, a ``ParquetFile`` or data set of pyarrow, and an
+            iterable of record batches are read batch by batch, so they may be larger than memory.
+            Its columns: ``page`` (or ``page_number``), whole numbers >= 0, and perhaps ``write``
+            (bool), ``at_ns`` (>= 0, or points in time) and ``count`` (pages per request), as in
+            :meth:`from_arrays`. None of these has nulls. Columns such as ``op`` or ``size``, which
+            look as if they said more about requests, are refused; others are not looked at.
+        columns : Mapping[str, str] or str, optional
+            What the table's columns are for. Either by the names above, as in
+            ``{"page": "lbn", "write": "is_write"}``; or in the words of ``--columns``
+            (``docs/traces.md``), as in ``{"time": "ts:us", "key": "url", "size": "bytes"}`` or
+            ``"time=ts:us,key=url,size=bytes"``; or both. Points in time need no unit, and an ``op``
+            of booleans says whether requests write. Other columns are not looked at.
+        ops : Mapping[str, str], optional
+            What operations are: ``read``, ``write``, ``remove`` or ``ignore``, by word, as in
+            ``{"GET": "read", "*": "ignore"}``. Without it, requests that remove something are
+            refused.
+        objects : {"pages", "one"}, optional
+            Whether an object with a size is as many pages as it needs, or one page.
         page_size : str or int, optional
             Bytes per page, a power of two from 512 to 16 MiB.
         name : str, optional
@@ -218,7 +319,8 @@ class Trace:
         Raises
         ------
         TraceError
-            If a column is missing, has nulls, or values that cannot be.
+            If a column is missing, has nulls, or values that cannot be; or if requests would be
+            left out without a word, for they have no length or remove something.
 
         Examples
         --------
@@ -226,28 +328,116 @@ class Trace:
         >>> import thermocline as tc
         >>> tc.Trace.from_arrow(pa.table({"page": [1, 2, 1], "write": [True, False, False]}))
         <thermocline.Trace arrow: 3 accesses, 2 pages of 4096 B>
+        >>> table = pa.table({"url": ["a", "b"], "bytes": [9000, 10], "kind": ["get", "put"]})
+        >>> columns = {"key": "url", "size": "bytes", "op": "kind"}
+        >>> tc.Trace.from_arrow(table, columns=columns).writes
+        array([False, False, False,  True])
         """
-        rows = pa.table(table)
-        names = _roles(rows.column_names, columns)
+        rows = rows_of(table)
+        found = columns_of(rows.names, columns)
+        if found.pages and ops is None:
+            batches = pages_of(rows.batches(list(found.pages.values())), found.pages)
+            return cls._of_pages(_checked(batches, found.pages), page_size, name)
+        words = meaning(found.words, ops)
+        return cls._of_rows(rows, words, ops, objects=objects, page_size=page_size, name=name)
 
-        def column(role: str) -> Any:
-            if role not in names:
-                return None
-            found = rows.column(names[role])
-            if found.null_count:
-                message = f"column `{names[role]}` has {found.null_count} nulls: fill them"
-                raise TraceError(message)
-            return found.to_numpy()
-
-        pages = column("page")
-        return cls.from_arrays(
-            pages,
-            writes=column("write"),
-            at_ns=column("at_ns"),
-            counts=column("count"),
-            page_size=page_size,
-            name=name,
+    @classmethod
+    def _of_rows(
+        cls,
+        rows: Rows,
+        words: str,
+        ops: Mapping[str, str] | None,
+        *,
+        objects: str,
+        page_size: str | int,
+        name: str,
+    ) -> Trace:
+        """Make a trace of a table by what its columns mean."""
+        numbers = _thermocline.Trace.columns_used(rows.names, words)
+        used = [rows.names[number] for number in numbers]
+        compiled, text = _thermocline.Trace.from_rows(
+            tables_of(rows.batches(used), used, ops),
+            rows.names,
+            words,
+            is_one_page(objects),
+            str(page_size),
+            name,
         )
+        counts = json.loads(text)
+        if counts["zero_length_requests"]:
+            message = f"{counts['zero_length_requests']} requests have no length: drop them"
+            raise TraceError(message)
+        if counts["removals"] and ops is None:
+            message = (
+                f"{counts['removals']} requests remove something, and are not replayed: drop them, "
+                'or say so, as in ops={"delete": "remove", ...}'
+            )
+            raise TraceError(message)
+        return cls(compiled)
+
+    @classmethod
+    def from_requests(
+        cls,
+        requests: Iterable[Any],
+        fields: str | Sequence[str] = "page",
+        *,
+        ops: Mapping[str, str] | None = None,
+        objects: Literal["pages", "one"] = "pages",
+        page_size: str | int = "4KiB",
+        name: str = "requests",
+    ) -> Trace:
+        """Make a trace of requests that come one by one, in bounded memory.
+
+        Parameters
+        ----------
+        requests : Iterable
+            The requests: each a value if there is one field, a tuple or list, or a mapping with the
+            fields as keys.
+        fields : str or Sequence[str], optional
+            What the values of a request are: ``page``, ``write``, ``at_ns`` and ``count`` as in
+            :meth:`from_arrow`, or the words of ``--columns``, with units as in ``"time:s"``.
+        ops : Mapping[str, str], optional
+            What operations are, as in :meth:`from_arrow`.
+        objects : {"pages", "one"}, optional
+            Whether an object with a size is as many pages as it needs, or one page.
+        page_size : str or int, optional
+            Bytes per page, a power of two from 512 to 16 MiB.
+        name : str, optional
+            What messages and results call the trace.
+
+        Returns
+        -------
+        Trace
+            The compiled trace.
+
+        Raises
+        ------
+        TraceError
+            If there is no request, or one that cannot be. What the iterable raises comes back as
+            it is.
+
+        Examples
+        --------
+        >>> import thermocline as tc
+        >>> tc.Trace.from_requests(page % 3 for page in range(5)).page_ids
+        array([0, 1, 2, 0, 1], dtype=uint32)
+        >>> requests = [("a", 100, "get"), ("b", 5000, "put")]
+        >>> tc.Trace.from_requests(requests, ("key", "size", "op")).writes
+        array([False,  True,  True])
+        """
+        described = [fields] if isinstance(fields, str) else list(fields)
+        roles = [word.partition(":")[0] for word in described]
+        columns = {
+            role: f'"{role}"{word.removeprefix(role)}' if role not in PAGED else role
+            for role, word in zip(roles, described, strict=True)
+        }
+        found = columns_of(roles, columns)
+        rows = Rows(roles, lambda _names: batches_of(requests, roles))
+        if found.pages and ops is None:
+            batches = pages_of(rows.batches(list(found.pages.values())), found.pages)
+            return cls._of_pages(_checked(batches, found.pages), page_size, name)
+        words = meaning(found.words, ops)
+        return cls._of_rows(rows, words, ops, objects=objects, page_size=page_size, name=name)
 
     @classmethod
     def generate(
@@ -424,9 +614,11 @@ class Trace:
         return Trace(self._compiled.split(clients, how == "volume"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the compiled trace as a Parquet file, which :meth:`open` opens at once.
+        """Save the compiled trace as a Parquet file, or as one that is mapped.
 
-        Whose access is whose is not saved: split or merge a trace when it is open.
+        A file whose name ends in ``.tct`` is mapped by :meth:`open`: it opens without being read,
+        and all processes that use it share its memory. Do not write to it while it is open. Only
+        this form saves whose access is whose.
 
         Parameters
         ----------
@@ -436,7 +628,17 @@ class Trace:
         Raises
         ------
         TraceError
-            If the file cannot be written, or the accesses are those of several clients.
+            If the file cannot be written, or is Parquet and the accesses are those of several
+            clients.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import thermocline as tc
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tc.Trace.from_arrays([5, 6, 5]).save(f"{folder}/small.tct")
+        ...     tc.Trace.open(f"{folder}/small.tct").page_ids
+        array([0, 1, 0], dtype=uint32)
         """
         self._compiled.save(path)
 
@@ -632,54 +834,59 @@ def _column(name: str, values: ArrayLike, rows: int | None) -> NDArray[Any]:
     return column
 
 
-_ROLES = {
-    "page": ("page", "page_number"),
-    "write": ("write",),
-    "at_ns": ("at_ns",),
-    "count": ("count",),
-}
-"""What columns may say, and what they are called."""
-
-_UNKNOWN = {
-    "op": "`write`, a column of booleans",
-    "is_write": '`write`: columns={"write": "is_write", ...}',
-    "rw": "`write`, a column of booleans",
-    "size": "`count`, in pages",
-    "length": "`count`, in pages",
-    "time": "`at_ns`, in nanoseconds",
-    "timestamp": "`at_ns`, in nanoseconds",
-}
-"""Columns that look as if they said more about requests, and what says it."""
-
-
-def _roles(there: Sequence[str], columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Give the column of each role that a table has."""
-    known = ", ".join(there) or "none"
-    if columns is not None:
-        for role, name in columns.items():
-            if role not in _ROLES:
-                message = f"columns[{role!r}]: there are {', '.join(_ROLES)}"
-                raise TraceError(message)
-            if name not in there:
-                message = f"columns[{role!r}]: there is no column `{name}`; there are: {known}"
-                raise TraceError(message)
-        found = dict(columns)
-    else:
-        named = (
-            (role, next((n for n in names if n in there), None)) for role, names in _ROLES.items()
-        )
-        found = {role: name for role, name in named if name is not None}
-    if "page" not in found:
-        message = f"there is no column `page` or `page_number`; there are: {known}"
-        raise TraceError(message)
-    for name in there if columns is None else ():
-        if name in _UNKNOWN:
-            message = (
-                f"column `{name}` is not understood: give {_UNKNOWN[name]}, or say with `columns` "
-                "which columns are to be looked at, or drop it"
-            )
+def _described(
+    columns: str | Mapping[str, str] | PathLike[str] | None,
+    ops: Mapping[str, str] | None,
+    **more: str | bool | None,
+) -> str | None:
+    """Give what the columns of a file mean, for the extension."""
+    if columns is None:
+        given = [key for key, value in {"ops": ops, **more}.items() if value is not None]
+        if given:
+            message = f"`{given[0]}` is about `columns`, which is not given"
             raise TraceError(message)
-    return found
+        return None
+    if isinstance(columns, str) and not columns.endswith(".toml"):
+        return meaning(columns, ops, **more)
+    if isinstance(columns, Mapping):
+        return meaning(columns, ops, **more)
+    if ops is not None or any(value is not None for value in more.values()):
+        message = f"`{columns}` says all about the columns: leave the other arguments out"
+        raise TraceError(message)
+    try:
+        return Path(columns).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"in `{columns}`: {error}"
+        raise TraceError(message) from None
+
+
+def _parquet(path: str | PathLike[str]) -> pq.ParquetFile | None:
+    """Open a Parquet file, unless it is none or has columns inside of others."""
+    try:
+        with Path(path).open("rb") as file:
+            if file.read(4) != b"PAR1":
+                return None
+        found = pq.ParquetFile(path)
+    except OSError:
+        return None
+    return None if any(pa.types.is_nested(one.type) for one in found.schema_arrow) else found
+
+
+def _checked(
+    batches: Iterable[Mapping[str, Any]], names: Mapping[str, str]
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Check the arrays of batches, one after the other."""
+    for batch in batches:
+        first = _whole(names["page"], batch["page"], None)
+        arrays: dict[str, NDArray[Any]] = {"page": first}
+        if "count" in batch:
+            arrays["count"] = _whole(names["count"], batch["count"], len(first))
+        if "write" in batch:
+            arrays["write"] = _switches(names["write"], batch["write"], len(first))
+        if "at_ns" in batch:
+            arrays["at_ns"] = _whole(names["at_ns"], batch["at_ns"], len(first))
+        _check_extents(first, arrays.get("count"))
+        yield arrays
 
 
 def _check_extents(first: NDArray[np.uint64], counts: NDArray[np.uint64] | None) -> None:
@@ -708,10 +915,85 @@ def _unpickled(name: str, content: bytes) -> Trace:
         return Trace.open(path)
 
 
+def _by_bytes(
+    offsets: ArrayLike | None,
+    lengths: ArrayLike | None,
+    keys: ArrayLike | None,
+    sizes: ArrayLike | None,
+    writes: ArrayLike | None,
+    at_ns: ArrayLike | None,
+) -> tuple[pa.Table, dict[str, str]]:
+    """Give a table of requests by offsets or keys, and what its columns are for."""
+    if (offsets is None) == (keys is None):
+        message = "give one of `pages`, `offsets` (with `lengths`) and `keys`"
+        raise TraceError(message)
+    if (offsets is None) != (lengths is None):
+        message = "`offsets` and `lengths` go together; the sizes of objects are `sizes`"
+        raise TraceError(message)
+    first: Any
+    if offsets is None:
+        role, first = "key", _keys(keys)
+    else:
+        role, first = "offset", _whole("offsets", offsets, None)
+    columns: dict[str, Any] = {role: first}
+    for role, name, values in (("length", "lengths", lengths), ("size", "sizes", sizes)):
+        if values is not None:
+            columns[role] = _positive(name, values, len(first))
+    if writes is not None:
+        columns["op"] = _switches("writes", writes, len(first))
+    words = {role: role for role in columns}
+    if at_ns is not None:
+        columns["time"] = _times(at_ns, len(first))
+        words["time"] = "time:ns"
+    return pa.table({role: pa.array(column) for role, column in columns.items()}), words
+
+
+def _keys(keys: ArrayLike | None) -> Any:
+    """Give the keys of objects as an Arrow array: texts, or whole numbers."""
+    try:
+        listed = keys if isinstance(keys, list) else np.asarray(keys)
+        column = pa.array(listed, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        message = f"`keys` takes texts, or whole numbers: {error}"
+        raise TraceError(message) from None
+    if column.null_count:
+        message = f"`keys` has {column.null_count} that are missing: fill them"
+        raise TraceError(message)
+    return column
+
+
+def _positive(name: str, values: ArrayLike, rows: int) -> NDArray[np.uint64]:
+    column = _whole(name, values, rows)
+    if len(column) and column.min() == 0:
+        place = int(np.argmin(column))
+        message = f"`{name}`[{place}] is 0: drop requests without a byte"
+        raise TraceError(message)
+    return column
+
+
+def _times(values: ArrayLike, rows: int) -> NDArray[np.uint64]:
+    """Give nanoseconds: numbers as they are, points in time since 1970."""
+    column = _column("at_ns", values, rows)
+    if column.dtype.kind in "mMO" and len(column):
+        try:
+            array = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            message = f"`at_ns`: {error}"
+            raise TraceError(message) from None
+        if array.null_count:
+            message = f"`at_ns` has {array.null_count} that are missing: fill them"
+            raise TraceError(message)
+        if pa.types.is_temporal(array.type):
+            column = nanoseconds("at_ns", array).to_numpy(zero_copy_only=False)
+    return _whole("at_ns", column, rows)
+
+
 def _whole(name: str, values: ArrayLike, rows: int | None) -> NDArray[np.uint64]:
     column = _column(name, values, rows)
     if len(column) and not np.issubdtype(column.dtype, np.integer):
         message = f"`{name}` has the type {column.dtype}: it takes whole numbers"
+        if name in {"pages", "page"} and column.dtype.kind in "OUS":
+            message += '; texts are `keys`, or columns={"key": ...}'
         raise TraceError(message)
     if len(column) and column.min() < 0:
         place = int(np.argmax(column < 0))

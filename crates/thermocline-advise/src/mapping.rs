@@ -253,7 +253,7 @@ fn open_cas(settings: &OpenCas, pages: Pages) -> Result<Modelled, MappingError> 
 }
 
 /// The most that `arc-l2arc` takes for its headroom, which stands for no limit.
-const HEADROOM_MAX: u64 = 1024;
+pub(crate) const HEADROOM_MAX: u64 = 1024;
 
 fn zfs(settings: &Zfs, pages: Pages) -> Modelled {
     let per_feed = |bytes: u64| pages.limit(bytes.saturating_mul(settings.feed_s.max(1)));

@@ -2,7 +2,10 @@
 //! way back of [`mapping`](crate::mapping).
 //!
 //! What the parameters do not say is as it is installed, if that is a cache of the same kind, or the
-//! default of its own program.
+//! default of its own program. Parameters that no command can set are listed, and never dropped in silence.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use crate::commands::{
     CacheToml, LvmVolume, Parameter, Recommended, WriteMode, lvm_chunk_bytes,
@@ -13,6 +16,7 @@ use crate::installed::{
     InstalledKind, OpenCas, OpenCasCleaning, OpenCasMode, OpenCasPromotion, SequentialPolicy,
     WritecacheMemory, Zfs,
 };
+use crate::mapping::{HEADROOM_MAX, model};
 
 /// The cache that is recommended, as the lab names it.
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +48,55 @@ impl Default for Devices<'_> {
     }
 }
 
-impl Choice<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
-        let mut parameters = self.parameters.iter();
+/// A recommendation, and what its commands leave out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recommendation {
+    /// The cache.
+    pub cache: Recommended,
+    /// Names and values of the parameters that no command sets.
+    pub unsaid: Vec<(String, String)>,
+}
+
+/// A choice of which is known what was asked for.
+struct Asked<'a> {
+    choice: &'a Choice<'a>,
+    names: RefCell<BTreeSet<&'a str>>,
+}
+
+impl<'a> Asked<'a> {
+    fn text(&self, name: &'a str) -> Option<&'a str> {
+        self.names.borrow_mut().insert(name);
+        let mut parameters = self.choice.parameters.iter();
         parameters.find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    fn number(&self, name: &str) -> Option<u64> {
+    fn number(&self, name: &'a str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
     /// A parameter that counts pages, in bytes.
-    fn bytes(&self, name: &str) -> Option<u64> {
-        self.number(name)?.checked_mul(self.page_bytes)
+    fn bytes(&self, name: &'a str) -> Option<u64> {
+        self.number(name)?.checked_mul(self.choice.page_bytes)
+    }
+
+    /// Sets a number, if it is given.
+    fn set(&self, setting: &mut u64, name: &'a str) {
+        *setting = self.number(name).unwrap_or(*setting);
+    }
+
+    /// The parameters that nobody asked for, but for those that are as they are installed.
+    fn unsaid(&self, installed: Option<&InstalledCache>) -> Vec<(String, String)> {
+        let modelled = installed.and_then(|cache| model(cache, self.choice.page_bytes).ok());
+        let modelled = modelled.filter(|modelled| modelled.policy == self.choice.policy);
+        let is_installed = |parameter: &(String, String)| {
+            modelled.as_ref().is_some_and(|modelled| modelled.parameters.contains(parameter))
+        };
+        let names = self.names.borrow();
+        let parameters = self.choice.parameters.iter();
+        parameters
+            .filter(|parameter| !names.contains(parameter.0.as_str()) && !is_installed(parameter))
+            .cloned()
+            .collect()
     }
 }
 
@@ -66,20 +106,26 @@ pub fn recommended(
     choice: &Choice<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
-) -> Option<Recommended> {
-    Some(match choice.policy {
-        "dm-cache" => of_dm_cache(choice, devices, installed),
-        "dm-writecache" => of_dm_writecache(choice, devices, installed),
-        "bcache" => of_bcache(choice, devices, installed),
-        "open-cas" => of_open_cas(choice, devices, installed),
-        "arc-l2arc" => of_zfs(choice, devices, installed),
-        _ if choice.ram_bytes > 0 => Recommended::Thermocline(engine(choice, devices)),
+) -> Option<Recommendation> {
+    let asked = Asked { choice, names: RefCell::default() };
+    let cache = match choice.policy {
+        "dm-cache" => of_dm_cache(&asked, devices, installed),
+        "dm-writecache" => of_dm_writecache(&asked, devices, installed),
+        "bcache" => of_bcache(&asked, devices, installed),
+        "open-cas" => of_open_cas(&asked, devices, installed),
+        "arc-l2arc" => of_zfs(&asked, devices, installed),
+        _ if choice.ram_bytes > 0 => {
+            // Its file takes every parameter.
+            let cache = Recommended::Thermocline(engine(choice, devices));
+            return Some(Recommendation { cache, unsaid: vec![] });
+        }
         _ => return None,
-    })
+    };
+    Some(Recommendation { cache, unsaid: asked.unsaid(installed) })
 }
 
 fn of_dm_cache(
-    choice: &Choice<'_>,
+    asked: &Asked<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Recommended {
@@ -89,13 +135,13 @@ fn of_dm_cache(
     };
     Recommended::DmCache {
         volume: lvm_volume(volume, devices),
-        size_bytes: choice.flash_bytes,
-        settings: dm_cache(choice, settings),
+        size_bytes: asked.choice.flash_bytes,
+        settings: dm_cache(asked, settings),
     }
 }
 
 fn of_dm_writecache(
-    choice: &Choice<'_>,
+    asked: &Asked<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Recommended {
@@ -105,13 +151,13 @@ fn of_dm_writecache(
     };
     Recommended::DmWritecache {
         volume: lvm_volume(volume, devices),
-        size_bytes: choice.flash_bytes,
-        settings: dm_writecache(choice, settings),
+        size_bytes: asked.choice.flash_bytes,
+        settings: dm_writecache(asked, settings),
     }
 }
 
 fn of_bcache(
-    choice: &Choice<'_>,
+    asked: &Asked<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Recommended {
@@ -125,37 +171,37 @@ fn of_bcache(
         device: of_kind.map_or_else(|| "bcache0".into(), |(name, _)| name.clone()),
         fast: devices.fast.into(),
         slow: devices.slow.into(),
-        size_bytes: choice.flash_bytes,
-        settings: bcache(choice, of_kind.map(|(_, settings)| settings)),
+        size_bytes: asked.choice.flash_bytes,
+        settings: bcache(asked, of_kind.map(|(_, settings)| settings)),
     }
 }
 
 fn of_open_cas(
-    choice: &Choice<'_>,
+    asked: &Asked<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Recommended {
-    let size_bytes = choice.flash_bytes;
+    let size_bytes = asked.choice.flash_bytes;
     match installed.map(|installed| &installed.kind) {
         Some(InstalledKind::OpenCas { id, device, cores, settings }) => Recommended::OpenCas {
             id: *id,
             fast: device.clone(),
             slow: cores.iter().map(|core| core.device.clone()).collect(),
             size_bytes,
-            settings: open_cas(choice, Some(settings)),
+            settings: open_cas(asked, Some(settings)),
         },
         _ => Recommended::OpenCas {
             id: 1,
             fast: devices.fast.into(),
             slow: vec![devices.slow.into()],
             size_bytes,
-            settings: open_cas(choice, None),
+            settings: open_cas(asked, None),
         },
     }
 }
 
 fn of_zfs(
-    choice: &Choice<'_>,
+    asked: &Asked<'_>,
     devices: Devices<'_>,
     installed: Option<&InstalledCache>,
 ) -> Recommended {
@@ -169,8 +215,8 @@ fn of_zfs(
     Recommended::Zfs {
         pool: of_kind.map_or_else(|| "POOL".into(), |(name, ..)| name.clone()),
         fast: fast.map_or_else(|| devices.fast.into(), |device| device.name.clone()),
-        size_bytes: choice.flash_bytes,
-        settings: zfs(choice, of_kind.map(|(.., settings)| settings)),
+        size_bytes: asked.choice.flash_bytes,
+        settings: zfs(asked, of_kind.map(|(.., settings)| settings)),
     }
 }
 
@@ -209,28 +255,29 @@ fn lvm_volume(volume: Option<&crate::installed::Volume>, devices: Devices<'_>) -
     }
 }
 
-fn dm_cache(choice: &Choice<'_>, installed: Option<&DmCache>) -> DmCache {
+fn dm_cache(asked: &Asked<'_>, installed: Option<&DmCache>) -> DmCache {
     // A chunk that is not given is the one that lvm chooses.
-    let chunk_bytes = lvm_chunk_bytes(choice.flash_bytes, None).unwrap_or(64 << 10);
+    let chunk_bytes = lvm_chunk_bytes(asked.choice.flash_bytes, None).unwrap_or(64 << 10);
     let mut settings = installed.cloned().unwrap_or_else(|| DmCache {
         block_bytes: chunk_bytes,
         mode: DmCacheMode::Writethrough,
         policy: "smq".into(),
         migration_threshold_sectors: lvm_migration_threshold_sectors(chunk_bytes),
     });
-    if let Some(bytes) = choice.bytes("block_pages") {
-        settings.block_bytes = bytes.max(chunk_bytes);
+    if let Some(bytes) = asked.bytes("block_pages") {
+        let size_bytes = asked.choice.flash_bytes;
+        settings.block_bytes = lvm_chunk_bytes(size_bytes, Some(bytes)).unwrap_or(chunk_bytes);
         settings.migration_threshold_sectors = settings
             .migration_threshold_sectors
             .max(lvm_migration_threshold_sectors(settings.block_bytes));
     }
-    if let Some(mode) = choice.text("mode").and_then(DmCacheMode::of) {
+    if let Some(mode) = asked.text("mode").and_then(DmCacheMode::of) {
         settings.mode = mode;
     }
     settings
 }
 
-fn dm_writecache(choice: &Choice<'_>, installed: Option<&DmWritecache>) -> DmWritecache {
+fn dm_writecache(asked: &Asked<'_>, installed: Option<&DmWritecache>) -> DmWritecache {
     let mut settings = installed.cloned().unwrap_or(DmWritecache {
         block_bytes: 4096,
         memory: WritecacheMemory::Ssd,
@@ -242,20 +289,27 @@ fn dm_writecache(choice: &Choice<'_>, installed: Option<&DmWritecache>) -> DmWri
         writeback_jobs: None,
         cleaner: false,
     });
-    if let Some(high) = choice.number("high_watermark") {
+    if let Some(high) = asked.number("high_watermark") {
         settings.high_watermark = high;
         // The policy's low watermark stays where it is, unless the high one falls below it.
         settings.low_watermark = settings.low_watermark.min(high);
     }
-    if let Some(low) = choice.number("low_watermark") {
-        settings.low_watermark = low;
+    asked.set(&mut settings.low_watermark, "low_watermark");
+    asked.set(&mut settings.autocommit_blocks, "autocommit_blocks");
+    if let Some(seconds) = asked.number("autocommit_s") {
+        settings.autocommit_ms = seconds.saturating_mul(1000);
+    }
+    match asked.number("max_age_s") {
+        Some(0) => settings.max_age_ms = None,
+        Some(seconds) => settings.max_age_ms = Some(seconds.saturating_mul(1000)),
+        None => {}
     }
     settings
 }
 
-fn bcache(choice: &Choice<'_>, installed: Option<&Bcache>) -> Bcache {
+fn bcache(asked: &Asked<'_>, installed: Option<&Bcache>) -> Bcache {
     let mut settings = installed.cloned().unwrap_or(Bcache {
-        bucket_bytes: 512 << 10,
+        bucket_bytes: bucket_bytes(asked.choice.flash_bytes),
         block_bytes: 4096,
         mode: BcacheMode::Writethrough,
         replacement: BcacheReplacement::Lru,
@@ -265,62 +319,122 @@ fn bcache(choice: &Choice<'_>, installed: Option<&Bcache>) -> Bcache {
         congested_read_us: 2000,
         congested_write_us: 20_000,
     });
-    if let Some(mode) = choice.text("mode").and_then(BcacheMode::of) {
+    if let Some(mode) = asked.text("mode").and_then(BcacheMode::of) {
         settings.mode = mode;
     }
-    if let Some(replacement) = choice.text("replacement").and_then(BcacheReplacement::of) {
+    if let Some(replacement) = asked.text("replacement").and_then(BcacheReplacement::of) {
         settings.replacement = replacement;
     }
-    if let Some(bytes) = choice.bytes("sequential_cutoff") {
+    if let Some(bytes) = asked.bytes("sequential_cutoff") {
         settings.sequential_cutoff_bytes = bytes;
     }
-    if let Some(percent) = choice.number("writeback_percent") {
-        settings.writeback_percent = percent;
+    if let Some(bytes) = asked.bytes("bucket_pages") {
+        settings.bucket_bytes = bytes;
     }
+    asked.set(&mut settings.writeback_percent, "writeback_percent");
     settings
 }
 
-fn open_cas(choice: &Choice<'_>, installed: Option<&OpenCas>) -> OpenCas {
+/// The bucket of a cache of this size, as the model has it: that of make-bcache, but smaller where the
+/// kernel would refuse so few.
+fn bucket_bytes(size_bytes: u64) -> u64 {
+    let mut bytes = 512 << 10;
+    while bytes > 32 << 10 && size_bytes / bytes <= 512 {
+        bytes /= 2;
+    }
+    bytes
+}
+
+fn open_cas(asked: &Asked<'_>, installed: Option<&OpenCas>) -> OpenCas {
     let mut settings = installed.cloned().unwrap_or(OpenCas {
         line_bytes: 4096,
         mode: OpenCasMode::WriteThrough,
         promotion: OpenCasPromotion::Always,
-        cleaning: OpenCasCleaning::Alru {
-            wake_s: 20,
-            staleness_s: 120,
-            batch: 100,
-            activity_ms: 10_000,
-            dirty_ratio: 100,
-            inertia_bytes: 128 << 20,
-        },
+        cleaning: ALRU,
         sequential_policy: SequentialPolicy::Full,
         sequential_cutoff_bytes: 1 << 20,
     });
-    if let Some(bytes) = choice.bytes("line_pages") {
+    if let Some(bytes) = asked.bytes("line_pages") {
         settings.line_bytes = bytes;
     }
-    if let Some(mode) = choice.text("mode").and_then(OpenCasMode::of) {
+    if let Some(mode) = asked.text("mode").and_then(OpenCasMode::of) {
         settings.mode = mode;
     }
-    match choice.text("promotion") {
-        Some("nhit") => {
-            settings.promotion = OpenCasPromotion::Nhit {
-                threshold: choice.number("nhit_threshold").unwrap_or(3),
-                trigger_percent: choice.number("nhit_trigger").unwrap_or(80),
-            };
-        }
-        Some("always") => settings.promotion = OpenCasPromotion::Always,
-        _ => {}
+    if let Some(policy) = asked.text("seq_policy").and_then(SequentialPolicy::of) {
+        settings.sequential_policy = policy;
     }
-    if choice.text("cleaning") == Some("nop") {
-        settings.cleaning = OpenCasCleaning::Nop;
+    if let Some(bytes) = asked.bytes("seq_threshold") {
+        settings.sequential_cutoff_bytes = bytes;
     }
+    settings.promotion = promotion(asked, settings.promotion);
+    settings.cleaning = cleaning(asked, settings.cleaning);
     settings
 }
 
-fn zfs(choice: &Choice<'_>, installed: Option<&Zfs>) -> Zfs {
+fn promotion(asked: &Asked<'_>, installed: OpenCasPromotion) -> OpenCasPromotion {
+    let (is_nhit, mut threshold, mut trigger_percent) = match installed {
+        OpenCasPromotion::Nhit { threshold, trigger_percent } => (true, threshold, trigger_percent),
+        OpenCasPromotion::Always => (false, 3, 80),
+    };
+    if !asked.text("promotion").map_or(is_nhit, |word| word == "nhit") {
+        return OpenCasPromotion::Always;
+    }
+    asked.set(&mut threshold, "nhit_threshold");
+    asked.set(&mut trigger_percent, "nhit_trigger");
+    OpenCasPromotion::Nhit { threshold, trigger_percent }
+}
+
+/// What alru is set to without being told.
+const ALRU: OpenCasCleaning = OpenCasCleaning::Alru {
+    wake_s: 20,
+    staleness_s: 120,
+    batch: 100,
+    activity_ms: 10_000,
+    dirty_ratio: 100,
+    inertia_bytes: 128 << 20,
+};
+
+fn cleaning(asked: &Asked<'_>, installed: OpenCasCleaning) -> OpenCasCleaning {
+    let mut cleaning = match (asked.text("cleaning"), installed) {
+        (Some("nop"), _) => OpenCasCleaning::Nop,
+        (Some("alru"), OpenCasCleaning::Acp { .. } | OpenCasCleaning::Nop) => ALRU,
+        (Some("acp"), OpenCasCleaning::Alru { .. } | OpenCasCleaning::Nop) => {
+            OpenCasCleaning::Acp { wake_ms: 10, batch: 128 }
+        }
+        _ => installed,
+    };
+    match &mut cleaning {
+        OpenCasCleaning::Alru {
+            wake_s,
+            staleness_s,
+            batch,
+            activity_ms,
+            dirty_ratio,
+            inertia_bytes,
+        } => {
+            asked.set(wake_s, "alru_wake_s");
+            asked.set(staleness_s, "alru_staleness_s");
+            asked.set(batch, "alru_batch");
+            if let Some(seconds) = asked.number("alru_activity_s") {
+                *activity_ms = seconds.saturating_mul(1000);
+            }
+            asked.set(dirty_ratio, "alru_dirty_ratio");
+            if let Some(bytes) = asked.bytes("alru_inertia_pages") {
+                *inertia_bytes = bytes;
+            }
+        }
+        OpenCasCleaning::Acp { wake_ms, batch } => {
+            asked.set(wake_ms, "acp_wake_ms");
+            asked.set(batch, "acp_batch");
+        }
+        OpenCasCleaning::Nop => {}
+    }
+    cleaning
+}
+
+fn zfs(asked: &Asked<'_>, installed: Option<&Zfs>) -> Zfs {
     let mut settings = installed.cloned().unwrap_or(Zfs {
-        arc_max_bytes: choice.ram_bytes,
+        arc_max_bytes: asked.choice.ram_bytes,
         write_max_bytes: 32 << 20,
         write_boost_bytes: None,
         headroom: 8,
@@ -333,9 +447,38 @@ fn zfs(choice: &Choice<'_>, installed: Option<&Zfs>) -> Zfs {
         ext_headroom_percent: None,
         meta_cycles: None,
     });
-    if choice.ram_bytes > 0 {
-        settings.arc_max_bytes = choice.ram_bytes;
+    if asked.choice.ram_bytes > 0 {
+        settings.arc_max_bytes = asked.choice.ram_bytes;
     }
+    if let Some(ms) = asked.number("feed_ms").filter(|&ms| ms > 0) {
+        settings.feed_s = (ms / 1000).max(1);
+    }
+    let per_second = |bytes: u64| bytes / settings.feed_s.max(1);
+    if let Some(bytes) = asked.bytes("write_max") {
+        settings.write_max_bytes = per_second(bytes);
+    }
+    if let Some(bytes) = asked.bytes("write_boost") {
+        settings.write_boost_bytes = Some(per_second(bytes));
+    }
+    asked.set(&mut settings.headroom_boost_percent, "headroom_boost");
+    // The model of the older feed has no boost of its own, and a headroom that includes it.
+    let boost = match asked.text("feed") {
+        Some("2026") => 100,
+        _ => settings.headroom_boost_percent.max(100),
+    };
+    match asked.number("headroom") {
+        Some(HEADROOM_MAX) => settings.headroom = 0,
+        Some(headroom) => settings.headroom = headroom.saturating_mul(100) / boost,
+        None => {}
+    }
+    if let Some(percent) = asked.number("dwpd_limit") {
+        settings.dwpd_limit_percent = Some(percent);
+    }
+    if let Some(percent) = asked.number("ext_headroom_pct") {
+        settings.ext_headroom_percent = Some(percent);
+    }
+    // It is that of the requests.
+    asked.text("page_bytes");
     settings
 }
 
@@ -354,8 +497,9 @@ mod tests {
             ram_bytes: 4 << 30,
             page_bytes: 4096,
         };
-        let recommended = recommended(&choice, Devices::default(), None).unwrap();
-        commands(&recommended, None).unwrap().to_string()
+        let found = recommended(&choice, Devices::default(), None).unwrap();
+        assert_eq!(found.unsaid, []);
+        commands(&found.cache, None).unwrap().to_string()
     }
 
     #[test]
@@ -384,6 +528,22 @@ mod tests {
     }
 
     #[test]
+    fn what_no_command_sets_is_listed_and_what_is_installed_is_not() {
+        let parameters: Vec<(String, String)> = [("sync_writes", "true"), ("mode", "writeback")]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into();
+        let choice = Choice {
+            policy: "bcache",
+            parameters: &parameters,
+            flash_bytes: 1 << 30,
+            ram_bytes: 0,
+            page_bytes: 4096,
+        };
+        let found = recommended(&choice, Devices::default(), None).unwrap();
+        assert_eq!(found.unsaid, [("sync_writes".into(), "true".into())]);
+    }
+
+    #[test]
     fn a_large_cache_has_the_chunk_that_lvm_demands() {
         let choice = Choice {
             policy: "dm-cache",
@@ -392,9 +552,8 @@ mod tests {
             ram_bytes: 0,
             page_bytes: 4096,
         };
-        let Some(Recommended::DmCache { settings, .. }) =
-            recommended(&choice, Devices::default(), None)
-        else {
+        let cache = recommended(&choice, Devices::default(), None).unwrap().cache;
+        let Recommended::DmCache { settings, .. } = cache else {
             panic!("dm-cache is dm-cache");
         };
         assert_eq!(settings.block_bytes, 256 << 10);

@@ -2,21 +2,17 @@
 //!
 //! Each device is a file of the table, called `major:minor`. The requests are the queue events.
 //!
-//! * Binary: records of 48 bytes, in the byte order of the machine that wrote them: magic
-//!   `0x65617407`, sequence, time in ns, sector, bytes, action, process, device, cpu, error, and the
-//!   length of what follows the record.
-//! * Source: `blktrace_api.h` and `blktrace.h` of Linux; the format of blkparse's text is that of the
-//!   trace format `blkparse`.
+//! * Binary: the module `blktrace` has the records.
+//! * Source: the format of blkparse's text is that of the trace format `blkparse`.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use thermocline_core::Op;
-use thermocline_trace::text::SECTOR_BYTES;
 use thermocline_trace::{
     Extent, FormatName, Position, ReadOptions, Reader, Requests as _, TraceError, hexadecimal,
 };
 
+use super::blktrace::{DISORDER_NS, MAGIC_REASON, RECORD_BYTES, Record};
 use super::collector::{Captured, Collector, IMPOSSIBLE_REQUEST};
 use super::files::FilesByKey;
 use super::options::CaptureOptions;
@@ -24,9 +20,6 @@ use super::progress::Progress;
 use super::source::Recorded;
 use super::spool::Spooled;
 use crate::error::CaptureError;
-
-/// The processors' buffers are written in turn, so events stand up to this much behind later ones.
-const DISORDER_NS: u64 = 1_000_000_000;
 
 /// A process that no record names.
 const UNKNOWN_COMMAND: &[u8] = b"unknown";
@@ -70,85 +63,6 @@ pub(super) fn convert_text(
     collector.finish(source.path(), "blkparse")
 }
 
-const RECORD_BYTES: usize = 48;
-
-/// The magic number of version 7, the only one that there has been since 2006.
-const MAGIC: u32 = 0x6561_7407;
-
-/// The event: a request was queued.
-const QUEUED: u32 = 1;
-
-/// Categories of events, in the upper half of the action.
-const WRITE: u32 = 1 << (16 + 1);
-const READ: u32 = 1 << 16;
-const NOTIFY: u32 = 1 << (16 + 10);
-const DISCARD: u32 = 1 << (16 + 13);
-
-/// The note: the name of a process follows.
-const PROCESS_NAME: u32 = 0;
-
-/// A record of blktrace.
-#[derive(Clone, Copy, Debug)]
-struct Record {
-    at_ns: u64,
-    sector: u64,
-    bytes: u32,
-    action: u32,
-    pid: u32,
-    device: u32,
-    following_bytes: usize,
-}
-
-impl Record {
-    fn parse(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
-        let is_little = match bytes[..4] {
-            [0x07, 0x74, 0x61, 0x65] => true,
-            [0x65, 0x61, 0x74, 0x07] => false,
-            _ => return None,
-        };
-        let number = |at: usize, length: usize| {
-            let mut value = 0_u64;
-            for index in 0..length {
-                let byte = bytes[if is_little { at + length - 1 - index } else { at + index }];
-                value = value << 8 | u64::from(byte);
-            }
-            value
-        };
-        let half = |at: usize| u32::try_from(number(at, 4)).expect("four bytes");
-        Some(Self {
-            at_ns: number(8, 8),
-            sector: number(16, 8),
-            bytes: half(24),
-            action: half(28),
-            pid: half(32),
-            device: half(36),
-            following_bytes: usize::try_from(number(46, 2)).expect("two bytes"),
-        })
-    }
-
-    /// The direction of data, if any moves to or from a sector.
-    const fn op(&self) -> Option<Op> {
-        if self.action & 0xffff != QUEUED || self.action & (NOTIFY | DISCARD) != 0 {
-            None
-        } else if self.action & WRITE != 0 {
-            Some(Op::Write)
-        } else if self.action & READ != 0 {
-            Some(Op::Read)
-        } else {
-            None
-        }
-    }
-
-    const fn is_process_name(&self) -> bool {
-        self.action & NOTIFY != 0 && self.action & 0xffff == PROCESS_NAME
-    }
-
-    /// `major:minor`.
-    fn device_name(&self) -> String {
-        format!("{}:{}", self.device >> 20, self.device & 0xf_ffff)
-    }
-}
-
 /// Converts what blktrace wrote.
 pub(super) fn convert_binary(
     source: &Recorded,
@@ -186,8 +100,7 @@ pub(super) fn convert_binary(
             let name = record.device_name();
             let file = files.file(name.as_bytes(), name.as_bytes(), &mut collector);
             let command = *commands.get(&record.pid).unwrap_or(&unknown);
-            let offset = record.sector.saturating_mul(SECTOR_BYTES);
-            let length = u64::from(record.bytes);
+            let (offset, length) = record.extent_bytes();
             let request = Spooled { at_ns: record.at_ns, file, command, op, offset, length };
             if !collector.request(request, record.at_ns.saturating_sub(DISORDER_NS))? {
                 collector.not_understood(number, IMPOSSIBLE_REQUEST, &head);
@@ -211,7 +124,7 @@ pub(super) fn convert_binary(
 }
 
 fn not_a_record(path: &Path, position: Position, head: &[u8]) -> CaptureError {
-    let reason = format!("its magic number is not {MAGIC:#x} in either byte order").into();
+    let reason = MAGIC_REASON.into();
     let text = hexadecimal(head);
     TraceError::Malformed { path: path.into(), position, reason, text }.into()
 }

@@ -7,7 +7,7 @@
 //! * `R|W NS PID ID OFFSET BYTES COMMAND`: a request; NS is when it was entered. OFFSET is below 0 if
 //!   another thread moved the position of the file meanwhile: nobody knows it then.
 //! * `M NS PID ID BYTES`: a mapping into memory.
-//! * `Attaching ...`, `Lost N events`: bpftrace's own.
+//! * `Attaching ...`, `Lost N events`, `@MAP[KEYS]: VALUE`: bpftrace's own.
 //!
 //! The kernel itself tells offset and file, so nothing has to be followed.
 
@@ -144,6 +144,9 @@ fn parse(text: &[u8]) -> Result<Line<'_>, Reason> {
         }
         b"Lost" => Ok(Line::Lost(integer(fields.word("number of events")?, "number of events")?)),
         b"Attaching" | b"#" => Ok(Line::Other),
+        // At its end bpftrace prints the maps that the script did not clear. Clearing is an event like
+        // others, which a busy machine loses.
+        map if map.starts_with(b"@") && text.windows(2).any(|two| two == b": ") => Ok(Line::Other),
         _ => Err("it is no line of the script's".into()),
     }
 }

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod blktrace;
 mod blocks;
 mod bpftrace;
 mod class;
@@ -43,7 +44,7 @@ pub use bpftrace::BPFTRACE_SCRIPT;
 pub use collector::Captured;
 pub use counts::{CaptureCounts, UnknownLine};
 pub use error::CaptureError;
-pub use live::{BLOCK_SCRIPT, Heard, Listener};
+pub use live::{BLOCK_SCRIPT, Heard, Listener, NotARequest};
 pub use options::{CaptureOptions, FileFilter, Identity, Mmap, Source};
 pub use progress::{Progress, Unwatched};
 pub use strace::AttachedTask;

@@ -7,7 +7,7 @@ use thermocline_trace::{Input, Position, TraceError, excerpt};
 use super::progress::Progress;
 
 /// Longer lines are refused, so that a binary file cannot eat memory.
-const LINE_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// A recording: a file, compressed or not, or text in memory.
 #[derive(Debug)]

@@ -83,6 +83,26 @@ impl Actions {
         &self.0
     }
 
+    /// Count the moves, from the first one, that must be done before the client gets its answer: those
+    /// up to the [`Serve`](Action::Serve), and 0 without one.
+    ///
+    /// If the tier that absorbs a write gives the page up in the same access, it only passes the page
+    /// on. The answer then waits for every copy that this tier makes of the page, as with a
+    /// write-through cache that has no memory.
+    pub fn until_answered(&self) -> usize {
+        let is_serve = |action: &Action| matches!(action, Action::Serve { .. });
+        let Some(place) = self.0.iter().position(is_serve) else { return 0 };
+        let (before, after) = self.0.split_at(place + 1);
+        let Action::Serve { page, op: Op::Write, tier, .. } = before[place] else {
+            return before.len();
+        };
+        if !after.contains(&Action::Drop { page, tier }) {
+            return before.len();
+        }
+        let passes_on = |action: &Action| matches!(*action, Action::Copy { page: copied, source, .. } if (copied, source) == (page, tier));
+        before.len() + after.iter().rposition(passes_on).map_or(0, |last| last + 1)
+    }
+
     /// Answers the access from `tier`; see [`Action::Serve`].
     #[inline]
     pub fn serve(&mut self, page: PageId, op: Op, found: Tier, tier: Tier) {
@@ -116,5 +136,45 @@ impl Sink for Actions {
     #[inline]
     fn drop_copy(&mut self, page: PageId, tier: Tier) {
         self.drop_copy(page, tier);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: PageId = PageId(7);
+
+    fn served(op: Op, tier: Tier, behind: &[Action]) -> Actions {
+        let mut actions = Actions::new();
+        actions.copy(PageId(1), Tier::FLASH, Tier::DISK);
+        actions.serve(PAGE, op, Tier::DISK, tier);
+        actions.0.extend_from_slice(behind);
+        actions
+    }
+
+    #[test]
+    fn an_answer_waits_for_the_moves_before_it() {
+        let behind = [Action::Copy { page: PAGE, source: Tier::RAM, target: Tier::FLASH }];
+        assert_eq!(Actions::new().until_answered(), 0);
+        for op in [Op::Read, Op::Write] {
+            assert_eq!(served(op, Tier::RAM, &[]).until_answered(), 2);
+            assert_eq!(served(op, Tier::RAM, &behind).until_answered(), 2);
+        }
+    }
+
+    #[test]
+    fn a_write_that_is_passed_on_is_answered_where_it_stays() {
+        let copy = |page, target| Action::Copy { page, source: Tier::RAM, target };
+        let drop = |page| Action::Drop { page, tier: Tier::RAM };
+        let both = [copy(PAGE, Tier::FLASH), copy(PAGE, Tier::DISK), drop(PAGE)];
+        assert_eq!(served(Op::Write, Tier::RAM, &both).until_answered(), 4);
+        // The client has what it reads already.
+        assert_eq!(served(Op::Read, Tier::RAM, &both).until_answered(), 2);
+        // Another page makes room, and is not waited for.
+        let other = [copy(PageId(2), Tier::DISK), drop(PageId(2))];
+        assert_eq!(served(Op::Write, Tier::RAM, &other).until_answered(), 2);
+        let on_flash = [Action::Drop { page: PAGE, tier: Tier::FLASH }];
+        assert_eq!(served(Op::Write, Tier::DISK, &on_flash).until_answered(), 2);
     }
 }

@@ -9,6 +9,8 @@ use core::ops::RangeInclusive;
 
 pub use error::ConfigError;
 
+use crate::names::it_has;
+
 mod error;
 
 /// One parameter of a policy or an identifier, as the registries list it.
@@ -36,6 +38,9 @@ pub enum Scaling {
     Fixed,
     /// It counts pages of the whole cache or accesses of the whole workload, and shrinks with them.
     Proportional,
+    /// It counts pages per period. It shrinks if the period is one of the clock, which this other
+    /// parameter says by not being 0: a sample has fewer accesses in the same time.
+    PerPeriod(&'static str),
 }
 
 /// The type and range of a parameter.
@@ -168,9 +173,6 @@ impl Parameter {
     /// Return the value for a cache that is smaller by `rate`, on a sample of that rate. Whole numbers
     /// are rounded and stay in range; 0, which switches something off in most parameters, stays 0.
     fn scaled(&self, value: Value, rate: f64) -> Value {
-        if self.scaling == Scaling::Fixed {
-            return value;
-        }
         match (value, self.kind) {
             (Value::Integer(0), _) => value,
             (Value::Integer(whole), Kind::Integer { min, max }) => {
@@ -262,11 +264,14 @@ impl Values {
     pub fn set(&mut self, owner: &str, name: &str, given: &Given) -> Result<(), ConfigError> {
         let found = self.entries.iter_mut().find(|(parameter, _)| parameter.name == name);
         let Some((parameter, value)) = found else {
-            let known: Vec<&str> = self.entries.iter().map(|(known, _)| known.name).collect();
+            let known = match &*self.entries {
+                [] => String::new(),
+                entries => it_has(name, entries.iter().map(|(known, _)| known.name)),
+            };
             return Err(ConfigError::UnknownParameter {
                 owner: owner.to_owned(),
                 name: name.to_owned(),
-                known: known.join(", "),
+                known,
             });
         };
         *value = parameter.accept(given)?;
@@ -279,8 +284,14 @@ impl Values {
     /// * Source: none; what miniature simulation (Waldspurger et al., USENIX ATC 2017) leaves open.
     #[must_use]
     pub fn scaled(&self, rate: f64) -> Self {
-        let scaled =
-            |(parameter, value): &(Parameter, Value)| (*parameter, parameter.scaled(*value, rate));
+        let scaled = |&(parameter, value): &(Parameter, Value)| {
+            let is_scaled = match parameter.scaling {
+                Scaling::Fixed => false,
+                Scaling::Proportional => true,
+                Scaling::PerPeriod(period) => self.integer(period) != 0,
+            };
+            (parameter, if is_scaled { parameter.scaled(value, rate) } else { value })
+        };
         Self { entries: self.entries.iter().map(scaled).collect() }
     }
 
@@ -431,5 +442,27 @@ impl fmt::Display for Value {
             Self::Choice(word) => f.write_str(word),
             Self::Auto => f.write_str("auto"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parameters of a feed: each period, so many pages.
+    fn scaled(period: u64) -> [u64; 2] {
+        let pages = Parameter::integer("pages", 1..=100, 50);
+        let parameters =
+            [Parameter::integer("period", 0..=9, 1), pages.scaling(Scaling::PerPeriod("period"))];
+        let mut values = Values::defaults(&parameters);
+        values.set("a", "period", &Given::Integer(period)).expect("it is in range");
+        let scaled = values.scaled(0.1);
+        [scaled.integer("period"), scaled.integer("pages")]
+    }
+
+    #[test]
+    fn what_counts_per_period_shrinks_if_the_period_is_one_of_the_clock() {
+        assert_eq!(scaled(2), [2, 5]);
+        assert_eq!(scaled(0), [0, 50]);
     }
 }

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Range;
 
 use crate::PageId;
@@ -14,11 +15,15 @@ use crate::prefetch::prefetch;
 #[derive(Clone, Debug)]
 pub struct Geometry(Kind);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Kind {
     Linear { pages: u32 },
     Table(Arc<[u64]>),
+    Shared(Arc<Numbers>),
 }
+
+/// A table whose memory another type owns.
+type Numbers = dyn AsRef<[u64]> + Send + Sync;
 
 impl Geometry {
     /// `pages` pages whose ids are their page numbers, as in a block device.
@@ -35,12 +40,25 @@ impl Geometry {
         Self(Kind::Table(page_numbers))
     }
 
+    /// The same from a table that another type owns, such as a mapped file. A lookup costs a call
+    /// more than in a [`table`](Self::table).
+    ///
+    /// # Panics
+    /// As for [`table`](Self::table).
+    pub fn shared(page_numbers: Arc<dyn AsRef<[u64]> + Send + Sync>) -> Self {
+        let pages = (*page_numbers).as_ref().len();
+        assert!(u32::try_from(pages).is_ok(), "every page number has an id");
+        Self(Kind::Shared(page_numbers))
+    }
+
     /// How many pages there are: every id is less than this.
     pub fn pages(&self) -> u32 {
         match &self.0 {
             Kind::Linear { pages } => *pages,
             #[expect(clippy::cast_possible_truncation, reason = "checked by `table`")]
             Kind::Table(numbers) => numbers.len() as u32,
+            #[expect(clippy::cast_possible_truncation, reason = "checked by `shared`")]
+            Kind::Shared(numbers) => (**numbers).as_ref().len() as u32,
         }
     }
 
@@ -50,14 +68,17 @@ impl Geometry {
         match &self.0 {
             Kind::Linear { .. } => u64::from(page.0),
             Kind::Table(numbers) => numbers[page.index()],
+            Kind::Shared(numbers) => (**numbers).as_ref()[page.index()],
         }
     }
 
     /// Asks the processor for the page number of a page.
     #[inline]
     pub(crate) fn prefetch(&self, page: PageId) {
-        if let Kind::Table(numbers) = &self.0 {
-            prefetch(numbers, page.index());
+        match &self.0 {
+            Kind::Linear { .. } => {}
+            Kind::Table(numbers) => prefetch(numbers, page.index()),
+            Kind::Shared(numbers) => prefetch((**numbers).as_ref(), page.index()),
         }
     }
 
@@ -76,5 +97,36 @@ impl Geometry {
         let mut ids: Vec<PageId> = self.ids().map(PageId).collect();
         ids.sort_unstable_by_key(|&page| self.page_number(page));
         ids
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linear { pages } => f.debug_struct("Linear").field("pages", pages).finish(),
+            Self::Table(numbers) => f.debug_tuple("Table").field(numbers).finish(),
+            Self::Shared(numbers) => f.debug_tuple("Shared").field(&(**numbers).as_ref()).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::{format, vec};
+
+    #[test]
+    fn a_shared_table_is_a_table() {
+        let numbers = vec![70, 3, 64, 0, 200];
+        let table = Geometry::table(numbers.clone().into());
+        let shared = Geometry::shared(Arc::new(numbers));
+        assert!(!shared.is_linear());
+        assert_eq!(shared.ids(), table.ids());
+        assert_eq!(shared.ids_by_page_number(), table.ids_by_page_number());
+        for id in shared.ids().map(PageId) {
+            shared.prefetch(id);
+            assert_eq!(shared.page_number(id), table.page_number(id));
+        }
+        assert!(format!("{shared:?}").contains("70, 3, 64, 0, 200"));
     }
 }

@@ -37,6 +37,7 @@ mod inputs;
 pub mod learning;
 mod ledger;
 mod miss_order;
+pub mod names;
 pub mod policy;
 mod prefetch;
 #[doc(hidden)]

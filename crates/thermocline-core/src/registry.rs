@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::config::{ConfigError, Values};
+use crate::names::there_are;
 use crate::policy::single::{ALGORITHMS, Algorithm, ORACLES};
 use crate::policy::{hybrid, multi};
 use crate::{BoxedPolicy, Clients, Setup, Tier};
@@ -22,9 +23,7 @@ pub const CAPACITY_PAGES_MAX: u32 = 1 << 31;
 /// # Errors
 /// [`ConfigError::UnknownPolicy`] if there is none.
 pub fn find(name: &str) -> Result<&'static PolicyEntry, ConfigError> {
-    entries()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| ConfigError::UnknownPolicy { name: name.to_owned() })
+    entries().find(|entry| entry.name == name).ok_or_else(|| unknown(name, entries()))
 }
 
 /// The write buffer of that name.
@@ -32,10 +31,12 @@ pub fn find(name: &str) -> Result<&'static PolicyEntry, ConfigError> {
 /// # Errors
 /// [`ConfigError::UnknownPolicy`] if there is none.
 pub fn find_buffer(name: &str) -> Result<&'static PolicyEntry, ConfigError> {
-    BUFFERS
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| ConfigError::UnknownPolicy { name: name.to_owned() })
+    BUFFERS.iter().find(|entry| entry.name == name).ok_or_else(|| unknown(name, BUFFERS.iter()))
+}
+
+fn unknown(name: &str, known: impl Iterator<Item = &'static PolicyEntry>) -> ConfigError {
+    let known = there_are(name, known.map(|entry| &*entry.name));
+    ConfigError::UnknownPolicy { name: name.to_owned(), known }
 }
 
 /// All policies of caches, in the order in which they are listed.

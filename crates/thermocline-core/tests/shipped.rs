@@ -613,3 +613,37 @@ proptest! {
         check("foyer", &given, sizes, &numbers, &accesses);
     }
 }
+
+proptest! {
+    // Long traces through a slow specification.
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Six seconds pass, after which a page is written back each second; then buckets get a few dirty pages
+    /// each, and the rate is updated three times more.
+    #[test]
+    fn bcache_whose_dirty_data_is_scattered(
+        buckets in prop::collection::vec(1_u32..4, 10..32), percent in 1_u64..=40,
+    ) {
+        const PER_SECOND: u32 = 50;
+        const BUCKET: u32 = 8;
+        let given = [
+            ("bucket_pages", BUCKET.to_string()),
+            ("mode", "writeback".to_owned()),
+            ("writeback_percent", percent.to_string()),
+            ("sync_writes", "true".to_owned()),
+            ("control", "pi".to_owned()),
+            ("sequential_cutoff", "0".to_owned()),
+            ("accesses_per_second", PER_SECOND.to_string()),
+        ];
+        let waiting = |seconds: u32| (0..PER_SECOND * seconds).map(|_| Access::read(0));
+        let filling = (0..).zip(&buckets).flat_map(|(number, &writes)| {
+            (0..BUCKET).map(move |place| {
+                let page = number * BUCKET + place + 1;
+                if place < writes { Access::write(page) } else { Access::read(page) }
+            })
+        });
+        let accesses: Vec<Access> = waiting(6).chain(filling).chain(waiting(15)).collect();
+        let numbers: Vec<u64> = (0..=32 * u64::from(BUCKET)).collect();
+        check("bcache", &given, [0, 40 * BUCKET], &numbers, &accesses);
+    }
+}

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::PageCost;
+use thermocline_core::names::there_are;
 
 use crate::presets::built_in;
 
@@ -33,7 +34,7 @@ pub struct Catalogue(Vec<Device>);
 #[non_exhaustive]
 pub enum DeviceError {
     /// No device of this name is known.
-    #[error("no device is called `{name}`; known are: {known}")]
+    #[error("no device is called `{name}`; {known}")]
     Unknown {
         /// The name asked for.
         name: String,
@@ -129,8 +130,8 @@ impl Catalogue {
     /// [`DeviceError::Unknown`] if there is none.
     pub fn find(&self, name: &str) -> Result<&Device, DeviceError> {
         self.0.iter().rev().find(|device| device.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.0.iter().map(|device| device.name.as_str()).collect();
-            DeviceError::Unknown { name: name.into(), known: known.join(", ") }
+            let known = there_are(name, self.0.iter().map(|device| device.name.as_str()));
+            DeviceError::Unknown { name: name.into(), known }
         })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
+use thermocline_core::names::there_are;
 use toml::{Table, Value};
 
 use crate::cost::Device;
@@ -45,8 +46,8 @@ impl HddConfig {
     pub fn preset(name: &str) -> Result<Self, HddError> {
         let presets = Self::presets();
         presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            HddError::UnknownPreset { name: name.into(), known: known.join(", ") }
+            let known = there_are(name, presets.iter().map(|preset| preset.name.as_str()));
+            HddError::UnknownPreset { name: name.into(), known }
         })
     }
 
@@ -64,8 +65,8 @@ impl SsdConfig {
     pub fn preset(name: &str) -> Result<Self, SsdError> {
         let presets = Self::presets();
         presets.iter().find(|preset| preset.name == name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = presets.iter().map(|preset| preset.name.as_str()).collect();
-            SsdError::UnknownPreset { name: name.into(), known: known.join(", ") }
+            let known = there_are(name, presets.iter().map(|preset| preset.name.as_str()));
+            SsdError::UnknownPreset { name: name.into(), known }
         })
     }
 

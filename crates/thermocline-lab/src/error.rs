@@ -8,6 +8,7 @@ use thermocline_device::queueing::QueueingError;
 use thermocline_device::ssd::SsdError;
 use thermocline_trace::TraceError;
 
+use crate::TierSize;
 use crate::spec::SpecPath;
 
 /// Why a configuration could not be run.
@@ -16,7 +17,7 @@ use crate::spec::SpecPath;
 pub enum LabError {
     /// The size of a tier is not understood.
     #[error(
-        "`{text}` is no size: write 64MiB (also B, KiB, GiB, TiB), 5% (of the footprint), 4x (the tier above) or 100p (pages)"
+        "`{text}` is no size: write bytes with or without a unit (67108864, 64MiB or 64M, 64MB for 64,000,000; also k, G, T), 5% (of the footprint), 4x (the tier above) or 100p (pages)"
     )]
     BadSize {
         /// The text given.
@@ -27,6 +28,18 @@ pub enum LabError {
     NothingAbove {
         /// The tier.
         tier: String,
+    },
+    /// Bytes that are less than a page.
+    #[error(
+        "tier `{tier}` would have {size}, less than a page of {page_size_bytes} bytes: write a unit, as in 64MiB, or pages, as in 100p"
+    )]
+    LessThanPage {
+        /// The tier.
+        tier: String,
+        /// Its size.
+        size: TierSize,
+        /// Bytes of a page.
+        page_size_bytes: u64,
     },
     /// A size is beyond what page ids can count.
     #[error("tier `{tier}` would hold {pages} pages; the limit is {max_pages}: use larger pages")]
@@ -64,6 +77,57 @@ pub enum LabError {
         /// Clients of the trace.
         found: u8,
     },
+    /// A cache that is driven access by access cannot be made of the policy.
+    #[error(
+        "`{policy}` cannot be driven access by access: it takes a registered policy with one client"
+    )]
+    NotLive {
+        /// The policy.
+        policy: String,
+    },
+    /// A cache that is driven access by access has a disk without a size.
+    #[error(
+        "the size of the disk is missing: `{policy}`, or an option of it, depends on how many pages there are"
+    )]
+    NeedsDiskSize {
+        /// The policy.
+        policy: String,
+    },
+    /// The disk is too small or too large.
+    #[error("a disk of {pages} pages: there may be from 1 to {pages_max}")]
+    DiskSize {
+        /// Its size.
+        pages: u32,
+        /// The greatest size.
+        pages_max: u32,
+    },
+    /// An oracle is driven along no trace.
+    #[error("`{policy}` knows the accesses to come: give the trace that they are of")]
+    NeedsTrace {
+        /// The policy.
+        policy: String,
+    },
+    /// The access is to no page of the disk.
+    #[error("there is no page {page}: pages are numbers below {pages}")]
+    NoSuchPage {
+        /// The page.
+        page: u64,
+        /// How many there are.
+        pages: u32,
+    },
+    /// An oracle is driven along another trace than its own.
+    #[error(
+        "`{policy}` knows the accesses of its trace, and access {access} (from 0) is not the trace's"
+    )]
+    OffTrace {
+        /// The policy.
+        policy: String,
+        /// The access.
+        access: u64,
+    },
+    /// Some accesses have times, and others have none.
+    #[error("accesses have times or have none: the first one decides for all")]
+    SomeTimes,
     /// The trace holds none of the accesses that an identifier is to be told.
     #[error("`{path}` has no {counted} to identify hot pages by")]
     NothingCounted {
@@ -198,19 +262,19 @@ pub enum LabError {
         source: Box<Self>,
     },
     /// No policy has this name.
-    #[error("no policy is called `{name}`; there are: {known}")]
+    #[error("no policy is called `{name}`; {known}")]
     UnknownPolicy {
         /// The name given.
         name: String,
-        /// The names that exist, separated by commas.
+        /// What there is.
         known: String,
     },
     /// No write buffer has this name.
-    #[error("no write buffer is called `{name}`; there are: {known}")]
+    #[error("no write buffer is called `{name}`; {known}")]
     UnknownBuffer {
         /// The name given.
         name: String,
-        /// The names that exist, separated by commas.
+        /// What there is.
         known: String,
     },
     /// A policy that is brought has the name of a registered one.
@@ -220,13 +284,11 @@ pub enum LabError {
         name: String,
     },
     /// No drive has this name.
-    #[error(
-        "no drive is called `{name}`; there are: {known}, none, or a file whose name ends in .toml"
-    )]
+    #[error("no drive is called `{name}`; {known}, none, or a file whose name ends in .toml")]
     UnknownDrive {
         /// The name given.
         name: String,
-        /// The names that exist, separated by commas.
+        /// What there is.
         known: String,
     },
     /// The policy does not run on these tiers.
@@ -314,6 +376,9 @@ impl LabError {
         }
         if let Self::NothingCounted { .. } = self {
             return Some(format!("choose other accesses with {}", spell("count")));
+        }
+        if let Self::NeedsDiskSize { .. } = self {
+            return Some(format!("give {}", spell("disk_pages")));
         }
         let Self::Trace(error) = self else { return None };
         error.remedy(spell)

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use thermocline_core::names::there_are;
 use thermocline_core::registry::{self, PolicyEntry};
 use thermocline_core::{Admission, Clients, hotness};
 use thermocline_device::hdd::HddConfig;
@@ -89,8 +90,8 @@ pub fn configurations(
 /// [`LabError::UnknownPolicy`], which names those that there are.
 pub fn find_policy(name: &str) -> Result<&'static PolicyEntry, LabError> {
     registry::find(name).map_err(|_| {
-        let known: Vec<&str> = registry::entries().map(|entry| &*entry.name).collect();
-        LabError::UnknownPolicy { name: name.into(), known: known.join(", ") }
+        let known = there_are(name, registry::entries().map(|entry| &*entry.name));
+        LabError::UnknownPolicy { name: name.into(), known }
     })
 }
 
@@ -150,9 +151,9 @@ pub fn find_ssd(drive: &DriveSpec) -> Result<SsdConfig, LabError> {
             Ok(config)
         }
         DriveSpec::Named(name) => SsdConfig::preset(name).map_err(|_| {
-            let known: Vec<&str> =
-                SsdConfig::presets().iter().map(|preset| preset.name.as_str()).collect();
-            LabError::UnknownDrive { name: name.clone(), known: known.join(", ") }
+            let presets = SsdConfig::presets().iter();
+            let known = there_are(name, presets.map(|preset| preset.name.as_str()));
+            LabError::UnknownDrive { name: name.clone(), known }
         }),
     }
 }

@@ -26,7 +26,9 @@
 mod action_log;
 pub mod advising;
 mod buffering;
+mod bundled;
 mod comparison;
+mod compiled_cache;
 mod configuration;
 pub mod corpus;
 mod error;
@@ -35,6 +37,9 @@ mod files;
 mod hierarchy;
 mod identification;
 pub mod listing;
+mod live_cache;
+#[cfg(test)]
+mod made_up;
 pub mod metric;
 pub mod mrc;
 mod numbers;
@@ -53,6 +58,7 @@ pub mod sweep;
 mod tiers;
 mod timing;
 mod turns;
+pub mod verdict;
 mod watch;
 
 pub use action_log::ActionLog;
@@ -60,7 +66,9 @@ pub use buffering::{
     BufferConfiguration, BufferPolicySummary, BufferSummary, BufferedSsd, FlushSize, SsdSummary,
     run_buffer, run_buffers,
 };
+pub use bundled::bundled_trace;
 pub use comparison::{Comparison, Results};
+pub use compiled_cache::CompiledCache;
 pub use configuration::{Configuration, TierConfiguration};
 pub use error::LabError;
 pub use files::write_file;
@@ -69,6 +77,7 @@ pub use identification::{
     Candidate, Counted, Identification, IdentifiedTrace, IdentifierSummary, Interval, Recording,
     Stream, identify, round_interval, summarise,
 };
+pub use live_cache::{History, LiveCache, LivePages};
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
 pub use replay::{Recorder, Replay, WarmUp, replay};

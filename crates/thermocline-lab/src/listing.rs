@@ -1,7 +1,8 @@
 //! What can be chosen by name: policies, identifiers, write buffers, drives and options.
 
 use serde::Serialize;
-use thermocline_core::config::Parameter;
+use serde_json::Number;
+use thermocline_core::config::{Kind, Parameter};
 use thermocline_core::hotness;
 use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::hdd::HddConfig;
@@ -37,6 +38,17 @@ pub struct ListedParameter {
     pub default: String,
     /// The values that it takes, in words.
     pub range: String,
+    /// What a value is: `integer`, `real`, `switch` or `choice`.
+    pub kind: &'static str,
+    /// The least value, of a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<Number>,
+    /// The greatest value, of a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Number>,
+    /// The words to choose from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<&'static [&'static str]>,
     /// What it does, in one sentence.
     pub summary: &'static str,
     /// Where the default comes from.
@@ -112,6 +124,30 @@ pub fn hierarchy_options() -> Vec<ListedOption> {
     HIERARCHY_OPTIONS.iter().map(listed).collect()
 }
 
+impl ListedParameter {
+    fn of(parameter: &Parameter) -> Self {
+        let (kind, min, max, words) = match parameter.kind {
+            Kind::Integer { min, max } => {
+                ("integer", Some(Number::from(min)), Some(Number::from(max)), None)
+            }
+            Kind::Real { min, max } => ("real", Number::from_f64(min), Number::from_f64(max), None),
+            Kind::Switch => ("switch", None, None, None),
+            Kind::Choice(words) => ("choice", None, None, Some(words)),
+        };
+        Self {
+            name: parameter.name,
+            default: parameter.default.to_string(),
+            range: parameter.range(),
+            kind,
+            min,
+            max,
+            words,
+            summary: parameter.summary,
+            source: parameter.source,
+        }
+    }
+}
+
 impl Listed {
     fn new(
         name: &'static str,
@@ -119,13 +155,7 @@ impl Listed {
         source: &'static str,
         parameters: &[Parameter],
     ) -> Self {
-        let parameters = parameters.iter().map(|parameter| ListedParameter {
-            name: parameter.name,
-            default: parameter.default.to_string(),
-            range: parameter.range(),
-            summary: parameter.summary,
-            source: parameter.source,
-        });
+        let parameters = parameters.iter().map(ListedParameter::of);
         Self { name, summary, source, tiers: None, clients: None, parameters: parameters.collect() }
     }
 }

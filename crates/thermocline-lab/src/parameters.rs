@@ -1,6 +1,7 @@
 //! The parameters of a run, and to whom each belongs.
 
 use thermocline_core::config::{Parameter, Values};
+use thermocline_core::names::alike;
 use thermocline_core::{hotness, registry};
 
 use crate::LabError;
@@ -84,12 +85,18 @@ pub(crate) fn check(given: &ParameterSpec, owners: &[Owner<'_>]) -> Result<(), S
         if let Some(owner) = &given.owner {
             return Err(format!("`{owner}` does not take part in this run"));
         }
-        let known: Vec<String> = owners
-            .iter()
-            .flat_map(|owner| owner.parameters.iter().map(|p| format!("{}.{}", owner.name, p.name)))
+        let parameters =
+            owners.iter().flat_map(|owner| owner.parameters.iter().map(move |it| (owner, it)));
+        let names: Vec<&str> = parameters.clone().map(|(_, parameter)| parameter.name).collect();
+        let known: Vec<String> = parameters
+            .map(|(owner, parameter)| format!("{}.{}", owner.name, parameter.name))
             .collect();
-        let known = if known.is_empty() { "none".into() } else { known.join(", ") };
-        return Err(format!("nothing in this run has it; there are: {known}"));
+        let known = match alike(&given.name, &names) {
+            _ if known.is_empty() => return Err("nothing in this run has parameters".into()),
+            Some(like) => format!("did you mean `{like}`? There are: {}", known.join(", ")),
+            None => format!("there are: {}", known.join(", ")),
+        };
+        return Err(format!("nothing in this run has it; {known}"));
     }
     for owner in takers {
         let mut values = Values::defaults(owner.parameters);

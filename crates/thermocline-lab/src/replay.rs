@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::{Access, Actions, Clients, Counts, Ledger, Nanos, Policy, Violation};
 use thermocline_trace::CompiledTrace;
 
@@ -18,7 +19,7 @@ pub(crate) const PREFETCH_ACCESSES: usize = 16;
 pub(crate) const BATCH_ACCESSES: usize = 512;
 
 /// How much of the trace is left out of the counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub enum WarmUp {
     /// The first accesses, by number.
     Accesses(u64),

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::{Clients, Counts, Inputs, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// How a run is made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct RunOptions {
     /// What is left out of the counts.
     pub warm_up: WarmUp,
@@ -86,15 +87,16 @@ pub fn run_recording(
     run_into(trace, configuration, options, watch, beside)
 }
 
-/// Replays a sample of a trace, with what the whole trace says of its order.
+/// Replays a sample of a trace, with what the whole trace says of its order; `log` takes every action.
 pub(crate) fn run_sample(
     sample: &CompiledTrace,
     configuration: &Configuration,
     options: RunOptions,
     of_sample: Inputs,
     watch: &Watch,
+    log: Option<&mut (dyn Recorder + 'static)>,
 ) -> Result<Summary, LabError> {
-    let beside = Beside { of_sample, ..Beside::default() };
+    let beside = Beside { log, of_sample };
     run_into(sample, configuration, options, watch, beside)
 }
 

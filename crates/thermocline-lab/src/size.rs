@@ -3,15 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::registry::CAPACITY_PAGES_MAX;
 use thermocline_trace::{CompiledTrace, SampledTrace};
 
 use crate::LabError;
 
 /// The size of a tier before the trace is known.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub enum TierSize {
-    /// A number of bytes: `64MiB`.
+    /// A number of bytes: `64MiB`, `64M`, `67108864`; `64MB` is 64,000,000.
     Bytes(f64),
     /// A number of pages: `100p`.
     Pages(f64),
@@ -44,22 +45,15 @@ impl From<&SampledTrace> for TracePages {
     }
 }
 
-const UNITS: [(&str, f64); 8] = [
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("TiB", 1_099_511_627_776.0),
-    ("B", 1.0),
-    ("p", 0.0),
-    ("%", 0.0),
-    ("x", 0.0),
-];
+/// The prefixes of units of bytes, each 1024 times (or 1000 times) the one before.
+const PREFIXES: [char; 4] = ['k', 'm', 'g', 't'];
 
 impl TierSize {
     /// The size in whole pages, rounded down.
     ///
     /// # Errors
-    /// A multiple without a tier above, or more pages than a tier can hold.
+    /// A multiple without a tier above, bytes that are less than a page, or more pages than a tier can
+    /// hold.
     pub fn pages(
         self,
         tier: &str,
@@ -68,6 +62,10 @@ impl TierSize {
         above_pages: Option<u32>,
     ) -> Result<u32, LabError> {
         let pages = match self {
+            Self::Bytes(bytes) if bytes > 0.0 && bytes < page_size_bytes as f64 => {
+                let (tier, size) = (tier.into(), self);
+                return Err(LabError::LessThanPage { tier, size, page_size_bytes });
+            }
             Self::Bytes(bytes) => bytes / page_size_bytes as f64,
             Self::Pages(pages) => pages,
             Self::FootprintPercent(percent) => f64::from(footprint_pages) * percent / 100.0,
@@ -113,35 +111,51 @@ impl FromStr for TierSize {
 
     fn from_str(text: &str) -> Result<Self, LabError> {
         let bad_size = || LabError::BadSize { text: text.into() };
-        let (number, unit, bytes) = UNITS
-            .iter()
-            .find_map(|&(unit, bytes)| Some((text.strip_suffix(unit)?, unit, bytes)))
-            .or_else(|| (text == "0").then_some(("0", "p", 0.0)))
-            .ok_or_else(bad_size)?;
-        let number: f64 = number.trim_end().parse().map_err(|_| bad_size())?;
+        let digits = text.rfind(|letter: char| letter.is_ascii_digit()).ok_or_else(bad_size)?;
+        let (number, unit) = text.split_at(digits + 1);
+        let number: f64 = number.parse().map_err(|_| bad_size())?;
         if !number.is_finite() || number < 0.0 {
             return Err(bad_size());
         }
-        Ok(match unit {
+        Ok(match unit.trim_start() {
             "p" if number.fract() > 0.0 => return Err(bad_size()),
             "p" => Self::Pages(number),
             "%" => Self::FootprintPercent(number),
             "x" => Self::TimesAbove(number),
-            _ => Self::Bytes(number * bytes),
+            "" if number == 0.0 => Self::Pages(0.0),
+            unit => Self::Bytes(number * bytes_of(unit).ok_or_else(bad_size)?),
         })
     }
+}
+
+/// Bytes of a unit, in either case: `k` and `KiB` are 1024, `kB` is 1000, none is 1.
+fn bytes_of(unit: &str) -> Option<f64> {
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, rest) = match unit.chars().next() {
+        None | Some('b') => (None, &*unit),
+        Some(prefix) => (Some(prefix), &unit[prefix.len_utf8()..]),
+    };
+    let Some(prefix) = prefix else { return matches!(rest, "" | "b").then_some(1.0) };
+    let power = 1 + PREFIXES.iter().position(|&known| known == prefix)?;
+    let base: f64 = match rest {
+        "" | "i" | "ib" => 1024.0,
+        "b" => 1000.0,
+        _ => return None,
+    };
+    Some((0..power).map(|_| base).product())
 }
 
 impl fmt::Display for TierSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Bytes(bytes) => {
-                let (unit, factor) = UNITS[..4]
-                    .iter()
-                    .rev()
-                    .find(|(_, factor)| bytes >= *factor && (bytes / factor).fract() == 0.0)
-                    .unwrap_or(&UNITS[4]);
-                write!(f, "{}{unit}", bytes / factor)
+                let units = ["TiB", "GiB", "MiB", "KiB"].map(|unit| (unit, bytes_of(unit)));
+                let whole = units.into_iter().find_map(|(unit, factor)| {
+                    let number = bytes / factor?;
+                    (number >= 1.0 && number.fract() == 0.0).then_some((number, unit))
+                });
+                let (number, unit) = whole.unwrap_or((bytes, "B"));
+                write!(f, "{number}{unit}")
             }
             Self::Pages(pages) => write!(f, "{pages}p"),
             Self::FootprintPercent(percent) => write!(f, "{percent}%"),
@@ -163,7 +177,7 @@ mod tests {
         for (text, expected) in [
             ("64MiB", 8192),
             ("8KiB", 1),
-            ("8191B", 0),
+            ("8193B", 1),
             ("1.5GiB", 196_608),
             ("5%", 50),
             ("0.05%", 0),
@@ -173,6 +187,16 @@ mod tests {
             ("100p", 100),
             ("0", 0),
             ("0p", 0),
+            ("64M", 8192),
+            ("64m", 8192),
+            ("64 MiB", 8192),
+            ("64MB", 7812),
+            ("64mb", 7812),
+            ("67108864", 8192),
+            ("1.5g", 196_608),
+            ("8k", 1),
+            ("8Ki", 1),
+            ("1T", 134_217_728),
         ] {
             assert_eq!(pages(text).unwrap(), expected, "{text}");
             let size: TierSize = text.parse().unwrap();
@@ -182,9 +206,16 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused_with_what_would_be() {
-        for text in ["", "64", "MiB", "-1p", "1.5p", "nanp", "inf%", "64MB", "4X", "1e400p"] {
+        for text in [
+            "", "MiB", "-1p", "-1", "1.5p", "nanp", "inf%", "64Mb/s", "4X", "1e400p", "64Q",
+            "64\u{e9}", "6 4M",
+        ] {
             let error = pages(text).unwrap_err().to_string();
             assert!(error.contains("64MiB"), "{text}: {error}");
+        }
+        for text in ["64", "8191B"] {
+            let error = pages(text).unwrap_err().to_string();
+            assert!(error.contains("less than a page of 8192 bytes: write"), "{error}");
         }
         assert!(pages("1e300p").unwrap_err().to_string().contains("larger pages"));
         let first = "4x".parse::<TierSize>().unwrap().pages("ram", 4096, 10, None);

@@ -5,16 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use thermocline_core::Clients;
+use thermocline_core::PageCost;
+use thermocline_core::config::Given;
 use thermocline_lab::corpus::statistics::{
     Bootstrap, friedman, mean, percentile, ranks_descending, reduction, sorted,
 };
 use thermocline_lab::corpus::{Manifest, Outcome, Plan, Progress, Request, RunSettings, results};
 use thermocline_lab::mrc::Rate;
-use thermocline_lab::spec::{BufferSpec, DriveSpec, HierarchySpec, Selection, SsdSize, TierSpec};
-use thermocline_lab::{RunOptions, Watch};
+use thermocline_lab::spec::{
+    BufferSpec, DriveSpec, HierarchySpec, ParameterSpec, Selection, SsdSize, TierSpec,
+};
+use thermocline_lab::{CompiledCache, RunOptions, Watch};
 use thermocline_trace::columns::ColumnReader;
 
 /// Three synthetic traces in two data sets.
@@ -77,7 +81,7 @@ fn request(policies: &[&str]) -> Request {
     };
     let names: Vec<String> = policies.iter().map(|&name| name.to_owned()).collect();
     Request {
-        policies: spec.policies(&Selection::new(&names), Clients::ONE, &[]).unwrap(),
+        policies: Selection::new(&names),
         spec,
         buffers: Some(BufferSpec {
             policies: Selection::Named(vec!["lru".into(), "hwb".into()]),
@@ -106,8 +110,7 @@ fn settings(threads: usize) -> RunSettings {
 }
 
 fn run(corpus: &Corpus, request: &Request, output: &str, settings: &RunSettings) -> Outcome {
-    let manifest = corpus.manifest();
-    let plan = Plan::new(&manifest, request).unwrap();
+    let plan = Plan::new(Arc::new(corpus.manifest()), request, &[]).unwrap();
     plan.run(&corpus.path(output), settings, &Watch::default(), |_| {}).unwrap()
 }
 
@@ -150,8 +153,8 @@ fn a_run_gives_the_same_bytes_on_any_number_of_threads_and_after_any_stop() {
     assert!(bytes(&corpus.path("narrow")) == expected);
 
     // Stopped again and again, each time a few points later.
-    let manifest = corpus.manifest();
-    let plan = Plan::new(&manifest, &request).unwrap();
+    let manifest = Arc::new(corpus.manifest());
+    let plan = Plan::new(Arc::clone(&manifest), &request, &[]).unwrap();
     let mut stops = 0;
     loop {
         let (watch, finished) = (Watch::default(), AtomicUsize::new(0));
@@ -190,6 +193,81 @@ fn a_run_gives_the_same_bytes_on_any_number_of_threads_and_after_any_stop() {
     assert!(bytes(&corpus.path("whole")) == expected);
 }
 
+/// What another process would have of a value that it is sent as JSON.
+fn sent<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+    serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
+}
+
+/// Runs points elsewhere, as a cluster does, and gives up after `most` answers.
+fn run_elsewhere(
+    corpus: &Corpus,
+    request: &Request,
+    output: &Path,
+    most: usize,
+) -> Option<Outcome> {
+    let plan = Plan::new(Arc::new(corpus.manifest()), request, &[]).unwrap();
+    // Workers make their plan of what they are sent.
+    let (text, path) =
+        (fs::read_to_string(corpus.path("corpus.toml")).unwrap(), Path::new("x.toml"));
+    let there = Manifest::parse(&text, path, Some(corpus.0.path())).unwrap();
+    let worker = Plan::new(Arc::new(there), &sent(request), &[]).unwrap();
+    let cache = CompiledCache::new(&corpus.path("cache"), 1 << 30).unwrap();
+    let running = plan.begin(output).unwrap();
+    let (mut answers, mut left_out) = (0, 0);
+    // From the last trace to the first, and of each from the last points to the first.
+    for unit in running.units().iter().rev() {
+        for points in unit.points.rchunks(if plan.is_sampled() { usize::MAX } else { 3 }) {
+            if answers == most {
+                running.flush().unwrap();
+                return None;
+            }
+            answers += 1;
+            let (trace, _) = worker.open(unit.trace, None, &cache, &Watch::default()).unwrap();
+            let rows = worker.run_points(unit.trace, points, &trace, &Watch::default()).unwrap();
+            left_out += points.len() - rows.len();
+            running.keep(sent(&rows)).unwrap();
+        }
+    }
+    Some(running.finish(&plan, left_out).unwrap())
+}
+
+#[test]
+fn points_that_are_run_elsewhere_give_the_same_bytes() {
+    let corpus = Corpus::new();
+    for sample in [None, Some(Rate::Auto { seed: 3 }), Some(Rate::Fixed { rate: 0.3, seed: 1 })] {
+        let mut request = Request { sample, ..request(&POLICIES) };
+        request.spec.tiers[1].device.cost = Some(PageCost { read_ms: 0.1, write_ms: 1.0 / 3.0 });
+        request.spec.parameters.push(ParameterSpec::new("hat.nonhot_ratio", Given::Real(0.1)));
+        let name = format!("{sample:?}");
+        let here = run(&corpus, &request, &name, &settings(2));
+        let elsewhere = corpus.path("elsewhere").join(&name);
+        fs::create_dir_all(elsewhere.parent().unwrap()).unwrap();
+        assert_eq!(run_elsewhere(&corpus, &request, &elsewhere, usize::MAX), Some(here));
+        let expected = bytes(&corpus.path(&name));
+        assert!(bytes(&elsewhere) == expected, "{name}");
+        // What was kept is not run again, here or elsewhere.
+        let resumed = corpus.path("elsewhere").join("resumed");
+        assert_eq!(run_elsewhere(&corpus, &request, &resumed, 2), None);
+        let outcome = run_elsewhere(&corpus, &request, &resumed, usize::MAX).unwrap();
+        assert!(outcome.reused_points > 0 && outcome.ran_points < here.ran_points);
+        assert!(bytes(&resumed) == expected, "{name}");
+        fs::remove_dir_all(&resumed).unwrap();
+    }
+}
+
+#[test]
+fn workers_without_a_trace_generate_it_and_keep_its_compiled_form_alone() {
+    let corpus = Corpus::new();
+    let request = request(&["lru"]);
+    run(&corpus, &request, "whole", &settings(1));
+    for name in ["steep.csv", "flat.csv", "loop.csv"] {
+        fs::remove_file(corpus.path(name)).unwrap();
+    }
+    run_elsewhere(&corpus, &request, &corpus.path("elsewhere"), usize::MAX).unwrap();
+    assert!(bytes(&corpus.path("elsewhere")) == bytes(&corpus.path("whole")));
+    assert!(!corpus.path("steep.csv").exists());
+}
+
 #[test]
 fn results_grow_by_policies_and_lose_what_is_of_no_trace_any_more() {
     let corpus = Corpus::new();
@@ -211,8 +289,9 @@ fn results_grow_by_policies_and_lose_what_is_of_no_trace_any_more() {
 
     // A trace that changed: its results go.
     fs::write(corpus.path("steep.csv"), fs::read(corpus.path("flat.csv")).unwrap()).unwrap();
-    let manifest = corpus.manifest();
-    let plan = Plan::new(&manifest, &Request { datasets: vec!["zipf".into()], ..first.clone() });
+    let manifest = Arc::new(corpus.manifest());
+    let zipf = Request { datasets: vec!["zipf".into()], ..first.clone() };
+    let plan = Plan::new(Arc::clone(&manifest), &zipf, &[]);
     let again = plan.unwrap().run(&corpus.path("other"), &settings(1), &Watch::default(), |_| {});
     let error = again.unwrap_err().to_string();
     assert!(error.contains("SHA-256") && error.contains("steep.csv"), "{error}");
@@ -229,10 +308,10 @@ fn results_grow_by_policies_and_lose_what_is_of_no_trace_any_more() {
 #[test]
 fn shards_share_the_traces_out() {
     let corpus = Corpus::new();
-    let manifest = corpus.manifest();
+    let manifest = Arc::new(corpus.manifest());
     let of = |shard: &str| {
-        let shard = Some(shard.parse().unwrap());
-        Plan::new(&manifest, &Request { shard, ..request(&["lru"]) }).unwrap().trace_count()
+        let request = Request { shard: Some(shard.parse().unwrap()), ..request(&["lru"]) };
+        Plan::new(Arc::clone(&manifest), &request, &[]).unwrap().trace_count()
     };
     assert_eq!((1..=4).map(|index| of(&format!("{index}/4"))).sum::<usize>(), 3);
     assert_eq!(of("1/1"), 3);

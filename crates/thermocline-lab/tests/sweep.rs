@@ -30,8 +30,8 @@ const SWEEP: &str = r#"
     hat.nonhot_ratio = [0.1, 0.3]
 "#;
 
-/// Points: LRU 2, FaCE 4, HAT 8, on two traces.
-const POINTS: usize = 28;
+/// Points: LRU 4, FaCE 4, HAT 8, on two traces.
+const POINTS: usize = 32;
 
 struct Place(tempfile::TempDir);
 
@@ -74,9 +74,9 @@ fn the_output_does_not_depend_on_threads() {
     assert_eq!(one.rows, two.rows);
     assert_eq!(bytes(&place.path("one.parquet")), bytes(&place.path("two.parquet")));
     assert!(!place.path("one.parquet.parts").exists());
-    let policies: Vec<&str> = one.rows.iter().take(14).map(|row| row.policy.as_str()).collect();
-    assert_eq!(policies, [vec!["lru"; 2], vec!["face"; 4], vec!["hat"; 8]].concat());
-    assert!(one.rows[..14].iter().all(|row| row.trace == "one.csv"));
+    let policies: Vec<&str> = one.rows.iter().take(16).map(|row| row.policy.as_str()).collect();
+    assert_eq!(policies, [vec!["lru"; 4], vec!["face"; 4], vec!["hat"; 8]].concat());
+    assert!(one.rows[..16].iter().all(|row| row.trace == "one.csv"));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_change_runs_what_it_concerns() {
     assert_eq!((outcome.ran_points, outcome.reused_points), (POINTS / 2, POINTS));
     let fewer = SWEEP.replace("\"lru\", ", "");
     let outcome = place.run(&fewer, "out.parquet", 2);
-    assert_eq!((outcome.ran_points, outcome.dropped_results), (0, POINTS / 2 + 4));
+    assert_eq!((outcome.ran_points, outcome.dropped_results), (0, POINTS / 2 + 8));
     place.generate("two.csv", 3);
     let outcome = place.run(&fewer, "out.parquet", 2);
     assert_eq!(outcome.ran_points, 12, "one of the two traces has changed");

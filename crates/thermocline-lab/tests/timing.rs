@@ -166,6 +166,23 @@ fn cleaning_behind_an_answer_delays_the_next() {
 }
 
 #[test]
+fn a_write_through_a_cache_without_memory_waits_for_both_devices() {
+    let trace = trace("0,0,512,w,0.0\n");
+    let mut configuration =
+        configuration("open-cas", "0p", "64p", Arrivals::Closed { requests: 1 });
+    let mut write_us = |mode: &str| {
+        let given = [("mode".to_owned(), mode.to_owned())];
+        configuration.values = configuration.policy.values(&given).unwrap();
+        let summary = run(&trace, &configuration, RunOptions::default(), &Watch::default());
+        means(&summary.unwrap())[1]
+    };
+    // The buffer in RAM is written once, and read for each device.
+    assert_near(write_us("wt"), 3.0 + 200.0 + 12_000.0);
+    assert_near(write_us("wb"), 200.0);
+    assert_near(write_us("wa"), 12_000.0);
+}
+
+#[test]
 fn every_policy_moves_the_same_pages_with_time_and_without() {
     let trace = zipf();
     for entry in registry::entries() {

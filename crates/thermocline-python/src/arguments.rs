@@ -6,7 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMapping};
 use thermocline_core::PageCost;
 use thermocline_core::config::Given;
+use thermocline_core::registry::PolicyEntry;
 use thermocline_device::ssd::Precondition;
+use thermocline_lab::corpus::{Request, Split};
+use thermocline_lab::mrc::Rate;
 use thermocline_lab::planning::{Objective, PlanOptions};
 use thermocline_lab::spec::{
     BufferSpec, DriveSpec, HIERARCHY_OPTIONS, HierarchyOption, HierarchySpec, HotSpec, MrcSpec,
@@ -55,7 +58,7 @@ impl<'py> Arguments<'py> {
         let mut spec = HierarchySpec {
             tiers: self.tiers()?,
             device_file: self.path("device_file")?,
-            parameters: self.parameters()?,
+            parameters: self.parameters("parameters")?,
             ..self.shared()?
         };
         for (argument, setting) in SETTINGS {
@@ -96,7 +99,7 @@ impl<'py> Arguments<'py> {
             rate: self.real("rate")?,
             seed: self.seed()?,
             is_checked: self.switch("check")?,
-            parameters: self.parameters()?,
+            parameters: self.parameters("parameters")?,
             write_miss,
             admit,
         })
@@ -113,9 +116,73 @@ impl<'py> Arguments<'py> {
             precondition: self.precondition()?,
             streams: self.text("streams")?,
             closed_loop: self.closed_loop()?,
-            parameters: self.parameters()?,
+            parameters: self.parameters("parameters")?,
             is_checked: self.switch("check")?,
         })
+    }
+
+    /// What a run over a corpus asks for. Without policies there are no caches, and no tiers.
+    pub(crate) fn corpus(&self) -> PyResult<Request> {
+        let has_caches = self.get("policies")?.is_some();
+        let options = self.run_options()?;
+        if options.intervals > 0 {
+            let message = "over_time: results of a corpus have no figures over time";
+            return Err(configuration(message.into()));
+        }
+        let sides = [Split::Tune, Split::HoldOut].map(|side| (side.word(), side));
+        let shard = self.text("shard")?.map(|text| text.parse()).transpose();
+        let Selection::Named(datasets) = self.selection("datasets")? else {
+            let message = "datasets: leave it out for all of them";
+            return Err(configuration(message.into()));
+        };
+        Ok(Request {
+            policies: self.selection("policies")?,
+            spec: if has_caches { self.hierarchy()? } else { HierarchySpec::default() },
+            buffers: self.corpus_buffers(options.is_checked)?,
+            options,
+            seeds: self.whole("seeds", 1, 1000)?.unwrap_or(5),
+            split: self.word("split", &sides)?,
+            datasets,
+            sample: self.sample()?,
+            shard: shard.map_err(|reason| configuration(format!("shard: {reason}")))?,
+        })
+    }
+
+    /// The write buffers of a corpus, over a drive as large as holds the trace.
+    fn corpus_buffers(&self, is_checked: bool) -> PyResult<Option<BufferSpec>> {
+        if self.get("buffers")?.is_none() {
+            return Ok(None);
+        }
+        let sizes = self.sizes("buffer_sizes")?;
+        if sizes.is_empty() {
+            return Err(configuration(format!("buffer_sizes: give at least one, {SIZE}")));
+        }
+        let ssd = self.text("ssd")?.filter(|name| name != "none");
+        let ssd = ssd.map(|name| DriveSpec::from(name.as_str()));
+        Ok(Some(BufferSpec {
+            policies: self.selection("buffers")?,
+            sizes,
+            ssd_size: ssd.is_some().then_some(SsdSize::Fit),
+            ssd,
+            precondition: None,
+            streams: None,
+            closed_loop: self.whole_u32("buffer_closed_loop")?,
+            parameters: self.parameters("buffer_parameters")?,
+            is_checked,
+        }))
+    }
+
+    /// The share of pages that caches of a corpus are simulated on.
+    fn sample(&self) -> PyResult<Option<Rate>> {
+        let Some(value) = self.get("sample")? else { return Ok(None) };
+        let seed = self.whole("sample_seed", 0, u64::MAX)?.unwrap_or(1);
+        if value.extract::<String>().is_ok_and(|word| word == "auto") {
+            return Ok(Some(Rate::Auto { seed }));
+        }
+        let rate = (!is_bool(&value)).then(|| value.extract::<f64>().ok()).flatten();
+        let rate = rate.filter(|rate| *rate > 0.0 && *rate <= 1.0);
+        let wrong = || wrong("sample", &value, "a share of the pages, as in 0.01, or \"auto\"");
+        Ok(Some(Rate::Fixed { rate: rate.ok_or_else(wrong)?, seed }))
     }
 
     /// What `hot` asks for.
@@ -127,12 +194,12 @@ impl<'py> Arguments<'py> {
             baseline: self.text("baseline")?.unwrap_or_else(|| "wdac".into()),
             count: count.unwrap_or_default(),
             interval: self.whole("interval", 1, u64::MAX)?,
-            parameters: self.parameters()?,
+            parameters: self.parameters("parameters")?,
         })
     }
 
     /// What `plan` asks for.
-    pub(crate) fn plan(&self) -> PyResult<PlanOptions> {
+    pub(crate) fn plan(&self, own: Vec<PolicyEntry>) -> PyResult<PlanOptions> {
         let objectives = [
             ("p99", Objective::P99),
             ("io-time", Objective::IoTime),
@@ -154,6 +221,7 @@ impl<'py> Arguments<'py> {
             } else {
                 Selection::Named(names())
             },
+            own,
             devices: self.plan_devices()?,
             drive: self.text("drive")?.map(|name| DriveSpec::from(name.as_str())),
             disk_model: model.map_err(|reason| configuration(format!("disk_model: {reason}")))?,
@@ -204,8 +272,8 @@ impl<'py> Arguments<'py> {
         self.get(name)?.map_or_else(|| Ok(vec![]), |value| sizes(name, &value))
     }
 
-    fn parameters(&self) -> PyResult<Vec<ParameterSpec>> {
-        let given = self.mapping("parameters")?.into_iter();
+    fn parameters(&self, argument: &str) -> PyResult<Vec<ParameterSpec>> {
+        let given = self.mapping(argument)?.into_iter();
         given
             .map(|(name, value)| Ok(ParameterSpec::new(&name, given_value(&name, &value)?)))
             .collect()

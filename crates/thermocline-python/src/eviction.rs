@@ -88,12 +88,9 @@ impl CustomAlgorithm {
 }
 
 fn unknown(name: &str) -> PyErr {
-    let known: Vec<&str> =
-        ALGORITHMS.iter().map(thermocline_core::policy::single::Algorithm::name).collect();
-    PyValueError::new_err(format!(
-        "no algorithm is called `{name}`; there are: {}",
-        known.join(", ")
-    ))
+    let known = ALGORITHMS.iter().map(thermocline_core::policy::single::Algorithm::name);
+    let known = thermocline_core::names::there_are(name, known);
+    PyValueError::new_err(format!("no algorithm is called `{name}`; {known}"))
 }
 
 impl fmt::Debug for PythonHooks {

@@ -13,8 +13,8 @@ use thermocline_lab::spec::{
     BufferSpec, Candidates, HierarchySpec, HotSpec, MrcSpec, ParameterSpec, Selection, TierSpec,
 };
 use thermocline_lab::{
-    Configuration, LabError, RunOptions, Stream, compare, configurations, figure, identify,
-    listing, run, run_buffers, run_recording, write_file,
+    Configuration, LabError, RunOptions, Stream, TierSize, compare, configurations, figure,
+    identify, listing, run, run_buffers, run_recording, write_file,
 };
 use thermocline_papers::Annotated;
 use thermocline_trace::{CompiledTrace, Stats};
@@ -55,9 +55,9 @@ pub(crate) fn find(
     policies: Vec<CustomPolicy>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let study = Study::new(function, &Arguments::new(arguments))?;
     let work = Work::default();
     let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&work.home)).collect();
+    let study = Study::new(function, &Arguments::new(arguments), &own)?;
     let trace = &trace.0;
     let found = watched(py, &work, progress.as_ref(), || study.find(&work, trace, &own))?;
     match work.home.take_raised() {
@@ -76,10 +76,10 @@ pub(crate) fn record<'py>(
     progress: Option<Py<PyAny>>,
     names: Vec<String>,
 ) -> PyResult<(String, Bound<'py, PyDict>)> {
-    let study = Study::new("simulate", &Arguments::new(arguments))?;
     let mut recording = Recording::new(&names)?;
     let work = Work::default();
     let own: Vec<PolicyEntry> = policies.into_iter().map(|one| one.entry(&work.home)).collect();
+    let study = Study::new("simulate", &Arguments::new(arguments), &own)?;
     let trace = &trace.0;
     let found =
         watched(py, &work, progress.as_ref(), || study.record(&work, trace, &own, &mut recording))?;
@@ -112,13 +112,22 @@ pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<St
     }
 }
 
+/// Bytes as text says them: `16GiB`, or a number.
+#[pyfunction]
+pub(crate) fn bytes_of(text: &str) -> PyResult<u64> {
+    let bytes = text.parse::<u64>().ok();
+    let bytes = bytes.or_else(|| text.parse::<TierSize>().ok()?.whole_bytes());
+    let message = || format!("`{text}` is not a number of bytes: write it as in \"16GiB\"");
+    bytes.ok_or_else(|| configuration(message()))
+}
+
 /// A value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(python)
 }
 
 impl Study {
-    fn new(function: &str, arguments: &Arguments<'_>) -> PyResult<Self> {
+    fn new(function: &str, arguments: &Arguments<'_>, own: &[PolicyEntry]) -> PyResult<Self> {
         let runs = || {
             Ok::<_, PyErr>(Runs {
                 policies: arguments.selection("policies")?,
@@ -131,7 +140,14 @@ impl Study {
             "compare" => Self::Compare(runs()?),
             "mrc" => Self::Mrc(arguments.mrc()?),
             "buffer" => Self::Buffer(arguments.buffer()?),
-            "plan" => Self::Plan { options: arguments.plan()?, output: arguments.path("output")? },
+            "plan" => {
+                let output = arguments.path("output")?;
+                if output.is_some() && !own.is_empty() {
+                    let message = "output: an engine runs no policies of Python; leave it out";
+                    return Err(configuration(message.into()));
+                }
+                Self::Plan { options: arguments.plan(own.to_vec())?, output }
+            }
             "hot" => Self::Hot(arguments.hot()?),
             "stats" => Self::Stats,
             _ => return Err(configuration(format!("there is no function {function}"))),

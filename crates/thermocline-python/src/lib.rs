@@ -5,6 +5,8 @@
 #![expect(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 
 mod arguments;
+mod cache;
+mod corpus;
 mod errors;
 mod eviction;
 mod functions;
@@ -23,9 +25,13 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _thermocline {
     #[pymodule_export]
+    use crate::cache::Cache;
+    #[pymodule_export]
+    use crate::corpus::{Corpus, RunningCorpus};
+    #[pymodule_export]
     use crate::identifier::Identifier;
     #[pymodule_export]
-    use crate::lab::{catalogue, find, record};
+    use crate::lab::{bytes_of, catalogue, find, record};
     #[pymodule_export]
     use crate::sweep::{Running, Sweep};
     #[pymodule_export]

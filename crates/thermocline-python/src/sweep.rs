@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use thermocline_core::registry::PolicyEntry;
-use thermocline_lab::sweep::{self, Progress, Row};
+use thermocline_lab::sweep::{self, Progress, Row, TraceSource};
+use thermocline_lab::{CompiledCache, LabError};
 
 use crate::errors::python;
 use crate::home::Home;
@@ -29,8 +30,8 @@ pub(crate) struct Sweep {
 #[pyclass(frozen, module = "thermocline._thermocline")]
 pub(crate) struct Running {
     output: PathBuf,
-    /// None once it is finished.
-    running: Mutex<Option<sweep::Running>>,
+    /// None once it is finished; with the rows that it has kept.
+    running: Mutex<Option<(sweep::Running, Vec<Row>)>>,
 }
 
 #[pymethods]
@@ -84,30 +85,44 @@ impl Sweep {
         py.detach(|| self.sweep.traces[trace].sha256()).map_err(python)
     }
 
-    fn open(&self, py: Python<'_>, trace: usize) -> PyResult<Trace> {
-        let work = Work::default();
-        let opened = watched(py, &work, None, || self.sweep.traces[trace].open(work.watch(), 2))?;
-        Ok(Trace(Arc::new(opened.map_err(python)?)))
-    }
-
-    /// The row of a point, as JSON.
-    fn run_point(
+    /// A trace from the compiled ones of this machine, in a folder that holds at most so many bytes,
+    /// and whether it was compiled now. `fetch` is then called before that, and gives its path.
+    fn open_shared(
         &self,
         py: Python<'_>,
-        point: usize,
+        trace: usize,
+        sha256: &str,
+        folder: PathBuf,
+        bytes_max: u64,
+        fetch: Option<Py<PyAny>>,
+    ) -> PyResult<(Trace, bool)> {
+        open_shared(py, &self.sweep.traces[trace], sha256, (folder, bytes_max), fetch)
+    }
+
+    /// Runs points one after the other, each with its key, and gives the row of each as JSON; after the
+    /// first that fails there are no more, and its error comes beside those that there are.
+    fn run_points(
+        &self,
+        py: Python<'_>,
+        points: Vec<(usize, String)>,
         trace: &Trace,
-        key: &str,
         trace_sha256: &str,
-    ) -> PyResult<String> {
+    ) -> (Vec<String>, Option<Py<PyAny>>) {
         let (sweep, trace) = (&self.sweep, &trace.0);
-        let one = &sweep.points[point];
-        let names = [key, trace_sha256];
-        let source = &sweep.traces[one.trace];
-        let row = py.detach(|| one.run(trace, sweep.options, source, names, &self.home.watch));
-        if let Some(error) = self.home.take_raised() {
-            return Err(error);
-        }
-        serde_json::to_string(&row.map_err(python)?).map_err(python)
+        let mut rows = vec![];
+        let mut run = |(point, key): &(usize, String)| -> PyResult<()> {
+            let one = &sweep.points[*point];
+            let source = &sweep.traces[one.trace];
+            let names = [key.as_str(), trace_sha256];
+            let row = py.detach(|| one.run(trace, sweep.options, source, names, &self.home.watch));
+            if let Some(error) = self.home.take_raised() {
+                return Err(error);
+            }
+            rows.push(json(&row.map_err(python)?)?);
+            Ok(())
+        };
+        let ran = points.iter().try_for_each(&mut run);
+        (rows, ran.err().map(|error| error.into_value(py).into_any()))
     }
 
     /// Runs all points in threads of this process; the outcome as JSON.
@@ -141,7 +156,7 @@ impl Sweep {
     /// Finds what is finished; the points that are not are run elsewhere.
     fn begin(&self, output: PathBuf, hashes: Vec<String>) -> PyResult<Running> {
         let running = sweep::Running::begin(&self.sweep, &output, hashes).map_err(python)?;
-        Ok(Running { output, running: Mutex::new(Some(running)) })
+        Ok(Running { output, running: Mutex::new(Some((running, vec![]))) })
     }
 }
 
@@ -158,18 +173,23 @@ impl Running {
         })
     }
 
-    /// Keeps rows, each as JSON, on disk.
-    fn keep(&self, rows: Vec<String>) -> PyResult<()> {
-        let rows = parse(&rows)?;
-        self.with(|running| running.keep(&rows).map_err(python))
+    /// Keeps rows, each as JSON, on disk; returns how many accesses they are about.
+    fn keep(&self, rows: Vec<String>) -> PyResult<u64> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let (running, kept) = running.as_mut().ok_or_else(finished)?;
+        let rows = rows.iter().map(|row| serde_json::from_str(row).map_err(python));
+        let rows: Vec<Row> = rows.collect::<PyResult<_>>()?;
+        running.keep(&rows).map_err(python)?;
+        let accesses = rows.iter().map(|row| row.accesses).sum();
+        kept.extend(rows);
+        Ok(accesses)
     }
 
     /// Writes the output; the outcome as JSON.
-    fn finish(&self, rows: Vec<String>) -> PyResult<String> {
-        let rows = parse(&rows)?;
+    fn finish(&self) -> PyResult<String> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let outcome = running.ok_or_else(finished)?.finish(rows).map_err(python)?;
-        json(&outcome.report(&self.output))
+        let (running, rows) = running.ok_or_else(finished)?;
+        json(&running.finish(rows).map_err(python)?.report(&self.output))
     }
 
     /// Lets others write to the output, however it ended.
@@ -181,7 +201,7 @@ impl Running {
 impl Running {
     fn with<T>(&self, ask: impl FnOnce(&sweep::Running) -> PyResult<T>) -> PyResult<T> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        ask(running.as_ref().ok_or_else(finished)?)
+        ask(&running.as_ref().ok_or_else(finished)?.0)
     }
 }
 
@@ -189,6 +209,33 @@ fn finished() -> PyErr {
     PyRuntimeError::new_err("the sweep is finished")
 }
 
-fn parse(rows: &[String]) -> PyResult<Vec<Row>> {
-    rows.iter().map(|row| serde_json::from_str(row).map_err(python)).collect()
+/// A trace from a folder of compiled ones, and whether it was compiled now.
+pub(crate) fn open_shared(
+    py: Python<'_>,
+    source: &TraceSource,
+    sha256: &str,
+    (folder, bytes_max): (PathBuf, u64),
+    fetch: Option<Py<PyAny>>,
+) -> PyResult<(Trace, bool)> {
+    let work = Work::default();
+    let bring = || match fetch {
+        None => Ok(source.path.clone()),
+        Some(fetch) => {
+            let fetched = Python::attach(|py| fetch.call0(py)?.extract::<PathBuf>(py));
+            fetched.map_err(|error| {
+                work.home.raise(error);
+                LabError::Stopped
+            })
+        }
+    };
+    let doing = || {
+        let cache = CompiledCache::new(&folder, bytes_max)?;
+        cache.open(source, sha256, work.watch(), 2, bring)
+    };
+    let opened = watched(py, &work, None, doing)?;
+    if let Some(error) = work.home.take_raised() {
+        return Err(error);
+    }
+    let (trace, is_new) = opened.map_err(python)?;
+    Ok((Trace(Arc::new(trace)), is_new))
 }

@@ -3,29 +3,35 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use numpy::{IntoPyArray as _, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray as _, PyArray1, PyArrayMethods as _, PyReadonlyArray1};
 use pyo3::prelude::*;
 use thermocline_core::{Clients, Nanos, Op};
+use thermocline_lab::bundled_trace;
+use thermocline_lab::spec::ColumnsSpec;
 use thermocline_lab::sweep::TraceSource;
 use thermocline_trace::generate::{Generator, Options, Pattern, Shift};
 use thermocline_trace::{
-    AddressSpace, CompiledTrace, Extent, Objects, PageSize, Request, Requests, Reread,
-    ReuseDistance, Split, TraceError, VolumeOf,
+    AddressSpace, CompiledTrace, Extent, Mapping, Objects, PageSize, Request, Requests, Reread,
+    ReuseDistance, RowBatch, RowColumn, RowValues, Split, TableReader, TraceError, VolumeOf,
 };
 
 use crate::errors::python;
 use crate::home::Home;
+use crate::lab::json;
 use crate::work::{Work, watched};
 
 /// The top bit of a packed access: it writes.
 const WRITE_BIT: u32 = 1 << 31;
+
+/// How the names of files end that are mapped.
+const MAPPED: &str = "tct";
 
 /// A compiled trace.
 #[derive(Debug)]
 #[pyclass(frozen, module = "thermocline._thermocline")]
 pub(crate) struct Trace(pub(crate) Arc<CompiledTrace>);
 
-/// The arrays of a batch: first pages or offsets, counts or lengths, writes, times.
+/// The arrays of a batch: first pages, counts, writes, times.
 type Batch<'py> = (
     PyReadonlyArray1<'py, u64>,
     Option<PyReadonlyArray1<'py, u64>>,
@@ -38,8 +44,6 @@ struct Batches {
     name: PathBuf,
     volumes: [String; 1],
     iterator: Py<PyAny>,
-    /// Whether extents are offsets and lengths in bytes.
-    is_bytes: bool,
     is_empty: bool,
     /// Takes what the iterator raises.
     home: Arc<Home>,
@@ -51,7 +55,7 @@ impl Requests for Batches {
         let found = Python::attach(|py| {
             while let Some(next) = self.iterator.bind(py).try_iter()?.next() {
                 let arrays: Batch<'_> = next?.extract()?;
-                self.fill(&arrays, batch)?;
+                Self::fill(&arrays, batch)?;
                 if !batch.is_empty() {
                     return Ok(true);
                 }
@@ -81,7 +85,6 @@ impl Requests for Batches {
 impl Batches {
     /// Turn arrays, whose lengths the package has compared, into requests.
     fn fill(
-        &self,
         (places, lengths, writes, at_ns): &Batch<'_>,
         batch: &mut Vec<Request>,
     ) -> PyResult<()> {
@@ -96,15 +99,77 @@ impl Batches {
                 at: Nanos(at_ns.and_then(|at_ns| at_ns.get(index)).copied().unwrap_or(0)),
                 op: if is_write { Op::Write } else { Op::Read },
                 volume: 0,
-                extent: if self.is_bytes {
-                    Extent::Bytes { offset: place, length }
-                } else {
-                    Extent::Pages { first: place, count: length }
-                },
+                extent: Extent::Pages { first: place, count: length },
             }
         }));
         Ok(())
     }
+}
+
+/// Rows that an iterator of Python gives, batch by batch.
+struct TableBatches {
+    iterator: Py<PyAny>,
+    /// Takes what the iterator raises.
+    home: Arc<Home>,
+}
+
+/// The values of a column: what they are, the values, of texts where they begin, and which are missing.
+type TableColumn<'py> = (
+    String,
+    Bound<'py, PyAny>,
+    Option<PyReadonlyArray1<'py, i64>>,
+    Option<PyReadonlyArray1<'py, bool>>,
+);
+
+impl Iterator for TableBatches {
+    type Item = Result<RowBatch, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = Python::attach(|py| {
+            let Some(next) = self.iterator.bind(py).try_iter()?.next() else { return Ok(None) };
+            let columns: Vec<TableColumn<'_>> = next?.extract()?;
+            let columns: PyResult<Vec<RowColumn>> = columns.iter().map(row_column).collect();
+            Ok(Some(RowBatch::new(columns?)))
+        });
+        found.unwrap_or_else(|error| {
+            self.home.raise(error);
+            None
+        })
+    }
+}
+
+fn row_column((kind, values, offsets, missing): &TableColumn<'_>) -> PyResult<RowColumn> {
+    let signed = || Ok::<_, PyErr>(values.extract::<PyReadonlyArray1<'_, i64>>()?.to_vec()?);
+    let values = match kind.as_str() {
+        "signed" => RowValues::Signed(signed()?),
+        "nanos" => RowValues::Nanos(signed()?),
+        "unsigned" => RowValues::Unsigned(values.extract::<PyReadonlyArray1<'_, u64>>()?.to_vec()?),
+        "real" => RowValues::Real(values.extract::<PyReadonlyArray1<'_, f64>>()?.to_vec()?),
+        _ => {
+            let offsets =
+                offsets.as_ref().map_or_else(|| Ok(vec![0]), |offsets| offsets.to_vec())?;
+            let offsets: Result<Vec<usize>, _> = offsets.into_iter().map(usize::try_from).collect();
+            let bytes = values.extract::<PyReadonlyArray1<'_, u8>>()?.to_vec()?;
+            RowValues::Text { offsets: offsets?, bytes }
+        }
+    };
+    let missing = missing.as_ref().map_or_else(|| Ok(vec![]), |missing| missing.to_vec())?;
+    Ok(RowColumn::new(values, missing))
+}
+
+/// What columns mean, as JSON or TOML of a [`ColumnsSpec`].
+fn mapping(text: &str) -> PyResult<Mapping> {
+    let spec: ColumnsSpec = if text.starts_with('{') {
+        serde_json::from_str(text).map_err(python)?
+    } else {
+        toml::from_str(text).map_err(python)?
+    };
+    spec.mapping().map_err(python)
+}
+
+/// What the pages of objects are.
+fn objects_of(is_one_page: bool) -> Objects {
+    if is_one_page { Objects::One } else { Objects::Pages }
 }
 
 /// The requests of a range of accesses, of which the first and the last may be cut.
@@ -147,7 +212,7 @@ impl Requests for Slice<'_> {
 #[pymethods]
 impl Trace {
     #[staticmethod]
-    #[pyo3(signature = (path, page_size, format, time_unit, allow_truncated, only, by_file))]
+    #[pyo3(signature = (path, page_size, format, time_unit, allow_truncated, only, by_file, columns, is_one_page))]
     #[expect(clippy::too_many_arguments, reason = "the arguments of the Python function")]
     fn open(
         py: Python<'_>,
@@ -158,6 +223,8 @@ impl Trace {
         allow_truncated: bool,
         only: Vec<String>,
         by_file: bool,
+        columns: Option<&str>,
+        is_one_page: bool,
     ) -> PyResult<Self> {
         let source = TraceSource {
             name: path.display().to_string(),
@@ -169,12 +236,20 @@ impl Trace {
             allow_truncated,
             only_classes: only,
             volume_of: if by_file { VolumeOf::File } else { VolumeOf::All },
-            objects: Objects::Pages,
-            columns: None,
+            objects: objects_of(is_one_page),
+            columns: columns.map(mapping).transpose()?.map(Arc::new),
         };
         let work = Work::default();
         let opened = watched(py, &work, None, || source.open(work.watch(), 2))?;
         Ok(Self(Arc::new(opened.map_err(python)?)))
+    }
+
+    /// The trace that comes with the project.
+    #[staticmethod]
+    fn bundled(py: Python<'_>) -> PyResult<Self> {
+        let work = Work::default();
+        let compiled = watched(py, &work, None, bundled_trace)?;
+        Ok(Self(Arc::new(compiled.map_err(python)?)))
     }
 
     /// The trace of an iterator of batches.
@@ -182,19 +257,54 @@ impl Trace {
     fn from_batches(
         py: Python<'_>,
         iterator: Py<PyAny>,
-        is_bytes: bool,
         page_size: &str,
         name: PathBuf,
     ) -> PyResult<Self> {
         let page_size = page_size.parse().map_err(python)?;
         let (work, volumes) = (Work::default(), ["0".into()]);
         let home = Arc::clone(&work.home);
-        let source = Batches { name, volumes, iterator, is_bytes, is_empty: true, home };
+        let source = Batches { name, volumes, iterator, is_empty: true, home };
         let compiled = watched(py, &work, None, || work.watch().compile(source, page_size, 1))?;
         match work.home.take_raised() {
             Some(error) => Err(error),
             None => Ok(Self(Arc::new(compiled.map_err(python)?))),
         }
+    }
+
+    /// The numbers of those columns of a table, called `names`, that are looked at.
+    #[staticmethod]
+    fn columns_used(names: Vec<String>, columns: &str) -> PyResult<Vec<usize>> {
+        mapping(columns)?.columns_used(&names).map_err(|reason| {
+            let path = PathBuf::from("the table");
+            python(TraceError::Content { path, reason })
+        })
+    }
+
+    /// The trace of a table with columns called `names`, of which `columns` says what they mean: an
+    /// iterator of batches, each a list of the columns that are looked at. Returns as JSON what was seen besides requests.
+    #[staticmethod]
+    fn from_rows(
+        py: Python<'_>,
+        iterator: Py<PyAny>,
+        names: Vec<String>,
+        columns: &str,
+        is_one_page: bool,
+        page_size: &str,
+        name: PathBuf,
+    ) -> PyResult<(Self, String)> {
+        let page_size = page_size.parse().map_err(python)?;
+        let work = Work::default();
+        let batches = TableBatches { iterator, home: Arc::clone(&work.home) };
+        let mut source =
+            TableReader::new(name, &names, &mapping(columns)?, objects_of(is_one_page), batches)
+                .map_err(python)?;
+        let compile = || work.watch().compile(&mut source, page_size, 1);
+        let compiled = watched(py, &work, None, compile)?;
+        if let Some(error) = work.home.take_raised() {
+            return Err(error);
+        }
+        let compiled = compiled.map_err(python)?;
+        Ok((Self(Arc::new(compiled)), json(source.counts())?))
     }
 
     /// The accesses from one to another, as a trace of their own.
@@ -284,7 +394,9 @@ impl Trace {
     }
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.0.save(path)).map_err(python)
+        let is_mapped = path.extension().is_some_and(|end| end == MAPPED);
+        let save = || if is_mapped { self.0.save_mapped(path) } else { self.0.save(path) };
+        py.detach(save).map_err(python)
     }
 
     fn page_ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {

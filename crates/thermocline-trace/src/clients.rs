@@ -60,7 +60,10 @@ impl CompiledTrace {
             return Err(TraceError::Clients { clients: clients.get(), reason });
         }
         // It may have been that of others before.
-        self.access_clients = if clients == Clients::ONE { vec![] } else { access_clients };
+        if clients == Clients::ONE {
+            access_clients.clear();
+        }
+        self.access_clients = access_clients.into();
         self.clients = clients;
         Ok(self)
     }

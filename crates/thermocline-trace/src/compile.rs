@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, OnceLock};
 use std::{iter, panic, thread};
 
 use thermocline_core::{Clients, Nanos, Op};
@@ -305,17 +305,18 @@ impl Compiler {
         Ok(CompiledTrace {
             path: self.path,
             page_size: self.page_size,
-            packed: self.packed,
-            at_ns: self.at_ns,
-            counts: self.counts,
-            access_clients: self.access_clients,
-            access_bytes: self.access_bytes,
+            packed: self.packed.into(),
+            at_ns: self.at_ns.into(),
+            counts: self.counts.into(),
+            access_clients: self.access_clients.into(),
+            access_bytes: self.access_bytes.into(),
             clients,
-            page_numbers: Arc::from(pages),
+            page_numbers: pages.into(),
             volume_bases,
             volume_names: volume_names.to_vec(),
             summary: self.summary,
             foresight: OnceLock::new(),
+            mapping: None,
         })
     }
 

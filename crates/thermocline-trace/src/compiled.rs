@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::{Access, Clients, ConfigError, Foresight, Geometry, Nanos, Op, PageId};
 
 use crate::id_map::WRITE_BIT;
+use crate::mapped::Mapping;
+use crate::numbers::Numbers;
 use crate::request::PageSize;
 
 /// What was counted while compiling.
@@ -49,29 +51,34 @@ pub struct CompiledRequest {
 }
 
 /// A trace as page accesses.
+///
+/// Its columns are in memory, or in a file that is [mapped](CompiledTrace::save_mapped): the system
+/// then keeps them once for all processes.
 #[derive(Clone, Debug)]
 pub struct CompiledTrace {
     pub(crate) path: PathBuf,
     pub(crate) page_size: PageSize,
     /// Page id and, in the top bit, whether it is written.
-    pub(crate) packed: Vec<u32>,
+    pub(crate) packed: Numbers<u32>,
     /// When each request came; empty if all came at 0.
-    pub(crate) at_ns: Vec<u64>,
+    pub(crate) at_ns: Numbers<u64>,
     /// How many accesses each request has; empty if each has one.
-    pub(crate) counts: Vec<u32>,
+    pub(crate) counts: Numbers<u32>,
     /// Which client makes each access; empty if all are client 0's.
-    pub(crate) access_clients: Vec<u8>,
+    pub(crate) access_clients: Numbers<u8>,
     /// How many bytes each access asks for; empty if that is not known or all ask for whole pages.
-    pub(crate) access_bytes: Vec<u32>,
+    pub(crate) access_bytes: Numbers<u32>,
     /// How many clients there are, if only by name.
     pub(crate) clients: Clients,
-    pub(crate) page_numbers: Arc<[u64]>,
+    pub(crate) page_numbers: Numbers<u64, Arc<[u64]>>,
     /// Where each volume begins, in global page numbers, ascending.
     pub(crate) volume_bases: Vec<u64>,
     pub(crate) volume_names: Vec<String>,
     pub(crate) summary: Summary,
     /// Found when it is first asked for.
     pub(crate) foresight: OnceLock<Result<Arc<Foresight>, ConfigError>>,
+    /// The file that its columns are in, if they are not in memory.
+    pub(crate) mapping: Option<Mapping>,
 }
 
 #[expect(clippy::len_without_is_empty, reason = "a compiled trace is never empty")]
@@ -179,7 +186,10 @@ impl CompiledTrace {
     /// With one volume that is the page number itself; with several, volumes lie one after the
     /// other at multiples of 2^20 pages, so that pages of different volumes are never adjacent.
     pub fn geometry(&self) -> Geometry {
-        Geometry::table(Arc::clone(&self.page_numbers))
+        match &self.page_numbers {
+            Numbers::Owned(numbers) => Geometry::table(Arc::clone(numbers)),
+            Numbers::Mapped(numbers) => Geometry::shared(Arc::new(numbers.clone())),
+        }
     }
 
     /// The global page number of every id, by id.
@@ -232,7 +242,7 @@ impl CompiledTrace {
     }
 
     /// Whether any request has a time other than 0.
-    pub const fn is_timed(&self) -> bool {
+    pub fn is_timed(&self) -> bool {
         !self.at_ns.is_empty()
     }
 

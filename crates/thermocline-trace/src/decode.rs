@@ -3,6 +3,8 @@
 //! A format supplies only the meaning of one line or record; the loops are compiled once per
 //! format, so that reading costs one dynamic call per batch.
 
+use thermocline_core::{Nanos, Op};
+
 use crate::error::{Position, Reason, TraceError, excerpt, hexadecimal};
 use crate::input::Input;
 use crate::objects::Objects;
@@ -12,6 +14,10 @@ use crate::volumes::Volumes;
 
 /// Requests per batch, about.
 pub(crate) const BATCH_REQUESTS: usize = 4096;
+
+/// Plain records that are understood together, at least and at most.
+const RUN_RECORDS_MIN: usize = 16;
+const RUN_RECORDS_MAX: usize = 256;
 
 /// Longer lines are refused, so that a binary file cannot eat memory.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -75,6 +81,19 @@ pub(crate) trait RecordFormat: Send {
 
     /// Understands a record of `record_bytes()` bytes.
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason>;
+
+    /// Whether [`plain`](Self::plain) knows any record.
+    const HAS_PLAIN: bool = false;
+
+    /// Understands a record that is one request, to a volume that [`record`](Self::record) has met:
+    /// returns the request and `true`. Any other record has `false` beside a request without meaning, and
+    /// is left to `record`.
+    ///
+    /// The loop calls it for many records in a row, so it should not branch on what they contain.
+    fn plain(&self, _record: &[u8]) -> (Request, bool) {
+        let extent = Extent::Pages { first: 0, count: 0 };
+        (Request { at: Nanos(0), op: Op::Read, volume: 0, extent }, false)
+    }
 }
 
 /// What was seen so far besides requests: nothing is skipped without being counted.
@@ -222,6 +241,45 @@ impl State {
             request.at.0 = request.at.0.saturating_add(apart_ns);
         }
         Ok(())
+    }
+
+    /// Adds the requests of the plain records with which `bytes` begin; returns how many there are.
+    fn add_plain<F: RecordFormat, const AS_ONE_PAGE: bool>(
+        &mut self,
+        format: &F,
+        bytes: &[u8],
+        batch: &mut Vec<Request>,
+    ) -> usize {
+        let wanted = |record: &[u8]| {
+            let (mut request, mut is_plain) = format.plain(record);
+            if AS_ONE_PAGE && let Extent::Object { id, .. } = request.extent {
+                is_plain &= id != u64::MAX;
+                request.extent = Extent::Pages { first: id, count: 1 };
+            }
+            (request, is_plain)
+        };
+        let records = bytes.chunks_exact(format.record_bytes());
+        let (count, before) = (records.len(), batch.len());
+        let (mut are_plain, mut empty) = (true, 0);
+        batch.extend(records.clone().map(|record| {
+            let (request, is_plain) = wanted(record);
+            are_plain &= is_plain;
+            empty += u64::from(request.extent.is_empty());
+            request
+        }));
+        if !are_plain {
+            batch.truncate(before);
+            let plain_bytes = records.take_while(|record| wanted(record).1).map(<[u8]>::len).sum();
+            return match plain_bytes {
+                0 => 0,
+                _ => self.add_plain::<F, AS_ONE_PAGE>(format, &bytes[..plain_bytes], batch),
+            };
+        }
+        self.number += count as u64;
+        self.counts.requests += count as u64;
+        self.counts.zero_length_requests += empty;
+        self.has_objects |= F::IS_OF_OBJECTS;
+        count
     }
 
     /// A request as it is wanted.
@@ -379,17 +437,8 @@ impl<F: RecordFormat> Decoder for Records<F> {
             let whole_bytes = bytes.len() - bytes.len() % record_bytes;
             let wanted_bytes = (BATCH_REQUESTS - batch.len()) * record_bytes;
             let bytes = &bytes[..whole_bytes.min(wanted_bytes)];
-            let mut failure = None;
-            for record in bytes.chunks_exact(record_bytes) {
-                state.number += 1;
-                let line = self.0.record(record, &mut state.volumes);
-                if let Err(reason) = line.and_then(|line| state.add(line, batch)) {
-                    failure = Some((reason, hexadecimal(record)));
-                    break;
-                }
-            }
             let consumed_bytes = bytes.len();
-            if let Some((reason, text)) = failure {
+            if let Err((reason, text)) = self.records(bytes, state, batch) {
                 return Err(malformed(input, self.position(state.number), reason, text));
             }
             input.consume(consumed_bytes);
@@ -402,6 +451,43 @@ impl<F: RecordFormat> Decoder for Records<F> {
 }
 
 impl<F: RecordFormat> Records<F> {
+    /// Understands whole records: plain ones in runs, others one by one. A run that meets another record
+    /// is decoded twice up to it, so runs begin short after one and grow from there.
+    fn records(
+        &mut self,
+        bytes: &[u8],
+        state: &mut State,
+        batch: &mut Vec<Request>,
+    ) -> Result<(), (Reason, String)> {
+        let record_bytes = self.0.record_bytes();
+        let (mut rest, mut run_records) = (bytes, RUN_RECORDS_MIN);
+        while !rest.is_empty() {
+            if F::HAS_PLAIN {
+                let run = &rest[..rest.len().min(run_records * record_bytes)];
+                let plain = match state.objects {
+                    Objects::Pages => state.add_plain::<F, false>(&self.0, run, batch),
+                    Objects::One => state.add_plain::<F, true>(&self.0, run, batch),
+                };
+                rest = &rest[plain * record_bytes..];
+                if plain * record_bytes == run.len() {
+                    run_records = RUN_RECORDS_MAX.min(2 * run_records);
+                    continue;
+                }
+                run_records = RUN_RECORDS_MIN;
+            }
+            let slow_bytes = rest.len().min(RUN_RECORDS_MIN * record_bytes);
+            let (slow, later) = rest.split_at(slow_bytes);
+            for record in slow.chunks_exact(record_bytes) {
+                state.number += 1;
+                let line = self.0.record(record, &mut state.volumes);
+                line.and_then(|line| state.add(line, batch))
+                    .map_err(|reason| (reason, hexadecimal(record)))?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
     /// Passes over the header, which the decoder was made of.
     fn skip_header(&self, input: &mut Input) -> Result<(), TraceError> {
         let header_bytes = self.0.header_bytes();

@@ -17,11 +17,15 @@ use std::path::Path;
 
 use crate::decode::{Line, TextFormat};
 use crate::error::{Reason, TraceError};
+use crate::format::csv;
 use crate::format::{FormatName, ReadOptions, Recognition};
 use crate::input::Input;
 use crate::mapping::Mapping;
 use crate::text::is_blank_line;
 use crate::volumes::Volumes;
+
+/// How much of a line is shown that no format understands.
+const SHOWN_LETTERS: usize = 60;
 
 /// How much of a file is looked at, uncompressed.
 pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
@@ -122,7 +126,38 @@ fn detect_text(
         Some(Score { format, first_failure: Some((line, reason)), .. }) => {
             Err(format!("it resembles {format}, but line {line}: {reason}"))
         }
-        _ => Err("text, and no format understands its lines".to_owned()),
+        _ => Err(not_understood(&sample[..end])),
+    }
+}
+
+/// What to say of text that no format understands: what is wrong with the first line, if it is much like
+/// that of our own CSV, or what it is.
+fn not_understood(sample: &[u8]) -> String {
+    let mut lines = (1..).zip(sample.split(|&byte| byte == b'\n'));
+    let first = lines.find(|(_, line)| !line.starts_with(b"#") && !is_blank_line(line));
+    let Some((number, line)) = first else { return "text without a line of data".into() };
+    let line = String::from_utf8_lossy(line.trim_ascii_end());
+    let expected = String::from_utf8_lossy(csv::HEADER);
+    let mut columns = line.split(',').zip(expected.split(','));
+    let names: Vec<&str> = expected.split(',').collect();
+    let known = line.split(',').filter(|column| names.contains(column)).count();
+    if 2 * known < names.len() {
+        let shown: String = line.chars().take(SHOWN_LETTERS).collect();
+        return format!("text, and no format understands its lines; line {number} is `{shown}`");
+    }
+    let must_be = format!("the first line of csv must be {expected}");
+    match columns.position(|(found, expected)| found != expected) {
+        Some(place) => {
+            let found = line.split(',').nth(place).unwrap_or_default();
+            let (column, expected) = (place + 1, names[place]);
+            format!(
+                "it resembles csv, but line {number}: column {column} is `{found}` in place of `{expected}`: {must_be}"
+            )
+        }
+        None => {
+            let columns = line.split(',').count();
+            format!("it resembles csv, but line {number} names {columns} columns: {must_be}")
+        }
     }
 }
 
@@ -233,6 +268,27 @@ mod tests {
     #[test]
     fn a_bad_line_among_good_ones_does_not_hide_the_format() {
         check("t", "0,100,512,w,0.5\nwhat?\n1,7,4096,R,0.75\n", FormatName::Spc);
+    }
+
+    #[test]
+    fn a_first_line_like_that_of_our_own_csv_says_which_column_is_wrong() {
+        for (header, reason) in [
+            ("timestamp_us,opp,volume,offset,length", "line 1: column 2 is `opp` in place of `op`"),
+            (
+                "# mine\ntime_us,op,volume,offset,length",
+                "line 2: column 1 is `time_us` in place of",
+            ),
+            (
+                "timestamp_us,op,volume,offset",
+                "line 1 names 4 columns: the first line of csv must be",
+            ),
+            ("timestamp_us,op,volume,offset,length,pid", "line 1 names 6 columns: the first line"),
+            ("timestamp_us,op,offset,length", "line 1: column 3 is `offset` in place of `volume`"),
+            ("at,what,where", "no format understands its lines; line 1 is `at,what,where`"),
+        ] {
+            let error = detected("t", format!("{header}\n1,R,v,0,512\n").as_bytes()).unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::decode::BATCH_REQUESTS;
 use crate::error::TraceError;
 use crate::request::{ADDRESS_BYTES_MAX, Extent, Request, Requests};
 
-mod random;
+pub(crate) mod random;
 mod zipf;
 
 use random::{Scatter, SplitMix64};

@@ -234,6 +234,35 @@ impl Mapping {
         Ok(self)
     }
 
+    /// The numbers, from 0, of those of some columns that are looked at, ascending.
+    ///
+    /// # Errors
+    /// What is wrong, if a column is not there that rows may not lack.
+    pub fn columns_used(&self, columns: &[String]) -> Result<Vec<usize>, String> {
+        let mut used = vec![];
+        for Assignment { source, is_optional, .. } in &self.assignments {
+            match source {
+                Source::Constant(_) => {}
+                Source::Number(number) if *number < columns.len() => used.push(*number),
+                Source::Number(number) => {
+                    let known = columns.len();
+                    return Err(format!("there is no column {}: there are {known}", number + 1));
+                }
+                Source::Name(name) => match columns.iter().position(|column| column == name) {
+                    Some(number) => used.push(number),
+                    None if *is_optional => {}
+                    None => {
+                        let known = columns.join(", ");
+                        return Err(format!("there is no column `{name}`; there are: {known}"));
+                    }
+                },
+            }
+        }
+        used.sort_unstable();
+        used.dedup();
+        Ok(used)
+    }
+
     pub(crate) fn of(&self, role: Role) -> impl Iterator<Item = &Assignment> {
         self.assignments.iter().filter(move |assignment| assignment.role == role)
     }

@@ -202,6 +202,20 @@ pub trait Requests {
     fn path(&self) -> &std::path::Path;
 }
 
+impl<R: Requests + ?Sized> Requests for &mut R {
+    fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, crate::TraceError> {
+        (**self).read_batch(batch)
+    }
+
+    fn volume_names(&self) -> &[String] {
+        (**self).volume_names()
+    }
+
+    fn path(&self) -> &std::path::Path {
+        (**self).path()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,22 +7,29 @@
 //! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 4); so samples of different rates can be
 //! [joined](RunningSample::join).
 //!
+//! Pages of one extent are used alike, so an extent adds little more information than a page does. A
+//! sample that left extents out therefore also keeps a second sample, of
+//! [single pages](RunningSample::single_pages), which is too sparse for policies with blocks but tells
+//! more precisely what a page-wise LRU does. The difference between the two corrects forecasts.
+//!
 //! A sample can be saved, as text compressed by zstd: a line of JSON that says what the sample is, then
-//! a line per request, `time op volume first count before mean`, in nanoseconds and pages.
+//! a line per request, `time op volume first count before mean`, in nanoseconds and pages. If there are
+//! single pages, they follow in the same form after the line `single pages`.
 
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::ops::Range;
+mod extents;
+
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::random::SplitMix64;
 use thermocline_core::{Nanos, Op, Run};
 
 use crate::RunDetector;
 use crate::error::{Position, Reason, TraceError, excerpt};
-use crate::request::{Extent, PageSize, Request, Requests};
+use crate::request::{PageSize, Request, Requests};
 use crate::text::{Fields, integer, pages};
+
+use extents::{Extents, HALVINGS_MAX, Kept};
 
 /// Pages that are sampled together unless told otherwise: 64 KiB of pages of 4 KiB.
 const EXTENT_PAGES: u64 = 16;
@@ -30,17 +37,11 @@ const EXTENT_PAGES: u64 = 16;
 /// Requests, or parts of them, that a sample keeps unless told otherwise: 40 MiB of them.
 const MOST_REQUESTS: usize = 1 << 20;
 
-/// Room for requests grows by so many at least.
-const LEAST_ROOM: usize = 1 << 12;
-
-/// Accesses that a sample keeps, for each request that it may keep.
-const ACCESSES_PER_REQUEST: u64 = 4;
-
-/// The rate is never below a half to this power.
-const HALVINGS_MAX: u32 = 40;
-
 /// Changes when older programs could misunderstand a saved sample.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+
+/// The line of a saved sample before its single pages.
+const SINGLE_PAGES: &str = "single pages";
 
 /// Requests handed over at once.
 const BATCH_REQUESTS: usize = 4096;
@@ -78,25 +79,13 @@ pub struct Totals {
 /// ```
 #[derive(Clone, Debug)]
 pub struct RunningSample {
-    page_size: PageSize,
-    extent_pages: u64,
-    seed: u64,
-    /// The rate is a half to this power.
-    halvings: u32,
-    most_requests: usize,
-    requests: Vec<Kept>,
+    extents: Extents,
+    /// Single pages of the same requests; none as long as all extents are in the sample, which tell all
+    /// that single pages could.
+    pages: Option<Extents>,
     runs: RunDetector,
-    sampled_accesses: u64,
     totals: Totals,
     volume_names: Vec<String>,
-}
-
-/// A request of the sample, or a part of one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Kept {
-    request: Request,
-    /// The sequential run before its first page.
-    before: Run,
 }
 
 /// The first line of a saved sample.
@@ -107,6 +96,8 @@ struct Header {
     extent_pages: u64,
     seed: u64,
     halvings: u32,
+    /// The same of the single pages, if there are any.
+    page_halvings: Option<u32>,
     totals: Totals,
     volume_names: Vec<String>,
 }
@@ -115,23 +106,22 @@ impl RunningSample {
     /// A sample that takes everything until it is full.
     pub fn new(page_size: PageSize, seed: u64) -> Self {
         Self {
-            page_size,
-            extent_pages: EXTENT_PAGES,
-            seed,
-            halvings: 0,
-            most_requests: MOST_REQUESTS,
-            requests: vec![],
+            extents: Extents::new(page_size, EXTENT_PAGES, seed, MOST_REQUESTS),
+            pages: None,
             runs: RunDetector::default(),
-            sampled_accesses: 0,
             totals: Totals::default(),
             volume_names: vec![],
         }
     }
 
-    /// The same with room for so many requests, at least one.
+    /// The same with room for so many requests, at least one. If the sample does not hold all requests,
+    /// it keeps as many single pages beside these.
     #[must_use]
     pub fn with_most_requests(mut self, most_requests: usize) -> Self {
-        self.most_requests = most_requests.max(1);
+        self.extents.most_requests = most_requests.max(1);
+        if let Some(pages) = &mut self.pages {
+            pages.most_requests = most_requests.max(1);
+        }
         self.thin_out();
         self
     }
@@ -141,15 +131,16 @@ impl RunningSample {
     /// # Panics
     /// If there was a request.
     #[must_use]
-    pub fn with_extents(self, pages: u64) -> Self {
+    pub fn with_extents(mut self, pages: u64) -> Self {
         assert_eq!(self.totals.requests, 0, "extents are not chosen anew");
-        Self { extent_pages: pages.max(1), ..self }
+        self.extents.extent_pages = pages.max(1);
+        self
     }
 
     /// The same, no more of it than this share from the start; rounded down to a power of a half.
     #[must_use]
     pub fn with_rate_at_most(mut self, rate: f64) -> Self {
-        while self.rate() > rate && self.halvings < HALVINGS_MAX {
+        while self.rate() > rate && self.extents.halvings < HALVINGS_MAX {
             self.halve();
         }
         self
@@ -157,12 +148,12 @@ impl RunningSample {
 
     /// The share of the extents that is in the sample.
     pub fn rate(&self) -> f64 {
-        1.0 / (1_u64 << self.halvings) as f64
+        self.extents.rate()
     }
 
     /// Pages that are sampled together.
     pub const fn extent_pages(&self) -> u64 {
-        self.extent_pages
+        self.extents.extent_pages
     }
 
     /// What all requests were.
@@ -172,12 +163,12 @@ impl RunningSample {
 
     /// The size of the pages.
     pub const fn page_size(&self) -> PageSize {
-        self.page_size
+        self.extents.page_size
     }
 
     /// Accesses in the sample.
     pub const fn sampled_accesses(&self) -> u64 {
-        self.sampled_accesses
+        self.extents.sampled_accesses
     }
 
     /// Names the volumes, those of later requests too; once known they keep their numbers.
@@ -190,9 +181,10 @@ impl RunningSample {
     /// Adds a request.
     #[inline]
     pub fn add(&mut self, request: &Request) {
-        let extent = request.extent.in_one_space(self.page_size);
+        let page_size = self.page_size();
+        let extent = request.extent.in_one_space(page_size);
         let request = &Request { extent, ..*request };
-        let (first, count) = self.page_size.pages(extent);
+        let (first, count) = page_size.pages(extent);
         if count == 0 {
             return;
         }
@@ -206,75 +198,40 @@ impl RunningSample {
         totals.accesses += count;
         totals.writes += if request.op == Op::Write { count } else { 0 };
         let before = self.runs.note(request.op, request.volume, first, count);
-        self.add_pages(&Kept { request: *request, before }, first, count);
-        if self.is_full() {
-            self.thin_out();
+        let kept = Kept { request: *request, before };
+        self.extents.add(&kept, first, count);
+        if let Some(pages) = &mut self.pages {
+            pages.add(&kept, first, count);
         }
-    }
-
-    /// Adds what of a request is in the sample; neighbouring extents stay one request.
-    fn add_pages(&mut self, kept: &Kept, first: u64, count: u64) {
-        let end = first + count;
-        let (mut from, mut page) = (first, first);
-        while page < end {
-            let extent = page / self.extent_pages;
-            let next = (extent + 1).saturating_mul(self.extent_pages).min(end);
-            if !self.takes(kept.request.volume, extent) {
-                self.keep(kept, first, from..page);
-                from = next;
-            }
-            page = next;
-        }
-        self.keep(kept, first, from..end);
-    }
-
-    /// Keeps some pages of a request whose first page is `first`.
-    fn keep(&mut self, Kept { request, before }: &Kept, first: u64, pages: Range<u64>) {
-        let Range { start: from, end } = pages;
-        if from < end {
-            self.sampled_accesses += end - from;
-            // Twice the room each time would be up to twice as much as is ever needed.
-            let kept = self.requests.len();
-            if kept == self.requests.capacity() {
-                let wanted = (2 * kept).min(self.most_requests.saturating_add(1));
-                self.requests.reserve_exact(wanted.saturating_sub(kept).max(LEAST_ROOM));
-            }
-            let extent = Extent::Pages { first: from, count: end - from };
-            let skipped = u32::try_from(from - first).unwrap_or(u32::MAX);
-            let request = Request { extent, ..*request };
-            let pages = before.pages.saturating_add(skipped);
-            self.requests.push(Kept { request, before: Run { pages, ..*before } });
-        }
-    }
-
-    /// Whether an extent is in the sample.
-    fn takes(&self, volume: u32, extent: u64) -> bool {
-        if self.halvings == 0 {
-            return true;
-        }
-        let key = extent ^ u64::from(volume) << 40 ^ self.seed.rotate_left(32);
-        SplitMix64::new(key).bits() >> (u64::BITS - self.halvings) == 0
-    }
-
-    const fn is_full(&self) -> bool {
-        self.requests.len() > self.most_requests
-            || self.sampled_accesses > ACCESSES_PER_REQUEST * self.most_requests as u64
+        self.thin_out();
     }
 
     fn thin_out(&mut self) {
-        while self.is_full() && self.halvings < HALVINGS_MAX {
+        while self.extents.is_full() && self.extents.halvings < HALVINGS_MAX {
             self.halve();
+        }
+        if let Some(pages) = &mut self.pages {
+            pages.thin_out();
         }
     }
 
+    /// Leaves half of the extents out.
     fn halve(&mut self) {
-        self.halvings += 1;
-        self.sampled_accesses = 0;
-        let before = std::mem::take(&mut self.requests);
-        self.requests.reserve_exact(before.len() / 2);
-        for kept in before {
-            let (first, count) = self.page_size.pages(kept.request.extent);
-            self.add_pages(&kept, first, count);
+        // The last moment at which the sample has everything that the single pages are chosen from.
+        self.choose_pages();
+        self.extents.halve();
+    }
+
+    /// Chooses the single pages from a sample that left out nothing.
+    fn choose_pages(&mut self) {
+        if self.pages.is_none() {
+            let Extents { page_size, seed, most_requests, .. } = self.extents;
+            let mut pages = Extents::new(page_size, 1, seed, most_requests);
+            for kept in &self.extents.requests {
+                pages.add_kept(kept);
+                pages.thin_out();
+            }
+            self.pages = Some(pages);
         }
     }
 
@@ -283,15 +240,15 @@ impl RunningSample {
     /// # Errors
     /// If pages, extents or seeds differ; neither is changed then.
     pub fn join(&mut self, other: &Self) -> Result<(), Reason> {
-        if other.page_size != self.page_size {
-            let [ours, theirs] = [self, other].map(|one| one.page_size.bytes());
+        if other.page_size() != self.page_size() {
+            let [ours, theirs] = [&*self, other].map(|one| one.page_size().bytes());
             return Err(format!("pages of {theirs} B cannot join pages of {ours} B").into());
         }
-        if other.extent_pages != self.extent_pages {
-            let [ours, theirs] = [self, other].map(|one| one.extent_pages);
+        if other.extent_pages() != self.extent_pages() {
+            let [ours, theirs] = [&*self, other].map(Self::extent_pages);
             return Err(format!("extents of {theirs} pages cannot join extents of {ours}").into());
         }
-        if other.seed != self.seed {
+        if other.extents.seed != self.extents.seed {
             return Err("samples of different seeds hold different extents".into());
         }
         let numbers: Vec<u32> = other
@@ -306,15 +263,14 @@ impl RunningSample {
                 u32::try_from(number).unwrap_or(u32::MAX)
             })
             .collect();
-        while self.halvings < other.halvings {
-            self.halve();
+        if other.pages.is_some() {
+            self.choose_pages();
         }
-        for &Kept { request, before } in &other.requests {
-            let volume = numbers.get(request.volume as usize).copied().unwrap_or(request.volume);
-            let (first, count) = self.page_size.pages(request.extent);
-            let request = Request { volume, ..request };
-            self.add_pages(&Kept { request, before }, first, count);
+        if let Some(pages) = &mut self.pages {
+            // A sample without single pages has all pages.
+            pages.join(other.pages.as_ref().unwrap_or(&other.extents), &numbers);
         }
+        self.extents.join(&other.extents, &numbers);
         let (ours, theirs) = (&mut self.totals, &other.totals);
         if ours.requests == 0 {
             *ours = *theirs;
@@ -331,13 +287,24 @@ impl RunningSample {
 
     /// The requests of the sample, from a source of this name.
     pub fn requests<'a>(&'a self, path: &'a Path) -> SampledRequests<'a> {
-        SampledRequests { sample: self, path, next: 0 }
+        self.source(&self.extents, path)
+    }
+
+    /// The single pages and the share of all pages that they are; none if the sample left out nothing.
+    pub fn single_pages<'a>(&'a self, path: &'a Path) -> Option<(SampledRequests<'a>, f64)> {
+        let pages = self.pages.as_ref()?;
+        Some((self.source(pages, path), pages.rate()))
+    }
+
+    fn source<'a>(&'a self, extents: &'a Extents, path: &'a Path) -> SampledRequests<'a> {
+        let Extents { requests, .. } = extents;
+        SampledRequests { requests, volume_names: &self.volume_names, path, next: 0 }
     }
 
     /// For each access of the sample, in order: the sequential run that it ends.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        self.requests.iter().flat_map(|&Kept { request, before }| {
-            let pages = self.page_size.pages(request.extent).1;
+        self.extents.requests.iter().flat_map(|&Kept { request, before }| {
+            let pages = self.page_size().pages(request.extent).1;
             (1..=u32::try_from(pages).unwrap_or(u32::MAX))
                 .map(move |page| Run { pages: before.pages.saturating_add(page), ..before })
         })
@@ -358,31 +325,29 @@ impl RunningSample {
     }
 
     fn write(&self, file: &tempfile::NamedTempFile) -> std::io::Result<()> {
-        let mut encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        let encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
+        let mut writer = BufWriter::new(encoder);
         let header = Header {
             thermocline_sample: VERSION,
-            page_size_bytes: self.page_size.bytes(),
-            extent_pages: self.extent_pages,
-            seed: self.seed,
-            halvings: self.halvings,
+            page_size_bytes: self.page_size().bytes(),
+            extent_pages: self.extents.extent_pages,
+            seed: self.extents.seed,
+            halvings: self.extents.halvings,
+            page_halvings: self.pages.as_ref().map(|pages| pages.halvings),
             totals: self.totals,
             volume_names: self.volume_names.clone(),
         };
-        let mut text = serde_json::to_string(&header)?;
-        text.push('\n');
-        for &Kept { request, before } in &self.requests {
-            let (first, count) = self.page_size.pages(request.extent);
-            let op = if request.op == Op::Write { 'w' } else { 'r' };
-            let Request { at, volume, .. } = request;
-            let Run { pages, mean_pages } = before;
-            writeln!(text, "{} {op} {volume} {first} {count} {pages} {mean_pages}", at.0)
-                .map_err(std::io::Error::other)?;
-            if text.len() > 1 << 16 {
-                encoder.write_all(text.as_bytes())?;
-                text.clear();
+        writeln!(writer, "{}", serde_json::to_string(&header)?)?;
+        for line in self.extents.lines() {
+            writer.write_all(line.as_bytes())?;
+        }
+        if let Some(pages) = &self.pages {
+            writeln!(writer, "{SINGLE_PAGES}")?;
+            for line in pages.lines() {
+                writer.write_all(line.as_bytes())?;
             }
         }
-        encoder.write_all(text.as_bytes())?;
+        let encoder = writer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         encoder.finish()?.as_file().sync_all()
     }
 
@@ -408,28 +373,47 @@ impl RunningSample {
         };
         let header: Header = serde_json::from_str(&line)
             .map_err(|error| malformed(1, error.to_string().into(), &line))?;
-        if header.thermocline_sample != VERSION || header.halvings > HALVINGS_MAX {
+        let halvings = [Some(header.halvings), header.page_halvings].into_iter().flatten().max();
+        if header.thermocline_sample != VERSION || halvings > Some(HALVINGS_MAX) {
             let reason = "another version of thermocline wrote this sample: listen again";
             return Err(malformed(1, reason.into(), &line));
         }
-        let mut sample = Self {
-            extent_pages: header.extent_pages.max(1),
-            halvings: header.halvings,
-            totals: header.totals,
-            volume_names: header.volume_names,
-            ..Self::new(PageSize::new(header.page_size_bytes)?, header.seed)
-        };
+        if header.halvings > 0 && header.page_halvings.is_none() {
+            return Err(malformed(1, "the single pages are missing".into(), &line));
+        }
+        let mut sample = Self::new(PageSize::new(header.page_size_bytes)?, header.seed)
+            .with_extents(header.extent_pages);
+        sample.totals = header.totals;
+        sample.volume_names = header.volume_names;
+        sample.extents.halvings = header.halvings;
+        sample.pages = header.page_halvings.map(|halvings| {
+            let Extents { page_size, seed, most_requests, .. } = sample.extents;
+            Extents { halvings, ..Extents::new(page_size, 1, seed, most_requests) }
+        });
+        let mut pages = sample.pages.take();
+        // Where lines go: the extents, then the single pages.
+        let mut is_single_pages = false;
         for number in 2.. {
             line.clear();
             if lines.read_line(&mut line).map_err(failed)? == 0 {
                 break;
             }
+            if !is_single_pages && pages.is_some() && line.trim_end() == SINGLE_PAGES {
+                is_single_pages = true;
+                continue;
+            }
             let kept = sample
                 .parsed(line.trim_end())
                 .map_err(|reason| malformed(number, reason, &line))?;
-            sample.sampled_accesses += sample.page_size.pages(kept.request.extent).1;
-            sample.requests.push(kept);
+            let of = pages.as_mut().filter(|_| is_single_pages).unwrap_or(&mut sample.extents);
+            of.sampled_accesses += of.page_size.pages(kept.request.extent).1;
+            of.requests.push(kept);
         }
+        if pages.is_some() && !is_single_pages {
+            let reason = format!("the line `{SINGLE_PAGES}` is missing: the file is cut off");
+            return Err(malformed(1, reason.into(), ""));
+        }
+        sample.pages = pages;
         Ok(sample)
     }
 
@@ -463,7 +447,8 @@ impl RunningSample {
 /// The requests of a sample, as a source of requests.
 #[derive(Debug)]
 pub struct SampledRequests<'a> {
-    sample: &'a RunningSample,
+    requests: &'a [Kept],
+    volume_names: &'a [String],
     path: &'a Path,
     next: usize,
 }
@@ -471,14 +456,14 @@ pub struct SampledRequests<'a> {
 impl Requests for SampledRequests<'_> {
     fn read_batch(&mut self, batch: &mut Vec<Request>) -> Result<bool, TraceError> {
         batch.clear();
-        let rest = &self.sample.requests[self.next..];
+        let rest = &self.requests[self.next..];
         batch.extend(rest.iter().take(BATCH_REQUESTS).map(|kept| kept.request));
         self.next += batch.len();
         Ok(!batch.is_empty())
     }
 
     fn volume_names(&self) -> &[String] {
-        &self.sample.volume_names
+        self.volume_names
     }
 
     fn path(&self) -> &Path {
@@ -507,6 +492,7 @@ mod tests {
 
     use super::*;
     use crate::CompiledTrace;
+    use crate::request::Extent;
 
     fn read(at: u64, first: u64, count: u64) -> Request {
         let extent = Extent::Pages { first, count };
@@ -536,7 +522,7 @@ mod tests {
         all
     }
 
-    fn kept_pages(sample: &RunningSample) -> Vec<(u64, Op, u32, u64)> {
+    fn kept_pages(sample: &Extents) -> Vec<(u64, Op, u32, u64)> {
         pages_of(&sample.requests.iter().map(|kept| kept.request).collect::<Vec<_>>())
     }
 
@@ -558,12 +544,18 @@ mod tests {
             for request in &requests {
                 sample.add(request);
             }
-            prop_assert!(!sample.is_full());
-            let expected: Vec<_> = pages_of(&requests)
-                .into_iter()
-                .filter(|&(.., volume, page)| sample.takes(volume, page / sample.extent_pages))
-                .collect();
-            prop_assert_eq!(kept_pages(&sample), &expected[..]);
+            prop_assert!(!sample.extents.is_full());
+            let expected = |of: &Extents| -> Vec<_> {
+                let pages = pages_of(&requests).into_iter();
+                pages.filter(|&(.., volume, page)| of.takes(volume, page / of.extent_pages)).collect()
+            };
+            prop_assert_eq!(kept_pages(&sample.extents), expected(&sample.extents));
+            prop_assert_eq!(sample.pages.is_some(), sample.rate() < 1.0);
+            if let Some(pages) = &sample.pages {
+                prop_assert!(!pages.is_full());
+                prop_assert_eq!(pages.extent_pages, 1);
+                prop_assert_eq!(kept_pages(pages), expected(pages));
+            }
             let mut detector = RunDetector::default();
             let runs: Vec<Run> = requests
                 .iter()
@@ -574,11 +566,11 @@ mod tests {
                     let run = |pages| Run { pages, ..before };
                     pages.map(|(page, length)| (request.volume, page, run(length))).collect::<Vec<_>>()
                 })
-                .filter(|&(volume, page, _)| sample.takes(volume, page / sample.extent_pages))
+                .filter(|&(volume, page, _)| sample.extents.takes(volume, page / EXTENT_PAGES))
                 .map(|(.., run)| run)
                 .collect();
             prop_assert!(sample.runs().eq(runs));
-            prop_assert_eq!(sample.sampled_accesses, expected.len() as u64);
+            prop_assert_eq!(sample.sampled_accesses(), kept_pages(&sample.extents).len() as u64);
             prop_assert_eq!(sample.totals.accesses, pages_of(&requests).len() as u64);
 
             // Two halves joined hold what one sample of the same rate does.
@@ -594,16 +586,23 @@ mod tests {
             prop_assert_eq!(one.totals, sample.totals);
             let whole = sample.clone().with_rate_at_most(one.rate());
             let one = one.with_rate_at_most(sample.rate());
-            prop_assert_eq!(kept_pages(&one), kept_pages(&whole));
+            prop_assert_eq!(kept_pages(&one.extents), kept_pages(&whole.extents));
+            prop_assert_eq!(one.pages.is_some(), whole.pages.is_some());
+            if let (Some(one), Some(whole)) = (one.pages, whole.pages) {
+                // Joined samples may have been thinned out more often.
+                prop_assert!(one.halvings >= whole.halvings);
+                prop_assert_eq!(kept_pages(&one), expected(&one));
+            }
 
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("sample");
             sample.save(&path).unwrap();
             prop_assert!(RunningSample::is_saved(&path));
             let loaded = RunningSample::load(&path).unwrap();
-            prop_assert_eq!(loaded.requests, sample.requests);
+            let loaded = loaded.with_most_requests(most);
+            prop_assert_eq!(loaded.extents, sample.extents);
+            prop_assert_eq!(loaded.pages, sample.pages);
             prop_assert_eq!(loaded.totals, sample.totals);
-            prop_assert_eq!((loaded.halvings, loaded.seed), (sample.halvings, sample.seed));
         }
     }
 
@@ -615,11 +614,11 @@ mod tests {
         }
         let rate = sample.rate();
         assert!((1.0 / 256.0..=1.0 / 64.0).contains(&rate), "{rate}");
-        let found = sample.sampled_accesses as f64 / sample.totals.accesses as f64;
+        let found = sample.sampled_accesses() as f64 / sample.totals.accesses as f64;
         assert!((found / rate - 1.0).abs() < 0.2, "{found} of {rate}");
         let path = Path::new("t");
         let trace = CompiledTrace::compile(&mut sample.requests(path), PageSize::DEFAULT).unwrap();
-        assert_eq!(trace.len() as u64, sample.sampled_accesses);
+        assert_eq!(trace.len() as u64, sample.sampled_accesses());
     }
 
     #[test]
@@ -638,8 +637,10 @@ mod tests {
             ("5 r 0 7 1", "5 x 0 7 1", "line 2: the op is neither R nor W"),
             ("5 r 0 7 1", "5 r 3 7 1", "line 2: the volume has no name"),
             ("7 1 0 0", "7 0 0 0", "line 2: a request addresses a page at least"),
-            ("\"thermocline_sample\":2", "\"thermocline_sample\":9", "line 1: another version"),
+            ("\"thermocline_sample\":3", "\"thermocline_sample\":9", "line 1: another version"),
             ("{", "", "line 1:"),
+            ("\"page_halvings\":null", "\"page_halvings\":1", "`single pages` is missing"),
+            ("\"halvings\":0", "\"halvings\":1", "line 1: the single pages are missing"),
         ] {
             assert!(text.contains(from), "{text}");
             let bytes = zstd::encode_all(text.replacen(from, to, 1).as_bytes(), 0).unwrap();

@@ -18,7 +18,7 @@
 //! A sample has no neighbours on disk unless it takes [whole extents](Sampling::of_extents), which are
 //! chosen by their places on disk.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Op, PageId};
@@ -165,7 +165,7 @@ impl CompiledTrace {
     /// How often every page is accessed, by id; no more than can be counted.
     fn accesses_of_pages(&self) -> Vec<u32> {
         let mut accesses = vec![0_u32; self.page_numbers.len()];
-        for packed in &self.packed {
+        for packed in &*self.packed {
             let count = &mut accesses[(packed & !WRITE_BIT) as usize];
             *count = count.saturating_add(1);
         }
@@ -191,32 +191,34 @@ impl CompiledTrace {
         });
         // Both number pages by first appearance.
         let ids: Vec<u32> = ids.collect();
+        let (mut packed, mut at_ns, mut counts) = (vec![], vec![], vec![]);
+        let (mut access_clients, mut access_bytes) = (vec![], vec![]);
         let mut previous_at = self.summary.first_at;
         for request in self.requests() {
-            let first = sample.packed.len();
+            let first = packed.len();
             for index in request.accesses {
                 let access = self.access(index);
                 let id = ids[access.page.index()];
                 if id == OUT {
                     continue;
                 }
-                sample.packed.push(id | if access.op == Op::Write { WRITE_BIT } else { 0 });
+                packed.push(id | if access.op == Op::Write { WRITE_BIT } else { 0 });
                 if !self.access_clients.is_empty() {
-                    sample.access_clients.push(access.client);
+                    access_clients.push(access.client);
                 }
                 if let Some(&bytes) = self.access_bytes.get(index) {
-                    sample.access_bytes.push(bytes);
+                    access_bytes.push(bytes);
                 }
             }
-            let count = sample.packed.len() - first;
+            let count = packed.len() - first;
             if count == 0 {
                 continue;
             }
-            sample.counts.push(u32::try_from(count).expect("no more than the request had"));
+            counts.push(u32::try_from(count).expect("no more than the request had"));
             if self.is_timed() {
-                sample.at_ns.push(request.at.0);
+                at_ns.push(request.at.0);
             }
-            let is_write = sample.packed[first] & WRITE_BIT != 0;
+            let is_write = packed[first] & WRITE_BIT != 0;
             sample.summary.requests += 1;
             sample.summary.write_requests += u64::from(is_write);
             let bytes = count as u64 * self.page_size_bytes();
@@ -225,8 +227,15 @@ impl CompiledTrace {
             total.time_reversals += u64::from(request.at < previous_at);
             previous_at = request.at;
         }
-        sample.page_numbers = page_numbers.into();
-        (!sample.packed.is_empty()).then_some(sample)
+        (!packed.is_empty()).then(|| Self {
+            packed: packed.into(),
+            at_ns: at_ns.into(),
+            counts: counts.into(),
+            access_clients: access_clients.into(),
+            access_bytes: access_bytes.into(),
+            page_numbers: page_numbers.into(),
+            ..sample
+        })
     }
 
     /// Return the same sample with the extents that it left out cut out of the disk, so that as many
@@ -280,17 +289,18 @@ impl CompiledTrace {
         Self {
             path: self.path.clone(),
             page_size: self.page_size,
-            packed: vec![],
-            at_ns: vec![],
-            counts: vec![],
-            access_clients: vec![],
-            access_bytes: vec![],
+            packed: vec![].into(),
+            at_ns: vec![].into(),
+            counts: vec![].into(),
+            access_clients: vec![].into(),
+            access_bytes: vec![].into(),
             clients: self.clients,
-            page_numbers: Arc::from([]),
+            page_numbers: vec![].into(),
             volume_bases: self.volume_bases.clone(),
             volume_names: self.volume_names.clone(),
             summary: Summary { first_at, last_at, ..Summary::default() },
             foresight: OnceLock::new(),
+            mapping: None,
         }
     }
 }

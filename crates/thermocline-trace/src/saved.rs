@@ -13,7 +13,7 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::Clients;
@@ -47,14 +47,51 @@ const SIZED_SCHEMA: &str = "message compiled_trace {
     required int32 bytes (INTEGER(32,false));
 }";
 
+/// What the columns of a compiled trace do not say.
 #[derive(Deserialize, Serialize)]
-struct Metadata {
+pub(crate) struct Metadata {
     version: u32,
-    source: PathBuf,
-    page_size_bytes: u64,
-    volume_names: Vec<String>,
-    volume_bases: Vec<u64>,
-    summary: Summary,
+    pub(crate) source: PathBuf,
+    pub(crate) page_size_bytes: u64,
+    pub(crate) volume_names: Vec<String>,
+    pub(crate) volume_bases: Vec<u64>,
+    pub(crate) summary: Summary,
+    /// How many clients there are; not there if it is one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(crate) clients: u8,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_one(clients: &u8) -> bool {
+    *clients == 1
+}
+
+impl Metadata {
+    /// That of a trace, for a form of some version.
+    pub(crate) fn of(trace: &CompiledTrace, version: u32) -> Self {
+        Self {
+            version,
+            source: trace.path.clone(),
+            page_size_bytes: trace.page_size_bytes(),
+            volume_names: trace.volume_names.clone(),
+            volume_bases: trace.volume_bases.clone(),
+            summary: trace.summary,
+            clients: trace.clients.get(),
+        }
+    }
+
+    /// Whether the volumes go together.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let bases = &self.volume_bases;
+        let is_right = bases.first() == Some(&0)
+            && bases.is_sorted()
+            && bases.len() == self.volume_names.len().max(1);
+        if is_right { Ok(()) } else { Err("the volumes contradict each other") }
+    }
 }
 
 impl CompiledTrace {
@@ -71,17 +108,8 @@ impl CompiledTrace {
                     .to_owned(),
             });
         }
-        let metadata = Metadata {
-            version: VERSION,
-            source: self.path.clone(),
-            page_size_bytes: self.page_size_bytes(),
-            volume_names: self.volume_names.clone(),
-            volume_bases: self.volume_bases.clone(),
-            summary: self.summary,
-        };
-        let metadata = serde_json::to_string(&metadata).map_err(|error| TraceError::Content {
-            path: path.to_owned(),
-            reason: error.to_string(),
+        let metadata = serde_json::to_string(&Metadata::of(self, VERSION)).map_err(|error| {
+            TraceError::Content { path: path.to_owned(), reason: error.to_string() }
         })?;
         let ascending = ["at_ns", "request"];
         let schema = if self.access_bytes.is_empty() { SCHEMA } else { SIZED_SCHEMA };
@@ -112,12 +140,15 @@ impl CompiledTrace {
         writer.finish()
     }
 
-    /// Whether a file is one that [`save`](Self::save) wrote; `false` if it cannot be read, or is no
-    /// file, of which nothing is read.
+    /// Whether a file is one that [`save`](Self::save) or [`save_mapped`](Self::save_mapped) wrote;
+    /// `false` if it cannot be read, or is no file, of which nothing is read.
     pub fn is_saved(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         if !path.is_file() {
             return false;
+        }
+        if Self::is_mappable(path) {
+            return true;
         }
         let has_magic = || {
             let mut magic = [0; 4];
@@ -128,12 +159,17 @@ impl CompiledTrace {
             && ColumnReader::open(path).is_ok_and(|reader| reader.metadata(KEY).is_some())
     }
 
-    /// Opens a saved trace.
+    /// Opens a saved trace. A file of [`save`](Self::save) is read into memory; one of
+    /// [`save_mapped`](Self::save_mapped) is mapped, and must not be changed or cut while it is open
+    /// (replacing or removing it does no harm).
     ///
     /// # Errors
-    /// If the file cannot be read, or was not written by [`save`](Self::save).
+    /// If the file cannot be read, or was written by neither.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TraceError> {
         let path = path.as_ref();
+        if Self::is_mappable(path) {
+            return Self::map(path);
+        }
         let reader = ColumnReader::open(path)?;
         let wrong = |reason: String| TraceError::Content { path: path.to_owned(), reason };
         let metadata = reader
@@ -145,13 +181,7 @@ impl CompiledTrace {
             let version = metadata.version;
             return Err(wrong(format!("version {version}; this program reads {VERSION}")));
         }
-        let bases = &metadata.volume_bases;
-        if bases.first() != Some(&0)
-            || !bases.is_sorted()
-            || bases.len() != metadata.volume_names.len().max(1)
-        {
-            return Err(wrong("the volumes contradict each other".to_owned()));
-        }
+        metadata.check().map_err(|reason| wrong(reason.to_owned()))?;
         let mut columns = Columns::default();
         for group in 0..reader.groups() {
             let group = Group {
@@ -173,17 +203,18 @@ impl CompiledTrace {
         Ok(Self {
             path: metadata.source,
             page_size: PageSize::new(metadata.page_size_bytes)?,
-            packed: columns.packed,
-            at_ns: columns.at_ns,
-            counts: columns.counts,
-            access_clients: Vec::new(),
-            access_bytes: columns.access_bytes,
+            packed: columns.packed.into(),
+            at_ns: columns.at_ns.into(),
+            counts: columns.counts.into(),
+            access_clients: Vec::new().into(),
+            access_bytes: columns.access_bytes.into(),
             clients: Clients::ONE,
-            page_numbers: Arc::from(columns.page_numbers),
+            page_numbers: columns.page_numbers.into(),
             volume_bases: metadata.volume_bases,
             volume_names: metadata.volume_names,
             summary: metadata.summary,
             foresight: OnceLock::new(),
+            mapping: None,
         })
     }
 

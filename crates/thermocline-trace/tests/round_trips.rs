@@ -221,6 +221,42 @@ fn parquet_that_cannot_be_read_says_why() {
 }
 
 #[test]
+fn parquet_compressed_by_snappy_is_read() {
+    use parquet::basic::Compression;
+    use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let schema = "message t { required int64 at_ns; required binary op (UTF8); \
+        required binary volume (UTF8); required int64 offset; required int64 length; }";
+    let schema = parse_message_type(schema).unwrap().into();
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, properties.into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let numbers = [(0..100).collect(), (0..100).map(|row| row * 4096).collect(), vec![4096; 100]];
+    let [at_ns, offsets, lengths]: [Vec<i64>; 3] = numbers;
+    let words = |word: &str| vec![ByteArray::from(word); 100];
+    let columns = [Ok(at_ns), Err(words("W")), Err(words("v")), Ok(offsets), Ok(lengths)];
+    for column in &columns {
+        let mut writer = group.next_column().unwrap().unwrap();
+        match column {
+            Ok(numbers) => writer.typed::<Int64Type>().write_batch(numbers, None, None).unwrap(),
+            Err(words) => writer.typed::<ByteArrayType>().write_batch(words, None, None).unwrap(),
+        };
+        writer.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let (requests, volumes) = read(&path);
+    assert_eq!((requests.len(), &volumes[..]), (100, &["v".to_owned()][..]));
+    let extent = Extent::Bytes { offset: 99 * 4096, length: 4096 };
+    assert_eq!(requests[99], Request { at: Nanos(99), op: Op::Write, volume: 0, extent });
+}
+
+#[test]
 fn converted_parquet_is_complete() {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ use thermocline_papers::{STUDIES, StudyEntry};
 
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
-pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord};
+pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord, ListenWith};
 pub(crate) use corpus::{
     CorpusCheckOptions, CorpusCommand, CorpusCompileOptions, CorpusFetchOptions, CorpusOptions,
     CorpusReportOptions, CorpusRunOptions, ManifestOptions,
@@ -33,8 +33,8 @@ pub(crate) use reading::{
 pub(crate) use shared::{SharedOptions, flag_of};
 pub(crate) use studies::{MrcOptions, Objective, PlanOptions, SweepOptions};
 pub(crate) use traces::{
-    CaptureArguments, ClassesOptions, ConvertOptions, GenerateOptions, Identity, InfoOptions, Mmap,
-    RecordOptions, Recorder, TraceCommand, TraceOptions, Workload,
+    CaptureArguments, ClassesOptions, ConvertOptions, FitOptions, GenerateOptions, Identity,
+    InfoOptions, Mmap, RecordOptions, Recorder, TraceCommand, TraceOptions, Workload,
 };
 pub(crate) use two_tier::{TwoTierOptions, TwoTierSpec};
 

@@ -1,6 +1,6 @@
 //! Opening a trace as the command line describes it.
 
-use std::io::{self, Cursor};
+use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,21 +26,8 @@ use crate::arguments::{
 };
 use crate::output;
 
-/// The bundled trace, recorded below a PostgreSQL server; see `testdata/pgbench/README.md`.
-const BUNDLED: &[u8] = include_bytes!("../../../testdata/pgbench/pgbench.csv.zst");
-const BUNDLED_NAME: &str = "pgbench.csv.zst (bundled)";
 /// What stands for the standard input in place of a file.
 const STANDARD_INPUT: &str = "-";
-/// The page size of PostgreSQL.
-const BUNDLED_PAGE_SIZE_BYTES: u64 = 8192;
-
-/// Reads and compiles the bundled trace.
-pub(crate) fn open_bundled() -> Result<CompiledTrace> {
-    let options = ReadOptions::default();
-    let mut reader = Reader::from_read(BUNDLED_NAME, Cursor::new(BUNDLED), &options)?;
-    let page_size = PageSize::new(BUNDLED_PAGE_SIZE_BYTES)?;
-    Ok(CompiledTrace::compile(&mut reader, page_size)?)
-}
 
 /// Reads and compiles a trace, with a progress bar on a terminal.
 pub(crate) fn open(path: &Path, reading: &Reading) -> Result<CompiledTrace> {

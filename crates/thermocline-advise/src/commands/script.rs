@@ -98,7 +98,8 @@ impl Commands {
         self.steps.push(Step::File { path, text, comment });
     }
 
-    pub(super) fn note(&mut self, text: impl Into<String>) {
+    /// Add a note, in sentences.
+    pub fn note(&mut self, text: impl Into<String>) {
         self.steps.push(Step::Note { text: text.into() });
     }
 

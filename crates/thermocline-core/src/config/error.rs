@@ -14,12 +14,14 @@ pub enum ConfigError {
     UnknownPolicy {
         /// The name asked for.
         name: String,
+        /// What there is.
+        known: String,
     },
     /// No identifier of this name is registered.
     UnknownIdentifier {
         /// The name asked for.
         name: String,
-        /// The names that exist, separated by commas.
+        /// What there is.
         known: String,
     },
     /// The policy or identifier has no such parameter.
@@ -28,7 +30,7 @@ pub enum ConfigError {
         owner: String,
         /// The name asked for.
         name: String,
-        /// The names that exist, separated by commas.
+        /// What there is.
         known: String,
     },
     /// The text is not a value of the parameter.
@@ -133,15 +135,17 @@ impl ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPolicy { name } => write!(f, "no policy is called `{name}`"),
+            Self::UnknownPolicy { name, known } => {
+                write!(f, "no policy is called `{name}`; {known}")
+            }
             Self::UnknownIdentifier { name, known } => {
-                write!(f, "no identifier is called `{name}`; there are: {known}")
+                write!(f, "no identifier is called `{name}`; {known}")
             }
             Self::UnknownParameter { owner, name, known } if known.is_empty() => {
                 write!(f, "`{owner}` has no parameter `{name}`: it has none at all")
             }
             Self::UnknownParameter { owner, name, known } => {
-                write!(f, "`{owner}` has no parameter `{name}`; it has: {known}")
+                write!(f, "`{owner}` has no parameter `{name}`; {known}")
             }
             Self::Contradiction { owner, reason } => write!(f, "`{owner}`: {reason}"),
             Self::BadValue { name, text, expected } => {

@@ -2,10 +2,10 @@
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use super::BoxedIdentifier;
 use crate::config::{ConfigError, Parameter, Values};
+use crate::names::there_are;
 
 pub use super::ENTRIES;
 
@@ -31,8 +31,8 @@ pub struct IdentifierEntry {
 /// [`ConfigError::UnknownIdentifier`] if there is none; it names those that there are.
 pub fn find(name: &str) -> Result<&'static IdentifierEntry, ConfigError> {
     ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let known: Vec<&str> = ENTRIES.iter().map(|entry| entry.name).collect();
-        ConfigError::UnknownIdentifier { name: name.to_owned(), known: known.join(", ") }
+        let known = there_are(name, ENTRIES.iter().map(|entry| entry.name));
+        ConfigError::UnknownIdentifier { name: name.to_owned(), known }
     })
 }
 

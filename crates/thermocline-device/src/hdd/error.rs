@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum HddError {
     /// No preset has this name.
-    #[error("no disk is called `{name}`; known are: {known}")]
+    #[error("no disk is called `{name}`; {known}")]
     UnknownPreset {
         /// The name asked for.
         name: String,

@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum SsdError {
     /// No preset has this name.
-    #[error("no SSD is called `{name}`; known are: {known}")]
+    #[error("no SSD is called `{name}`; {known}")]
     UnknownPreset {
         /// The name asked for.
         name: String,

@@ -3,16 +3,15 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::search::best_setting;
 use super::sentences::sentences;
-use super::{
-    Cache, Forecast, Hardware, Kind, NoCache, WorkingSet, Workload, settings_of, working_sets,
-};
+use super::{Cache, Forecast, Hardware, Kind, NoCache, WorkingSet, Workload, Worth, working_sets};
 use crate::{LabError, Watch};
 
 /// Sizes of flash that are looked at, as shares of the size that is there.
 const SIZES: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// Device times that differ by less than this share are as good as each other.
-const SAME: f64 = 0.02;
+pub(super) const SAME: f64 = 0.02;
 /// Twice the flash pays if it takes this share of the device time away.
 const PAYS: f64 = 0.05;
 /// Fewer accesses than this tell nothing of a cache.
@@ -121,26 +120,17 @@ impl Advice {
         let asked = &Asked { least_months, ..asked.clone() };
         let forecast = |cache: &Cache| workload.forecast(cache, hardware, watch);
         let today = asked.today.as_ref().map(forecast).transpose()?;
-        let mut caches: Vec<(Kind, Cache)> = vec![];
-        for &kind in &asked.kinds {
-            // A setting that is the policy's own default, or today's, is one of them.
-            let settings = settings_of(kind, asked.ram_bytes, asked.flash_bytes);
-            caches.extend(settings.into_iter().map(|cache| (kind, cache)));
-        }
-        let found: Vec<Result<Forecast, LabError>> =
-            caches.par_iter().map(|(_, cache)| forecast(cache)).collect();
+        let place = workload.place(asked.ram_bytes, asked.flash_bytes);
+        let worth = |cache: &Cache| workload.worth(cache, hardware, watch);
+        let best_of_kind = |&kind: &Kind| -> Result<KindForecast, LabError> {
+            let cache =
+                best_setting(kind, &place, asked.today.as_ref(), asked.least_months, &worth)?;
+            Ok(KindForecast { kind, forecast: forecast(&cache)?, cache })
+        };
+        let kinds: Vec<Result<KindForecast, LabError>> =
+            asked.kinds.par_iter().map(best_of_kind).collect();
         watch.check()?;
-        let mut kinds: Vec<KindForecast> = vec![];
-        for ((kind, cache), forecast) in caches.into_iter().zip(found) {
-            let one = KindForecast { kind, forecast: forecast?, cache };
-            match kinds.last_mut().filter(|last| last.kind == kind) {
-                Some(best) if is_better(&one.forecast, &best.forecast, asked.least_months) => {
-                    *best = one;
-                }
-                Some(_) => {}
-                None => kinds.push(one),
-            }
-        }
+        let kinds: Vec<KindForecast> = kinds.into_iter().collect::<Result<_, _>>()?;
         let no_cache = workload.without_cache(hardware)?;
         let recommended = recommended(&kinds, today.as_ref(), no_cache, asked.least_months);
         let best = best_of(&kinds, asked.least_months).map(|best| kinds[best].cache.clone());
@@ -187,26 +177,12 @@ impl Seen {
 
 /// Whether flash lasts as long as it must; it does if nobody knows how fast it is written.
 pub(super) fn lasts(forecast: &Forecast, least_months: f64) -> bool {
-    forecast.life_months.is_none_or(|months| months.estimate >= least_months)
+    Worth::from(forecast).lasts(least_months)
 }
 
-/// Whether one is better than another: it lasts and the other does not; or it takes less of the
-/// devices' time; or as much, and writes less to flash.
+/// Whether one is better than another.
 fn is_better(one: &Forecast, other: &Forecast, least_months: f64) -> bool {
-    let months =
-        |forecast: &Forecast| forecast.life_months.map_or(f64::INFINITY, |one| one.estimate);
-    match (lasts(one, least_months), lasts(other, least_months)) {
-        (true, false) => return true,
-        (false, true) => return false,
-        // Nothing lasts: what lasts longest.
-        (false, false) => return months(one) > months(other),
-        (true, true) => {}
-    }
-    let [ours, theirs] = [one, other].map(|forecast| forecast.device_ms_per_access);
-    if (ours - theirs).abs() <= SAME * theirs {
-        return months(one) > months(other);
-    }
-    ours < theirs
+    Worth::from(one).is_better(&other.into(), least_months)
 }
 
 /// The best of all that last.
@@ -370,6 +346,7 @@ mod tests {
             flash_bytes,
             hit_ratio: of(0.5),
             read_ms: of(1.0),
+            write_ms: Some(of(1.0)),
             device_ms_per_access,
             flash_writes_per_access: of(0.1),
             flash_bytes_written_per_day: None,
@@ -379,7 +356,13 @@ mod tests {
 
     fn kind(device_ms: f64, months: f64) -> KindForecast {
         let forecast = forecast(1, device_ms, Some(months));
-        let cache = settings_of(Kind::Zfs, 0, 1).remove(0);
+        let cache = Cache {
+            name: "a".into(),
+            policy: "arc-l2arc".into(),
+            parameters: vec![],
+            ram_bytes: 0,
+            flash_bytes: 1,
+        };
         KindForecast { kind: Kind::Zfs, forecast, cache }
     }
 
@@ -398,13 +381,13 @@ mod tests {
     fn what_there_is_stays_unless_another_is_worth_it() {
         let kinds = [kind(2.0, 70.0)];
         let today = |device_ms, months| forecast(1, device_ms, Some(months));
-        let slow = NoCache { read_ms: 9.0, device_ms_per_access: 9.0 };
+        let slow = NoCache { read_ms: 9.0, write_ms: 9.0, device_ms_per_access: 9.0 };
         assert_eq!(recommended(&kinds, Some(&today(2.03, 70.0)), slow, 60.0), None);
         assert_eq!(recommended(&kinds, Some(&today(2.5, 70.0)), slow, 60.0), Some(0));
         assert_eq!(recommended(&kinds, Some(&today(1.0, 10.0)), slow, 60.0), Some(0));
         assert_eq!(recommended(&kinds, None, slow, 60.0), Some(0));
         // A disk that is as fast alone needs no cache.
-        let fast = NoCache { read_ms: 2.0, device_ms_per_access: 2.01 };
+        let fast = NoCache { read_ms: 2.0, write_ms: 2.0, device_ms_per_access: 2.01 };
         assert_eq!(recommended(&kinds, None, fast, 60.0), None);
     }
 

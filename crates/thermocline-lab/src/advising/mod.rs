@@ -4,19 +4,26 @@
 //!    neighbours, and what all requests were.
 //! 2. A [`Cache`] is simulated on it, smaller by the rate of the sample, and its figures are taken from
 //!    the part of the time in which it is filled.
-//! 3. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
+//! 3. The hit ratio is corrected by what the sample of single pages says of LRU: as far as the cache
+//!    and LRU move together over parts of the sample, an error that LRU has in the sample of extents is
+//!    one of the cache too (a regression estimator with LRU as its auxiliary variable).
+//! 4. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
 //!    and how much other samples differ (quarters of the sample, if it is one), and covers what a cache a
 //!    fifth smaller or a quarter larger does.
 //!
 //! * Source: the sample is that of SHARDS (Waldspurger et al., FAST 2015) with extents for pages; the
-//!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The intervals are
-//!   Student's, of the means of parts of the time.
+//!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The correction is
+//!   the regression estimator of survey sampling (Cochran, Sampling Techniques, chapter 7). The
+//!   intervals are Student's, of the means of parts of the time.
 //! * Deviations: none.
 
 mod advice;
+mod intervals;
 mod kinds;
+mod search;
 mod sentences;
 mod times;
+mod write_times;
 
 use std::slice;
 use std::sync::Arc;
@@ -30,28 +37,22 @@ use crate::hierarchy::configurations;
 use crate::runs::run_sample;
 use crate::spec::{DeviceSpec, HierarchySpec, ParameterSpec, TierSpec};
 use crate::timing::SECONDS_PER_DAY;
-use crate::{LabError, RunOptions, Summary, TierSize, Watch, find_policy};
+use crate::{LabError, Recorder, RunOptions, Summary, TierSize, Watch, find_policy};
 
 pub use advice::{Advice, Asked, KindForecast, Seen};
-pub use kinds::{Kind, settings_of};
+use intervals::{Found, Steady, hit_ratios, mean, slope};
+pub use kinds::{Kind, Place, settings_of, settings_tried};
 pub use sentences::months;
 pub use times::{WorkingSet, working_sets};
+use write_times::WriteTimes;
 
 /// Parts of the time that are looked at one by one.
 const PARTS: usize = 16;
-/// Of these, so many at the end are what the forecast is made from; the cache is filled before.
-const STEADY_PARTS: usize = 8;
 /// Samples of the sample.
 const QUARTERS: u64 = 4;
 /// A working set that grows or shrinks is as good as a cache that does the opposite: an interval
 /// covers what caches of these sizes do, too.
 const OTHER_SIZES: [f64; 2] = [0.8, 1.25];
-/// Student's t of 7 degrees of freedom, both sides, 95 %.
-const T_PARTS: f64 = 2.365;
-/// The same of 3 degrees.
-const T_QUARTERS: f64 = 3.182;
-/// Neighbouring parts are alike, so that they tell less than as many would that are drawn by chance.
-const INDEPENDENT_PARTS: f64 = 3.0;
 /// No interval is narrower than this to each side, per access: what drifts is not seen in a time in
 /// which nothing moved.
 const LEAST_HALF_WIDTH: f64 = 0.02;
@@ -65,11 +66,14 @@ const LEAST_PAGES: f64 = 64.0;
 pub struct Workload {
     trace: CompiledTrace,
     rate: f64,
+    extent_pages: u64,
     totals: Totals,
     /// The sequential runs of all requests, for the accesses of the sample.
     runs: Vec<Run>,
     /// Parts of the sample, if it is one, with their runs.
     quarters: Vec<(CompiledTrace, Vec<Run>)>,
+    /// Single pages of the same requests and their share of all pages, if the sample left something out.
+    single_pages: Option<(CompiledTrace, f64)>,
 }
 
 /// The devices below, and how long flash lasts.
@@ -126,6 +130,9 @@ pub struct Forecast {
     pub hit_ratio: Range,
     /// The mean time of the device that a read is found at, in milliseconds.
     pub read_ms: Range,
+    /// The mean time of the devices that must have a write before it is answered, in milliseconds; none
+    /// if nothing is written.
+    pub write_ms: Option<Range>,
     /// The time of the devices for all transfers, per access, in milliseconds.
     pub device_ms_per_access: f64,
     /// Pages written to flash per access.
@@ -137,11 +144,31 @@ pub struct Forecast {
     pub life_months: Option<Range>,
 }
 
+/// The figures by which settings are compared.
+#[derive(Clone, Copy, Debug)]
+struct Worth {
+    /// The time of the devices for all transfers, per access, in milliseconds.
+    device_ms_per_access: f64,
+    /// Months until flash has been written as often as it may be; without end if nobody knows.
+    life_months: f64,
+}
+
+impl From<&Forecast> for Worth {
+    fn from(forecast: &Forecast) -> Self {
+        Self {
+            device_ms_per_access: forecast.device_ms_per_access,
+            life_months: forecast.life_months.map_or(f64::INFINITY, |months| months.estimate),
+        }
+    }
+}
+
 /// What the disk does alone. Its JSON form is a contract.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NoCache {
     /// The mean time of a read, in milliseconds.
     pub read_ms: f64,
+    /// The mean time of a write, in milliseconds.
+    pub write_ms: f64,
     /// The time of the disk for all accesses, per access, in milliseconds.
     pub device_ms_per_access: f64,
 }
@@ -176,10 +203,16 @@ impl Workload {
         let mut workload = Self {
             trace,
             rate: sample.rate(),
+            extent_pages: sample.extent_pages(),
             totals: *sample.totals(),
             runs: sample.runs().collect(),
             quarters: vec![],
+            single_pages: None,
         };
+        if let Some((mut requests, rate)) = sample.single_pages(name) {
+            let pages = CompiledTrace::compile(&mut requests, sample.page_size())?;
+            workload.single_pages = Some((pages, rate));
+        }
         if workload.rate < 1.0 {
             for seed in 0..QUARTERS {
                 let share = 1.0 / QUARTERS as f64;
@@ -225,6 +258,44 @@ impl Workload {
         f64::from(self.trace.footprint_pages()) * self.trace.page_size_bytes() as f64 / self.rate
     }
 
+    /// Sizes of a cache for this workload, which say what settings are possible.
+    pub fn place(&self, ram_bytes: u64, flash_bytes: u64) -> Place {
+        Place {
+            ram_bytes,
+            flash_bytes,
+            page_bytes: self.trace.page_size_bytes(),
+            rate: self.rate,
+            extent_pages: self.extent_pages,
+            has_times: self.seconds().is_some(),
+        }
+    }
+
+    /// What a cache is worth, from one simulation: figures of its forecast, without intervals.
+    fn worth(&self, cache: &Cache, hardware: &Hardware, watch: &Watch) -> Result<Worth, LabError> {
+        let all = (&self.trace, &*self.runs);
+        let (summary, write_times) = self.simulate(all, self.rate, cache, hardware, watch)?;
+        watch.check()?;
+        let steady = Steady::of(&summary, &write_times, self.surplus(&self.trace, self.rate));
+        let written = self.bytes_per_day(mean(&steady.flash_writes)).filter(|&bytes| bytes > 0.0);
+        let life_months = written.map(|bytes| months_of(cache, hardware, bytes));
+        Ok(Worth {
+            device_ms_per_access: self.device_ms_per_access(&summary),
+            life_months: life_months.unwrap_or(f64::INFINITY),
+        })
+    }
+
+    /// The bytes of so many pages per access in a day; none if the requests have no times.
+    fn bytes_per_day(&self, pages_per_access: f64) -> Option<f64> {
+        let page_bytes = self.trace.page_size_bytes() as f64;
+        let accesses = self.totals.accesses as f64;
+        self.seconds()
+            .map(|seconds| pages_per_access * (accesses / seconds * SECONDS_PER_DAY * page_bytes))
+    }
+
+    fn device_ms_per_access(&self, summary: &Summary) -> f64 {
+        summary.io_time_ms / (self.totals.accesses as f64 * self.rate).max(1.0)
+    }
+
     /// What a cache would do.
     ///
     /// # Errors
@@ -237,14 +308,19 @@ impl Workload {
         watch: &Watch,
     ) -> Result<Forecast, LabError> {
         let all = (&self.trace, &*self.runs);
-        let summary = self.simulate(all, self.rate, cache, hardware, watch)?;
-        let whole = Steady::of(&summary, self.surplus(&self.trace, self.rate));
+        let (summary, write_times) = self.simulate(all, self.rate, cache, hardware, watch)?;
+        let mut whole = Steady::of(&summary, &write_times, self.surplus(&self.trace, self.rate));
         let mut quarters = vec![];
+        let mut beside_lru = vec![];
         for (quarter, runs) in &self.quarters {
             let rate = self.rate / QUARTERS as f64;
             // A quarter in which the cache would have no room says nothing.
-            if let Ok(found) = self.simulate((quarter, runs), rate, cache, hardware, watch) {
-                quarters.push(Steady::of(&found, self.surplus(quarter, rate)));
+            if let Ok((found, times)) = self.simulate((quarter, runs), rate, cache, hardware, watch)
+            {
+                let found = Steady::of(&found, &times, self.surplus(quarter, rate));
+                beside_lru
+                    .push((self.lru((quarter, rate), cache, watch)?, mean(&found.hit_ratios)));
+                quarters.push(found);
             }
         }
         let mut others = vec![];
@@ -256,15 +332,33 @@ impl Workload {
             )]
             let flash_bytes = (cache.flash_bytes as f64 * share) as u64;
             let other = Cache { flash_bytes, ..cache.clone() };
-            if let Ok(found) = self.simulate(all, self.rate, &other, hardware, watch) {
-                others.push(Steady::of(&found, self.surplus(&self.trace, self.rate)));
+            if let Ok((found, times)) = self.simulate(all, self.rate, &other, hardware, watch) {
+                let surplus = self.surplus(&self.trace, self.rate);
+                others.push(Steady::of(&found, &times, surplus));
+            }
+        }
+        if let Some((single_pages, rate)) = &self.single_pages {
+            let lru_of_extents = self.lru((&self.trace, self.rate), cache, watch)?;
+            let lru_of_pages = self.lru((single_pages, *rate), cache, watch)?;
+            let correction = slope(&beside_lru) * (lru_of_pages - lru_of_extents);
+            for steady in std::iter::once(&mut whole).chain(&mut others) {
+                steady.hit_ratios.iter_mut().for_each(|ratio| *ratio += correction);
             }
         }
         watch.check()?;
         let found = Found { whole, others, quarters };
-        let hit_ratio = found.range(0.0, |one| &one.hit_ratios);
-        let writes = found.range(LEAST_SHARE, |one| &one.flash_writes);
-        Ok(self.forecast_of(cache, hardware, &summary, hit_ratio.clamped(0.0, 1.0), writes))
+        let hit_ratio = found.range(|one| &one.hit_ratios, |_| LEAST_HALF_WIDTH);
+        let writes = found
+            .range(|one| &one.flash_writes, |writes| LEAST_HALF_WIDTH.max(LEAST_SHARE * writes));
+        let (least_ms, most_ms) = (write_times.least_ms, write_times.most_ms);
+        let write_ms = (!found.whole.write_ms.is_empty()).then(|| {
+            let least_half_width = LEAST_HALF_WIDTH * (most_ms - least_ms);
+            let write_ms = found.range(|one| &one.write_ms, |_| least_half_width);
+            // Where all writes take the same time, nothing can change it.
+            write_ms.clamped(least_ms, most_ms)
+        });
+        let ranges = Ranges { hit_ratio: hit_ratio.clamped(0.0, 1.0), writes, write_ms };
+        Ok(self.forecast_of(cache, hardware, &summary, ranges))
     }
 
     /// Return what the disk does for this workload without a cache.
@@ -282,7 +376,27 @@ impl Workload {
         let PageCost { read_ms, write_ms } = all[0].disk.page_cost();
         let write_share = self.totals.writes as f64 / (self.totals.accesses as f64).max(1.0);
         let device_ms_per_access = (1.0 - write_share) * read_ms + write_share * write_ms;
-        Ok(NoCache { read_ms, device_ms_per_access })
+        Ok(NoCache { read_ms, write_ms, device_ms_per_access })
+    }
+
+    /// Return the hit ratio of LRU with as much space as all of a cache, in the time in which it is
+    /// filled, on accesses that are this share of all.
+    fn lru(
+        &self,
+        (trace, rate): (&CompiledTrace, f64),
+        cache: &Cache,
+        watch: &Watch,
+    ) -> Result<f64, LabError> {
+        let bytes = (cache.ram_bytes + cache.flash_bytes) as f64;
+        let pages = (bytes / trace.page_size_bytes() as f64 * rate).round().max(1.0);
+        let spec = HierarchySpec {
+            tiers: vec![TierSpec::new("ram", &[TierSize::Pages(pages)])],
+            ..HierarchySpec::default()
+        };
+        let all = configurations(&spec, slice::from_ref(find_policy("lru")?), Clients::ONE)?;
+        let options = RunOptions { intervals: PARTS, ..RunOptions::default() };
+        let summary = run_sample(trace, &all[0], options, Inputs::NONE, watch, None)?;
+        Ok(mean(&hit_ratios(&summary, self.surplus(trace, rate))))
     }
 
     /// How many times as many accesses are in a sample of this rate as were to be expected: very hot
@@ -296,20 +410,14 @@ impl Workload {
         cache: &Cache,
         hardware: &Hardware,
         summary: &Summary,
-        hit_ratio: Range,
-        writes: Range,
+        Ranges { hit_ratio, writes, write_ms }: Ranges,
     ) -> Forecast {
-        let accesses = (self.totals.accesses as f64 * self.rate).max(1.0);
         let writes = writes.clamped(0.0, f64::INFINITY);
-        let written = self.seconds().map(|seconds| {
-            let page_bytes = self.trace.page_size_bytes() as f64;
-            let per_day = self.totals.accesses as f64 / seconds * SECONDS_PER_DAY * page_bytes;
-            writes.map(|writes| writes * per_day)
-        });
-        let endurance = cache.flash_bytes as f64 * hardware.endurance_cycles;
+        let written =
+            self.bytes_per_day(1.0).map(|per_page| writes.map(|writes| writes * per_page));
         let life_months = written
             .filter(|written| written.estimate > 0.0)
-            .map(|written| written.map(|bytes| endurance / bytes.max(1.0) / DAYS_PER_MONTH));
+            .map(|written| written.map(|bytes| months_of(cache, hardware, bytes)));
         Forecast {
             name: cache.name.clone(),
             policy: cache.policy.clone(),
@@ -321,8 +429,9 @@ impl Workload {
             ram_bytes: cache.ram_bytes,
             flash_bytes: cache.flash_bytes,
             read_ms: read_ms(summary, hit_ratio),
+            write_ms,
             hit_ratio,
-            device_ms_per_access: summary.io_time_ms / accesses,
+            device_ms_per_access: self.device_ms_per_access(summary),
             flash_writes_per_access: writes,
             flash_bytes_written_per_day: written,
             life_months,
@@ -337,7 +446,7 @@ impl Workload {
         cache: &Cache,
         hardware: &Hardware,
         watch: &Watch,
-    ) -> Result<Summary, LabError> {
+    ) -> Result<(Summary, WriteTimes), LabError> {
         let policy = find_policy(&cache.policy)?.clone();
         let page_bytes = self.trace.page_size_bytes() as f64;
         let pages = |bytes: u64| TierSize::Pages((bytes as f64 / page_bytes * rate).round());
@@ -379,74 +488,27 @@ impl Workload {
             inputs.run_lengths = Some(Arc::new(runs.iter().copied().collect()));
         }
         let options = RunOptions { intervals: PARTS, ..RunOptions::default() };
-        run_sample(trace, &configuration, options, inputs, watch)
+        let mut times = WriteTimes::new(configuration.costs());
+        let log = Some(&mut times as &mut (dyn Recorder + 'static));
+        let summary = run_sample(trace, &configuration, options, inputs, watch, log)?;
+        Ok((summary, times))
     }
+}
+
+/// Months until so many bytes a day have written flash as often as it may be.
+fn months_of(cache: &Cache, hardware: &Hardware, bytes_per_day: f64) -> f64 {
+    let endurance = cache.flash_bytes as f64 * hardware.endurance_cycles;
+    endurance / bytes_per_day.max(1.0) / DAYS_PER_MONTH
 }
 
 /// Days of a month, on average.
 const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
 
-/// What each part of the time in which the cache is filled had, per access.
-struct Steady {
-    hit_ratios: Vec<f64>,
-    flash_writes: Vec<f64>,
-}
-
-impl Steady {
-    fn of(summary: &Summary, surplus: f64) -> Self {
-        let flash = summary.tiers.len().saturating_sub(2);
-        let parts = summary.over_time.as_ref().map_or(&[][..], |over_time| &over_time.intervals);
-        let parts = &parts[parts.len().saturating_sub(STEADY_PARTS)..];
-        let miss_ratios = parts.iter().map(|part| 1.0 - part.aggregate_hit_ratio());
-        let writes = parts.iter().map(|part| part.page_writes[flash] as f64 / part.accesses as f64);
-        Self {
-            hit_ratios: miss_ratios.map(|misses| 1.0 - misses * surplus).collect(),
-            flash_writes: writes.map(|writes| writes * surplus).collect(),
-        }
-    }
-}
-
-/// What simulations of one cache found.
-struct Found {
-    whole: Steady,
-    /// At other sizes.
-    others: Vec<Steady>,
-    /// On samples of the sample.
-    quarters: Vec<Steady>,
-}
-
-impl Found {
-    /// The mean of the parts, and between what the mean of as many parts to come should lie.
-    fn range(&self, least_share: f64, values: impl Fn(&Steady) -> &Vec<f64>) -> Range {
-        let parts = values(&self.whole);
-        // Both means, of the parts that were and of those that come, have their error.
-        let of_time = deviation(parts) * (2.0 / INDEPENDENT_PARTS).sqrt();
-        let mut variance = (T_PARTS * of_time).powi(2);
-        if self.quarters.len() > 1 {
-            let means: Vec<f64> = self.quarters.iter().map(|one| mean(values(one))).collect();
-            let of_sample = deviation(&means) / (QUARTERS as f64).sqrt();
-            variance += (T_QUARTERS * of_sample).powi(2);
-        }
-        let estimate = mean(parts);
-        let least = LEAST_HALF_WIDTH.max(least_share * estimate);
-        let mut range = Range::new(estimate, variance.sqrt().max(least));
-        for other in self.others.iter().map(|one| mean(values(one))) {
-            range.low = range.low.min(other);
-            range.high = range.high.max(other);
-        }
-        range
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
-}
-
-/// The standard deviation, as a sample tells.
-fn deviation(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (values.len() as f64 - 1.0).max(1.0)).sqrt()
+/// The figures of a cache that have intervals of their own.
+struct Ranges {
+    hit_ratio: Range,
+    writes: Range,
+    write_ms: Option<Range>,
 }
 
 /// The mean time of the device that a read is found at.
@@ -464,7 +526,7 @@ fn read_ms(summary: &Summary, hit_ratio: Range) -> Range {
     };
     let reads = (in_caches + hits(disk)).max(1.0);
     // Reads may hit more or less often than writes do.
-    let shift = in_caches / reads - hit_ratio.estimate;
+    let shift = in_caches / reads - summary.aggregate_hit_ratio();
     hit_ratio.map(|ratio| {
         let ratio = (ratio + shift).clamp(0.0, 1.0);
         ratio * cached_ms + (1.0 - ratio) * costs[disk]

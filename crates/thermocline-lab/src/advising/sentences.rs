@@ -1,7 +1,7 @@
 //! The answer in plain sentences, made from the figures.
 
 use super::advice::{Advice, Asked, bytes, duration, lasts, needs_no_cache, saved_by_ram};
-use super::{Forecast, Range};
+use super::{Forecast, NoCache, Range};
 
 const HOUR_S: u64 = 3600;
 /// Longer lives are not told by the month.
@@ -34,7 +34,10 @@ pub(super) fn sentences(advice: &Advice, asked: &Asked) -> Vec<String> {
     for one in &advice.kinds {
         all.push(format!("The best setting of {} {}.", called(&one.forecast), does(&one.forecast)));
     }
-    all.push(format!("Without a cache, a read takes {:.2} ms.", advice.no_cache.read_ms));
+    let NoCache { read_ms, write_ms, .. } = advice.no_cache;
+    all.push(format!(
+        "Without a cache, a read takes {read_ms:.2} ms, and a write {write_ms:.2} ms."
+    ));
     all.push(verdict(advice, asked));
     all.extend(size(advice, asked));
     all.extend(ram(advice));
@@ -72,11 +75,15 @@ fn called(forecast: &Forecast) -> String {
 
 /// What a cache does.
 fn does(forecast: &Forecast) -> String {
+    let ms = |range| between(range, |ms| format!("{ms:.2}"));
     let mut text = format!(
         "answers {} of the accesses, and a read takes {} ms",
         percent(forecast.hit_ratio),
-        between(forecast.read_ms, |ms| format!("{ms:.2}")),
+        ms(forecast.read_ms),
     );
+    if let Some(write_ms) = forecast.write_ms {
+        text += &format!(", a write {} ms", ms(write_ms));
+    }
     if let Some(written) = forecast.flash_bytes_written_per_day {
         text += &format!("; it writes {} to flash a day", between(written, bytes));
     }

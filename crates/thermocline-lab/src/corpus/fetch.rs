@@ -11,11 +11,9 @@ use thermocline_trace::generate::Generator;
 use thermocline_trace::{CompiledTrace, PageSize, atomic, remote};
 
 use super::manifest::{Entry, Generated, Manifest};
+use crate::compiled_cache::compiled_path;
 use crate::sweep::hex;
 use crate::{LabError, Watch};
-
-/// Changes when compiled traces of older programs must not be used.
-const COMPILED_VERSION: u32 = 1;
 
 /// What became of a trace that was to be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -147,24 +145,21 @@ fn make(entry: &Entry, generate: &Generated) -> Result<(), LabError> {
     std::fs::rename(&made, path).map_err(|error| LabError::file(path, error))
 }
 
-/// Where the compiled form of a trace is in a folder: under a hash of its bytes and of how it is read.
-pub fn compiled_path(folder: &Path, entry: &Entry, sha256: &str) -> PathBuf {
-    let identity = format!("{COMPILED_VERSION} {}", entry.source.identity(sha256));
-    folder.join(format!("{}.parquet", &hex(&Sha256::digest(identity))[..32]))
-}
-
-/// Compiles a trace into a folder, unless it is there; returns whether it was compiled now.
+/// Compiles a trace into a folder, unless it is there; returns whether it was compiled now. One that is
+/// there is checked, and compiled again if it is damaged.
 ///
 /// # Errors
 /// A trace without a hash in the manifest, or with another one, or that cannot be read or written.
 pub fn compile(entry: &Entry, folder: &Path, watch: &Watch) -> Result<bool, LabError> {
     let sha256 = required_sha256(entry)?;
-    let path = compiled_path(folder, entry, sha256);
-    if path.exists() {
+    let path = compiled_path(folder, &entry.source, sha256);
+    if CompiledTrace::is_saved(&path)
+        && CompiledTrace::open(&path).is_ok_and(|trace| trace.verify().is_ok())
+    {
         return Ok(false);
     }
     std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, error))?;
-    open_verified(entry, sha256, watch)?.save(&path)?;
+    entry.source.open_verified(sha256, watch, 1)?.save_mapped(&path)?;
     Ok(true)
 }
 
@@ -177,17 +172,4 @@ pub(super) fn required_sha256(entry: &Entry) -> Result<&str, LabError> {
             entry.name
         ),
     })
-}
-
-/// Reads a trace whose file has the hash.
-pub(super) fn open_verified(
-    entry: &Entry,
-    sha256: &str,
-    watch: &Watch,
-) -> Result<CompiledTrace, LabError> {
-    let found = entry.source.sha256()?;
-    if found != sha256 {
-        return Err(differs(&entry.source.path, &found, sha256));
-    }
-    entry.source.open(watch, 1)
 }

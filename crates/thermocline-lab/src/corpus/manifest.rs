@@ -239,8 +239,16 @@ impl Manifest {
     /// [`LabError::File`] that says what is wrong, and where.
     pub fn read(path: &Path, root: Option<&Path>) -> Result<Self, LabError> {
         let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, error))?;
+        Self::parse(&text, path, root)
+    }
+
+    /// Understands the text of a manifest that another process has read from `path`.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub fn parse(text: &str, path: &Path, root: Option<&Path>) -> Result<Self, LabError> {
         let root = root.unwrap_or_else(|| path.parent().unwrap_or(Path::new("")));
-        let datasets = parse(&text, root).map_err(|error| LabError::file(path, error))?;
+        let datasets = parse(text, root).map_err(|error| LabError::file(path, error))?;
         Ok(Self { path: path.to_owned(), datasets })
     }
 

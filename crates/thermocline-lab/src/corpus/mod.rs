@@ -20,10 +20,10 @@ pub mod statistics;
 mod study;
 
 pub use check::{Checked, Found};
-pub use fetch::{Fetched, compile, compiled_path, fetch};
+pub use fetch::{Fetched, compile, fetch};
 pub use manifest::{Class, Dataset, Entry, Generated, Manifest, Split};
 pub use plan::{Plan, Request, Shard};
-pub use run::{Outcome, Progress, RunSettings};
+pub use run::{Outcome, Progress, RunSettings, Running, Unit};
 pub use study::{
     Baseline, DatasetStatistics, Filtered, Filters, METRICS, Pair, PolicyStatistics, Section,
     Study, StudyOptions,

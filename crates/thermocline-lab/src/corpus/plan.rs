@@ -2,33 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use thermocline_core::config::Given;
+use thermocline_core::names::there_are;
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{Clients, WriteMiss};
+use thermocline_trace::CompiledTrace;
 
-use super::fetch::required_sha256;
-use super::manifest::{Dataset, Entry, Manifest, Split};
+use super::fetch::{fetch, required_sha256};
+use super::manifest::{Class, Entry, Manifest, Split};
 use super::results::{RESULTS_VERSION, Row, canonical};
+use crate::compiled_cache::compiled_path;
 use crate::mrc::Rate;
 use crate::parameters::check;
 use crate::spec::Step::{At, Key};
-use crate::spec::{BufferSpec, HierarchySpec, ParameterSpec};
+use crate::spec::{BufferSpec, HierarchySpec, ParameterSpec, Selection};
 use crate::summary::parameters;
-use crate::sweep::{SweepPoint, hex};
-use crate::{Configuration, LabError, Owner, Parameters, RunOptions, TierSize, configurations};
+use crate::sweep::{SweepPoint, TraceSource, hex};
+use crate::{
+    CompiledCache, Configuration, LabError, Owner, Parameters, RunOptions, TierSize, Watch,
+    configurations,
+};
 
 /// The parameter that says where a policy's random numbers begin.
 const SEED: &str = "seed";
 
 /// What is to be run over a corpus.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Request {
     /// The policies of caches.
-    pub policies: Vec<PolicyEntry>,
+    pub policies: Selection,
     /// Tiers with all their sizes. A parameter that is given several times has several values, and
     /// each is run.
     pub spec: HierarchySpec,
@@ -50,7 +59,7 @@ pub struct Request {
 
 /// One of several parts of a corpus, which machines can run apart. Traces are dealt out by a hash of
 /// their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Shard {
     index: u32,
     count: u32,
@@ -58,9 +67,9 @@ pub struct Shard {
 
 /// All points of a run over a corpus.
 #[derive(Debug)]
-pub struct Plan<'a> {
-    pub(super) manifest: &'a Manifest,
-    pub(super) traces: Vec<PlannedTrace<'a>>,
+pub struct Plan {
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) traces: Vec<PlannedTrace>,
     pub(super) caches: Vec<CachePoint>,
     pub(super) buffers: Vec<BufferPoint>,
     pub(super) buffer_spec: Option<BufferSpec>,
@@ -70,10 +79,11 @@ pub struct Plan<'a> {
 
 /// A trace that takes part.
 #[derive(Clone, Debug)]
-pub(super) struct PlannedTrace<'a> {
-    pub(super) dataset: &'a Dataset,
-    pub(super) entry: &'a Entry,
-    pub(super) sha256: &'a str,
+pub(super) struct PlannedTrace {
+    pub(super) dataset: String,
+    class: Class,
+    pub(super) entry: Entry,
+    pub(super) sha256: String,
 }
 
 /// A point of every trace: a cache.
@@ -98,18 +108,33 @@ pub(super) struct BufferPoint {
     identity: String,
 }
 
-impl<'a> Plan<'a> {
-    /// Makes a plan of what is asked, for the traces of a manifest.
+impl Request {
+    /// Resolve relative paths of devices and models in a folder: a worker may run in another one.
+    ///
+    /// The file of a write buffer's drive stays as it is, because its name is part of the results.
+    pub fn resolve_in(&mut self, folder: &Path) {
+        self.spec.resolve_in(folder);
+    }
+}
+
+impl Plan {
+    /// Makes a plan of what is asked, for the traces of a manifest; `own` are policies of the caller,
+    /// which the request may name.
     ///
     /// # Errors
-    /// A part of the specification that cannot be, a data set that is not in the manifest, no trace, a
+    /// A policy or a part of the specification that cannot be, a data set that is not in the manifest, no trace, a
     /// trace without a hash, or several values of a parameter outside of the tune side of a split.
-    pub fn new(manifest: &'a Manifest, request: &Request) -> Result<Self, LabError> {
-        let caches = cache_points(request)?;
+    pub fn new(
+        manifest: Arc<Manifest>,
+        request: &Request,
+        own: &[PolicyEntry],
+    ) -> Result<Self, LabError> {
+        let policies = request.spec.policies(&request.policies, Clients::ONE, own)?;
+        let caches = cache_points(request, &policies)?;
         let buffers = request.buffers.as_ref().map(buffer_points).transpose()?.unwrap_or_default();
         let plan = Self {
+            traces: traces(&manifest, request)?,
             manifest,
-            traces: traces(manifest, request)?,
             caches,
             buffers,
             buffer_spec: request.buffers.clone(),
@@ -130,29 +155,81 @@ impl<'a> Plan<'a> {
         self.caches.len() + self.buffers.len()
     }
 
+    /// `true` if caches are simulated on samples, which all points of a trace share.
+    pub const fn is_sampled(&self) -> bool {
+        self.sample.is_some()
+    }
+
+    /// A trace in words: `dataset/trace`.
+    pub fn trace_name(&self, trace: usize) -> String {
+        let PlannedTrace { dataset, entry, .. } = &self.traces[trace];
+        format!("{dataset}/{}", entry.name)
+    }
+
+    /// A point of a trace in words.
+    pub fn describe(&self, trace: usize, point: usize) -> String {
+        let row = self.row(&self.traces[trace], point);
+        format!("`{}` with {} on `{}/{}`", row.policy, row.size, row.dataset, row.trace)
+    }
+
+    /// Opens a trace from the compiled ones of `folder`, if it is there, or of this machine; and says
+    /// whether it was compiled now. One whose file is not here is fetched or generated for that, and
+    /// its file is not kept.
+    ///
+    /// # Errors
+    /// A trace that is nowhere, or another one than the manifest says, or a file that cannot be read
+    /// or written.
+    pub fn open(
+        &self,
+        trace: usize,
+        folder: Option<&Path>,
+        cache: &CompiledCache,
+        watch: &Watch,
+    ) -> Result<(CompiledTrace, bool), LabError> {
+        let planned = &self.traces[trace];
+        let PlannedTrace { entry, sha256, .. } = planned;
+        if let Some(path) = planned.compiled(folder) {
+            return Ok((CompiledTrace::open(path)?, false));
+        }
+        let fetched =
+            tempfile::tempdir().map_err(|error| LabError::file(&std::env::temp_dir(), error))?;
+        let bring = || -> Result<PathBuf, LabError> {
+            let path = &entry.source.path;
+            let is_elsewhere = !entry.urls.is_empty() || entry.generate.is_some();
+            if path.exists() || !is_elsewhere {
+                return Ok(path.clone());
+            }
+            let place = fetched.path().join(path.file_name().unwrap_or_default());
+            let source = TraceSource { path: place.clone(), ..entry.source.clone() };
+            fetch(&self.manifest, &Entry { source, ..entry.clone() })?;
+            Ok(place)
+        };
+        cache.open(&entry.source, sha256, watch, 1, bring)
+    }
+
     /// The key of a point's result: a hash of all that it depends on.
-    pub(super) fn key(&self, trace: &PlannedTrace<'_>, point: usize) -> String {
+    pub(super) fn key(&self, trace: &PlannedTrace, point: usize) -> String {
         let source = &trace.entry.source;
         let identity = match self.caches.get(point) {
             Some(cache) => {
                 let sample = self.sample.map(|rate| format!("{rate:?}"));
-                let exact = cache.point.key(source, trace.sha256, self.options);
+                let exact = cache.point.key(source, &trace.sha256, self.options);
                 format!("{RESULTS_VERSION} {exact} {sample:?}")
             }
             None => {
                 let buffer = &self.buffers[point - self.caches.len()];
                 let version = env!("CARGO_PKG_VERSION");
-                let trace = source.identity(trace.sha256);
+                let trace = source.identity(&trace.sha256);
                 format!("{RESULTS_VERSION} {version} {trace} {}", buffer.identity)
             }
         };
         // Two traces may have the same bytes, and each has results of its own.
-        let identity = format!("{} {} {identity}", trace.dataset.name, trace.entry.name);
+        let identity = format!("{} {} {identity}", trace.dataset, trace.entry.name);
         hex(&Sha256::digest(identity))[..32].to_owned()
     }
 
     /// The row of a point, without figures.
-    pub(super) fn row(&self, trace: &PlannedTrace<'_>, point: usize) -> Row {
+    pub(super) fn row(&self, trace: &PlannedTrace, point: usize) -> Row {
         let (kind, policy, parameters, seed, size, hierarchy) = match self.caches.get(point) {
             Some(cache) => {
                 let policy = cache.point.configuration.policy.name.to_string();
@@ -165,9 +242,9 @@ impl<'a> Plan<'a> {
             }
         };
         Row {
-            dataset: trace.dataset.name.clone(),
+            dataset: trace.dataset.clone(),
             trace: trace.entry.name.clone(),
-            class: trace.dataset.class.word().into(),
+            class: trace.class.word().into(),
             split: trace.entry.split.map(|split| split.word().into()),
             kind: kind.into(),
             policy,
@@ -176,7 +253,7 @@ impl<'a> Plan<'a> {
             size: size.clone(),
             hierarchy: hierarchy.clone(),
             rate: 1.0,
-            trace_sha256: trace.sha256.into(),
+            trace_sha256: trace.sha256.clone(),
             key: self.key(trace, point),
             version: env!("CARGO_PKG_VERSION").into(),
             figures: BTreeMap::new(),
@@ -205,14 +282,18 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn traces<'a>(
-    manifest: &'a Manifest,
-    request: &Request,
-) -> Result<Vec<PlannedTrace<'a>>, LabError> {
+impl PlannedTrace {
+    /// Its compiled form in a folder of `corpus compile`, if it is there.
+    pub(super) fn compiled(&self, folder: Option<&Path>) -> Option<PathBuf> {
+        let path = compiled_path(folder?, &self.entry.source, &self.sha256);
+        path.exists().then_some(path)
+    }
+}
+
+fn traces(manifest: &Manifest, request: &Request) -> Result<Vec<PlannedTrace>, LabError> {
     let known = || manifest.datasets.iter().map(|dataset| dataset.name.as_str());
     if let Some(name) = request.datasets.iter().find(|name| !known().any(|one| one == **name)) {
-        let known: Vec<&str> = known().collect();
-        let reason = format!("no data set is called `{name}`; there are: {}", known.join(", "));
+        let reason = format!("no data set is called `{name}`; {}", there_are(name, known()));
         return Err(LabError::file(&manifest.path, reason));
     }
     if request.split.is_some() && !manifest.is_split() {
@@ -227,7 +308,12 @@ fn traces<'a>(
         if is_chosen {
             let sha256 =
                 required_sha256(entry).map_err(|error| LabError::file(&manifest.path, error))?;
-            traces.push(PlannedTrace { dataset, entry, sha256 });
+            traces.push(PlannedTrace {
+                dataset: dataset.name.clone(),
+                class: dataset.class,
+                sha256: sha256.to_owned(),
+                entry: entry.clone(),
+            });
         }
     }
     if traces.is_empty() && request.shard.is_none() {
@@ -237,8 +323,8 @@ fn traces<'a>(
 }
 
 /// The caches of a request: policies by parameters by seeds by sizes.
-fn cache_points(request: &Request) -> Result<Vec<CachePoint>, LabError> {
-    let Request { policies, spec, .. } = request;
+fn cache_points(request: &Request, policies: &[PolicyEntry]) -> Result<Vec<CachePoint>, LabError> {
+    let spec = &request.spec;
     let identifier = spec.identifier()?;
     let mut owners: Vec<Owner<'_>> = policies.iter().map(Owner::from).collect();
     owners.extend(identifier.map(Owner::from));

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thermocline_trace::columns::{Column, ColumnReader, ColumnWriter};
 
@@ -38,16 +39,32 @@ const TEXTS: [&str; 10] = [
 ];
 
 /// A figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
 pub enum Number {
     /// A count.
     Count(u64),
     /// Any other number.
-    Real(f64),
+    Real(#[serde(with = "real")] f64),
+}
+
+/// Reals as text: JSON has no number for those that are not finite.
+mod real {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "it is the signature that serde calls")]
+    pub(super) fn serialize<S: Serializer>(real: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(real)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// The result of one point.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Row {
     /// The data set of its trace.
     pub dataset: String,

@@ -1,5 +1,9 @@
 //! Running a plan: traces to threads, results to parts, parts to the data set.
 //!
+//! [`Running`] is what all runs share: it knows which points are missing, keeps their results, and
+//! writes the data set. [`Plan::run`] runs the points in threads of this process; others run them
+//! elsewhere, with [`Plan::run_points`].
+//!
 //! Each trace is decoded once, and all its points run on the decoded form. Traces begin in the order
 //! of their cost, the greatest first, so that the last threads end at about the same time; a trace
 //! begins only if what it needs fits into the memory that is left, or if nothing else is in memory.
@@ -7,23 +11,24 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thermocline_trace::CompiledTrace;
 
-use super::fetch::{compiled_path, open_verified};
+use super::manifest::Entry;
 use super::plan::{Plan, PlannedTrace};
 use super::results::{self, Row};
-use crate::mrc::Miniature;
 use crate::parts::Parts;
-use crate::{BufferConfiguration, Configuration, LabError, Watch, run, run_buffer};
+use crate::{LabError, Watch};
 
-use writing::{check_output, known_keys, write_parts};
+use jobs::Job;
+use writing::{FLUSH_AFTER, Waiting, check_output, known_keys};
 
+mod jobs;
 mod writing;
 
 /// Bytes that a policy's tables take per page of the footprint, at most.
@@ -52,7 +57,7 @@ pub enum Progress {
 }
 
 /// What became of a run. Its JSON form is a contract.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Outcome {
     /// Traces that took part.
     pub traces: usize,
@@ -68,22 +73,28 @@ pub struct Outcome {
     pub rows: usize,
 }
 
-/// A trace with the points that are missing.
-struct Unit<'a> {
-    trace: PlannedTrace<'a>,
-    points: Vec<usize>,
+/// A trace with the points that are missing, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The trace.
+    pub trace: usize,
+    /// Its points.
+    pub points: Vec<usize>,
     /// Bytes that it takes, as far as its manifest or its file tells.
     expected_bytes: u64,
 }
 
-/// What runs on an open trace.
-enum Job {
-    /// The cache of that point, in full.
-    Cache(usize),
-    /// The cache of that point, on a sample.
-    Sample(usize, Arc<Miniature>),
-    /// The write buffer of that point.
-    Buffer(usize, Box<BufferConfiguration>),
+/// A corpus at work: what is finished, and what is left to be run.
+///
+/// Whoever runs the points, here or elsewhere, hands in each result, and [ends](Self::finish) when
+/// all points of all [units](Self::units) are run.
+#[derive(Debug)]
+pub struct Running {
+    output: PathBuf,
+    parts: Parts,
+    units: Vec<Unit>,
+    outcome: Outcome,
+    waiting: Mutex<Waiting>,
 }
 
 /// A trace in memory.
@@ -102,6 +113,8 @@ struct State {
     open: Vec<Open>,
     used_bytes: u64,
     left_out: usize,
+    /// Whether a thread runs a policy that takes turns with others of its kind.
+    is_hosting: bool,
     error: Option<LabError>,
 }
 
@@ -112,12 +125,96 @@ enum Step {
     End,
 }
 
-impl Plan<'_> {
-    /// Runs the points whose results are not in the data set at `output`, and writes them there.
-    /// Results of other points stay, as long as their traces are those of the manifest.
+impl Running {
+    /// The points that must be run, by trace, the most expensive traces first.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// How many points must be run.
+    pub fn missing_points(&self) -> usize {
+        self.units.iter().map(|unit| unit.points.len()).sum()
+    }
+
+    /// How many points were finished before.
+    pub const fn reused_points(&self) -> usize {
+        self.outcome.reused_points
+    }
+
+    /// Keeps some results. They are on disk within two seconds if others follow, and at the latest
+    /// after [`Self::flush`].
     ///
     /// # Errors
-    /// The first trace or point that cannot be, or a file; what was finished until then is kept.
+    /// If they cannot be written.
+    pub fn keep(&self, rows: impl IntoIterator<Item = Row>) -> Result<(), LabError> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.extend(rows);
+        if waiting.is_due() { waiting.write(&self.parts) } else { Ok(()) }
+    }
+
+    /// Writes the results that wait.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn flush(&self) -> Result<(), LabError> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).write(&self.parts)
+    }
+
+    /// Writes all results to the data set. `left_out` is how many of the missing points have no
+    /// result because a tier would have less than one page.
+    ///
+    /// # Errors
+    /// If the data set cannot be written.
+    pub fn finish(mut self, plan: &Plan, left_out: usize) -> Result<Outcome, LabError> {
+        self.flush()?;
+        self.outcome.ran_points = self.missing_points() - left_out;
+        self.outcome.left_out_points += left_out;
+        plan.assemble(&self.output, &self.parts, &mut self.outcome)?;
+        self.parts.remove()?;
+        Ok(self.outcome)
+    }
+
+    /// Keeps results as they come.
+    fn keep_all(
+        &self,
+        finished: &Receiver<Row>,
+        progress: &impl Fn(Progress),
+    ) -> Result<(), LabError> {
+        loop {
+            match finished.recv_timeout(FLUSH_AFTER) {
+                Ok(row) => {
+                    self.keep([row])?;
+                    progress(Progress::Finished(1));
+                }
+                Err(RecvTimeoutError::Timeout) => self.flush()?,
+                Err(RecvTimeoutError::Disconnected) => return self.flush(),
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Finds what is finished in the data set at `output`. Results of other points stay there, as
+    /// long as their traces are those of the manifest.
+    ///
+    /// # Errors
+    /// A folder that cannot be written, holds another corpus, or is written by another run.
+    pub fn begin(&self, output: &Path) -> Result<Running, LabError> {
+        check_output(output)?;
+        self.check_datasets(output)?;
+        let parts = Parts::open(output)?;
+        let known = known_keys(output, &parts)?;
+        let mut outcome = Outcome { traces: self.traces.len(), ..Outcome::default() };
+        let units = self.units(&known, &mut outcome);
+        let waiting = Mutex::default();
+        Ok(Running { output: output.to_owned(), parts, units, outcome, waiting })
+    }
+
+    /// Runs the points whose results are not in the data set at `output`, and writes them there.
+    ///
+    /// # Errors
+    /// As for [`Self::begin`], or the first trace or point that cannot be; what was finished until
+    /// then is kept.
     #[expect(clippy::missing_panics_doc, reason = "the thread that writes does not panic")]
     pub fn run(
         &self,
@@ -126,27 +223,17 @@ impl Plan<'_> {
         watch: &Watch,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Outcome, LabError> {
-        check_output(output)?;
-        self.check_datasets(output)?;
-        let parts = Parts::open(output)?;
-        let known = known_keys(output, &parts)?;
-        let mut outcome = Outcome { traces: self.traces.len(), ..Outcome::default() };
-        let units = self.units(&known, &mut outcome);
-        let missing: usize = units.iter().map(|unit| unit.points.len()).sum();
-        progress(Progress::Reused(outcome.reused_points));
+        let running = self.begin(output)?;
+        progress(Progress::Reused(running.reused_points()));
         let (sender, receiver) = mpsc::channel();
         let left_out = thread::scope(|scope| {
-            let (parts, progress) = (&parts, &progress);
-            let writer = scope.spawn(move || write_parts(parts, &receiver, progress));
-            let ran = self.run_units(&units, settings, watch, sender);
+            let (running, progress) = (&running, &progress);
+            let writer = scope.spawn(move || running.keep_all(&receiver, progress));
+            let ran = self.run_units(&running.units, settings, watch, sender);
             let written = writer.join().expect("the writer does not panic");
             written.and(ran)
         })?;
-        outcome.ran_points = missing - left_out;
-        outcome.left_out_points += left_out;
-        self.assemble(output, &parts, &mut outcome)?;
-        parts.remove()?;
-        Ok(outcome)
+        running.finish(self, left_out)
     }
 
     /// The folder holds no other corpus.
@@ -167,9 +254,9 @@ impl Plan<'_> {
     }
 
     /// The traces that have something to run, the most expensive first.
-    fn units(&self, known: &HashSet<String>, outcome: &mut Outcome) -> Vec<Unit<'_>> {
+    fn units(&self, known: &HashSet<String>, outcome: &mut Outcome) -> Vec<Unit> {
         let mut units = vec![];
-        for trace in &self.traces {
+        for (number, trace) in self.traces.iter().enumerate() {
             let mut points = vec![];
             let mut seen = HashSet::new();
             for point in 0..self.points_per_trace() {
@@ -189,7 +276,7 @@ impl Plan<'_> {
                 }
             }
             if !points.is_empty() {
-                units.push(Unit::new(trace.clone(), points));
+                units.push(Unit::new(number, &trace.entry, points));
             }
         }
         units.sort_by_key(|unit| std::cmp::Reverse(unit.expected_bytes * unit.points.len() as u64));
@@ -199,13 +286,20 @@ impl Plan<'_> {
     /// Runs all points of the units; returns how many were left out.
     fn run_units(
         &self,
-        units: &[Unit<'_>],
+        units: &[Unit],
         settings: &RunSettings,
         watch: &Watch,
         sender: Sender<Row>,
     ) -> Result<usize, LabError> {
-        let state =
-            State { next: 0, opening: 0, open: vec![], used_bytes: 0, left_out: 0, error: None };
+        let state = State {
+            next: 0,
+            opening: 0,
+            open: vec![],
+            used_bytes: 0,
+            left_out: 0,
+            is_hosting: false,
+            error: None,
+        };
         let workshop = Workshop {
             plan: self,
             units,
@@ -289,7 +383,7 @@ impl Plan<'_> {
         let planned: HashSet<String> = self
             .traces
             .iter()
-            .filter(|trace| trace.dataset.name == dataset)
+            .filter(|trace| trace.dataset == dataset)
             .flat_map(|trace| (0..self.points_per_trace()).map(|point| self.key(trace, point)))
             .collect();
         let mut rows: Vec<Row> = vec![];
@@ -315,9 +409,8 @@ impl Plan<'_> {
     }
 }
 
-impl<'a> Unit<'a> {
-    fn new(trace: PlannedTrace<'a>, points: Vec<usize>) -> Self {
-        let entry = trace.entry;
+impl Unit {
+    fn new(trace: usize, entry: &Entry, points: Vec<usize>) -> Self {
         let file_bytes = || fs::metadata(&entry.source.path).map_or(0, |file| file.len());
         let expected_bytes = match (entry.requests, entry.objects) {
             (Some(requests), Some(objects)) => requests * 16 + objects * POLICY_BYTES_PER_PAGE,
@@ -330,8 +423,8 @@ impl<'a> Unit<'a> {
 
 /// The threads of a run, and what they share.
 struct Workshop<'a> {
-    plan: &'a Plan<'a>,
-    units: &'a [Unit<'a>],
+    plan: &'a Plan,
+    units: &'a [Unit],
     settings: &'a RunSettings,
     watch: &'a Watch,
     state: Mutex<State>,
@@ -374,10 +467,16 @@ impl Workshop<'_> {
             if state.error.is_some() {
                 return Step::End;
             }
-            if let Some(open) = state.open.iter_mut().find(|open| !open.jobs.is_empty()) {
-                open.running += 1;
-                let job = open.jobs.pop_front().expect("it was just seen");
-                return Step::Run(open.unit, Arc::clone(&open.trace), job);
+            let is_hosting = state.is_hosting;
+            let may_run = |job: &Job| !is_hosting || !self.plan.is_hosted(job);
+            for open in &mut state.open {
+                let place = open.jobs.iter().position(may_run);
+                if let Some(job) = place.and_then(|place| open.jobs.remove(place)) {
+                    open.running += 1;
+                    let (unit, trace) = (open.unit, Arc::clone(&open.trace));
+                    state.is_hosting |= self.plan.is_hosted(&job);
+                    return Step::Run(unit, trace, job);
+                }
             }
             let is_idle = state.open.is_empty() && state.opening == 0;
             if let Some(unit) = self.units.get(state.next) {
@@ -406,7 +505,7 @@ impl Workshop<'_> {
     fn open(&self, number: usize) -> Result<(), LabError> {
         let unit = &self.units[number];
         let trace = self.compiled(unit)?;
-        let (jobs, left_out) = self.jobs(unit, &trace)?;
+        let (jobs, left_out) = self.plan.jobs(unit.trace, &unit.points, &trace, self.watch)?;
         let footprint = u64::from(trace.footprint_pages());
         let bytes = trace.len() as u64 * 4
             + trace.request_count() as u64 * 12
@@ -427,69 +526,22 @@ impl Workshop<'_> {
     }
 
     /// The trace of a unit: compiled before, or decoded now after its hash is checked.
-    fn compiled(&self, unit: &Unit<'_>) -> Result<CompiledTrace, LabError> {
-        let PlannedTrace { entry, sha256, .. } = unit.trace;
-        let compiled = self.settings.compiled.as_deref();
-        let compiled = compiled.map(|folder| compiled_path(folder, entry, sha256));
-        match compiled.filter(|path| path.exists()) {
+    fn compiled(&self, unit: &Unit) -> Result<CompiledTrace, LabError> {
+        let planned = &self.plan.traces[unit.trace];
+        let PlannedTrace { entry, sha256, .. } = planned;
+        match planned.compiled(self.settings.compiled.as_deref()) {
             Some(path) => Ok(CompiledTrace::open(path)?),
-            None => open_verified(entry, sha256, self.watch),
+            None => entry.source.open_verified(sha256, self.watch, 1),
         }
-    }
-
-    /// What is to be run on a trace, and how many points are left out for want of a page.
-    fn jobs(
-        &self,
-        unit: &Unit<'_>,
-        trace: &CompiledTrace,
-    ) -> Result<(VecDeque<Job>, usize), LabError> {
-        let Plan { caches, buffer_spec, sample, .. } = self.plan;
-        let (mut jobs, mut left_out) = (VecDeque::new(), 0);
-        let mut sampled = vec![];
-        for &point in unit.points.iter().filter(|&&point| point < caches.len()) {
-            let cache = &caches[point];
-            let pages = cache.point.configuration.capacity_pages(trace);
-            let pages = pages.map_err(|error| self.at(unit, point, error))?;
-            if cache.has_empty_tier(&pages) {
-                left_out += 1;
-            } else if sample.is_some() {
-                sampled.push(point);
-            } else {
-                jobs.push_back(Job::Cache(point));
-            }
-        }
-        if let Some(rate) = sample {
-            let all: Vec<Configuration> =
-                sampled.iter().map(|&point| caches[point].point.configuration.clone()).collect();
-            for (miniature, places) in Miniature::for_each(trace, &all, *rate, self.watch)? {
-                let miniature = Arc::new(miniature);
-                // A sample of everything is a full simulation.
-                let job = |place: usize| match miniature.rate() {
-                    rate if rate < 1.0 => Job::Sample(sampled[place], Arc::clone(&miniature)),
-                    _ => Job::Cache(sampled[place]),
-                };
-                jobs.extend(places.into_iter().map(job));
-            }
-        }
-        if let Some(spec) = buffer_spec {
-            let configurations = spec.buffers()?.configurations(trace)?;
-            for (place, configuration) in configurations.into_iter().enumerate() {
-                let point = caches.len() + place;
-                if unit.points.contains(&point) {
-                    jobs.push_back(Job::Buffer(point, Box::new(configuration)));
-                }
-            }
-        }
-        Ok((jobs, left_out))
     }
 
     /// Runs one point, and gives its trace up after the last.
     fn run(&self, number: usize, trace: &CompiledTrace, job: Job) -> Result<Row, LabError> {
-        let unit = &self.units[number];
-        let (Job::Cache(point) | Job::Sample(point, _) | Job::Buffer(point, _)) = job;
-        let row = self.row(unit, trace, &job).map_err(|error| self.at(unit, point, error))?;
+        let row = self.plan.run_job(self.units[number].trace, trace, &job, self.watch)?;
+        let is_hosted = self.plan.is_hosted(&job);
         drop(job);
         let mut state = self.lock();
+        state.is_hosting &= !is_hosted;
         let place = state.open.iter().position(|open| open.unit == number);
         let place = place.expect("a trace is open while a point runs");
         state.open[place].running -= 1;
@@ -500,49 +552,5 @@ impl Workshop<'_> {
         drop(state);
         self.changed.notify_all();
         Ok(row)
-    }
-
-    fn row(&self, unit: &Unit<'_>, trace: &CompiledTrace, job: &Job) -> Result<Row, LabError> {
-        let Plan { caches, options, buffer_spec, .. } = self.plan;
-        let (Job::Cache(point) | Job::Sample(point, _) | Job::Buffer(point, _)) = job;
-        let mut row = self.plan.row(&unit.trace, *point);
-        row.add_trace(trace);
-        match job {
-            Job::Cache(point) => {
-                let configuration = &caches[*point].point.configuration;
-                row.add_run(&run(trace, configuration, *options, self.watch)?);
-            }
-            Job::Sample(point, miniature) => {
-                let configuration = &caches[*point].point.configuration;
-                let estimate = miniature.estimate(configuration, self.watch)?;
-                let pages = configuration.capacity_pages(trace)?;
-                let tiers = configuration.tiers.iter().zip(pages);
-                let tiers: Vec<(String, u64)> =
-                    tiers.map(|(tier, pages)| (tier.name.clone(), pages.into())).collect();
-                row.rate = miniature.rate();
-                row.add_estimate(
-                    &estimate,
-                    &tiers,
-                    trace.len() as u64,
-                    trace.footprint_pages().into(),
-                );
-            }
-            Job::Buffer(_, configuration) => {
-                let is_checked = buffer_spec.as_ref().is_some_and(|spec| spec.is_checked);
-                row.add_buffer(&run_buffer(trace, configuration, is_checked, self.watch)?);
-            }
-        }
-        Ok(row)
-    }
-
-    /// An error of a point, with its name.
-    fn at(&self, unit: &Unit<'_>, point: usize, error: LabError) -> LabError {
-        if matches!(error, LabError::Stopped) {
-            return error;
-        }
-        let row = self.plan.row(&unit.trace, point);
-        let point =
-            format!("`{}` with {} on `{}/{}`", row.policy, row.size, row.dataset, row.trace);
-        LabError::BadPoint { point, source: Box::new(error) }
     }
 }

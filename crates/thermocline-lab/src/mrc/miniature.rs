@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::{Inputs, MissOrder, RunLengths};
 use thermocline_trace::{Choice, CompiledTrace, Sampling};
 
@@ -39,7 +40,7 @@ const SAMPLE_PAGES_MIN: [f64; 2] = [65_536.0, 4096.0];
 const RATE_MIN: f64 = 1.0 / 1024.0;
 
 /// The share of pages that is simulated.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub enum Rate {
     /// For each size the least power of two that leaves the smallest tier 256 pages and the sample
     /// 4096, not below 1/1024. A policy that decides by extents takes 16 times as many pages.
@@ -225,7 +226,7 @@ impl Miniature {
         let (scaled, memory_pages) = self.scaled(configuration)?;
         let miss_order = self.miss_orders.get(&memory_pages).cloned();
         let inputs = Inputs { miss_order, run_lengths: self.run_lengths.clone(), ..Inputs::NONE };
-        let summary = run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch)?;
+        let summary = run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch, None)?;
         Ok(self.scale_up(configuration, &summary))
     }
 

@@ -4,9 +4,10 @@ use serde::Serialize;
 use thermocline_core::registry::{self, Future, PolicyEntry};
 use thermocline_trace::CompiledTrace;
 
+use crate::hierarchy::find_among;
 use crate::spec::Step::Key;
 use crate::spec::{DriveSpec, ModelSpec, Selection};
-use crate::{LabError, find_policy, find_ssd};
+use crate::{LabError, find_ssd};
 
 /// Drives for flash, each taken before those after it if its pages fit.
 const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
@@ -38,6 +39,8 @@ pub struct PlanOptions {
     pub min_lifetime_years: Option<f64>,
     /// The policies to choose from, each of which an engine can run.
     pub policies: Selection,
+    /// Policies of the caller, which may be named among them. An engine cannot run these.
+    pub own: Vec<PolicyEntry>,
     /// Devices of RAM, flash and disk by name; the default of the tier if none.
     pub devices: [Option<String>; 3],
     /// The drive that flash is, at the size of the tier; the first of some presets whose pages fit if
@@ -69,9 +72,9 @@ impl PlanOptions {
         self.policies.resolve(
             || all().cloned().collect(),
             |name| {
-                let policy = find_policy(name)?;
-                if suits(policy) {
-                    return Ok(policy.clone());
+                let policy = find_among(&self.own, name)?;
+                if suits(&policy) {
+                    return Ok(policy);
                 }
                 let known: Vec<&str> = all().map(|entry| &*entry.name).collect();
                 let known = known.join(", ");

@@ -3,9 +3,9 @@
 use super::over_time::add_over_time;
 use super::{BarChart, Cell, LineChart, Report, Series, Table};
 use crate::metric::{
-    Metric, by_sizes, byte_size, capacities, columns, flash, grouped, is_hybrid, leading,
-    sizes_in_words,
+    Metric, by_sizes, byte_size, capacities, columns, flash, grouped, is_hybrid, sizes_in_words,
 };
+use crate::verdict::verdict;
 use crate::{LabError, Summary, TierSummary};
 
 /// What a comparison's report says besides its figures.
@@ -25,11 +25,9 @@ pub struct Options {
 /// [`LabError::Chart`] if a chart cannot be drawn.
 pub fn comparison(summaries: &[Summary], options: &Options) -> Result<Report, LabError> {
     let mut report = Report::new(&options.title);
+    report.answer(&verdict(summaries));
     if let Some(first) = summaries.first() {
         report.paragraph(&about_trace(first));
-    }
-    for verdict in verdicts(summaries) {
-        report.paragraph(&verdict);
     }
     for ladder in ladders(summaries) {
         if let Some(heading) = &ladder.heading {
@@ -80,43 +78,6 @@ fn about_trace(summary: &Summary) -> String {
             &format!(" The first {} accesses are not counted.", grouped(summary.warm_up_accesses));
     }
     text
-}
-
-/// For each hierarchy: the policy that is first by its leading figure, and how far the others are.
-fn verdicts(summaries: &[Summary]) -> Vec<String> {
-    let mut verdicts = vec![];
-    for group in by_sizes(summaries) {
-        let metric = leading(&group[0].tiers);
-        let figure = |run: &Summary| metric.value(run).unwrap_or(f64::INFINITY);
-        let mut ranking = group.clone();
-        ranking.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
-        let [best, second, ..] = ranking.as_slice() else { continue };
-        let mut text = format!(
-            "{}: {} {}, {} {}",
-            sizes_in_words(best),
-            best.policy.name,
-            if is_hybrid(&best.tiers) {
-                "takes the least I/O time"
-            } else {
-                "answers soonest on average"
-            },
-            (metric.show)(figure(best)),
-            metric.unit,
-        );
-        let less = |other: &Summary| (1.0 - figure(best) / figure(other)) * 100.0;
-        if figure(second) > 0.0 {
-            text += &format!(", {:.1} % less than {}", less(second), second.policy.name);
-        }
-        let baseline = ranking.iter().find(|summary| summary.policy.name == "lru");
-        if let Some(lru) = baseline.filter(|lru| figure(lru) > 0.0 && best.policy.name != "lru")
-            && second.policy.name != "lru"
-            && is_hybrid(&lru.tiers)
-        {
-            text += &format!(" and {:.1} % less than LRU without flash", less(lru));
-        }
-        verdicts.push(text + ".");
-    }
-    verdicts
 }
 
 /// Runs over sizes that a chart can show side by side.
@@ -385,66 +346,8 @@ fn caches(summary: &Summary) -> impl Iterator<Item = &TierSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cost, Gauge, IntervalSummary, OverTime, PolicySummary, TraceSummary};
-
-    fn summary(policy: &str, flash_pages: u64, io_time_ms: f64) -> Summary {
-        let tier = |name: &str, capacity_pages, hits: u64| TierSummary {
-            name: name.into(),
-            capacity_pages,
-            hits,
-            read_hits: hits,
-            write_hits: 0,
-            hit_ratio: hits as f64 / 100.0,
-            hit_bytes: None,
-            byte_hit_ratio: None,
-            page_reads: hits,
-            page_writes: 0,
-            device: "d".into(),
-            read_ms: 1.0,
-            write_ms: 2.0,
-            latency_ms: 1.0,
-        };
-        Summary {
-            trace: TraceSummary {
-                path: "t.csv".into(),
-                page_size_bytes: 4096,
-                requests: 100,
-                accesses: 100,
-                reads: 100,
-                writes: 0,
-                footprint_pages: 50,
-                objects: None,
-            },
-            policy: PolicySummary {
-                name: policy.into(),
-                parameters: serde_json::Map::new(),
-                write_miss: "fetch",
-                admission: None,
-            },
-            tiers: vec![
-                tier("ram", Some(10), 20),
-                tier("flash", Some(flash_pages), 30),
-                tier("disk", None, 50),
-            ],
-            warm_up_accesses: 0,
-            io_time_ms,
-            average_response_ms: 1.0,
-            demotions: vec![0],
-            promotions: vec![0],
-            demoted_bytes: vec![0],
-            promoted_bytes: vec![0],
-            metadata_bytes: 0,
-            metadata_share: 0.0,
-            gauges: vec![],
-            clients: vec![],
-            cost: None,
-            over_time: None,
-            replay_seconds: 0.1,
-            accesses_per_second: 1000.0,
-            timing: None,
-            counts: Box::default(),
-        }
-    }
+    use crate::made_up::summary;
+    use crate::{Cost, Gauge, IntervalSummary, OverTime};
 
     fn html(summaries: &[Summary]) -> String {
         let options = Options {
@@ -462,7 +365,7 @@ mod tests {
             summary("tac", 20, 800.0),
             summary("lru", 20, 1200.0),
         ]);
-        let verdict = "hat takes the least I/O time, 0.6 s, 25.0 % less than tac and 50.0 % less than LRU without flash.";
+        let verdict = "<strong>hat needs the least I/O time with RAM 40 KiB and flash 80 KiB: 0.6 s, 25 % less than tac.</strong>";
         assert!(html.contains(verdict), "{html}");
         assert!(html.contains("thermocline compare t.csv"));
         assert!(!html.contains("NaN"));
@@ -523,7 +426,7 @@ mod tests {
     #[test]
     fn levels_are_told_by_their_names() {
         let html = html(&[levels("demote", &[10, 20, 40], 2.0), levels("ulc", &[10, 20, 40], 4.0)]);
-        let verdict = "l1 10 pages, l2 20 pages, l3 40 pages: demote answers soonest on average, 2.000 ms, 50.0 % less than ulc.";
+        let verdict = "demote answers soonest on average with l1 40 KiB, l2 80 KiB and l3 160 KiB: 2.000 ms, 50 % less than ulc.";
         assert!(html.contains(verdict), "{html}");
         for title in ["Hits in l1", "Hits in l2", "Hits in l3", "Hits in any cache"] {
             assert!(html.contains(&format!("<th scope=\"col\" class=\"number\">{title} (%)</th>")));
@@ -595,7 +498,9 @@ mod tests {
         let deep = html(&[hfa(&[10; 6])]);
         assert!(deep.contains("Of 6 caches, the first 4 have charts") && !deep.contains("l5 over"));
         let several = html(&[hfa(&[10, 20]), hfa(&[10, 40])]);
-        assert!(several.contains("<h2>Over time: l1 10 pages, l2 40 pages</h2>"));
+        assert!(several.contains(
+            "<h2 id=\"over-time-l1-10-pages-l2-40-pages\">Over time: l1 10 pages, l2 40 pages</h2>"
+        ));
     }
 
     #[test]

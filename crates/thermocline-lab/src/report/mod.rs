@@ -44,6 +44,8 @@ pub struct Report {
 #[derive(Clone, Debug)]
 enum Block {
     Heading(String),
+    /// Sentences of which the first stands out.
+    Answer(Vec<String>),
     Paragraph(String),
     Code(String),
     Table(Table),
@@ -86,6 +88,14 @@ impl Report {
     /// Adds a heading.
     pub fn heading(&mut self, text: &str) {
         self.blocks.push(Block::Heading(text.into()));
+    }
+
+    /// Adds the answer to what the document is about, in sentences of which the first stands out; none adds
+    /// nothing.
+    pub fn answer(&mut self, sentences: &[String]) {
+        if !sentences.is_empty() {
+            self.blocks.push(Block::Answer(sentences.to_vec()));
+        }
     }
 
     /// Adds a paragraph.
@@ -180,6 +190,28 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn enough_headings_are_listed_each_with_a_name_of_its_own() {
+        let html = |headings: &[&str]| {
+            let mut report = Report::new("t");
+            for heading in headings {
+                report.heading(heading);
+            }
+            report.to_html()
+        };
+        assert!(!html(&["One", "Two", "Three"]).contains("<nav"));
+        let html = html(&["One: a & b", "One, a b", "&", "Four"]);
+        for name in ["one-a-b", "one-a-b-1", "-2", "four"] {
+            let (link, heading) = (format!("<a href=\"#{name}\">"), format!("<h2 id=\"{name}\">"));
+            assert_eq!(
+                [link, heading].map(|it| html.matches(&it).count()),
+                [1, 1],
+                "{name}: {html}"
+            );
+        }
+        assert!(html.contains("<h2 id=\"one-a-b\">One: a &amp; b</h2>"), "{html}");
+    }
 
     #[test]
     fn what_users_write_cannot_break_the_document() {

@@ -1,6 +1,8 @@
 //! What a caller asks of write buffers.
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::hotness;
+use thermocline_core::names::there_are;
 use thermocline_core::registry::{self, BUFFERS, PolicyEntry};
 use thermocline_device::ssd::Precondition;
 use thermocline_trace::CompiledTrace;
@@ -11,7 +13,7 @@ use crate::parameters::{Owner, Parameters};
 use crate::{Arrivals, BufferConfiguration, BufferedSsd, LabError, TierSize, find_ssd};
 
 /// Write buffers, their sizes, and the drive behind them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct BufferSpec {
     /// The write buffers.
     pub policies: Selection,
@@ -34,7 +36,7 @@ pub struct BufferSpec {
 }
 
 /// The capacity of a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum SsdSize {
     /// As small as holds the trace.
     Fit,
@@ -165,7 +167,7 @@ impl Buffers<'_> {
 /// [`LabError::UnknownBuffer`], which names those that there are.
 pub fn find_buffer(name: &str) -> Result<&'static PolicyEntry, LabError> {
     registry::find_buffer(name).map_err(|_| {
-        let known: Vec<&str> = BUFFERS.iter().map(|entry| &*entry.name).collect();
-        LabError::UnknownBuffer { name: name.into(), known: known.join(", ") }
+        let known = there_are(name, BUFFERS.iter().map(|entry| &*entry.name));
+        LabError::UnknownBuffer { name: name.into(), known }
     })
 }

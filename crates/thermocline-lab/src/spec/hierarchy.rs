@@ -1,16 +1,17 @@
 //! A hierarchy, and the options that all its tiers share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::WriteMiss;
 
 use super::{
     DISK, DeviceSpec, HierarchyOption, OptionKind, OptionWord, ParameterSpec, Setting, TierSetting,
-    TierSpec,
+    TierSpec, wire,
 };
 
 /// A hierarchy, and what is the same for all policies that run on it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HierarchySpec {
     /// The cache tiers, fastest first: `ram` and `flash`, or `l1` to `l8`.
     pub tiers: Vec<TierSpec>,
@@ -21,6 +22,7 @@ pub struct HierarchySpec {
     /// Parameters of the policies and of the identifier; of two for one name the last one counts.
     pub parameters: Vec<ParameterSpec>,
     /// What a write miss does.
+    #[serde(with = "wire::WriteMissWord")]
     pub write_miss: WriteMiss,
     /// The identifier that decides which pages enter flash; all enter without one.
     pub admit: Option<String>,
@@ -29,7 +31,7 @@ pub struct HierarchySpec {
 }
 
 /// How time is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct TimingSpec {
     /// By costs, or by events.
     pub mode: TimingMode,
@@ -39,7 +41,7 @@ pub struct TimingSpec {
 }
 
 /// What time is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum TimingMode {
     /// A constant cost per page transfer.
     #[default]
@@ -138,5 +140,14 @@ impl HierarchySpec {
     pub fn with_first_tiers(&self, count: usize) -> Self {
         let tiers = self.tiers.iter().take(count).cloned().collect();
         Self { tiers, ..self.clone() }
+    }
+
+    /// Resolve relative paths of devices and models in a folder.
+    pub(crate) fn resolve_in(&mut self, folder: &Path) {
+        if let Some(path) = &mut self.device_file {
+            *path = folder.join(&path);
+        }
+        let devices = self.tiers.iter_mut().map(|tier| &mut tier.device);
+        devices.chain([&mut self.disk]).for_each(|device| device.resolve_in(folder));
     }
 }

@@ -12,10 +12,12 @@ mod mrc;
 mod option;
 mod path;
 pub(crate) mod text;
+mod wire;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use thermocline_core::PageCost;
 use thermocline_core::config::Given;
 
@@ -32,7 +34,7 @@ pub use path::{SpecPath, Step};
 pub(crate) const DISK: &str = "disk";
 
 /// A cache tier.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct TierSpec {
     /// Its name.
     pub name: String,
@@ -43,11 +45,12 @@ pub struct TierSpec {
 }
 
 /// The device of a tier. What is absent has the default of the tier.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct DeviceSpec {
     /// Its name in the catalogue of devices.
     pub name: Option<String>,
     /// Its costs per page in milliseconds, each at least 0, in place of those in the catalogue.
+    #[serde(with = "wire::cost")]
     pub cost: Option<PageCost>,
     /// The access time of the tier in milliseconds, at least 0, for the average response.
     pub latency_ms: Option<f64>,
@@ -59,7 +62,7 @@ pub struct DeviceSpec {
 }
 
 /// A device that queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ModelSpec {
     /// The costs of the device per page, served by so many servers at once.
     Server {
@@ -71,7 +74,7 @@ pub enum ModelSpec {
 }
 
 /// A drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum DriveSpec {
     /// A preset.
     Named(String),
@@ -80,7 +83,7 @@ pub enum DriveSpec {
 }
 
 /// What is chosen by name: policies, write buffers or identifiers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Selection {
     /// All that suit.
     All,
@@ -89,13 +92,14 @@ pub enum Selection {
 }
 
 /// A parameter of a policy or an identifier.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ParameterSpec {
     /// The policy or identifier; every one that has the parameter if absent.
     pub owner: Option<String>,
     /// The name of the parameter.
     pub name: String,
     /// Its value.
+    #[serde(with = "wire::Value")]
     pub value: Given,
 }
 
@@ -141,6 +145,15 @@ impl Selection {
         match self {
             Self::All => Ok(all()),
             Self::Named(names) => names.iter().map(|name| find(name)).collect(),
+        }
+    }
+}
+
+impl DeviceSpec {
+    /// Resolve the file of its model, if it is relative, in a folder.
+    fn resolve_in(&mut self, folder: &Path) {
+        if let Some(ModelSpec::Drive(DriveSpec::File(path))) = &mut self.model {
+            *path = folder.join(&path);
         }
     }
 }

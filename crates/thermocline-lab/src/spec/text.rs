@@ -197,7 +197,7 @@ mod tests {
     fn wrong_texts_are_refused_with_what_would_be_right() {
         for (error, expected) in [
             ("ram".parse::<TierSpec>().unwrap_err(), "ram=64MiB"),
-            ("ram=1%,64".parse::<TierSpec>().unwrap_err(), "`64`"),
+            ("ram=1%,64Q".parse::<TierSpec>().unwrap_err(), "`64Q`"),
             ("w".parse::<ParameterSpec>().unwrap_err(), "nonhot_ratio=0.1"),
             (TierSetting::device("flash").unwrap_err(), "flash=nvme-ssd"),
             (TierSetting::cost("flash=1").unwrap_err(), "READ_MS/WRITE_MS"),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use thermocline_core::Clients;
 use thermocline_core::config::Given;
 use thermocline_core::hotness::registry::IdentifierEntry;
-use thermocline_core::registry::{self, Depth, PolicyEntry};
+use thermocline_core::registry::{self, PolicyEntry};
 use thermocline_trace::{Mapping, Objects, PageSize, TimeUnit, TraceError, VolumeOf};
 
 use super::options::{GivenOption, WithOptions};
@@ -415,10 +415,6 @@ impl Placed<'_> {
             };
             choices = choices.iter().flat_map(extend).collect();
         }
-        // A policy of one tier leaves flash empty, and is run once for each size of RAM.
-        let cache_tiers =
-            if policy.capabilities.depth == Depth::Ram { 1 } else { spec.tiers.len() };
-        let spec = spec.with_first_tiers(cache_tiers);
         let mut all = vec![];
         for parameters in choices {
             let spec = HierarchySpec { parameters, ..spec.clone() };
@@ -563,15 +559,15 @@ mod tests {
             .iter()
             .map(|point| (&*point.configuration.policy.name, point.configuration.tiers.len()))
             .collect();
-        let expected = [vec![("face", 2); 6], vec![("lru", 1); 3]].concat();
+        let expected = [vec![("face", 2); 6], vec![("lru", 2); 6]].concat();
         assert_eq!(points, expected);
         assert_eq!(sweep.traces[0].path, Path::new("there/a.csv"));
         assert_eq!(sweep.points[0].configuration.tiers[1].device.name, "nvme-ssd");
         // Of two policies the one that has the parameter is run with each value of it.
         let swept = SMALL.to_owned() + "face.cache_clean = [true, false]";
-        assert_eq!(parse(&swept).unwrap().points.len(), 2 * 6 + 3);
+        assert_eq!(parse(&swept).unwrap().points.len(), 2 * 6 + 6);
         let quoted = SMALL.to_owned() + "'face.cache_clean' = true";
-        assert_eq!(parse(&quoted).unwrap().points.len(), 6 + 3);
+        assert_eq!(parse(&quoted).unwrap().points.len(), 6 + 6);
     }
 
     #[test]

@@ -121,6 +121,25 @@ impl TraceSource {
         watch.compile(reader, self.page_size.unwrap_or(own), threads)
     }
 
+    /// Reads and compiles the trace as [`Self::open`] does, if its file has that SHA-256.
+    ///
+    /// # Errors
+    /// As for [`Self::open`], or another file.
+    pub fn open_verified(
+        &self,
+        sha256: &str,
+        watch: &Watch,
+        threads: usize,
+    ) -> Result<CompiledTrace, LabError> {
+        let found = self.sha256()?;
+        if found != sha256 {
+            let reason =
+                format!("its SHA-256 is {found}, and {sha256} is expected: it is another file");
+            return Err(LabError::file(&self.path, reason));
+        }
+        self.open(watch, threads)
+    }
+
     /// The SHA-256 of the file, in hexadecimal digits; of a recording, that of its files, one after
     /// the other.
     ///

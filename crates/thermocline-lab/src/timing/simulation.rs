@@ -307,7 +307,8 @@ impl<'a> Simulation<'a> {
         job.steps.clear();
         (job.request, job.page, job.next, job.answered_after) = (request, page, 0, 0);
         let actions = std::mem::take(&mut self.actions);
-        for action in actions.as_slice() {
+        let until_answered = actions.until_answered();
+        for (place, action) in actions.as_slice().iter().enumerate() {
             match *action {
                 Action::Serve { page, op, tier, .. } => {
                     let op = match op {
@@ -315,7 +316,6 @@ impl<'a> Simulation<'a> {
                         Op::Write => DeviceOp::Write,
                     };
                     job.steps.push(self.step(tier, op, page));
-                    job.answered_after = job.steps.len();
                 }
                 Action::Copy { page, source, target } => {
                     if source != target {
@@ -328,6 +328,9 @@ impl<'a> Simulation<'a> {
                         slots.drop_page(page);
                     }
                 }
+            }
+            if place + 1 == until_answered {
+                job.answered_after = job.steps.len();
             }
         }
         self.actions = actions;

@@ -23,8 +23,8 @@ use crate::decode::{Decoder, Line, RecordFormat, Records, Skip};
 use crate::error::Reason;
 use crate::layout::{LaidOut, Layout};
 use crate::mapping::Mapping;
-use crate::request::Request;
-use crate::text::{ONLY_VOLUME, object};
+use crate::request::{Extent, Request};
+use crate::text::object;
 use crate::volumes::Volumes;
 
 const MAGIC: u64 = 0x1234_5678_9abc_def0;
@@ -33,6 +33,15 @@ const OLD_HEADER_BYTES: usize = 1024;
 
 /// The size of the records of each version, from 1.
 const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
+
+/// The codes of operations that read and that write, as bits.
+const READS: u32 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 12;
+const WRITES: u32 = 0b0110_1101_1111_1000;
+
+/// How many tenants a reader remembers the volumes of.
+const KNOWN_TENANTS: usize = 64;
+/// No tenant has this number: they have 24 bits.
+const NO_TENANT: u32 = u32::MAX;
 
 /// The operations of libCacheSim by their codes.
 pub(super) const OPS: &str = "0=read,1=read,2=read,3=write,4=write,5=write,6=write,7=write,8=write,\
@@ -58,14 +67,14 @@ fn decoder(sample: &[u8]) -> Box<dyn Decoder> {
         return Box::new(Records(Refused("it does not begin with the magic number of lcs".into())));
     }
     match u64_at(sample, 8) {
-        1 => Box::new(Records(Lcs::<24>)),
-        2 => Box::new(Records(Lcs::<28>)),
-        3 => Box::new(Records(Lcs::<36>)),
-        4 => Box::new(Records(Lcs::<40>)),
-        5 => Box::new(Records(Lcs::<44>)),
-        6 => Box::new(Records(Lcs::<52>)),
-        7 => Box::new(Records(Lcs::<68>)),
-        8 => Box::new(Records(Lcs::<100>)),
+        1 => Box::new(Records(Lcs::<24>::default())),
+        2 => Box::new(Records(Lcs::<28>::default())),
+        3 => Box::new(Records(Lcs::<36>::default())),
+        4 => Box::new(Records(Lcs::<40>::default())),
+        5 => Box::new(Records(Lcs::<44>::default())),
+        6 => Box::new(Records(Lcs::<52>::default())),
+        7 => Box::new(Records(Lcs::<68>::default())),
+        8 => Box::new(Records(Lcs::<100>::default())),
         other => {
             Box::new(Records(Refused(format!("version {other} of lcs; 1 to 8 are known").into())))
         }
@@ -74,9 +83,32 @@ fn decoder(sample: &[u8]) -> Box<dyn Decoder> {
 
 /// Records of so many bytes behind the header.
 #[derive(Debug)]
-struct Lcs<const BYTES: usize>;
+struct Lcs<const BYTES: usize> {
+    /// Tenants and their volumes, by the low bits of the tenant.
+    known: [(u32, u32); KNOWN_TENANTS],
+}
+
+impl<const BYTES: usize> Default for Lcs<BYTES> {
+    fn default() -> Self {
+        Self { known: [(NO_TENANT, 0); KNOWN_TENANTS] }
+    }
+}
+
+impl<const BYTES: usize> Lcs<BYTES> {
+    /// The op and the tenant of a record, packed.
+    #[inline]
+    fn op_and_tenant(record: &[u8]) -> u32 {
+        match BYTES {
+            24 => 0,
+            28 => u32_at(record, 16),
+            _ => u32_at(record, 20),
+        }
+    }
+}
 
 impl<const BYTES: usize> RecordFormat for Lcs<BYTES> {
+    const IS_OF_OBJECTS: bool = true;
+
     #[inline]
     fn record_bytes(&self) -> usize {
         BYTES
@@ -88,20 +120,17 @@ impl<const BYTES: usize> RecordFormat for Lcs<BYTES> {
 
     #[inline]
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
-        if BYTES == RECORD_BYTES[0] {
-            return Ok(Line::Request(read(record, volumes.number(ONLY_VOLUME))));
-        }
-        let is_small = BYTES == RECORD_BYTES[1];
-        let word = u32_at(record, if is_small { 16 } else { 20 });
+        let word = Self::op_and_tenant(record);
         let op = match word & 0xff {
-            0..=2 | 12 => Op::Read,
-            3..=8 | 10 | 11 | 13 | 14 => Op::Write,
             9 => return Ok(Line::Skipped(Skip::Removal)),
+            code if READS >> code.min(31) & 1 == 1 => Op::Read,
+            code if WRITES >> code.min(31) & 1 == 1 => Op::Write,
             other => return Err(format!("the op {other} is none of libCacheSim's").into()),
         };
-        let volume = tenant(word >> 8, volumes);
+        let volume = volume(word >> 8, volumes);
+        self.known[(word >> 8) as usize % KNOWN_TENANTS] = (word >> 8, volume);
         let request = Request { op, ..read(record, volume) };
-        if is_small {
+        if BYTES <= RECORD_BYTES[1] {
             return Ok(Line::Request(request));
         }
         let length = u64_at(record, 12);
@@ -111,11 +140,29 @@ impl<const BYTES: usize> RecordFormat for Lcs<BYTES> {
         let extent = object(u64_at(record, 4), 0, length)?;
         Ok(Line::Request(Request { extent, ..request }))
     }
+
+    const HAS_PLAIN: bool = true;
+
+    #[inline]
+    fn plain(&self, record: &[u8]) -> (Request, bool) {
+        let word = Self::op_and_tenant(record);
+        let (code, tenant) = ((word & 0xff).min(31), word >> 8);
+        let (known, volume) = self.known[tenant as usize % KNOWN_TENANTS];
+        let op = if WRITES >> code & 1 == 1 { Op::Write } else { Op::Read };
+        let mut request = Request { op, ..read(record, volume) };
+        let mut is_plain = known == tenant && (READS | WRITES) >> code & 1 == 1;
+        if BYTES > RECORD_BYTES[1] {
+            let length = u64_at(record, 12);
+            request.extent = Extent::Object { id: u64_at(record, 4), offset: 0, length };
+            is_plain &= u32::try_from(length).is_ok();
+        }
+        (request, is_plain)
+    }
 }
 
 /// The volume of a tenant, whose name are its digits.
 #[inline]
-fn tenant(tenant: u32, volumes: &mut Volumes) -> u32 {
+fn volume(tenant: u32, volumes: &mut Volumes) -> u32 {
     let mut digits = [0; 10];
     let mut begin = digits.len();
     let mut rest = tenant;
@@ -175,8 +222,8 @@ impl RecordFormat for Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FormatName::Lcs;
-    use crate::format::test_support::{check_bytes, check_bytes_error, object, read};
+    use crate::FormatName;
+    use crate::format::test_support::{check_bytes, check_bytes_error, check_plain, object, read};
     use thermocline_core::Op::Write;
 
     /// Two requests and a removal.
@@ -213,25 +260,41 @@ mod tests {
                 expected.pop();
                 (expected[1].op, expected[1].volume) = (Write, 1);
             }
-            check_bytes(Lcs, &trace(version), &expected);
+            check_bytes(FormatName::Lcs, &trace(version), &expected);
             let torn = &trace(version)[..HEADER_BYTES + RECORD_BYTES[version - 1] + 7];
-            check_bytes_error(Lcs, torn, "the last record has 7 of");
+            check_bytes_error(FormatName::Lcs, torn, "the last record has 7 of");
         }
+    }
+
+    #[test]
+    fn plain_records_are_understood_as_one_by_one() {
+        let records = |version: usize| -> Vec<Vec<u8>> {
+            let records = &trace(version)[HEADER_BYTES..];
+            records.chunks(RECORD_BYTES[version - 1]).map(<[u8]>::to_vec).collect()
+        };
+        check_plain(Lcs::<24>::default, &records(1));
+        check_plain(Lcs::<28>::default, &records(2));
+        check_plain(Lcs::<36>::default, &records(3));
+        check_plain(Lcs::<100>::default, &records(8));
     }
 
     #[test]
     fn errors_say_what_is_wrong() {
         let mut other = trace(3);
         other[8] = 9;
-        check_bytes_error(Lcs, &other, "version 9 of lcs; 1 to 8 are known");
-        check_bytes_error(Lcs, &trace(1)[..100], "the header has 100 of 8192 bytes");
+        check_bytes_error(FormatName::Lcs, &other, "version 9 of lcs; 1 to 8 are known");
+        check_bytes_error(FormatName::Lcs, &trace(1)[..100], "the header has 100 of 8192 bytes");
         let mut other = trace(3);
         other[HEADER_BYTES + 20] = 15;
-        check_bytes_error(Lcs, &other, "record 1 at byte 8192: the op 15 is none of libCacheSim's");
+        check_bytes_error(
+            FormatName::Lcs,
+            &other,
+            "record 1 at byte 8192: the op 15 is none of libCacheSim's",
+        );
         let mut other = trace(3);
         other[HEADER_BYTES + 19] = 0x80;
-        check_bytes_error(Lcs, &other, "the size is negative");
-        check_bytes_error(Lcs, &[7; 32], "it does not begin with the magic number");
+        check_bytes_error(FormatName::Lcs, &other, "the size is negative");
+        check_bytes_error(FormatName::Lcs, &[7; 32], "it does not begin with the magic number");
     }
 
     #[test]
@@ -248,11 +311,11 @@ mod tests {
         trace.extend(100_u32.to_le_bytes());
         trace.push(3);
         let expected = [object(7, 0, 100).at(5_000_000_000, Write, 0)];
-        check_bytes(Lcs, &trace, &expected);
+        check_bytes(FormatName::Lcs, &trace, &expected);
         trace[1004] = 18;
-        check_bytes_error(Lcs, &trace, "records of 18 bytes whose letters make 17");
+        check_bytes_error(FormatName::Lcs, &trace, "records of 18 bytes whose letters make 17");
         trace[248] = 9;
         trace[1004] = 17;
-        check_bytes_error(Lcs, &trace, "field 9 of 4");
+        check_bytes_error(FormatName::Lcs, &trace, "field 9 of 4");
     }
 }

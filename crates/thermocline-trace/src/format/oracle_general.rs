@@ -26,7 +26,10 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 #[derive(Debug, Default)]
-struct OracleGeneral;
+struct OracleGeneral {
+    /// The only volume, once there was a record.
+    volume: Option<u32>,
+}
 
 impl RecordFormat for OracleGeneral {
     const IS_OF_OBJECTS: bool = true;
@@ -38,7 +41,15 @@ impl RecordFormat for OracleGeneral {
 
     #[inline]
     fn record(&mut self, record: &[u8], volumes: &mut Volumes) -> Result<Line, Reason> {
-        Ok(Line::Request(read(record, volumes.number(ONLY_VOLUME))))
+        let volume = *self.volume.insert(volumes.number(ONLY_VOLUME));
+        Ok(Line::Request(read(record, volume)))
+    }
+
+    const HAS_PLAIN: bool = true;
+
+    #[inline]
+    fn plain(&self, record: &[u8]) -> (Request, bool) {
+        (read(record, self.volume.unwrap_or_default()), self.volume.is_some())
     }
 }
 
@@ -84,7 +95,7 @@ fn fits(sample: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::FormatName::OracleGeneral;
-    use crate::format::test_support::{check_bytes, check_bytes_error, object, read};
+    use crate::format::test_support::{check_bytes, check_bytes_error, check_plain, object, read};
 
     fn record(time: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
         let mut record = time.to_le_bytes().to_vec();
@@ -101,6 +112,13 @@ mod tests {
         let expected = [(1, 1 << 63, 4096), (1, 5, 1), (2, 1 << 63, 4096)]
             .map(|(at, id, size)| read(at * SECOND_NS, 0, object(id, 0, size)));
         check_bytes(OracleGeneral, &trace.concat(), &expected);
+    }
+
+    #[test]
+    fn plain_records_are_understood_as_one_by_one() {
+        let records = [record(1, u64::MAX, 4096, 2), record(1, 5, 0, -1), record(2, 9, 1, -1)];
+        check_plain(super::OracleGeneral::default, &records);
+        check_plain(super::OracleGeneral::default, &records[1..]);
     }
 
     #[test]

@@ -14,15 +14,18 @@ pub(crate) struct AdviseOptions {
     /// Traces, or samples that `--save` wrote; several samples are joined, as those of several days
     #[arg(required_unless_present_any = ["device", "path", "pid"], conflicts_with_all = ["device", "path", "pid"])]
     pub(crate) traces: Vec<PathBuf>,
-    /// Listen to the requests to a block device, as /dev/sdb (root, bpftrace)
+    /// Listen to the requests to a block device, as /dev/sdb (root, and bpftrace or blktrace)
     #[arg(long, value_name = "DEVICE", conflicts_with_all = ["path", "pid"])]
     pub(crate) device: Option<PathBuf>,
     /// Listen to the block device that a file or folder lies on
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub(crate) path: Option<PathBuf>,
-    /// Listen to the reads and writes of files by a process and those that it begins
+    /// Listen to the reads and writes of files by a process and those that it begins (root, bpftrace)
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+    /// What listens; default: bpftrace where it may, else blktrace, which hears block devices alone
+    #[arg(long, value_enum, value_name = "PROGRAM", conflicts_with = "traces")]
+    pub(crate) with: Option<ListenWith>,
     /// Listen for so long, as 90s, 30m, 24h; until Ctrl-C without
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
@@ -93,6 +96,15 @@ impl AdviseOptions {
             ..Reading::default()
         }
     }
+}
+
+/// What listens to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListenWith {
+    /// bpftrace: root, and a kernel with BTF
+    Bpftrace,
+    /// blktrace: root, and debugfs
+    Blktrace,
 }
 
 /// How an answer is written.

@@ -37,7 +37,11 @@ impl Command {
                 TraceCommand::Convert(convert) => {
                     (from_ref(&convert.trace), [Some(&convert.output), None])
                 }
-                TraceCommand::Record(_) | TraceCommand::Generate(_) => (&[], [None; 2]),
+                TraceCommand::Fit(fit) => (from_ref(&fit.trace), [Some(&fit.output), None]),
+                TraceCommand::Generate(generate) => {
+                    (generate.profile.as_slice(), [Some(&generate.output), None])
+                }
+                TraceCommand::Record(_) => (&[], [None; 2]),
             },
             Self::Compare(compare) => (&compare.traces, [compare.report.as_ref(), None]),
             Self::Mrc(mrc) => (from_ref(&mrc.trace), [mrc.csv.as_ref(), mrc.report.as_ref()]),

@@ -23,6 +23,8 @@ pub(crate) enum TraceCommand {
     Convert(ConvertOptions),
     /// Run a command, or watch running processes, and record which pages of which files they use
     Record(RecordOptions),
+    /// Make a profile of a trace: a few KB, from which `trace generate --profile` makes traces like it
+    Fit(FitOptions),
     /// Make a synthetic trace, the same on every platform
     Generate(GenerateOptions),
 }
@@ -71,7 +73,7 @@ pub(crate) struct ConvertOptions {
     /// The file to write; a recording has its file table and figures beside it
     #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
     pub(crate) output: PathBuf,
-    /// The format to write: csv, parquet, spc, oracle-general, or compiled (a row per page access)
+    /// The format to write: csv, parquet, spc, oracle-general, compiled (Parquet, a row per page access), or mapped (opened without reading it)
     #[arg(long, value_name = "FORMAT", required_unless_present = "from")]
     pub(crate) to: Option<String>,
     /// Turn a recording that another program made into ours: strace, bpftrace, blkparse, blktrace, fio-iolog
@@ -90,6 +92,20 @@ pub(crate) struct ConvertOptions {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct FitOptions {
+    /// The trace
+    pub(crate) trace: PathBuf,
+    /// The profile to write
+    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
+    /// Print JSON instead of a sentence
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct GenerateOptions {
     /// The file to write
     #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
@@ -97,6 +113,15 @@ pub(crate) struct GenerateOptions {
     /// The format to write: csv, parquet, spc or oracle-general
     #[arg(long, value_name = "FORMAT", default_value = "csv")]
     pub(crate) to: String,
+    /// Make a trace like the one that this profile was fitted to, by `trace fit`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "requests", "pages", "alpha", "write_share", "page_size", "scatter", "shift_every", "shift_pages", "interval_us"])]
+    pub(crate) profile: Option<PathBuf>,
+    /// With --profile: make about this many page accesses; the footprint grows or shrinks with them
+    #[arg(long, value_name = "N", requires = "profile", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) accesses: Option<u64>,
+    /// With --profile: access about this many pages; the accesses grow or shrink with them
+    #[arg(long, value_name = "PAGES", requires = "profile", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) footprint: Option<u64>,
     /// What to make
     #[arg(long, value_enum, default_value = "zipf")]
     pub(crate) kind: Workload,

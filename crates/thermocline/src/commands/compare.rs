@@ -6,6 +6,7 @@ use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::metric::{by_sizes, capacities, columns, hit_ratios, sizes_in_words};
 use thermocline_lab::report::{Options, comparison};
 use thermocline_lab::spec::{HierarchySpec, Selection};
+use thermocline_lab::verdict::verdict;
 use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary, Watch};
 use thermocline_papers::Annotated;
 use thermocline_trace::CompiledTrace;
@@ -31,7 +32,14 @@ pub(crate) fn run(options: &CompareOptions, command: &str) -> Result<String> {
     if options.json {
         return output::json(&Annotated::all(&trace, &configurations, &summaries)?);
     }
-    Ok(format!("{}{}{}", table(&summaries), traffic(&summaries), over_time(&summaries)))
+    let tables = [table(&summaries), traffic(&summaries), over_time(&summaries)].concat();
+    Ok(tables + &answer(&summaries))
+}
+
+/// What the figures say, a sentence a line.
+pub(crate) fn answer(summaries: &[Summary]) -> String {
+    let sentences = verdict(summaries);
+    if sentences.is_empty() { String::new() } else { format!("\n{}\n", sentences.join("\n")) }
 }
 
 /// The policies asked for.

@@ -13,7 +13,7 @@ use thermocline_trace::CompiledTrace;
 
 use crate::arguments::DemoOptions;
 use crate::commands::compare;
-use crate::{output, reading};
+use crate::output;
 
 /// What hybrids are compared with: memory alone.
 const BASELINES: [&str; 3] = ["lfu", "arc", "lru"];
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     };
     let policies: Vec<_> = registry::entries().filter(is_shown).cloned().collect();
     let configurations = thermocline_lab::configurations(&spec, &policies, Clients::ONE)?;
-    let trace = reading::open_bundled()?;
+    let trace = thermocline_lab::bundled_trace()?;
     let summaries = compare::run_all(&trace, &configurations, RunOptions::default())?;
     let report = Options {
         title: "Which hybrid cache serves PostgreSQL best?".into(),
@@ -54,9 +54,10 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
     }
     let last = summaries.chunks(policies.len()).last().context("there is a configuration")?;
     Ok(format!(
-        "{}\nThe last of {} flash sizes is shown; all are in the report. Open {path} in a browser.\n",
+        "{}\nThe last of {} flash sizes is shown; all are in the report.\n{}\nOpen {path} in a browser. Next, on a trace of yours: thermocline compare TRACE --policy all --tier ram=2% --tier flash=4x\n",
         compare::table(last),
         summaries.len() / policies.len(),
+        compare::answer(&summaries),
     ))
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn describe(listed: &Listed) -> String {
         return text;
     };
     let row = |parameter: &ListedParameter| {
-        let ListedParameter { name, default, range, summary, source } = parameter;
+        let ListedParameter { name, default, range, summary, source, .. } = parameter;
         vec![(*name).into(), default.clone(), range.clone(), (*summary).into(), (*source).into()]
     };
     let rows: Vec<Vec<String>> = listed.parameters.iter().map(row).collect();

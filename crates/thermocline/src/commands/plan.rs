@@ -53,6 +53,7 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
 /// What the options ask for.
 fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
     Ok(planning::PlanOptions {
+        own: vec![],
         budget: options.budget,
         prices: prices(&options.prices)?,
         disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,

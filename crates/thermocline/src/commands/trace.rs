@@ -11,13 +11,14 @@ use serde::Serialize;
 use thermocline_core::Nanos;
 use thermocline_lab::report::{self, Options};
 use thermocline_lab::{TierSize, round_interval};
-use thermocline_trace::TraceError;
 use thermocline_trace::classes::{ClassOptions, ClassSummary, Classes};
 use thermocline_trace::convert::{OutputFormat, convert};
 use thermocline_trace::generate::{self, Generator, Pattern};
+use thermocline_trace::profile::{FitOptions, Profile, ProfileGenerator, Scale};
+use thermocline_trace::{PageSize, TraceError};
 
 use crate::arguments::{
-    ClassesOptions, ConvertOptions, GenerateOptions, TraceCommand, TraceOptions, Workload,
+    self, ClassesOptions, ConvertOptions, GenerateOptions, TraceCommand, TraceOptions, Workload,
 };
 use crate::commands::compare::VERSION;
 use crate::{output, reading};
@@ -33,6 +34,7 @@ pub(crate) fn run(options: &TraceOptions, command: &str, status: &mut u8) -> Res
             *status = code;
             Ok(text)
         }
+        TraceCommand::Fit(options) => fit(options),
         TraceCommand::Generate(options) => generate_trace(options),
     }
 }
@@ -100,8 +102,9 @@ fn classes(options: &ClassesOptions, command: &str) -> Result<String> {
     ))
 }
 
-/// The name of the compiled form, which is no format of requests.
+/// The names of the compiled forms, which are no formats of requests.
 const COMPILED: &str = "compiled";
+const MAPPED: &str = "mapped";
 
 fn convert_trace(options: &ConvertOptions) -> Result<String> {
     if let Some(source) = &options.from {
@@ -109,9 +112,13 @@ fn convert_trace(options: &ConvertOptions) -> Result<String> {
     }
     capture::refuse(&options.capture)?;
     let to = options.to.as_deref().unwrap_or_default();
-    let written = if to == COMPILED {
+    let written = if to == COMPILED || to == MAPPED {
         let trace = reading::open(&options.trace, &options.reading)?;
-        trace.save(&options.output)?;
+        if to == MAPPED {
+            trace.save_mapped(&options.output)?;
+        } else {
+            trace.save(&options.output)?;
+        }
         trace.len() as u64
     } else {
         let format = output_format(to)?;
@@ -127,10 +134,64 @@ fn convert_trace(options: &ConvertOptions) -> Result<String> {
 }
 
 fn output_format(name: &str) -> Result<OutputFormat> {
-    name.parse().map_err(|error: TraceError| anyhow::anyhow!("{error}, {COMPILED}"))
+    name.parse().map_err(|error: TraceError| anyhow::anyhow!("{error}, {COMPILED}, {MAPPED}"))
+}
+
+/// What `trace fit` prints as JSON.
+#[derive(Serialize)]
+struct Fitted {
+    path: String,
+    bytes: usize,
+    accesses: u64,
+    writes: u64,
+    requests: u64,
+    footprint_pages: u64,
+}
+
+fn fit(options: &arguments::FitOptions) -> Result<String> {
+    let trace = reading::open(&options.trace, &options.reading)?;
+    let profile = Profile::fit(&trace, FitOptions::default());
+    let text = profile.to_string();
+    output::write_file(&options.output, &text)?;
+    let fitted = Fitted {
+        path: options.output.display().to_string(),
+        bytes: text.len(),
+        accesses: profile.accesses(),
+        writes: profile.writes(),
+        requests: profile.requests(),
+        footprint_pages: profile.footprint_pages(),
+    };
+    if options.json {
+        return output::json(&fitted);
+    }
+    let Fitted { path, bytes, accesses, footprint_pages, .. } = fitted;
+    Ok(format!(
+        "{path}: {} bytes for {} accesses to {} pages\n",
+        output::count(bytes as u64),
+        output::count(accesses),
+        output::count(footprint_pages)
+    ))
+}
+
+/// Generates a trace like the one that a profile was fitted to.
+fn generate_like(profile: &Path, options: &GenerateOptions) -> Result<String> {
+    let format: OutputFormat = options.to.parse()?;
+    let profile = Profile::read(profile)?;
+    let page_size = PageSize::new(profile.page_size_bytes())?;
+    let scale = match (options.accesses, options.footprint) {
+        (Some(accesses), _) => Scale::Accesses(accesses),
+        (None, Some(pages)) => Scale::Footprint(pages),
+        (None, None) => Scale::One,
+    };
+    let mut generator = ProfileGenerator::new(profile, scale, options.seed)?;
+    let written = convert(&mut generator, &options.output, format, page_size)?;
+    written_to(&options.output, &options.to, written, options.json)
 }
 
 fn generate_trace(options: &GenerateOptions) -> Result<String> {
+    if let Some(profile) = &options.profile {
+        return generate_like(profile, options);
+    }
     let format: OutputFormat = options.to.parse()?;
     let pattern = match options.kind {
         Workload::Zipf => Pattern::Zipf { alpha: options.alpha },

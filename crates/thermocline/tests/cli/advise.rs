@@ -1,4 +1,4 @@
-//! `advise`: from traces, from samples that were saved, and from a machine whose bpftrace is a script
+//! `advise`: from traces, from samples that were saved, and from a machine whose recorders are scripts
 //! here.
 
 use std::fs;
@@ -7,9 +7,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::TRACE;
 use super::command::{fails, json, text};
+use super::record::blktrace_record;
 
 const ASKED: [&str; 6] = ["--flash", "64MiB", "--ram", "8MiB", "--page-size", "8KiB"];
 
@@ -39,7 +41,7 @@ fn an_answer_is_sentences_a_table_and_commands() {
     assert_eq!(found["seen"]["accesses"], 260_211);
     assert_eq!(found["seen"]["rate"], 1.0);
     let best = &found["kinds"][usize::try_from(found["recommended"].as_u64().unwrap()).unwrap()];
-    for range in ["hit_ratio", "read_ms", "flash_writes_per_access"] {
+    for range in ["hit_ratio", "read_ms", "write_ms", "flash_writes_per_access"] {
         let number = |key: &str| best["forecast"][range][key].as_f64().unwrap();
         assert!(number("low") <= number("estimate") && number("estimate") <= number("high"));
     }
@@ -60,6 +62,27 @@ fn an_answer_is_sentences_a_table_and_commands() {
     let page = text(&advise(TRACE, &[&kinds[..], &["--format", "html"]].concat()));
     assert!(page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"), "{page}");
     assert!(page.contains("What to type"));
+}
+
+#[test]
+fn writes_take_as_long_as_the_devices_that_must_have_them() {
+    let asked = ["--flash", "64MiB", "--page-size", "8KiB", "--kinds", "bcache,open-cas"];
+    let more = ["--min-lifetime-years", "0"];
+    let answer = text(&[&["advise", TRACE][..], &asked, &more].concat());
+    assert!(answer.contains("a read takes 12.40 ms, and a write 12.40 ms"), "{answer}");
+    assert!(answer.contains(" write, ms "), "{answer}");
+    let found = json(&[&["advise", TRACE][..], &asked, &more, &["--format", "json"]].concat());
+    assert_eq!(found["no_cache"]["write_ms"], 12.4);
+    for kind in found["kinds"].as_array().unwrap() {
+        let forecast = &kind["forecast"];
+        let number = |key: &str| forecast["write_ms"][key].as_f64().unwrap();
+        assert!(number("low") <= number("estimate") && number("estimate") <= number("high"));
+        let keeps_writes =
+            matches!(forecast["parameters"]["mode"].as_str().unwrap(), "wb" | "wo" | "writeback");
+        // What goes to the disk at once takes as long as the disk; flash takes 0.05 ms.
+        assert_eq!(number("estimate") < 12.0, keeps_writes, "{forecast}");
+        assert!(number("low") >= 0.052 && number("high") <= 12.4, "{forecast}");
+    }
 }
 
 #[test]
@@ -148,6 +171,9 @@ fn what_cannot_be_answered_says_what_to_type() {
     fails(&["advise", "--path", "/proc", "--flash", "1GiB"], &["/proc", "--device"]);
     fails(&["advise", "--pid", "4194305", "--flash", "1GiB"], &["no such process"]);
     fails(&["advise", TRACE, "--pid", "1", "--flash", "1GiB"], &["--pid"]);
+    fails(&["advise", TRACE, "--with", "blktrace", "--flash", "1GiB"], &["--with"]);
+    let blktrace_of_a_process = ["advise", "--pid", "1", "--with", "blktrace", "--flash", "1GiB"];
+    fails(&blktrace_of_a_process, &["--pid needs bpftrace"]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text");
     fs::write(&path, "this is no trace\n").unwrap();
@@ -165,20 +191,28 @@ fn listened(script: &str, words: &[&str]) -> Option<Output> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("bpftrace");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program(folder.path(), "bpftrace", script);
+    let pid = std::process::id().to_string();
+    Some(advised(folder.path(), &[&["--pid", &pid], words].concat()))
+}
+
+/// Writes a script that stands for a program.
+fn program(folder: &Path, name: &str, script: &str) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs `advise` where the programs of a folder come first.
+fn advised(folder: &Path, words: &[&str]) -> Output {
     let paths = std::env::var("PATH").unwrap();
-    let child = Command::new("timeout")
-        .args(["60", env!("CARGO_BIN_EXE_thermocline"), "advise", "--pid"])
-        .arg(std::process::id().to_string())
+    Command::new("timeout")
+        .args(["60", env!("CARGO_BIN_EXE_thermocline"), "advise"])
         .args(words)
-        .env("PATH", format!("{}:{paths}", folder.path().display()))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Some(child.wait_with_output().unwrap())
+        .env("PATH", format!("{}:{paths}", folder.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
 }
 
 const LIVE: [&str; 8] = ["--flash", "1MiB", "--ram", "1MiB", "--kinds", "zfs", "--format", "json"];
@@ -213,5 +247,119 @@ fn a_recorder_that_fails_or_hears_nothing_is_an_error() {
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && output.stdout.is_empty(), "{script}");
         assert!(errors.contains(says) && !errors.contains("panicked"), "{errors}");
+    }
+}
+
+/// Runs `advise --device` on a machine where blktrace is a script, and bpftrace fails; none, visibly, if
+/// that cannot be tried here. The device is a link in the folder.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+fn heard_by_blktrace(stream: &[u8], script: &str, words: &[&str]) -> Option<(TempDir, Output)> {
+    let devices = fs::read_dir("/sys/block").ok().into_iter().flatten().flatten();
+    let mut nodes = devices.map(|device| Path::new("/dev").join(device.file_name()));
+    let node = nodes.find(|node| node.exists());
+    let (true, true, Some(node)) =
+        (rustix::process::geteuid().is_root(), Path::new("/sys/kernel/debug/block").exists(), node)
+    else {
+        eprintln!("skipped: only root with debugfs and a block device can listen to it");
+        return None;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    program(folder.path(), "bpftrace", "echo 'ERROR: the kernel is locked' >&2; exit 1");
+    program(folder.path(), "blktrace", script);
+    fs::write(folder.path().join("stream"), stream).unwrap();
+    let device = folder.path().join("device");
+    std::os::unix::fs::symlink(node, &device).unwrap();
+    let device = device.to_str().unwrap();
+    let output = advised(folder.path(), &[&["--device", device], &LIVE[..], words].concat());
+    Some((folder, output))
+}
+
+/// 20,000 requests within 20 s, of which every second is a write and comes late, and notes between them.
+fn stream() -> Vec<u8> {
+    let (queued, read, write, note) = (1, 1 << 16, 1 << 17, 1 << 26);
+    let requests = (0..20_000).flat_map(|number: u64| {
+        let number = number ^ 1;
+        let action = if number.is_multiple_of(2) { queued | write } else { queued | read };
+        let request =
+            blktrace_record(true, number * 1_000_000, number * 7919 % 1000 * 16, action, b"");
+        [request, blktrace_record(true, 0, 0, note, b"sh\0")]
+    });
+    requests.flatten().collect()
+}
+
+/// Prints the stream from the folder in which the script is.
+const PLAY: &str = "cd \"${0%/*}\"; echo \"$@\" > arguments; cat stream";
+
+#[test]
+fn blktrace_is_heard_where_bpftrace_cannot_begin() {
+    let script = format!(
+        "{PLAY}; trap 'echo \"You have 5 (  0.1%) dropped events\" >&2' INT; sleep 100 & wait"
+    );
+    let Some((folder, output)) = heard_by_blktrace(&stream(), &script, &["--for", "2s"]) else {
+        return;
+    };
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["seen"]["requests"], 20_000);
+    assert_eq!(found["seen"]["write_share"], 0.5);
+    assert!((found["seen"]["seconds"].as_f64().unwrap() - 20.0).abs() < 0.1, "{found}");
+    for part in ["the kernel is locked", "listening with blktrace", "lost 5 of the requests"] {
+        assert!(errors.contains(part), "{part:?} is not in: {errors}");
+    }
+    let arguments = fs::read_to_string(folder.path().join("arguments")).unwrap();
+    let device = folder.path().join("device");
+    assert_eq!(arguments, format!("-d {} -o - -a queue -b 64 -n 32\n", device.display()));
+}
+
+#[test]
+fn what_was_heard_of_a_device_that_vanishes_is_kept() {
+    let script = format!("{PLAY}; sleep 1; rm device; exec sleep 100");
+    let Some((_folder, output)) = heard_by_blktrace(&stream(), &script, &["--with", "blktrace"])
+    else {
+        return;
+    };
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && errors.contains("is gone"), "{errors}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["seen"]["requests"], 20_000);
+}
+
+#[test]
+fn a_blktrace_that_fails_or_hears_nothing_is_an_error() {
+    for (script, says) in [
+        ("echo 'BLKTRACESETUP(2) /dev/x failed: 16/Device or resource busy' >&2; exit 1", "busy"),
+        // The real one goes on without its threads.
+        ("echo 'FAILED to start thread on CPU 0' >&2; exec sleep 100", "FAILED to start thread"),
+        ("exec sleep 100", "had no requests"),
+        ("exec seq 1000000", "0x65617407"),
+    ] {
+        let Some((_folder, output)) = heard_by_blktrace(&[], script, &["--for", "1s"]) else {
+            return;
+        };
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{script}");
+        assert!(errors.contains(says) && !errors.contains("panicked"), "{says}: {errors}");
+    }
+}
+
+#[test]
+fn a_machine_without_recorders_says_what_to_install() {
+    let empty = tempfile::tempdir().unwrap();
+    let Some(device) =
+        ["vda", "sda", "loop0"].into_iter().find(|name| Path::new("/dev").join(name).exists())
+    else {
+        eprintln!("skipped: no block device is known here");
+        return;
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+        .args(["advise", "--flash", "1GiB", "--device", &format!("/dev/{device}")])
+        .env("PATH", empty.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{errors}");
+    for part in ["install the package `bpftrace`", "install the package `blktrace`"] {
+        assert!(errors.contains(part), "{part:?} is not in: {errors}");
     }
 }

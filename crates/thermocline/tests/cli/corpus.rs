@@ -261,7 +261,7 @@ fn mistakes_name_their_place_and_a_remedy() {
         let words = ["corpus", "run", &manifest, "-o", &out];
         fails(&[&words[..], more].concat(), parts);
     };
-    run(&["--policy", "lruu", "--tier", "ram=1%"], &["lruu", "there are"]);
+    run(&["--policy", "lruu", "--tier", "ram=1%"], &["did you mean `lru`?"]);
     run(&["--policy", "lru", "--tier", "ram=1"], &["64MiB"]);
     run(&["--policy", "lru", "--tier", "ram=1%", "--param", "w=1"], &["--param w=1"]);
     run(&["--policy", "lru", "--tier", "ram=1%", "--dataset", "x"], &["`x`", "pgbench, synthetic"]);

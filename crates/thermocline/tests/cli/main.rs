@@ -139,14 +139,23 @@ fn traces_are_made_converted_and_described() {
     assert_eq!(std::fs::read(&csv).unwrap(), bytes, "the same seed makes the same trace");
     text(&["trace", "convert", &csv, "--to", "oracle-general", "-o", &oracle]);
     text(&["trace", "convert", &csv, "--to", "compiled", "-o", &compiled]);
+    let mapped = path("t.tct");
+    text(&["trace", "convert", &csv, "--to", "mapped", "-o", &mapped]);
     let info = json(&["trace", "info", &csv, "--json"]);
     assert_eq!(info["requests"], 3000);
-    for other in [&oracle, &compiled] {
+    for other in [&oracle, &compiled, &mapped] {
         let words = ["simulate", other, "--policy", "lru", "--tier", "ram=50p", "--json"];
         let summary = json(&words);
         assert_eq!(summary["trace"]["accesses"], 3000);
         assert_eq!(summary["trace"]["footprint_pages"], info["footprint_pages"]);
     }
+    let mut damaged = std::fs::read(&mapped).unwrap();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&mapped, &damaged).unwrap();
+    fails(&["trace", "info", &mapped], &["t.tct", "damaged", "compile the trace again"]);
+    damaged.pop();
+    std::fs::write(&mapped, &damaged).unwrap();
+    fails(&["simulate", &mapped, "--policy", "lru", "--tier", "ram=50p"], &["truncated"]);
     assert!(text(&["trace", "info", &csv]).contains("LRU hit ratio at 20 %"));
 }
 
@@ -259,7 +268,7 @@ fn bad_options_are_refused_with_what_would_be_right() {
     }
     let hat = ["--policy", "hat", "--tier", "ram=2%", "--tier", "flash=4x"];
     fails(&run(&["--policy", "hatt", "--tier", "ram=1%"]), &["hatt", "hat, tac"]);
-    fails(&run(&["--policy", "hat", "--tier", "ram=64"]), &["64MiB", "5%", "100p"]);
+    fails(&run(&["--policy", "hat", "--tier", "ram=64Q"]), &["64MiB", "5%", "100p"]);
     fails(&run(&["--policy", "lru", "--tier", "ram=4x"]), &["first one"]);
     fails(&run(&["--policy", "hat", "--tier", "ram=1%"]), &["runs on", "lru"]);
     fails(&run(&["--policy", "hat", "--tier", "flash=1%", "--tier", "ram=1%"]), &["ram"]);
@@ -418,4 +427,50 @@ fn events_give_response_times() {
     fails(&simulate(TRACE, "face", &with(&["--model", "flash=server:0"])), &["server:8"]);
     fails(&simulate(TRACE, "face", &with(&["--closed-loop", "0"])), &["closed-loop"]);
     fails(&simulate(TRACE, "face", &["--closed-loop", "4"]), &["--closed-loop", "timing `events`"]);
+}
+
+#[test]
+fn profiles_are_fitted_and_make_traces_like_the_original() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (csv, profile, like, half) =
+        (path("t.csv"), path("t.profile"), path("like.csv"), path("half.csv"));
+    let kind = ["--kind", "oltp", "--requests", "30000", "--pages", "3000", "--seed", "7"];
+    text(&[&["trace", "generate", "-o", &csv][..], &kind].concat());
+    let fitted = json(&["trace", "fit", &csv, "-o", &profile, "--json"]);
+    let original = json(&["trace", "info", &csv, "--json"]);
+    for count in ["accesses", "footprint_pages", "requests", "writes"] {
+        assert_eq!(fitted[count], original[count], "{count}");
+    }
+    let bytes = std::fs::metadata(&profile).unwrap().len();
+    assert_eq!(fitted["bytes"], bytes);
+    assert!(bytes <= 16 << 10, "{bytes}");
+    assert!(text(&["trace", "fit", &csv, "-o", &profile]).contains(" bytes for "));
+
+    let generate = ["trace", "generate", "--profile", &profile, "-o"];
+    text(&[&generate[..], &[&like]].concat());
+    let made = std::fs::read(&like).unwrap();
+    text(&[&generate[..], &[&like]].concat());
+    assert_eq!(std::fs::read(&like).unwrap(), made, "the same seed makes the same trace");
+    text(&[&generate[..], &[&like, "--seed", "2"]].concat());
+    assert_ne!(std::fs::read(&like).unwrap(), made, "another seed makes another trace");
+    let accesses = (original["accesses"].as_u64().unwrap() / 2).to_string();
+    text(&[&generate[..], &[&half, "--accesses", &accesses]].concat());
+    for (path, share) in [(&like, 1.0), (&half, 0.5)] {
+        let found = json(&["trace", "info", path, "--json"]);
+        for count in ["accesses", "footprint_pages"] {
+            let ratio = found[count].as_f64().unwrap() / original[count].as_f64().unwrap();
+            assert!((ratio / share - 1.0).abs() < 0.15, "{path}: {ratio} of {count}");
+        }
+    }
+
+    let both = [&generate[..], &[&half, "--pages", "10"]].concat();
+    fails(&both, &["--profile", "--pages"]);
+    fails(&["trace", "generate", "-o", &half, "--accesses", "5"], &["--profile"]);
+    fails(&["trace", "generate", "--profile", &csv, "-o", &half], &["t.csv", "trace fit"]);
+    fails(&["trace", "generate", "--profile", &path("none"), "-o", &half], &["none"]);
+    let kept = std::fs::read(&profile).unwrap();
+    fails(&["trace", "fit", &csv, "-o", &csv], &["is what is read"]);
+    fails(&["trace", "generate", "--profile", &profile, "-o", &profile], &["is what is read"]);
+    assert_eq!(std::fs::read(&profile).unwrap(), kept);
 }

@@ -613,7 +613,7 @@ fn what_the_script_prints_is_converted() {
     let lines = "Attaching 25 probes...\n# thermocline 1\n\
         R 2000 7 8:5:1 4096 8192 my app\nN 8:5:1 0 bank.db\nN 8:5:1 1 my data\nN 8:5:1 2 /\n\
         N 8:5:1 3 /\nW 1500 7 8:5:1 0 100 my app\nM 1600 7 8:5:1 8192\nLost 3 events\n\
-        R 3000 7 8:5:1 -11 11 my app\n";
+        R 3000 7 8:5:1 -11 11 my app\n\n@recorder[25960]: 1\n@seen[266338304, 10043603, 15]: 1\n";
     fs::write(&raw, lines).unwrap();
     let words = ["trace", "convert", "--from", "bpftrace", raw.to_str().unwrap(), "-o"];
     let found = json(&[&words[..], &[output.to_str().unwrap(), "--json"]].concat());
@@ -631,7 +631,7 @@ fn what_the_script_prints_is_converted() {
 }
 
 /// A record of blktrace in either byte order.
-fn blktrace_record(
+pub(super) fn blktrace_record(
     is_little: bool,
     at_ns: u64,
     sector: u64,

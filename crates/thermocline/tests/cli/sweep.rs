@@ -9,7 +9,7 @@ use thermocline_lab::spec::HIERARCHY_OPTIONS;
 
 use super::{TRACE, fails, json, text};
 
-/// 24 points that take a while each.
+/// Points that take a while each.
 const SWEEP: &str = r#"
 policies = ["hat", "face-gsc", "lru"]
 [[trace]]
@@ -24,8 +24,8 @@ sizes = ["2x", "4x"]
 [parameters]
 hat.nonhot_ratio = [0.1, 0.2]
 "#;
-/// HAT has 16, FaCE 8, LRU 4.
-const POINTS: usize = 28;
+/// HAT has 16, FaCE and LRU 8 each.
+const POINTS: usize = 32;
 
 struct Place(tempfile::TempDir);
 
@@ -90,7 +90,7 @@ fn a_sweep_prints_its_rows_and_writes_a_report() {
     let place = Place::new(SWEEP);
     let [sweep, report] = ["sweep.toml", "report.html"].map(|name| place.word(name));
     let table = text(&["sweep", &sweep, "--report", &report]);
-    assert!(table.contains("28 points: 28 run, 0 found finished"), "{table}");
+    assert!(table.contains("32 points: 32 run, 0 found finished"), "{table}");
     assert!(place.path("sweep.parquet").exists(), "it is named after the sweep");
     let html = fs::read_to_string(report).unwrap();
     assert!(html.contains("Miss ratio") && html.contains("hat nonhot_ratio=0.2, flash 4x"));
@@ -110,7 +110,7 @@ fn the_example_can_be_run_and_mistakes_are_named() {
     }
     let place = Place::new(&example.replace("trace.csv.zst", "TRACE"));
     let sweep = place.word("sweep.toml");
-    assert_eq!(json(&["sweep", &sweep, "--json"])["points"], 15);
+    assert_eq!(json(&["sweep", &sweep, "--json"])["points"], 20);
     fails(&["sweep", "no-such.toml"], &["no-such.toml"]);
     fails(&["sweep", &sweep, "--threads", "0"], &["threads"]);
     for (from, to, parts) in [

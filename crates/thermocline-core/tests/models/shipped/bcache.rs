@@ -274,9 +274,10 @@ impl Bcache {
     fn write_back(&mut self, store: &mut Store) {
         loop {
             let (dirty, target) = (self.dirty.len(), self.writeback_limit);
+            let least = self.fragmentation();
             let is_due = match &mut self.rate {
                 None => dirty > target,
-                Some(rate) => rate.is_due(signed(dirty) * 8, signed(target) * 8, store.now),
+                Some(rate) => rate.is_due(signed(dirty) * 8, signed(target) * 8, least, store.now),
             };
             if !is_due {
                 return;
@@ -288,10 +289,25 @@ impl Bcache {
             store.clean(page);
         }
     }
+
+    /// The least summand of the rate, if the buckets in use could hold four times what is dirty.
+    fn fragmentation(&self) -> Option<i64> {
+        let (dirty, used) = (self.dirty.len(), self.buckets.len() - self.available);
+        if dirty == 0 || used * self.bucket_pages < 4 * dirty {
+            return None;
+        }
+        let per_bucket = signed(dirty * 8 / used);
+        match signed(self.in_use()) {
+            ..=50 => None,
+            percent @ 51..=57 => Some(per_bucket * (percent - 50)),
+            percent @ 58..=64 => Some(per_bucket * 10 * (percent - 57)),
+            percent => Some(per_bucket * 1000 * (percent - 64)),
+        }
+    }
 }
 
 impl Rate {
-    fn is_due(&mut self, dirty: i64, target: i64, now: u64) -> bool {
+    fn is_due(&mut self, dirty: i64, target: i64, least: Option<i64>, now: u64) -> bool {
         let next = *self.next.get_or_insert(now + 5 * self.second);
         self.credit += (now - self.last).cast_signed() * self.sectors;
         self.last = now;
@@ -300,7 +316,8 @@ impl Rate {
             if error > 0 || error < 0 && self.integral > 0 {
                 self.integral += 5 * error;
             }
-            self.sectors = (error / 40 + self.integral / 10000).max(8);
+            let first = least.map_or(error / 40, |least| least.max(error / 40));
+            self.sectors = (first + self.integral / 10000).max(8);
             self.next = Some(now + 5 * self.second);
         }
         if dirty == 0 {

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::LabError;
 use crate::corpus::results::{self, Row};
 use crate::parts::Parts;
 
-use super::{Progress, SEPARATOR};
+use super::SEPARATOR;
 
 /// How long a finished result may wait to be written: a run that is killed loses no more.
-const FLUSH_AFTER: Duration = Duration::from_secs(2);
+pub(super) const FLUSH_AFTER: Duration = Duration::from_secs(2);
 /// Results that are written together at most.
 const FLUSH_ROWS: usize = 256;
 
@@ -43,43 +42,36 @@ pub(super) fn known_keys(output: &Path, parts: &Parts) -> Result<HashSet<String>
     Ok(keys)
 }
 
-/// Writes results as they come: a part for each data set, at the latest after a short while.
-pub(super) fn write_parts(
-    parts: &Parts,
-    finished: &Receiver<Row>,
-    progress: &impl Fn(Progress),
-) -> Result<(), LabError> {
-    let mut waiting: Vec<Row> = vec![];
-    let mut since = Instant::now();
-    loop {
-        let left = FLUSH_AFTER.saturating_sub(since.elapsed());
-        let received = finished.recv_timeout(if waiting.is_empty() { FLUSH_AFTER } else { left });
-        match received {
-            Ok(row) => {
-                if waiting.is_empty() {
-                    since = Instant::now();
-                }
-                waiting.push(row);
-                progress(Progress::Finished(1));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return write_part(parts, &mut waiting),
-        }
-        if waiting.len() >= FLUSH_ROWS || since.elapsed() >= FLUSH_AFTER {
-            write_part(parts, &mut waiting)?;
-            since = Instant::now();
-        }
-    }
+/// Results that wait to be written together.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    rows: Vec<Row>,
+    written_at: Option<Instant>,
 }
 
-pub(super) fn write_part(parts: &Parts, waiting: &mut Vec<Row>) -> Result<(), LabError> {
-    let mut by_dataset: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in waiting.drain(..) {
-        by_dataset.entry(row.dataset.clone()).or_default().push(row);
+impl Waiting {
+    /// Adds results.
+    pub(super) fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.rows.extend(rows);
     }
-    for (dataset, mut rows) in by_dataset {
-        let path = parts.path(&format!("{dataset}{SEPARATOR}{}", rows[0].key));
-        results::write_file(&path, &mut rows, &BTreeMap::new())?;
+
+    /// `true` if there are many, or nothing was written for a short while.
+    pub(super) fn is_due(&self) -> bool {
+        self.rows.len() >= FLUSH_ROWS
+            || self.written_at.is_none_or(|written_at| written_at.elapsed() >= FLUSH_AFTER)
     }
-    Ok(())
+
+    /// Writes them as a part for each data set.
+    pub(super) fn write(&mut self, parts: &Parts) -> Result<(), LabError> {
+        let mut by_dataset: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+        for row in self.rows.drain(..) {
+            by_dataset.entry(row.dataset.clone()).or_default().push(row);
+        }
+        for (dataset, mut rows) in by_dataset {
+            let path = parts.path(&format!("{dataset}{SEPARATOR}{}", rows[0].key));
+            results::write_file(&path, &mut rows, &BTreeMap::new())?;
+            self.written_at = Some(Instant::now());
+        }
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@ use thermocline_advise::installed::{
 use thermocline_advise::mapping::model;
 use thermocline_advise::recommend::{Choice, Devices, recommended};
 use thermocline_core::config::Given;
+use thermocline_core::names::there_are;
 use thermocline_lab::advising::{Advice, Cache};
 
 use crate::arguments::{AdviseOptions, Have, KindWord};
@@ -53,7 +54,8 @@ pub(super) fn read(have: &Have) -> Result<InstalledCache> {
             if known.is_empty() {
                 return format!("--have: there is no {kind} on this machine");
             }
-            format!("--have: no {kind} is called `{name}`; there are: {}", known.join(", "))
+            let known = there_are(name, known.iter().map(String::as_str));
+            format!("--have: no {kind} is called `{name}`; {known}")
         })?;
         return Ok(caches.swap_remove(place));
     }
@@ -108,9 +110,69 @@ pub(super) fn commands(
     if let Some(slow) = &slow {
         devices.slow = slow;
     }
-    let Some(recommended) = recommended(&choice, devices, installed) else {
+    let Some(found) = recommended(&choice, devices, installed) else {
         return Ok(Commands::default());
     };
-    let steps = commands_for(&recommended, installed)?;
+    let mut steps = commands_for(&found.cache, installed)?;
+    if !found.unsaid.is_empty() {
+        let unsaid: Vec<String> =
+            found.unsaid.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        steps.note(format!(
+            "The forecast also assumes {}, for which there is no command.",
+            unsaid.join(", ")
+        ));
+    }
     Ok(Commands { text: steps.to_string(), steps: Some(steps) })
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_lab::advising::{Kind, Place, settings_tried};
+
+    use super::*;
+
+    /// The commands for a setting, and what they leave out.
+    fn shell(cache: &Cache, page_bytes: u64) -> (String, Vec<(String, String)>) {
+        let parameters: Vec<(String, String)> = cache
+            .parameters
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect();
+        let choice = Choice {
+            policy: &cache.policy,
+            parameters: &parameters,
+            flash_bytes: cache.flash_bytes,
+            ram_bytes: cache.ram_bytes,
+            page_bytes,
+        };
+        let found = recommended(&choice, Devices::default(), None).expect("somebody ships it");
+        let text = commands_for(&found.cache, None).expect("it can be set").to_string();
+        (text, found.unsaid)
+    }
+
+    /// A parameter that a search sets, and that no command says, would be recommended in vain.
+    #[test]
+    fn every_setting_that_is_tried_has_commands_of_its_own() {
+        for page_bytes in [4096, 8192] {
+            let place = Place {
+                ram_bytes: 4 << 30,
+                flash_bytes: 30 << 30,
+                page_bytes,
+                rate: 1.0,
+                extent_pages: 16,
+                has_times: true,
+            };
+            for kind in Kind::ALL {
+                let mut known: Vec<(String, Cache)> = vec![];
+                for cache in settings_tried(kind, &place) {
+                    let (text, unsaid) = shell(&cache, page_bytes);
+                    assert_eq!(unsaid, [], "{cache:?}");
+                    let same = known.iter().find(|(known, _)| *known == text);
+                    assert!(same.is_none(), "{cache:?} is set like {same:?}:\n{text}");
+                    known.push((text, cache));
+                }
+                assert!(!known.is_empty());
+            }
+        }
+    }
 }

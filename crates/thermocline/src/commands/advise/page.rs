@@ -76,8 +76,16 @@ fn html(advice: &Advice, commands: &Commands, name: &str) -> String {
     report.to_html()
 }
 
-const HEADER: [&str; 7] =
-    ["cache", "settings", "flash", "hits", "read, ms", "flash written a day", "flash lasts"];
+const HEADER: [&str; 8] = [
+    "cache",
+    "settings",
+    "flash",
+    "hits",
+    "read, ms",
+    "write, ms",
+    "flash written a day",
+    "flash lasts",
+];
 
 /// The disk alone, today, the best of each kind, and the best at other sizes.
 fn rows(advice: &Advice) -> Vec<Vec<String>> {
@@ -97,8 +105,8 @@ fn rows(advice: &Advice) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn no_cache(NoCache { read_ms, .. }: NoCache) -> Vec<String> {
-    let figures = ["0.0 %".into(), format!("{read_ms:.2}"), "-".into(), "-".into()];
+fn no_cache(NoCache { read_ms, write_ms, .. }: NoCache) -> Vec<String> {
+    let figures = ["0.0 %".into(), ms(read_ms), ms(write_ms), "-".into(), "-".into()];
     ["no cache".into(), "-".into(), "-".into()].into_iter().chain(figures).collect()
 }
 
@@ -113,10 +121,15 @@ fn row(forecast: &Forecast, mark: &str) -> Vec<String> {
         if settings.is_empty() { "defaults".into() } else { settings.join(" ") },
         output::bytes(forecast.flash_bytes),
         between(forecast.hit_ratio, |share| format!("{:.1} %", 100.0 * share)),
-        between(forecast.read_ms, |ms| format!("{ms:.2}")),
+        between(forecast.read_ms, ms),
+        optional(forecast.write_ms, ms),
         optional(forecast.flash_bytes_written_per_day, bytes),
         optional(forecast.life_months, months),
     ]
+}
+
+fn ms(ms: f64) -> String {
+    format!("{ms:.2}")
 }
 
 fn optional(range: Option<Range>, show: impl Fn(f64) -> String) -> String {

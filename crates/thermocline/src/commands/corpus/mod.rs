@@ -1,5 +1,6 @@
 //! `thermocline corpus`: many traces from a manifest, and the statistics over them.
 
+mod dask;
 mod report;
 mod run;
 mod traces;

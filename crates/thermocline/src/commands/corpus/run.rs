@@ -1,13 +1,14 @@
 //! `thermocline corpus run`: a manifest's traces by policies by sizes, into a Parquet data set.
 
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
-use thermocline_core::Clients;
 use thermocline_lab::corpus::{Outcome, Plan, Progress, Request, RunSettings};
 use thermocline_lab::mrc::Rate;
 use thermocline_lab::spec::{BufferSpec, DriveSpec, Selection, SsdSize};
 
+use super::dask;
 use super::traces::manifest;
 use crate::arguments::CorpusRunOptions;
 use crate::hierarchy::{in_hierarchy, spec};
@@ -17,8 +18,17 @@ use crate::{interrupt, output};
 pub(super) fn run(options: &CorpusRunOptions) -> Result<String> {
     let manifest = manifest(&options.manifest)?;
     let request = request(options)?;
-    let plan = Plan::new(&manifest, &request)
+    let plan = Plan::new(Arc::new(manifest), &request, &[])
         .map_err(|error| in_hierarchy(error, &options.hierarchy, &request.spec))?;
+    let outcome = match &options.dask {
+        Some(address) => dask::run(address, options, &request)?,
+        None => here(&plan, options)?,
+    };
+    if options.json { output::json(&outcome) } else { Ok(sentence(&outcome, options)) }
+}
+
+/// Runs the points in threads of this process.
+fn here(plan: &Plan, options: &CorpusRunOptions) -> Result<Outcome> {
     let settings = RunSettings {
         threads: options.threads.map_or_else(processors, |threads| threads as usize),
         memory_bytes: options.memory.0,
@@ -36,8 +46,7 @@ pub(super) fn run(options: &CorpusRunOptions) -> Result<String> {
         })
     })?;
     bar.finish_and_clear();
-    let outcome = outcome?;
-    if options.json { output::json(&outcome) } else { Ok(sentence(&outcome, options)) }
+    Ok(outcome?)
 }
 
 fn processors() -> usize {
@@ -48,15 +57,10 @@ fn request(options: &CorpusRunOptions) -> Result<Request> {
     let over_time = options.hierarchy.over_time;
     ensure!(over_time.is_none(), "--over-time: results of a corpus have no figures over time");
     let spec = spec(&options.hierarchy)?;
-    let policies = if options.policy.is_empty() {
-        vec![]
-    } else {
-        spec.policies(&Selection::new(&options.policy), Clients::ONE, &[])?
-    };
     let sample =
         options.sample.as_deref().map(|text| rate(text, options.sample_seed)).transpose()?;
     Ok(Request {
-        policies,
+        policies: Selection::new(&options.policy),
         buffers: (!options.buffer.is_empty()).then(|| buffers(options)),
         options: options.hierarchy.run_options(),
         spec,

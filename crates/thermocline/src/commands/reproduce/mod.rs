@@ -166,7 +166,7 @@ fn open(reproduction: &dyn Reproduction, found: Found, take: &Take) -> Result<Co
             let page_size = |stated| reproduction.page_size(stated);
             reading::open_taken(paths, take, page_size)
         }
-        Found::Bundled => reading::open_bundled(),
+        Found::Bundled => Ok(thermocline_lab::bundled_trace()?),
         Found::Made(zipf) => Ok(zipf.trace(reproduction.page_size(None)?)?),
     }
 }

@@ -39,6 +39,7 @@ struct RecordingJson<'a> {
 /// Runs the command.
 pub(super) fn info(options: &InfoOptions, command: &str) -> Result<String> {
     let (trace, table) = reading::open_with_files(&options.trace, &options.reading)?;
+    trace.verify()?;
     let stats = Stats::of(&trace);
     let files = table.map(|table| FileShares::of(&trace, &table, HOTTEST));
     let processes = match files {

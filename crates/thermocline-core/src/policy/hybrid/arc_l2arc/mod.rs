@@ -38,7 +38,7 @@ use alloc::boxed::Box;
 
 use crate::action::Sink;
 use crate::capabilities::{Capabilities, Depth};
-use crate::config::{Parameter, Values};
+use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
 use crate::policy::for_each;
 use crate::policy::single::arc::Arc;
@@ -66,10 +66,12 @@ pub const PARAMETERS: &[Parameter] = &[
         .source("ZFS: 1000, l2arc_feed_secs"),
     Parameter::integer("write_max", 1..=1 << 31, 8)
         .summary("pages that a feed writes at most")
-        .source("small caches; ZFS: 8 MiB, l2arc_write_max"),
+        .source("small caches; ZFS: 8 MiB, l2arc_write_max")
+        .scaling(Scaling::PerPeriod("feed_ms")),
     Parameter::integer("write_boost", 0..=1 << 31, 8)
         .summary("pages that a feed writes beyond that while ARC warms up")
-        .source("ZFS: as many as l2arc_write_max"),
+        .source("ZFS: as many as l2arc_write_max")
+        .scaling(Scaling::PerPeriod("feed_ms")),
     Parameter::integer_or_auto("headroom", 1..=1024)
         .summary(
             "pages that a feed looks at in each list, per page that it may write; auto: 2, and 8 \

@@ -183,7 +183,7 @@ fn bytes(text: &std::ffi::OsStr) -> Vec<u8> {
 }
 
 /// Whether a program is there, with the package to install if not.
-fn installed(program: &str) -> Result<()> {
+pub(crate) fn installed(program: &str) -> Result<()> {
     ensure!(
         processes::find_program(program.as_ref()).is_ok(),
         "{program} is not installed (install the package `{program}`)"

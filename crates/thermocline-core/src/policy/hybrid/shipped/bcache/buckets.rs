@@ -75,6 +75,16 @@ pub(super) struct Buckets {
     until_rescale: i64,
 }
 
+/// How full the cache is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    /// Percent of the buckets that are in use.
+    pub(super) percent: u32,
+    /// Buckets in use, dirty ones among them.
+    pub(super) buckets: i64,
+    pub(super) bucket_sectors: i64,
+}
+
 /// Whether a page is dirty.
 pub(super) trait Dirty {
     fn is_dirty(&self, page: PageId) -> bool;
@@ -129,8 +139,20 @@ impl Buckets {
     /// Percent of the buckets that are in use.
     pub(super) fn in_use(&self) -> u32 {
         let count = self.all.len() as u64;
-        let used = count - u64::from(self.available);
-        u32::try_from((100 * used).checked_div(count).unwrap_or(100)).expect("it is a share")
+        let share = (100 * self.used_buckets()).checked_div(count).unwrap_or(100);
+        u32::try_from(share).expect("it is a share")
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        Usage {
+            percent: self.in_use(),
+            buckets: self.used_buckets().cast_signed(),
+            bucket_sectors: (u64::from(self.bucket_pages) * SECTORS).cast_signed(),
+        }
+    }
+
+    fn used_buckets(&self) -> u64 {
+        self.all.len() as u64 - u64::from(self.available)
     }
 
     /// Notes that a page is asked for: all buckets grow older.

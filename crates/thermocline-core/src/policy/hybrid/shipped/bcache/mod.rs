@@ -15,7 +15,7 @@
 //!   pages, as by make-bcache; in caches of fewer than 512 such buckets, which the kernel refuses, it is
 //!   halved until there are as many, but not below 8 pages. (3) Congestion of the devices, read-ahead, the
 //!   moving collector and the journal are not modelled. (4) Dirty pages are held to `writeback_percent` at
-//!   once, unless `control=pi`, which leaves out the terms for fragmentation and idleness. (5) A read finds
+//!   once, unless `control=pi`, which leaves out what the kernel does on an idle device. (5) A read finds
 //!   no bucket only if a collection frees none; the kernel gives up at once. (6) A write that goes to flash
 //!   and to disk passes through the buffer in RAM, so that it costs one write at each.
 
@@ -217,7 +217,7 @@ impl Bcache {
     }
 
     fn write_back_due(&mut self, now: Nanos, out: &mut Actions) {
-        while let Some(page) = self.dirty.writeback.next_due(now) {
+        while let Some(page) = self.dirty.writeback.next_due(now, || self.buckets.usage()) {
             out.copy(page, Tier::FLASH, Tier::DISK);
         }
     }

@@ -1,4 +1,4 @@
-//! Requests as they happen: what bpftrace prints of a block device or of processes, line by line.
+//! What bpftrace prints of a block device or of processes, line by line.
 //!
 //! * `# thermocline 1`: the first line.
 //! * `B NS RWBS SECTOR SECTORS`: a request to the block device, when it was queued. RWBS is the kernel's
@@ -11,43 +11,51 @@ use std::collections::HashMap;
 
 use thermocline_core::{Nanos, Op};
 use thermocline_trace::text::{Fields, SECTOR_BYTES, integer};
-use thermocline_trace::{ADDRESS_BYTES_MAX, Extent, Reason, Request};
+use thermocline_trace::{Reason, Request, excerpt};
 
-/// The script for bpftrace that prints the requests to a block device; `DEVICE` stands for its number
-/// in the kernel, the major number times 2^20 and the minor one.
-pub const BLOCK_SCRIPT: &str = include_str!("block.bt");
-
-/// What a line said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// The script has begun.
-    Ready,
-    /// A request.
-    Request(Request),
-    /// The number of lines that were lost.
-    Lost(u64),
-    /// Nothing that moves data.
-    Other,
-}
+use super::{Heard, NotARequest, extent};
+use crate::source::LINE_BYTES_MAX;
 
 /// Understands the lines of one recording.
 #[derive(Debug, Default)]
-pub struct Listener {
+pub(super) struct Lines {
     files: HashMap<Vec<u8>, u32>,
     names: Vec<String>,
 }
 
-impl Listener {
+impl Lines {
     /// The names of the volumes so far.
-    pub fn volume_names(&self) -> &[String] {
+    pub(super) fn volume_names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Understands the whole lines, and returns their length.
+    ///
+    /// # Errors
+    /// At the first line of a request that is none.
+    pub(super) fn hear(
+        &mut self,
+        bytes: &[u8],
+        each: &mut impl FnMut(Heard),
+    ) -> Result<usize, NotARequest> {
+        let mut begin = 0;
+        while let Some(length) = memchr::memchr(b'\n', &bytes[begin..]) {
+            let line = &bytes[begin..begin + length];
+            each(self.line(line).map_err(|reason| NotARequest { reason, text: excerpt(line) })?);
+            begin += length + 1;
+        }
+        if bytes.len() - begin > LINE_BYTES_MAX {
+            let reason = "the line is longer than 1 MiB".into();
+            return Err(NotARequest { reason, text: excerpt(&bytes[begin..]) });
+        }
+        Ok(begin)
     }
 
     /// Understands a line, which has no line end.
     ///
     /// # Errors
     /// Why a line of a request is none.
-    pub fn line(&mut self, line: &[u8]) -> Result<Heard, Reason> {
+    fn line(&mut self, line: &[u8]) -> Result<Heard, Reason> {
         match line {
             b"# thermocline 1" => Ok(Heard::Ready),
             [b'B', b' ', rest @ ..] => self.of_device(rest),
@@ -103,16 +111,6 @@ impl Listener {
     }
 }
 
-fn extent(offset: Option<u64>, length: Option<u64>) -> Result<Extent, Reason> {
-    let end = offset.zip(length).and_then(|(offset, length)| offset.checked_add(length));
-    match (offset, length, end) {
-        (Some(offset), Some(length), Some(end)) if end <= ADDRESS_BYTES_MAX => {
-            Ok(Extent::Bytes { offset, length })
-        }
-        _ => Err("the address is beyond 2^63 bytes".into()),
-    }
-}
-
 /// How many events bpftrace says it lost.
 fn lost(line: &[u8]) -> Option<u64> {
     let number = line.strip_prefix(b"Lost ")?.strip_suffix(b" events")?;
@@ -122,13 +120,14 @@ fn lost(line: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use thermocline_trace::Extent;
 
     use super::*;
 
     #[test]
     fn requests_of_devices_and_files_are_heard() {
-        let mut listener = Listener::default();
-        let mut hear = |line: &str| listener.line(line.as_bytes());
+        let mut lines = Lines::default();
+        let mut hear = |line: &str| lines.line(line.as_bytes());
         let request = |at, op, volume, offset, length| {
             let extent = Extent::Bytes { offset, length };
             Ok(Heard::Request(Request { at: Nanos(at), op, volume, extent }))
@@ -148,17 +147,17 @@ mod tests {
         for bad in ["B 1 R 8", "B 1 x 8 8", "B x R 8 8", "B 1 R 18446744073709551615 8", "R 1 7"] {
             assert!(hear(bad).is_err(), "{bad}");
         }
-        assert_eq!(listener.volume_names(), ["device", "1:2:3"]);
+        assert_eq!(lines.volume_names(), ["device", "1:2:3"]);
     }
 
     proptest! {
         #[test]
         fn any_line_is_heard_or_refused(line in prop::collection::vec(any::<u8>(), 0..80)) {
-            let mut listener = Listener::default();
+            let mut lines = Lines::default();
             // Never a panic, and a line of a request is one or an error.
-            drop(listener.line(&line));
+            drop(lines.line(&line));
             let known = [b"B ", &line[..]].concat();
-            prop_assert!(!matches!(listener.line(&known), Ok(Heard::Ready | Heard::Lost(_))));
+            prop_assert!(!matches!(lines.line(&known), Ok(Heard::Ready | Heard::Lost(_))));
         }
     }
 }

@@ -1,0 +1,125 @@
+//! The time that writes take until they are answered, by the cost model.
+
+use thermocline_core::{Action, Actions, Op, PageCost};
+use thermocline_trace::CompiledTrace;
+
+use super::PARTS;
+use crate::Recorder;
+
+/// The time of writes, for each part of the time.
+#[derive(Clone, Debug)]
+pub(super) struct WriteTimes {
+    /// Of each tier, the disk last.
+    costs: Vec<PageCost>,
+    parts: [Part; PARTS],
+    /// The shortest time of a write.
+    pub(super) least_ms: f64,
+    /// The longest.
+    pub(super) most_ms: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    writes: u64,
+    ms: f64,
+}
+
+impl WriteTimes {
+    /// No write so far, in a hierarchy with these costs.
+    pub(super) fn new(costs: Vec<PageCost>) -> Self {
+        let parts = [Part::default(); PARTS];
+        Self { costs, parts, least_ms: f64::INFINITY, most_ms: 0.0 }
+    }
+
+    /// Return the mean time of a write in each of the last parts, as far as they have writes.
+    pub(super) fn means_ms(&self, last_parts: usize) -> Vec<f64> {
+        let parts = &self.parts[PARTS.saturating_sub(last_parts)..];
+        let written = parts.iter().filter(|part| part.writes > 0);
+        written.map(|part| part.ms / part.writes as f64).collect()
+    }
+
+    /// Return the time until an access is answered. Moves up to the `Serve` are done one after the
+    /// other; a tier that passes a write on starts all its copies at once.
+    fn until_answered_ms(&self, actions: &Actions) -> f64 {
+        let (mut ms, mut passed_on_ms, mut is_served) = (0.0, 0.0_f64, false);
+        for action in &actions.as_slice()[..actions.until_answered()] {
+            let move_ms = self.move_ms(*action);
+            if is_served {
+                passed_on_ms = passed_on_ms.max(move_ms);
+            } else {
+                ms += move_ms;
+            }
+            is_served |= matches!(action, Action::Serve { .. });
+        }
+        ms + passed_on_ms
+    }
+
+    /// Return the time of one move, charged as the device time is.
+    fn move_ms(&self, action: Action) -> f64 {
+        match action {
+            Action::Serve { op: Op::Read, tier, .. } => self.costs[tier.index()].read_ms,
+            Action::Serve { op: Op::Write, tier, .. } => self.costs[tier.index()].write_ms,
+            Action::Copy { source, target, .. } => {
+                let read_ms =
+                    if source == target { 0.0 } else { self.costs[source.index()].read_ms };
+                read_ms + self.costs[target.index()].write_ms
+            }
+            Action::Drop { .. } => 0.0,
+        }
+    }
+}
+
+impl Recorder for WriteTimes {
+    fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
+        if trace.access(index).op != Op::Write {
+            return;
+        }
+        let ms = self.until_answered_ms(actions);
+        (self.least_ms, self.most_ms) = (self.least_ms.min(ms), self.most_ms.max(ms));
+        // The part that ends after this access, as intervals are cut.
+        let part = &mut self.parts[((index + 1) * PARTS).div_ceil(trace.len()) - 1];
+        part.writes += 1;
+        part.ms += ms;
+    }
+
+    fn between_accesses(&mut self, _trace: &CompiledTrace, _index: usize, _actions: &Actions) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use thermocline_core::{PageId, Tier};
+
+    use super::*;
+
+    #[test]
+    fn a_write_takes_what_must_be_done_before_its_answer() {
+        let cost = |read_ms, write_ms| PageCost { read_ms, write_ms };
+        let times = WriteTimes::new(vec![cost(0.0, 0.0), cost(0.1, 0.2), cost(10.0, 12.0)]);
+        let page = PageId(1);
+        let serve = |tier| Action::Serve { page, op: Op::Write, found: Tier::DISK, tier };
+        let copy = |source, target| Action::Copy { page, source, target };
+        let drop = Action::Drop { page, tier: Tier::RAM };
+        let [fetch, to_flash, to_disk] = [
+            copy(Tier::DISK, Tier::RAM),
+            copy(Tier::RAM, Tier::FLASH),
+            copy(Tier::RAM, Tier::DISK),
+        ];
+        for (moves, ms) in [
+            (&[serve(Tier::FLASH), copy(Tier::FLASH, Tier::DISK)][..], 0.2),
+            (&[serve(Tier::DISK)], 12.0),
+            (&[serve(Tier::RAM), to_flash, to_disk, drop], 12.0),
+            (&[fetch, serve(Tier::RAM)], 10.0),
+            (&[copy(Tier::FLASH, Tier::FLASH), serve(Tier::RAM)], 0.2),
+        ] {
+            let mut actions = Actions::new();
+            for action in moves {
+                match *action {
+                    Action::Serve { page, op, found, tier } => actions.serve(page, op, found, tier),
+                    Action::Copy { page, source, target } => actions.copy(page, source, target),
+                    Action::Drop { page, tier } => actions.drop_copy(page, tier),
+                }
+            }
+            assert!((times.until_answered_ms(&actions) - ms).abs() < 1e-12, "{moves:?}");
+        }
+    }
+}
