@@ -75,19 +75,32 @@ def labels(rows: Sequence[Mapping[str, Any]], name: str = "policy") -> list[str]
     return texts
 
 
+def _looks(alt: Any, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
+    """Give colours and markers by label, the same in every chart and report."""
+    names = list(dict.fromkeys(row["label"] for row in rows))
+    styles = _thermocline.styles(names)
+    colours, markers = ([style[place] for style in styles] for place in (0, 1))
+    return (
+        alt.Color("label:N", title=None, scale=alt.Scale(domain=names, range=colours)),
+        alt.Shape("label:N", title=None, scale=alt.Scale(domain=names, range=markers)),
+    )
+
+
 def lines(
     rows: Sequence[Mapping[str, Any]], over: str, metric: str, *, is_log: bool = False
 ) -> Any:
     """Draw a line per label over a number; rows have `label`, `x` and `y`."""
     alt = _altair()
     scale = alt.Scale(type="log" if is_log else "linear", zero=False)
+    colour, marker = _looks(alt, rows)
     return (
         alt.Chart(alt.Data(values=list(rows)))
-        .mark_line(point=True)
+        .mark_line(point={"filled": True, "size": 50})
         .encode(
             x=alt.X("x:Q", title=over, scale=scale),
             y=alt.Y("y:Q", title=axis(metric), scale=alt.Scale(zero=False)),
-            color=alt.Color("label:N", title=None, sort=None),
+            color=colour,
+            shape=marker,
             tooltip=_tooltip(alt, over, metric),
         )
     )
@@ -102,6 +115,7 @@ def bars(rows: Sequence[Mapping[str, Any]], metric: str) -> Any:
         .encode(
             x=alt.X("y:Q", title=axis(metric)),
             y=alt.Y("label:N", title=None, sort=None),
+            color=_looks(alt, rows)[0].legend(None),
             tooltip=[
                 alt.Tooltip("label:N", title="policy"),
                 alt.Tooltip("y:Q", title=axis(metric)),

@@ -17,6 +17,7 @@ __all__ = [
     "catalogue",
     "find",
     "record",
+    "styles",
 ]
 
 _Path: TypeAlias = str | PathLike[str]
@@ -37,6 +38,7 @@ def record(
     names: list[str],
 ) -> tuple[str, dict[str, Any]]: ...
 def bytes_of(text: str) -> int: ...
+def styles(names: list[str]) -> list[tuple[str, str, list[int]]]: ...
 def catalogue(kind: str, device_file: _Path | None) -> str: ...
 
 @final

@@ -1,5 +1,5 @@
 //! What people run by hand or in CI: `cargo xtask test`, `python`, `golden`, `readme`, `book`, `bench`,
-//! `guest`, `soak`, `torture`, `mutants`, `tidy`.
+//! `guest`, `soak`, `torture`, `mutants`, `tidy`, `web`.
 #![allow(clippy::print_stderr, reason = "a task runner talks")]
 
 mod book;
@@ -11,6 +11,7 @@ mod python;
 mod readme;
 mod tidy;
 mod unit;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,6 +53,8 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
+    /// Make the script of the reports anew from `web/`; needs npm
+    Web,
     /// Run the benchmarks and print ratios; takes minutes
     #[command(disable_help_flag = true)]
     Bench(Passed),
@@ -95,6 +98,7 @@ fn main() -> Result<()> {
         Task::Golden => write_golden(&root),
         Task::Readme => readme::check(&root).map(drop),
         Task::Book { render, program } => book::make(&root, program.as_deref(), render),
+        Task::Web => web::write(&root),
         Task::Bench(Passed { arguments }) => {
             let benchmark = if arguments.is_empty() { vec!["replay".into()] } else { arguments };
             pass_on(&root, &["--release", "--package", "thermocline-bench"], &[], &benchmark)
@@ -145,6 +149,7 @@ fn test(root: &Path) -> Result<()> {
     cargo(root, &["check", "--manifest-path", "fuzz/Cargo.toml"], &[])?;
     run(root, "python3", &["testdata/pgbench/convert.py", "--self-test"], &[])?;
     let program = readme::check(root)?;
+    web::check(root, &program)?;
     book::make(root, Some(&program), false)?;
     python::check(root)
 }

@@ -356,12 +356,6 @@ pub enum LabError {
         /// Why, and what would be right.
         reason: String,
     },
-    /// A chart could not be drawn.
-    #[error("a chart could not be drawn: {reason}")]
-    Chart {
-        /// What the plotting library says.
-        reason: String,
-    },
 }
 
 impl LabError {

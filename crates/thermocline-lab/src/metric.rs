@@ -53,6 +53,11 @@ impl<S> Metric<S> {
         format!("{}, {}", self.title, self.unit)
     }
 
+    /// What it is, in a sentence.
+    pub fn definition(&self) -> &'static str {
+        self.figure.definition
+    }
+
     /// Whether it shows the figure of this name.
     pub fn shows(&self, key: &str) -> bool {
         self.figure.key == key
@@ -251,6 +256,16 @@ pub fn sizes_in_words(summary: &Summary) -> String {
         .tiers
         .iter()
         .filter_map(|tier| Some(format!("{} {} pages", tier.name, grouped(tier.capacity_pages?))));
+    sizes.collect::<Vec<_>>().join(", ")
+}
+
+/// The capacities of the cache tiers in bytes: `RAM 4 MiB, flash 16 MiB`.
+pub fn sizes_in_bytes(summary: &Summary) -> String {
+    let sizes = summary.tiers.iter().filter_map(|tier| {
+        let bytes = tier.capacity_pages? * summary.trace.page_size_bytes;
+        let name = if tier.name == RAM { "RAM" } else { &tier.name };
+        Some(format!("{name} {}", byte_size(bytes)))
+    });
     sizes.collect::<Vec<_>>().join(", ")
 }
 

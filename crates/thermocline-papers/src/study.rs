@@ -100,7 +100,7 @@ pub(crate) trait Study: DeserializeOwned + 'static {
     }
 
     /// Add to a report what comes after the claims.
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError>;
+    fn report(&self, results: &Self::Results, report: &mut Report);
 }
 
 /// A study while its experiments are run.
@@ -151,10 +151,7 @@ pub trait Reproduction {
     fn tables(&self) -> Vec<TextTable>;
 
     /// The report; `version` names the program.
-    ///
-    /// # Errors
-    /// [`LabError::Chart`] if a chart cannot be drawn.
-    fn report(&self, version: &str) -> Result<Report, LabError>;
+    fn report(&self, version: &str) -> Report;
 
     /// The claims and everything that was found, as JSON.
     ///
@@ -315,7 +312,7 @@ impl<S: Study> Reproduction for Running<S> {
         tables
     }
 
-    fn report(&self, version: &str) -> Result<Report, LabError> {
+    fn report(&self, version: &str) -> Report {
         let File { title, source, study, .. } = &self.file;
         let mut report = Report::new(title);
         report.paragraph(source);
@@ -324,11 +321,11 @@ impl<S: Study> Reproduction for Running<S> {
         }
         report.heading("Claims");
         report.table(claim::table(&self.claims()));
-        study.report(&self.results, &mut report)?;
+        study.report(&self.results, &mut report);
         report.heading("How to make this report again");
         report.code(&format!("thermocline reproduce {} --traces DIR", self.name));
         report.paragraph(version);
-        Ok(report)
+        report
     }
 
     fn json(&self) -> Result<String, serde_json::Error> {

@@ -14,7 +14,7 @@ use thermocline_lab::spec::{
 };
 use thermocline_lab::{
     Configuration, LabError, RunOptions, Stream, TierSize, compare, configurations, figure,
-    identify, listing, run, run_buffers, run_recording, write_file,
+    identify, listing, report, run, run_buffers, run_recording, write_file,
 };
 use thermocline_papers::Annotated;
 use thermocline_trace::{CompiledTrace, Stats};
@@ -110,6 +110,13 @@ pub(crate) fn catalogue(kind: &str, device_file: Option<PathBuf>) -> PyResult<St
         "identifier figures" => json(&figure::listed(figure::IDENTIFIERS)),
         _ => Err(configuration(format!("there is no catalogue of {kind}"))),
     }
+}
+
+/// Return how lines of these names look in every chart: colour, marker as Vega names it, dashes.
+#[pyfunction]
+pub(crate) fn styles(names: Vec<String>) -> Vec<(&'static str, &'static str, &'static [u32])> {
+    let styles = report::styles(names.iter().map(String::as_str)).into_iter();
+    styles.map(|style| (style.colour, style.marker, style.dashes)).collect()
 }
 
 /// Bytes as text says them: `16GiB`, or a number.

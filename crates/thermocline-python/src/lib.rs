@@ -31,7 +31,7 @@ mod _thermocline {
     #[pymodule_export]
     use crate::identifier::Identifier;
     #[pymodule_export]
-    use crate::lab::{bytes_of, catalogue, find, record};
+    use crate::lab::{bytes_of, catalogue, find, record, styles};
     #[pymodule_export]
     use crate::sweep::{Running, Sweep};
     #[pymodule_export]

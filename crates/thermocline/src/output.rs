@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -10,12 +11,23 @@ use serde::Serialize;
 
 use thermocline_lab::metric::Metric;
 pub(crate) use thermocline_lab::metric::{byte_size as bytes, grouped as count};
+use thermocline_lab::report::Report;
 pub(crate) use thermocline_lab::write_file;
 
 /// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to be told that standard error is closed.
     drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+/// Writes a report, and says which files were written where the name of one is not the name asked for.
+pub(crate) fn write_report(path: &Path, report: &Report) -> Result<()> {
+    let written = report.save(path)?;
+    if written != [path] {
+        let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+        note(&format!("charts: {}", names.join(", ")));
+    }
+    Ok(())
 }
 
 /// One JSON value, for standard output.

@@ -1,27 +1,30 @@
 //! The report of write buffers: what each does to hits, erases and response times.
 
-use super::{BarChart, Cell, LineChart, Options, Report, Series, Table};
+use super::{
+    Axis, BarChart, Cell, Chart, Drawn as _, Figure, LineChart, Options, Report, Series, Table,
+};
+use crate::BufferSummary;
 use crate::metric::{Metric, buffer_columns, byte_size, grouped};
-use crate::{BufferSummary, LabError};
 
 /// The sizes of flushes that a chart shows, as the least of each range of powers of two.
 const FLUSH_SIZES: usize = 10;
 
 /// Builds the report of write buffers over one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn buffers(summaries: &[BufferSummary], options: &Options) -> Result<Report, LabError> {
+pub fn buffers(summaries: &[BufferSummary], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     if let Some(first) = summaries.first() {
         report.paragraph(&about(first));
     }
-    for metric in &buffer_columns(summaries) {
-        add_buffer_chart(&mut report, summaries, metric)?;
-    }
-    add_flush_sizes(&mut report, summaries)?;
+    let choices = buffer_columns(summaries)
+        .into_iter()
+        .filter_map(|metric| Some((metric.title_with_unit(), vec![chart(summaries, &metric)?])));
+    report.figure(Figure { title: "Figures by buffer".into(), choices: choices.collect() });
+    add_flush_sizes(&mut report, summaries);
     report.heading("All figures");
     report.paragraph("A star marks the best of its column among the buffers of equal size.");
+    for metric in buffer_columns(summaries) {
+        report.define(format!("{} ({})", metric.title, metric.unit), metric.definition());
+    }
     report.table(buffer_figures(summaries));
     add_wear(&mut report, summaries);
     report.heading("Parameters");
@@ -41,7 +44,7 @@ pub fn buffers(summaries: &[BufferSummary], options: &Options) -> Result<Report,
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 fn about(summary: &BufferSummary) -> String {
@@ -72,12 +75,8 @@ fn grouped_seconds(seconds: f64) -> String {
     if seconds < 1000.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") }
 }
 
-/// A chart of one figure: lines over buffer sizes, or bars if there is one size.
-fn add_buffer_chart(
-    report: &mut Report,
-    summaries: &[BufferSummary],
-    metric: &Metric<BufferSummary>,
-) -> Result<(), LabError> {
+/// A chart of one figure: lines over buffer sizes, or bars if there is one size; none if no run has it.
+fn chart(summaries: &[BufferSummary], metric: &Metric<BufferSummary>) -> Option<Chart> {
     let mut sizes: Vec<u32> = summaries.iter().map(|summary| summary.buffer_pages).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -89,40 +88,36 @@ fn add_buffer_chart(
             .and_then(|summary| metric.value(summary))
             .filter(|value| value.is_finite())
     };
-    let title = format!("{} ({})", metric.title, metric.unit);
-    let any = sizes.iter().any(|&size| policies.iter().any(|one| value(one, size).is_some()));
-    match sizes.as_slice() {
-        _ if !any => Ok(()),
-        [] => Ok(()),
-        &[size] => {
-            let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
-            let bars = policies.iter().filter_map(bar).collect();
-            report.bars(&BarChart { title: metric.title.to_string(), x_title: title, bars })
-        }
-        sizes => {
-            let page_size_bytes = summaries.first().map_or(0, |summary| summary.page_size_bytes);
-            let label = |&size: &u32| byte_size(u64::from(size) * page_size_bytes);
-            report.lines(&LineChart {
-                title: format!("{} over buffer size", metric.title),
-                x_title: "buffer".into(),
-                x_labels: sizes.iter().map(label).collect(),
-                y_title: title,
-                series: policies
-                    .iter()
-                    .map(|policy| Series {
-                        name: (*policy).into(),
-                        values: sizes.iter().map(|&size| value(policy, size)).collect(),
-                    })
-                    .collect(),
-            })
-        }
+    let unit = metric.title_with_unit();
+    if let [size] = sizes[..] {
+        let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
+        let bars: Vec<_> = policies.iter().filter_map(bar).collect();
+        let chart = BarChart { title: metric.title.to_string(), x_title: unit, bars };
+        return (!chart.bars.is_empty()).then(|| chart.chart());
     }
+    let page_size_bytes = summaries.first().map_or(0, |summary| summary.page_size_bytes);
+    let bytes: Vec<u64> = sizes.iter().map(|&size| u64::from(size) * page_size_bytes).collect();
+    let chart = LineChart {
+        title: format!("{} over buffer size", metric.title),
+        x: Axis::sizes("buffer", &bytes),
+        y_title: unit,
+        series: policies
+            .iter()
+            .map(|policy| Series {
+                name: (*policy).into(),
+                values: sizes.iter().map(|&size| value(policy, size)).collect(),
+            })
+            .collect(),
+        emphasised: vec![],
+    };
+    let has_value = chart.series.iter().flat_map(|series| &series.values).any(Option::is_some);
+    has_value.then(|| chart.chart())
 }
 
 /// How the pages flushed are distributed over sizes of flushes, at the largest buffer.
-fn add_flush_sizes(report: &mut Report, summaries: &[BufferSummary]) -> Result<(), LabError> {
+fn add_flush_sizes(report: &mut Report, summaries: &[BufferSummary]) {
     let Some(largest) = summaries.iter().map(|summary| summary.buffer_pages).max() else {
-        return Ok(());
+        return;
     };
     let mut series = vec![];
     let mut used = 0;
@@ -138,36 +133,43 @@ fn add_flush_sizes(report: &mut Report, summaries: &[BufferSummary]) -> Result<(
         series.push(Series { name: summary.policy.name.clone(), values });
     }
     if used < 2 {
-        return Ok(());
+        return;
     }
     for one in &mut series {
         one.values.truncate(used);
     }
-    report.lines(&LineChart {
+    report.chart(&LineChart {
         title: format!("Sizes of flushes, with {} pages of buffer", grouped(largest.into())),
-        x_title: "pages of a flush, up to twice as many".into(),
-        x_labels: (0..used).map(|range| grouped(1 << range)).collect(),
+        x: Axis::names(
+            "pages of a flush, up to twice as many",
+            (0..used).map(|range| grouped(1 << range)),
+        ),
         y_title: "of the pages written (%)".into(),
         series,
-    })
+        emphasised: vec![],
+    });
 }
 
 /// One row per run.
 fn buffer_figures(summaries: &[BufferSummary]) -> Table {
     let metrics = buffer_columns(summaries);
-    let mut header = vec!["policy".to_owned(), "buffer pages".to_owned()];
+    let mut header = ["policy", "buffer", "buffer pages"].map(String::from).to_vec();
     header.extend(metrics.iter().map(|metric| format!("{} ({})", metric.title, metric.unit)));
     let row = |summary: &BufferSummary| {
         let rivals: Vec<&BufferSummary> =
             summaries.iter().filter(|other| other.buffer_pages == summary.buffer_pages).collect();
+        let bytes = u64::from(summary.buffer_pages) * summary.page_size_bytes;
         let mut row = vec![
             Cell::text(&summary.policy.name),
+            Cell::number(byte_size(bytes)).with_value(bytes as f64),
             Cell::number(grouped(summary.buffer_pages.into())),
         ];
         row.extend(metrics.iter().map(|metric| match metric.value(summary) {
             None => Cell::number("-"),
-            Some(value) if metric.is_best(summary, &rivals) => Cell::best((metric.show)(value)),
-            Some(value) => Cell::number((metric.show)(value)),
+            Some(value) if metric.is_best(summary, &rivals) => {
+                Cell::best((metric.show)(value)).with_value(value)
+            }
+            Some(value) => Cell::number((metric.show)(value)).with_value(value),
         }));
         row
     };

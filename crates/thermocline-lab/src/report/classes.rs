@@ -2,15 +2,11 @@
 
 use thermocline_trace::classes::{ClassSummary, Classes};
 
-use super::{BarChart, Cell, LineChart, Options, Report, Series, Table};
-use crate::LabError;
+use super::{Axis, BarChart, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
 
 /// The report of the written pages of one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn classes(found: &Classes, options: &Options) -> Result<Report, LabError> {
+pub fn classes(found: &Classes, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&format!(
         "{} writes of {} pages. F: written at least {} times, I: less often. S: mean re-use distance of at most {} distinct pages, L: longer, or written once.",
@@ -26,16 +22,17 @@ pub fn classes(found: &Classes, options: &Options) -> Result<Report, LabError> {
         x_title: x_title.into(),
         bars: found.classes.iter().map(|one| (one.class.name().into(), length(one))).collect(),
     };
-    report.bars(&bars("Pages", "share of pages, %", |one| one.page_share * 100.0))?;
-    report.bars(&bars("Writes", "share of writes, %", |one| one.write_share * 100.0))?;
-    report.bars(&bars("Update frequency", "writes per page", |one| one.mean_writes_per_page))?;
+    report.chart(&bars("Pages", "share of pages, %", |one| one.page_share * 100.0));
+    report.chart(&bars("Writes", "share of writes, %", |one| one.write_share * 100.0));
+    report.chart(&bars("Update frequency", "writes per page", |one| one.mean_writes_per_page));
     let intervals = found.classes.first().map_or(0, |one| one.distance_over_time.len());
-    report.lines(&LineChart {
+    report.chart(&LineChart {
         title: "Re-use distance over time".into(),
-        x_title: format!("writes, {} per point", grouped(found.interval_writes)),
-        x_labels: (1..=intervals as u64)
-            .map(|interval| grouped((interval * found.interval_writes).min(found.writes)))
-            .collect(),
+        x: Axis::time(
+            &format!("writes, {} per point", grouped(found.interval_writes)),
+            (1..=intervals as u64)
+                .map(|interval| (interval * found.interval_writes).min(found.writes)),
+        ),
         y_title: "distinct pages, mean".into(),
         series: found
             .classes
@@ -45,11 +42,12 @@ pub fn classes(found: &Classes, options: &Options) -> Result<Report, LabError> {
                 values: one.distance_over_time.clone(),
             })
             .collect(),
-    })?;
+        emphasised: vec![],
+    });
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 fn table(found: &Classes) -> Table {

@@ -1,12 +1,11 @@
 //! The report of a comparison: which policy serves the trace best, and why.
 
+use super::by_size::add_by_size;
 use super::over_time::add_over_time;
-use super::{BarChart, Cell, LineChart, Report, Series, Table};
-use crate::metric::{
-    Metric, by_sizes, byte_size, capacities, columns, flash, grouped, is_hybrid, sizes_in_words,
-};
+use super::{Cell, Report, Table};
+use crate::metric::{Metric, by_sizes, byte_size, capacities, columns, flash, grouped, is_hybrid};
 use crate::verdict::verdict;
-use crate::{LabError, Summary, TierSummary};
+use crate::{Summary, TierSummary};
 
 /// What a comparison's report says besides its figures.
 #[derive(Clone, Debug)]
@@ -20,34 +19,21 @@ pub struct Options {
 }
 
 /// Builds the report of a comparison over one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn comparison(summaries: &[Summary], options: &Options) -> Result<Report, LabError> {
+pub fn comparison(summaries: &[Summary], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.answer(&verdict(summaries));
     if let Some(first) = summaries.first() {
         report.paragraph(&about_trace(first));
     }
-    for ladder in ladders(summaries) {
-        if let Some(heading) = &ladder.heading {
-            report.heading(heading);
-        }
-        for metric in &columns(summaries) {
-            ladder.add_chart(&mut report, metric)?;
-        }
-    }
-    let groups = by_sizes(summaries);
-    for group in groups.iter().filter(|group| group[0].over_time.is_some()) {
-        let sizes = (groups.len() > 1).then(|| sizes_in_words(group[0]));
-        report.heading(
-            &sizes.map_or_else(|| "Over time".into(), |sizes| format!("Over time: {sizes}")),
-        );
-        add_over_time(&mut report, group)?;
-    }
+    report.heading("By size");
+    add_by_size(&mut report, summaries);
+    add_over_time(&mut report, &by_sizes(summaries));
     report.heading("All figures");
     report
         .paragraph("A star marks the best of its column among the configurations of equal sizes.");
+    for metric in columns(summaries) {
+        report.define(format!("{} ({})", metric.title, metric.unit), metric.definition());
+    }
     report.table(figures(summaries));
     if let Some(table) = traffic(summaries) {
         report.heading("Traffic between the caches");
@@ -59,7 +45,7 @@ pub fn comparison(summaries: &[Summary], options: &Options) -> Result<Report, La
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 fn about_trace(summary: &Summary) -> String {
@@ -80,105 +66,14 @@ fn about_trace(summary: &Summary) -> String {
     text
 }
 
-/// Runs over sizes that a chart can show side by side.
-struct Ladder<'a> {
-    heading: Option<String>,
-    /// What the sizes are of.
-    of: String,
-    /// The runs, each with the sizes of these tiers.
-    runs: Vec<(Vec<u64>, &'a Summary)>,
-}
-
-impl Ladder<'_> {
-    /// A chart of one metric: lines over sizes, or bars if there is one size.
-    fn add_chart(&self, report: &mut Report, metric: &Metric) -> Result<(), LabError> {
-        let mut sizes: Vec<&[u64]> = self.runs.iter().map(|(size, _)| size.as_slice()).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let total = |size: &[u64]| size.iter().sum::<u64>();
-        sizes.sort_by_key(|size| total(size));
-        let mut policies: Vec<&str> = vec![];
-        for (_, summary) in &self.runs {
-            if !policies.contains(&summary.policy.name.as_str()) {
-                policies.push(&summary.policy.name);
-            }
-        }
-        let value = |policy: &str, size: &[u64]| {
-            let mut runs = self.runs.iter();
-            let run = runs.find(|(own, summary)| own == size && summary.policy.name == policy);
-            run.and_then(|(_, summary)| metric.value(summary)).filter(|value| value.is_finite())
-        };
-        let title = format!("{} ({})", metric.title, metric.unit);
-        if sizes.len() < 2 {
-            let size = sizes.first().copied().unwrap_or_default();
-            let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
-            let bars: Vec<_> = policies.iter().filter_map(bar).collect();
-            if bars.is_empty() {
-                return Ok(());
-            }
-            let title_of_chart = metric.title.to_string();
-            return report.bars(&BarChart { title: title_of_chart, x_title: title, bars });
-        }
-        let page_size_bytes = self.runs.first().map_or(0, |(_, one)| one.trace.page_size_bytes);
-        let labels = sizes.iter().map(|size| byte_size(total(size) * page_size_bytes));
-        report.lines(&LineChart {
-            title: format!("{} over {} size", metric.title, self.of),
-            x_title: self.of.clone(),
-            x_labels: labels.collect(),
-            y_title: title,
-            series: policies
-                .iter()
-                .map(|policy| Series {
-                    name: (*policy).into(),
-                    values: sizes.iter().map(|size| value(policy, size)).collect(),
-                })
-                .collect(),
-        })
-    }
-}
-
-/// The runs by the size of their first tier, over the sizes of the others; or all of them over all
-/// sizes, if the first tier's size tells the others'.
-fn ladders(summaries: &[Summary]) -> Vec<Ladder<'_>> {
-    let Some(first) = summaries.first() else { return vec![] };
-    let names: Vec<&str> = caches(first).map(|tier| tier.name.as_str()).collect();
-    let mut first_pages: Vec<u64> = vec![];
-    for summary in summaries {
-        let pages = capacities(summary).first().copied().unwrap_or(0);
-        if !first_pages.contains(&pages) {
-            first_pages.push(pages);
-        }
-    }
-    if first_pages.len() == by_sizes(summaries).len() {
-        let of = if let [only] = names.as_slice() { (*only).into() } else { "cache".into() };
-        let runs = summaries.iter().map(|summary| (capacities(summary), summary)).collect();
-        return vec![Ladder { heading: None, of, runs }];
-    }
-    let of = match &names[1..] {
-        [only] => (*only).to_owned(),
-        [second, .., last] => format!("{second} to {last}"),
-        [] => String::new(),
-    };
-    let several = first_pages.len() > 1;
-    let ladder = |pages: u64| {
-        let in_first = if names[0] == "ram" { "of RAM".into() } else { format!("in {}", names[0]) };
-        let with_sizes = summaries.iter().map(|summary| (capacities(summary), summary));
-        let runs = with_sizes.filter(|(sizes, _)| sizes.first() == Some(&pages));
-        Ladder {
-            heading: several.then(|| format!("With {} pages {in_first}", grouped(pages))),
-            of: of.clone(),
-            runs: runs.map(|(sizes, summary)| (sizes[1..].to_vec(), summary)).collect(),
-        }
-    };
-    first_pages.into_iter().map(ladder).collect()
-}
-
 /// One row per configuration.
 fn figures(summaries: &[Summary]) -> Table {
     let metrics = columns(summaries);
     let mut header = vec!["policy".to_owned()];
     if let Some(first) = summaries.first() {
-        header.extend(caches(first).map(|tier| format!("{} pages", tier.name)));
+        header.extend(
+            caches(first).flat_map(|tier| [tier.name.clone(), format!("{} pages", tier.name)]),
+        );
     }
     header.extend(metrics.iter().map(|metric| format!("{} ({})", metric.title, metric.unit)));
     let mut rows = vec![];
@@ -186,7 +81,11 @@ fn figures(summaries: &[Summary]) -> Table {
         let rivals: Vec<&Summary> =
             summaries.iter().filter(|other| capacities(other) == capacities(summary)).collect();
         let mut row = vec![Cell::text(&summary.policy.name)];
-        row.extend(capacities(summary).into_iter().map(|pages| Cell::number(grouped(pages))));
+        for pages in capacities(summary) {
+            let bytes = pages * summary.trace.page_size_bytes;
+            row.push(Cell::number(byte_size(bytes)).with_value(bytes as f64));
+            row.push(Cell::number(grouped(pages)).with_value(pages as f64));
+        }
         for metric in &metrics {
             row.push(figure(summary, &rivals, metric));
         }
@@ -198,8 +97,10 @@ fn figures(summaries: &[Summary]) -> Table {
 fn figure(summary: &Summary, rivals: &[&Summary], metric: &Metric) -> Cell {
     match metric.value(summary).filter(|value| value.is_finite()) {
         None => Cell::number("-"),
-        Some(value) if metric.is_best(summary, rivals) => Cell::best((metric.show)(value)),
-        Some(value) => Cell::number((metric.show)(value)),
+        Some(value) if metric.is_best(summary, rivals) => {
+            Cell::best((metric.show)(value)).with_value(value)
+        }
+        Some(value) => Cell::number((metric.show)(value)).with_value(value),
     }
 }
 
@@ -355,7 +256,9 @@ mod tests {
             command: "thermocline compare t.csv".into(),
             version: "thermocline 0".into(),
         };
-        comparison(summaries, &options).unwrap().to_html()
+        let html = comparison(summaries, &options).to_html();
+        // What stands before the script is of this report.
+        html.split("\n<script>\n").next().unwrap().to_owned()
     }
 
     #[test]
@@ -429,14 +332,15 @@ mod tests {
         let verdict = "demote answers soonest on average with l1 40 KiB, l2 80 KiB and l3 160 KiB: 2.000 ms, 50 % less than ulc.";
         assert!(html.contains(verdict), "{html}");
         for title in ["Hits in l1", "Hits in l2", "Hits in l3", "Hits in any cache"] {
-            assert!(html.contains(&format!("<th scope=\"col\" class=\"number\">{title} (%)</th>")));
+            assert!(html.contains(&format!(">{title} (%)</abbr></th>")), "{title}: {html}");
         }
         for strange in ["Flash", "flash", "RAM", "I/O time", "Cost per I/O"] {
             assert!(!html.contains(strange), "{strange}");
         }
         // Demotions and promotions in all, then those of the lower pair and their bytes.
         let cell = |text: &str| format!("<td class=\"number\">{text}</td>");
-        assert!(html.contains("<td class=\"number best\">33</td>"), "11 and 22 demotions: {html}");
+        let most = "<td class=\"number best\" data-value=\"33\">33</td>";
+        assert!(html.contains(most), "11 and 22 demotions: {html}");
         assert!(html.contains(&format!("<td>l2 and l3</td>{}{}", cell("22"), cell("90,112"))));
         assert!(html.contains(&format!("{}{}</tr>", cell("14"), cell("57,344"))));
         assert!(html.contains("5.000") && html.contains("Metadata share (% of the caches)"));
@@ -490,22 +394,24 @@ mod tests {
             "Average response over time",
             "Share of Q1 (l1) over time",
         ] {
-            assert!(html_of.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
+            assert!(html_of.contains(&format!("data-name=\"{title}\"")), "{title}");
         }
-        assert!(html_of.contains("Share of Q1 (l1) over time: p-hfa\""), "the one that has it");
+        let q1 = html_of.split("aria-label=\"Share of Q1 (l1) over time: ").nth(1).unwrap();
+        assert!(q1.starts_with("p-hfa\""), "the one that has it: {q1}");
         assert!(!html_of.contains("Share of Q1 (l2)") && !html_of.contains("Promote probability"));
         assert!(!html(&[levels("demote", &[10, 20], 3.0)]).contains("over time"));
         let deep = html(&[hfa(&[10; 6])]);
         assert!(deep.contains("Of 6 caches, the first 4 have charts") && !deep.contains("l5 over"));
         let several = html(&[hfa(&[10, 20]), hfa(&[10, 40])]);
-        assert!(several.contains(
-            "<h2 id=\"over-time-l1-10-pages-l2-40-pages\">Over time: l1 10 pages, l2 40 pages</h2>"
-        ));
+        for sizes in ["l1 40 KiB, l2 80 KiB", "l1 40 KiB, l2 160 KiB"] {
+            let caption = format!("<p class=\"caption\">{sizes}</p>");
+            assert!(several.contains(&caption), "{sizes}: {several}");
+        }
     }
 
     #[test]
     fn a_comparison_of_nothing_is_still_a_document() {
-        assert!(html(&[]).contains("</html>"));
+        assert!(html(&[]).contains("</main>"));
         assert!(html(&[summary("hat", 0, 0.0)]).contains("hat"));
     }
 }

@@ -1,15 +1,11 @@
 //! The report of a corpus: distributions, ranks and intervals over traces.
 
 use super::{BoxChart, Cell, Distribution, Options, RankDiagram, Report, Table};
-use crate::LabError;
 use crate::corpus::statistics::Estimate;
 use crate::corpus::{DatasetStatistics, Filtered, Filters, PolicyStatistics, Section, Study};
 
 /// The report of a study.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn corpus(study: &Study, options: &Options) -> Result<Report, LabError> {
+pub fn corpus(study: &Study, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&introduction(study));
     for section in &study.sections {
@@ -18,7 +14,7 @@ pub fn corpus(study: &Study, options: &Options) -> Result<Report, LabError> {
         report.heading(&format!("Reduction of {metric_words} against {baseline}, {size}{kind}"));
         report.paragraph(&left_out(&section.filtered, section.is_sampled));
         let Some(last) = section.datasets.last() else { continue };
-        charts(&mut report, section, last)?;
+        charts(&mut report, section, last);
         for dataset in section.datasets.iter().rev() {
             report.paragraph(&heading_of(dataset));
             report.table(table(dataset));
@@ -27,7 +23,7 @@ pub fn corpus(study: &Study, options: &Options) -> Result<Report, LabError> {
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 fn introduction(study: &Study) -> String {
@@ -82,28 +78,24 @@ fn heading_of(dataset: &DatasetStatistics) -> String {
     format!("{name}: {traces} traces{}.", ranks.unwrap_or_default())
 }
 
-fn charts(
-    report: &mut Report,
-    section: &Section,
-    dataset: &DatasetStatistics,
-) -> Result<(), LabError> {
+fn charts(report: &mut Report, section: &Section, dataset: &DatasetStatistics) {
     let percent = |share: f64| share * 100.0;
     let one = |policy: &PolicyStatistics| Distribution {
         name: policy.policy.clone(),
         percentiles: [policy.p10, policy.p25, policy.p50, policy.p75, policy.p90].map(percent),
         mean: percent(policy.mean),
     };
-    report.boxes(&BoxChart {
+    report.chart(&BoxChart {
         title: format!("P10 to P90 over {} traces", dataset.traces),
         x_title: format!("{} fewer than {}, %", section.metric_words, section.baseline),
         boxes: dataset.policies.iter().map(one).collect(),
-    })?;
-    let Some(critical_difference) = dataset.critical_difference else { return Ok(()) };
-    report.ranks(&RankDiagram {
+    });
+    let Some(critical_difference) = dataset.critical_difference else { return };
+    report.chart(&RankDiagram {
         title: "Mean ranks; bars join policies that do not differ (Nemenyi, 5 %)".into(),
         ranks: dataset.policies.iter().map(|one| (one.policy.clone(), one.mean_rank)).collect(),
         critical_difference,
-    })
+    });
 }
 
 fn table(dataset: &DatasetStatistics) -> Table {

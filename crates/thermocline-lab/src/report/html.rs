@@ -1,25 +1,54 @@
 //! The HTML of a report.
 
-use super::{Block, Cell, CellKind, Table};
+use super::{Block, Cell, CellKind, Chart, Figure, Report, Table};
 
 const STYLE: &str = include_str!("style.css");
+/// What a page does in a browser; made from `web/` by `cargo xtask web`.
+const SCRIPT: &str = include_str!("page.js");
 
 /// A document with fewer headings has no list of contents.
 const LISTED_HEADINGS_MIN: usize = 4;
 
 /// A whole document.
-pub(super) fn document(title: &str, blocks: &[Block]) -> String {
-    let title = escape(title);
-    let headings = headings(blocks);
+pub(super) fn document(report: &Report) -> String {
+    let title = escape(&report.title);
+    let headings = headings(&report.blocks);
     let mut names = headings.iter().map(|(name, _)| name.as_str());
-    let body: String = blocks.iter().map(|one| block(one, &mut names)).collect();
+    let page = Page { definitions: &report.definitions };
+    let body: String = report.blocks.iter().map(|one| page.block(one, &mut names)).collect();
     let contents = contents(&headings);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n{contents}{body}</main>\n</body>\n</html>\n"
+         <h1>{title}</h1>\n{contents}{body}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
     )
+}
+
+/// Names made of letters and digits, no two of them the same.
+#[derive(Default)]
+pub(super) struct Names {
+    taken: Vec<String>,
+}
+
+impl Names {
+    /// The name of something: its letters and digits, and a number if another has those as well.
+    pub(super) fn take(&mut self, text: &str) -> String {
+        let letters =
+            text.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+        let parts = letters.split('-').filter(|part| !part.is_empty());
+        let mut name = parts.collect::<Vec<_>>().join("-");
+        if name.is_empty() {
+            name = format!("part-{}", self.taken.len());
+        }
+        if self.taken.contains(&name) {
+            let numbers = self.taken.len()..;
+            let free = numbers.map(|number| format!("{name}-{number}"));
+            name = free.into_iter().find(|name| !self.taken.contains(name)).unwrap_or_default();
+        }
+        self.taken.push(name.clone());
+        name
+    }
 }
 
 /// Text as it may stand between tags and in attributes.
@@ -38,23 +67,14 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// The headings, each with the name that links to it: its letters and digits, and a number if another
-/// heading has those as well.
+/// The headings, each with the name that links to it.
 fn headings(blocks: &[Block]) -> Vec<(String, &str)> {
-    let mut headings: Vec<(String, &str)> = vec![];
-    for block in blocks {
-        let Block::Heading(text) = block else { continue };
-        let letters =
-            text.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
-        let parts = letters.split('-').filter(|part| !part.is_empty());
-        let mut name = parts.collect::<Vec<_>>().join("-");
-        let place = headings.len();
-        if name.is_empty() || headings.iter().any(|(other, _)| *other == name) {
-            name += &format!("-{place}");
-        }
-        headings.push((name, text));
-    }
-    headings
+    let mut names = Names::default();
+    let headings = blocks.iter().filter_map(|block| match block {
+        Block::Heading(text) => Some(text),
+        _ => None,
+    });
+    headings.map(|text| (names.take(text), text.as_str())).collect()
 }
 
 /// Links to the headings, if there are enough to look for one.
@@ -69,19 +89,88 @@ fn contents(headings: &[(String, &str)]) -> String {
     format!("<nav aria-label=\"Contents\">\n<ul>\n{links}</ul>\n</nav>\n")
 }
 
-/// A block; a heading takes the next name.
-fn block<'a>(block: &Block, names: &mut impl Iterator<Item = &'a str>) -> String {
-    match block {
-        Block::Heading(text) => {
-            let name = names.next().expect("every heading has a name");
-            format!("<h2 id=\"{name}\">{}</h2>\n", escape(text))
+/// What blocks have in common.
+struct Page<'a> {
+    definitions: &'a [(String, String)],
+}
+
+impl Page<'_> {
+    /// A block; a heading takes the next name.
+    fn block<'a>(&self, block: &Block, names: &mut impl Iterator<Item = &'a str>) -> String {
+        match block {
+            Block::Heading(text) => {
+                let name = names.next().expect("every heading has a name");
+                format!("<h2 id=\"{name}\">{}</h2>\n", escape(text))
+            }
+            Block::Answer(sentences) => answer(sentences),
+            Block::Paragraph(text) => format!("<p>{}</p>\n", escape(text)),
+            Block::Code(text) => format!("<pre><code>{}</code></pre>\n", escape(text)),
+            Block::Table(content) => self.table(content),
+            Block::Figure(content) => figure(content),
         }
-        Block::Answer(sentences) => answer(sentences),
-        Block::Paragraph(text) => format!("<p>{}</p>\n", escape(text)),
-        Block::Code(text) => format!("<pre><code>{}</code></pre>\n", escape(text)),
-        Block::Table(content) => table(content),
-        Block::Figure(figure) => figure.clone(),
     }
+
+    fn table(&self, table: &Table) -> String {
+        let is_number = |column: usize| {
+            let kinds = table.rows.first().and_then(|row| row.get(column)).map(|cell| cell.kind);
+            matches!(kinds, Some(CellKind::Number | CellKind::Best))
+        };
+        let title = |(column, text): (usize, &String)| {
+            let class = if is_number(column) { " class=\"number\"" } else { "" };
+            let meaning = self.definitions.iter().find(|(title, _)| title == text);
+            let text = match meaning {
+                Some((_, meaning)) => {
+                    format!("<abbr title=\"{}\">{}</abbr>", escape(meaning), escape(text))
+                }
+                None => escape(text),
+            };
+            // A title that is empty heads the names of rows.
+            let tag = if text.is_empty() { "td" } else { "th scope=\"col\"" };
+            let end = if text.is_empty() { "td" } else { "th" };
+            format!("<{tag}{class}>{text}</{end}>")
+        };
+        let header: String = table.header.iter().enumerate().map(title).collect();
+        let rows: String = table
+            .rows
+            .iter()
+            .map(|row| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>()))
+            .collect();
+        format!(
+            "<div class=\"wide\"><table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
+        )
+    }
+}
+
+/// Charts, each drawn for readers without scripts, with its specification for the others.
+fn figure(figure: &Figure) -> String {
+    let is_named = figure.choices.len() > 1;
+    let choice = |(name, charts): &(String, Vec<Chart>)| {
+        let heading = if is_named {
+            format!("<p class=\"choice\">{}</p>\n", escape(name))
+        } else {
+            String::new()
+        };
+        let several = charts.len() > 1;
+        let chart = |chart: &Chart| {
+            let caption = if several {
+                format!("<p class=\"caption\">{}</p>\n", escape(&chart.name))
+            } else {
+                String::new()
+            };
+            // In a script, only `<` could end it.
+            let data = chart.vega_lite().to_string().replace('<', "\\u003c");
+            format!(
+                "<div class=\"chart\">\n{caption}{}<script type=\"application/json\">{data}</script>\n</div>\n",
+                chart.drawing()
+            )
+        };
+        let charts: String = charts.iter().map(chart).collect();
+        let class = if several { "charts several" } else { "charts" };
+        format!("<div class=\"{class}\" data-name=\"{}\">\n{heading}{charts}</div>\n", escape(name))
+    };
+    let choices: String = figure.choices.iter().map(choice).collect();
+    let title = escape(&figure.title);
+    format!("<figure>\n<figcaption>{title}</figcaption>\n{choices}</figure>\n")
 }
 
 fn answer(sentences: &[String]) -> String {
@@ -94,37 +183,15 @@ fn answer(sentences: &[String]) -> String {
     )
 }
 
-fn table(table: &Table) -> String {
-    let is_number = |column: usize| {
-        let kinds = table.rows.first().and_then(|row| row.get(column)).map(|cell| cell.kind);
-        matches!(kinds, Some(CellKind::Number | CellKind::Best))
-    };
-    let header: String = table
-        .header
-        .iter()
-        .enumerate()
-        .map(|(column, text)| {
-            let class = if is_number(column) { " class=\"number\"" } else { "" };
-            format!("<th scope=\"col\"{class}>{}</th>", escape(text))
-        })
-        .collect();
-    let rows: String = table
-        .rows
-        .iter()
-        .map(|row| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>()))
-        .collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
-    )
-}
-
 fn cell(cell: &Cell) -> String {
     let text = escape(&cell.text);
-    match cell.kind {
-        CellKind::Text => format!("<td>{text}</td>"),
-        CellKind::Number => format!("<td class=\"number\">{text}</td>"),
-        CellKind::Best => format!("<td class=\"number best\">{text}</td>"),
-        CellKind::Good => format!("<td class=\"good\">{text}</td>"),
-        CellKind::Bad => format!("<td class=\"bad\">{text}</td>"),
-    }
+    let value = cell.value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
+    let class = match cell.kind {
+        CellKind::Text => "",
+        CellKind::Number => " class=\"number\"",
+        CellKind::Best => " class=\"number best\"",
+        CellKind::Good => " class=\"good\"",
+        CellKind::Bad => " class=\"bad\"",
+    };
+    format!("<td{class}{value}>{text}</td>")
 }

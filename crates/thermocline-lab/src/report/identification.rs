@@ -1,15 +1,11 @@
 //! The report of hot-data identification: shares, disagreements and costs, over time and in all.
 
-use super::over_time::thousands;
-use super::{Cell, LineChart, Options, Report, Series, Table};
+use super::{Axis, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::{Metric, grouped, identifier_columns};
-use crate::{Identification, IdentifierSummary, Interval, LabError};
+use crate::{Identification, IdentifierSummary, Interval};
 
 /// The report of one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn identification(found: &Identification, options: &Options) -> Result<Report, LabError> {
+pub fn identification(found: &Identification, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&format!(
         "{}: {} page accesses counted ({}), {} distinct pages. What `{}` says is taken for the truth.",
@@ -25,7 +21,7 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
     report.table(parameters(found));
     report.heading("Over time");
     for chart in charts_over_time(found) {
-        report.lines(&chart)?;
+        report.chart(&chart);
     }
     report.heading("What the figures are");
     report.paragraph("Hot ratio: accesses found hot, divided by all that are counted. False hot: found hot, cold to the baseline; false cold: found cold, hot to the baseline. False identification rate: both together, divided by all that are counted.");
@@ -33,7 +29,7 @@ pub fn identification(found: &Identification, options: &Options) -> Result<Repor
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 /// Hot ratio, disagreements and distinct pages of every interval.
@@ -46,10 +42,13 @@ pub fn charts_over_time(found: &Identification) -> Vec<LineChart> {
     };
     let chart = |title: &str, y_title: &str, series: Vec<Series>| LineChart {
         title: title.into(),
-        x_title: format!("accesses counted, {} per point", grouped(found.interval_writes)),
-        x_labels: x_labels(found),
+        x: Axis::time(
+            &format!("accesses counted, {} per point", grouped(found.interval_writes)),
+            ends(found),
+        ),
         y_title: y_title.into(),
         series,
+        emphasised: vec![],
     };
     let mut charts = vec![chart(
         "Hot ratio",
@@ -95,10 +94,9 @@ fn series(identifier: &IdentifierSummary, value: impl Fn(&Interval) -> f64) -> S
 }
 
 /// Where each interval ends.
-fn x_labels(found: &Identification) -> Vec<String> {
-    let ends = (1..=found.unique_pages.len() as u64)
-        .map(|interval| (interval * found.interval_writes).min(found.trace.writes));
-    ends.map(thousands).collect()
+fn ends(found: &Identification) -> impl Iterator<Item = u64> {
+    (1..=found.unique_pages.len() as u64)
+        .map(|interval| (interval * found.interval_writes).min(found.trace.writes))
 }
 
 fn table(found: &Identification) -> Table {

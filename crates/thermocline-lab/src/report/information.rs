@@ -2,8 +2,7 @@
 
 use thermocline_trace::{AccessShare, FileShares, Footprint, FootprintPoint, ProcessShare};
 
-use super::{BarChart, Cell, LineChart, Options, Report, Series, Table};
-use crate::LabError;
+use super::{Axis, BarChart, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
 
 /// What the report of a trace shows.
@@ -20,38 +19,35 @@ pub struct Information<'a> {
 }
 
 /// The report of one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn information(found: &Information<'_>, options: &Options) -> Result<Report, LabError> {
+pub fn information(found: &Information<'_>, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.heading("Over time");
     let chart = |title: &str, y_title: &str, lines: &[(&str, Value)]| {
         line_chart(found.footprint, title, y_title, lines)
     };
-    report.lines(&chart(
+    report.chart(&chart(
         "Footprint over time",
         "distinct pages",
         &[
             ("so far", |point| Some(point.footprint_pages as f64)),
             ("in the interval", |point| Some(point.interval_pages as f64)),
         ],
-    ))?;
-    report.lines(&chart(
+    ));
+    report.chart(&chart(
         "Re-use over time",
         "of the accesses, %",
         &[
             ("to pages accessed before", |point| Some(point.reuse_share * 100.0)),
             ("writes", |point| Some(point.write_share * 100.0)),
         ],
-    ))?;
-    report.lines(&chart(
+    ));
+    report.chart(&chart(
         "Re-use distance over time",
         "distinct pages, mean",
         &[("distance", |point| point.mean_distance_pages)],
-    ))?;
+    ));
     if let Some(files) = found.files {
-        add_files(&mut report, files)?;
+        add_files(&mut report, files);
     }
     if !found.processes.is_empty() {
         report.heading("Processes of the whole recording");
@@ -67,10 +63,10 @@ pub fn information(found: &Information<'_>, options: &Options) -> Result<Report,
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
-fn add_files(report: &mut Report, files: &FileShares) -> Result<(), LabError> {
+fn add_files(report: &mut Report, files: &FileShares) {
     report.heading("Files");
     report.paragraph(&format!(
         "{} files have accesses; the {} with the most:",
@@ -83,17 +79,16 @@ fn add_files(report: &mut Report, files: &FileShares) -> Result<(), LabError> {
         .map(|one| row(&[&one.path, &one.class], Some(one.footprint_pages), &one.share));
     report.table(table(&["file", "class", "pages", "reads", "writes", "of accesses, %"], rows));
     let bars = files.classes.iter().map(|one| (one.class.clone(), one.share.access_share * 100.0));
-    report.bars(&BarChart {
+    report.chart(&BarChart {
         title: "Classes".into(),
         x_title: "share of accesses, %".into(),
         bars: bars.collect(),
-    })?;
+    });
     let rows = files.classes.iter().map(|one| {
         let files = grouped(one.files);
         row(&[&one.class, &files], Some(one.footprint_pages), &one.share)
     });
     report.table(table(&["class", "files", "pages", "reads", "writes", "of accesses, %"], rows));
-    Ok(())
 }
 
 /// A figure of an interval.
@@ -108,8 +103,10 @@ fn line_chart(
     let points = &footprint.points;
     LineChart {
         title: title.into(),
-        x_title: format!("accesses, {} per point", grouped(footprint.interval_accesses)),
-        x_labels: points.iter().map(|point| grouped(point.end_accesses)).collect(),
+        x: Axis::time(
+            &format!("accesses, {} per point", grouped(footprint.interval_accesses)),
+            points.iter().map(|point| point.end_accesses),
+        ),
         y_title: y_title.into(),
         series: lines
             .iter()
@@ -118,6 +115,7 @@ fn line_chart(
                 values: points.iter().map(value).collect(),
             })
             .collect(),
+        emphasised: vec![],
     }
 }
 

@@ -1,15 +1,11 @@
 //! The report of miss-ratio curves, and of when pages are used again.
 
-use super::{Cell, HeatMap, LineChart, Options, Report, Series, Table};
-use crate::LabError;
-use crate::metric::grouped;
+use super::{Axis, Cell, Drawn as _, Figure, HeatMap, LineChart, Options, Report, Series, Table};
+use crate::metric::{byte_size, grouped};
 use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point};
 
 /// The report of one trace.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn miss_ratios(found: &MissRatios, options: &Options) -> Result<Report, LabError> {
+pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     report.paragraph(&format!(
         "{}: {} page accesses, {} distinct pages of {} bytes.",
@@ -19,18 +15,22 @@ pub fn miss_ratios(found: &MissRatios, options: &Options) -> Result<Report, LabE
         found.trace.page_size_bytes,
     ));
     report.heading("Miss ratio by size");
-    for chart in line_charts(&found.curves) {
-        report.lines(&chart)?;
+    for chart in line_charts(&found.curves, found.trace.page_size_bytes) {
+        report.chart(&chart);
     }
-    for curve in found.curves.iter().filter(|curve| curve.tiers.len() == 2) {
-        report.heat_map(&heat_map(curve))?;
-    }
+    let hybrid = found.curves.iter().filter(|curve| curve.tiers.len() == 2);
+    let map = |curve: &Curve| {
+        let map = heat_map(curve, found.trace.page_size_bytes).chart();
+        (curve.policy.clone(), vec![map])
+    };
+    let title = "Miss ratio by RAM and flash".into();
+    report.figure(Figure { title, choices: hybrid.map(map).collect() });
     report.heading("How the curves were found");
     report.table(methods(&found.curves));
     report.heading("When pages are used again");
     report.table(distributions(found));
     for (title, unit, distribution) in named(found) {
-        report.lines(&histogram(title, unit, distribution))?;
+        report.chart(&histogram(title, unit, distribution));
     }
     report.heading("What the figures are");
     report.paragraph("Miss ratio: accesses that no cache tier answers, divided by all. Re-use distance: how many other pages were used since a page's last use. Inter-reference: how many accesses, and how much time, from a page's last use to its next. First uses are misses at every size, and in no distribution.");
@@ -38,13 +38,16 @@ pub fn miss_ratios(found: &MissRatios, options: &Options) -> Result<Report, LabE
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 /// The curves of one tier, together where they have the same sizes.
-fn line_charts(curves: &[Curve]) -> Vec<LineChart> {
+fn line_charts(curves: &[Curve], page_size_bytes: u64) -> Vec<LineChart> {
     let sizes = |curve: &Curve| -> Vec<u64> {
         curve.points.iter().map(|point| point.capacity_pages[0]).collect()
+    };
+    let bytes = |curve: &Curve| -> Vec<u64> {
+        sizes(curve).into_iter().map(|pages| pages * page_size_bytes).collect()
     };
     let mut charts: Vec<(Vec<u64>, LineChart)> = vec![];
     for curve in curves.iter().filter(|curve| curve.tiers.len() == 1) {
@@ -52,10 +55,10 @@ fn line_charts(curves: &[Curve]) -> Vec<LineChart> {
         let place = known.unwrap_or_else(|| {
             let chart = LineChart {
                 title: "Miss ratio".into(),
-                x_title: "pages of RAM".into(),
-                x_labels: sizes(curve).into_iter().map(grouped).collect(),
+                x: Axis::sizes("RAM", &bytes(curve)),
                 y_title: "misses, %".into(),
                 series: vec![],
+                emphasised: vec![],
             };
             charts.push((sizes(curve), chart));
             charts.len() - 1
@@ -75,7 +78,7 @@ fn line_charts(curves: &[Curve]) -> Vec<LineChart> {
 }
 
 /// The miss ratios of a hybrid policy by the sizes of both tiers.
-fn heat_map(curve: &Curve) -> HeatMap {
+fn heat_map(curve: &Curve, page_size_bytes: u64) -> HeatMap {
     let tier = |tier: usize| {
         let mut pages: Vec<u64> =
             curve.points.iter().map(|point| point.capacity_pages[tier]).collect();
@@ -90,10 +93,10 @@ fn heat_map(curve: &Curve) -> HeatMap {
     };
     HeatMap {
         title: format!("Miss ratio of {}, %", curve.policy),
-        x_title: "pages of flash".into(),
-        x_labels: columns.iter().copied().map(grouped).collect(),
-        y_title: "pages of RAM".into(),
-        y_labels: rows.iter().copied().map(grouped).collect(),
+        x_title: "flash".into(),
+        x_labels: columns.iter().map(|pages| byte_size(pages * page_size_bytes)).collect(),
+        y_title: "RAM".into(),
+        y_labels: rows.iter().map(|pages| byte_size(pages * page_size_bytes)).collect(),
         values: rows
             .iter()
             .map(|&ram| columns.iter().map(|&flash| value(ram, flash)).collect())
@@ -150,9 +153,12 @@ fn histogram(title: &str, unit: &str, distribution: &Distribution) -> LineChart 
     let share = |bucket: &Bucket| Some(bucket.count as f64 / distribution.count as f64 * 100.0);
     LineChart {
         title: title.into(),
-        x_title: format!("{unit}, from a power of two to the next"),
-        x_labels: buckets.iter().map(|bucket| grouped(bucket.from)).collect(),
+        x: Axis::names(
+            &format!("{unit}, from a power of two to the next"),
+            buckets.iter().map(|bucket| grouped(bucket.from)),
+        ),
         y_title: "of re-uses, %".into(),
         series: vec![Series { name: "share".into(), values: buckets.iter().map(share).collect() }],
+        emphasised: vec![],
     }
 }

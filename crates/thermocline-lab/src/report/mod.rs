@@ -3,14 +3,12 @@
 //! A [`Report`] is a list of blocks (headings, paragraphs, tables, charts, commands). The same input
 //! makes the same bytes: nothing that depends on the machine or the day is in it.
 
-mod boxes;
 mod buffering;
+mod by_size;
 mod chart;
 mod classes;
 mod comparison;
 mod corpus;
-mod critical_difference;
-mod heat_map;
 mod html;
 mod identification;
 mod information;
@@ -18,27 +16,32 @@ mod miss_ratios;
 mod over_time;
 mod sweep;
 
-pub use boxes::{BoxChart, Distribution};
 pub use buffering::buffers;
-pub use chart::{BarChart, LineChart, Series};
+pub use chart::{
+    Axis, BarChart, BoxChart, Chart, Distribution, Drawn, HeatMap, LineChart, Point, RankDiagram,
+    ScatterChart, Series, Style, styles,
+};
 pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub use corpus::corpus;
-pub use critical_difference::RankDiagram;
-pub use heat_map::HeatMap;
 pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;
 pub use over_time::chart_over_time;
 pub use sweep::sweep;
 
+use std::path::{Path, PathBuf};
+
 use crate::LabError;
+use crate::files::write_file;
 
 /// A document.
 #[derive(Clone, Debug)]
 pub struct Report {
     title: String,
     blocks: Vec<Block>,
+    /// What titles of columns mean, in the order in which they came.
+    definitions: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,8 +52,16 @@ enum Block {
     Paragraph(String),
     Code(String),
     Table(Table),
-    /// A finished drawing with its title and legend.
-    Figure(String),
+    Figure(Figure),
+}
+
+/// Charts of which one choice is shown at a time.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// What all of them show.
+    pub title: String,
+    /// The choices: what each is called, and its charts, which stand side by side.
+    pub choices: Vec<(String, Vec<Chart>)>,
 }
 
 /// A table.
@@ -67,6 +78,8 @@ pub struct Table {
 pub struct Cell {
     text: String,
     kind: CellKind,
+    /// The number that the text is rounded from, if it is known.
+    value: Option<f64>,
 }
 
 /// How a cell is shown.
@@ -82,7 +95,7 @@ enum CellKind {
 impl Report {
     /// An empty document.
     pub fn new(title: &str) -> Self {
-        Self { title: title.into(), blocks: vec![] }
+        Self { title: title.into(), blocks: vec![], definitions: vec![] }
     }
 
     /// Adds a heading.
@@ -113,77 +126,96 @@ impl Report {
         self.blocks.push(Block::Table(table));
     }
 
-    /// Adds a chart of lines.
-    ///
-    /// # Errors
-    /// [`LabError::Chart`] if it cannot be drawn.
-    pub fn lines(&mut self, chart: &LineChart) -> Result<(), LabError> {
-        self.blocks.push(Block::Figure(chart.figure()?));
-        Ok(())
+    /// Adds a chart.
+    pub fn chart(&mut self, chart: &impl Drawn) {
+        let chart = chart.chart();
+        let title = chart.title().to_owned();
+        self.figure(Figure { title, choices: vec![(String::new(), vec![chart])] });
     }
 
-    /// Adds a chart of bars.
-    ///
-    /// # Errors
-    /// [`LabError::Chart`] if it cannot be drawn.
-    pub fn bars(&mut self, chart: &BarChart) -> Result<(), LabError> {
-        self.blocks.push(Block::Figure(chart.figure()?));
-        Ok(())
+    /// Adds charts between which readers switch; none adds nothing.
+    pub fn figure(&mut self, figure: Figure) {
+        if figure.choices.iter().any(|(_, charts)| !charts.is_empty()) {
+            self.blocks.push(Block::Figure(figure));
+        }
     }
 
-    /// Adds a chart of boxes.
-    ///
-    /// # Errors
-    /// [`LabError::Chart`] if it cannot be drawn.
-    pub fn boxes(&mut self, chart: &BoxChart) -> Result<(), LabError> {
-        self.blocks.push(Block::Figure(chart.figure()?));
-        Ok(())
+    /// Says what the columns of this title mean, in all tables. Readers see it where they point.
+    pub fn define(&mut self, title: impl Into<String>, meaning: impl Into<String>) {
+        self.definitions.push((title.into(), meaning.into()));
     }
 
-    /// Adds a diagram of mean ranks.
-    ///
-    /// # Errors
-    /// [`LabError::Chart`] if it cannot be drawn.
-    pub fn ranks(&mut self, diagram: &RankDiagram) -> Result<(), LabError> {
-        self.blocks.push(Block::Figure(diagram.figure()?));
-        Ok(())
+    /// All charts, each with a name as files have them, that no other has.
+    pub fn charts(&self) -> Vec<(String, &Chart)> {
+        let mut names = html::Names::default();
+        let figures = self.blocks.iter().filter_map(|block| match block {
+            Block::Figure(figure) => Some(figure),
+            _ => None,
+        });
+        let charts = figures.flat_map(|figure| figure.choices.iter().flat_map(|(_, all)| all));
+        charts.map(|chart| (names.take(chart.title()), chart)).collect()
     }
 
-    /// Adds a map of coloured cells.
+    /// Saves the document as HTML, or its charts as SVG if that is how the name ends. Charts after the
+    /// first have the title of the chart in their name. Returns the files written.
     ///
     /// # Errors
-    /// [`LabError::Chart`] if it cannot be drawn.
-    pub fn heat_map(&mut self, map: &HeatMap) -> Result<(), LabError> {
-        self.blocks.push(Block::Figure(map.figure()?));
-        Ok(())
+    /// [`LabError::File`] if a file cannot be written, or if there is no chart.
+    pub fn save(&self, path: &Path) -> Result<Vec<PathBuf>, LabError> {
+        if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("svg")) {
+            write_file(path, &self.to_html())?;
+            return Ok(vec![path.to_owned()]);
+        }
+        let charts = self.charts();
+        if charts.is_empty() {
+            let reason = "the report has no chart: give it a name that ends in .html";
+            return Err(LabError::file(path, reason));
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut written = vec![];
+        for (place, (name, chart)) in charts.into_iter().enumerate() {
+            let path = match place {
+                0 => path.to_owned(),
+                _ => path.with_file_name(format!("{stem}-{name}.svg")),
+            };
+            write_file(&path, &chart.svg())?;
+            written.push(path);
+        }
+        Ok(written)
     }
 
     /// The document as one HTML file.
     pub fn to_html(&self) -> String {
-        html::document(&self.title, &self.blocks)
+        html::document(self)
     }
 }
 
 impl Cell {
     /// A cell of words.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: CellKind::Text }
+        Self { text: text.into(), kind: CellKind::Text, value: None }
     }
 
     /// A cell with a number.
     pub fn number(text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: CellKind::Number }
+        Self { text: text.into(), kind: CellKind::Number, value: None }
     }
 
     /// A cell with the best number of its column.
     pub fn best(text: impl Into<String>) -> Self {
-        Self { text: text.into(), kind: CellKind::Best }
+        Self { text: text.into(), kind: CellKind::Best, value: None }
+    }
+
+    /// The same with the number that its text is rounded from: tables are sorted by it and saved with it.
+    #[must_use]
+    pub fn with_value(self, value: f64) -> Self {
+        Self { value: value.is_finite().then_some(value), ..self }
     }
 
     /// A verdict: yes or no, and a word for it.
     pub fn verdict(is_good: bool, text: impl Into<String>) -> Self {
         let kind = if is_good { CellKind::Good } else { CellKind::Bad };
-        Self { text: text.into(), kind }
+        Self { text: text.into(), kind, value: None }
     }
 }
 
@@ -202,7 +234,7 @@ mod tests {
         };
         assert!(!html(&["One", "Two", "Three"]).contains("<nav"));
         let html = html(&["One: a & b", "One, a b", "&", "Four"]);
-        for name in ["one-a-b", "one-a-b-1", "-2", "four"] {
+        for name in ["one-a-b", "one-a-b-1", "part-2", "four"] {
             let (link, heading) = (format!("<a href=\"#{name}\">"), format!("<h2 id=\"{name}\">"));
             assert_eq!(
                 [link, heading].map(|it| html.matches(&it).count()),
@@ -211,6 +243,59 @@ mod tests {
             );
         }
         assert!(html.contains("<h2 id=\"one-a-b\">One: a &amp; b</h2>"), "{html}");
+    }
+
+    #[test]
+    fn charts_have_names_of_their_own() {
+        let chart = |title: &str| BarChart {
+            title: title.into(),
+            x_title: "x".into(),
+            bars: vec![("a".into(), 1.0)],
+        };
+        let mut report = Report::new("t");
+        report.chart(&chart("One, two"));
+        report.figure(Figure {
+            title: "both".into(),
+            choices: vec![
+                ("1".into(), vec![chart("One & two").chart(), chart("x").chart()]),
+                ("2".into(), vec![]),
+            ],
+        });
+        report.figure(Figure { title: "no chart at all".into(), choices: vec![] });
+        let names: Vec<String> = report.charts().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["one-two", "one-two-1", "x"]);
+        assert!(!report.to_html().contains("no chart at all"));
+    }
+
+    /// Whatever a name has in it, the data of a chart end where they should.
+    #[test]
+    fn data_cannot_end_their_script() {
+        let mut report = Report::new("t");
+        let bars = vec![("</script><script>alert(1)</script><!--".into(), 1.0)];
+        report.chart(&BarChart { title: "t".into(), x_title: "x".into(), bars });
+        let html = report.to_html();
+        assert!(!html.contains("</script><script>alert") && !html.contains("<!--"), "{html}");
+        let data = html.split("<script type=\"application/json\">").nth(1).unwrap();
+        let data = data.split("</script>").next().unwrap();
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(
+            data["layer"][0]["data"]["values"][0]["name"],
+            "</script><script>alert(1)</script><!--"
+        );
+    }
+
+    #[test]
+    fn titles_of_columns_have_their_meaning() {
+        let mut report = Report::new("t");
+        report.define("hits", "all \"hits\"");
+        report.table(Table {
+            header: vec!["policy".into(), "hits".into()],
+            rows: vec![vec![Cell::text("a"), Cell::number("1,234").with_value(1234.4)]],
+        });
+        let html = report.to_html();
+        let title = "<th scope=\"col\" class=\"number\"><abbr title=\"all &quot;hits&quot;\">hits</abbr></th>";
+        assert!(html.contains(title), "{html}");
+        assert!(html.contains("<td class=\"number\" data-value=\"1234.4\">1,234</td>"), "{html}");
     }
 
     #[test]
@@ -223,7 +308,7 @@ mod tests {
             rows: vec![vec![Cell::best("<1>")], vec![Cell::verdict(false, "no & no")]],
         });
         let html = report.to_html();
-        assert!(!html.contains("<script>") && !html.contains("<b>") && !html.contains("<i>"));
+        assert!(!html.contains("<script>alert") && !html.contains("<b>") && !html.contains("<i>"));
         assert!(html.contains("a &lt;b&gt; &amp; &quot;c&quot;"), "{html}");
         assert!(html.contains("&lt;1&gt;") && html.contains("no &amp; no"));
     }

@@ -1,8 +1,9 @@
 //! Charts of runs over time.
 
-use super::{LineChart, Report, Series};
-use crate::metric::{grouped, interval_columns};
-use crate::{IntervalSummary, LabError, OverTime, Summary};
+use super::chart::share_y;
+use super::{Axis, Chart, Drawn as _, Figure, LineChart, Report, Series};
+use crate::metric::{grouped, interval_columns, sizes_in_bytes};
+use crate::{IntervalSummary, OverTime, Summary};
 
 /// Up to so many tiers have charts of their own; the figures of all are in the JSON.
 const CHARTED_TIERS: usize = 4;
@@ -66,24 +67,54 @@ impl Charted {
     }
 }
 
-/// Adds the charts of runs over time on tiers of the same sizes: hit ratios, the average response,
-/// and what the policies adapt.
-pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(), LabError> {
-    let runs = group.iter().filter_map(|run| Some((&*run.policy.name, run.over_time.as_ref()?)));
-    let runs: Vec<(&str, &OverTime)> = runs.collect();
-    let (Some(summary), Some((_, first))) = (group.first(), runs.first()) else { return Ok(()) };
+/// Adds the charts of runs over time: hit ratios, the average response, and what the policies adapt. Each
+/// group of runs has tiers of the same sizes, and its charts stand beside those of the others.
+pub(super) fn add_over_time(report: &mut Report, groups: &[Vec<&Summary>]) {
+    let timed: Vec<&Vec<&Summary>> =
+        groups.iter().filter(|group| group.iter().any(|run| run.over_time.is_some())).collect();
+    let Some(first) = timed.iter().copied().flatten().find_map(|run| run.over_time.as_ref()) else {
+        return;
+    };
+    report.heading("Over time");
+    let summary = timed[0][0];
     let mut text =
         format!("The trace in {} equal intervals.", grouped(first.intervals.len() as u64));
     if summary.warm_up_accesses > 0 {
         text += " The accesses that are not counted elsewhere are part of these charts.";
     }
-    let caches = || summary.tiers.iter().enumerate();
-    let caches = || caches().filter_map(|(place, tier)| Some((place, tier, tier.capacity_pages?)));
-    let tiers = caches().count();
+    let tiers = summary.tiers.iter().filter(|tier| tier.capacity_pages.is_some()).count();
     if tiers > CHARTED_TIERS {
         text += &format!(" Of {tiers} caches, the first {CHARTED_TIERS} have charts of their own.");
     }
     report.paragraph(&text);
+    let mut choices: Vec<(String, Vec<Chart>)> = vec![];
+    for group in timed {
+        for mut chart in charts(group) {
+            let title = chart.title.clone();
+            let sizes = sizes_in_bytes(group[0]);
+            if groups.len() > 1 {
+                chart.title = format!("{title}, {sizes}");
+            }
+            let chart = chart.chart().named(sizes);
+            match choices.iter_mut().find(|(other, _)| *other == title) {
+                Some((_, charts)) => charts.push(chart),
+                None => choices.push((title, vec![chart])),
+            }
+        }
+    }
+    for (_, charts) in &mut choices {
+        share_y(charts);
+    }
+    report.figure(Figure { title: "Over time".into(), choices });
+}
+
+/// The charts of runs on tiers of the same sizes.
+fn charts(group: &[&Summary]) -> Vec<LineChart> {
+    let runs = group.iter().filter_map(|run| Some((&*run.policy.name, run.over_time.as_ref()?)));
+    let runs: Vec<(&str, &OverTime)> = runs.collect();
+    let Some(summary) = group.first() else { return vec![] };
+    let caches = || summary.tiers.iter().enumerate();
+    let caches = || caches().filter_map(|(place, tier)| Some((place, tier, tier.capacity_pages?)));
     let chart = |title: &str, y_title: &str, runs: &[_], value: &dyn Fn(&_) -> Option<f64>| {
         chart_over_time(&format!("{title} over time"), y_title, runs, value)
     };
@@ -106,7 +137,7 @@ pub(super) fn add_over_time(report: &mut Report, group: &[&Summary]) -> Result<(
             }
         }
     }
-    charts.iter().try_for_each(|chart| report.lines(chart))
+    charts
 }
 
 /// A line per run, a value per interval: `runs` are their names and figures.
@@ -124,14 +155,12 @@ pub fn chart_over_time(
     });
     LineChart {
         title: title.into(),
-        x_title: format!("accesses, up to {} per point", grouped(accesses)),
-        x_labels: intervals.iter().map(|interval| thousands(interval.end_accesses)).collect(),
+        x: Axis::time(
+            &format!("accesses, up to {} per point", grouped(accesses)),
+            intervals.iter().map(|interval| interval.end_accesses),
+        ),
         y_title: y_title.into(),
         series: series.collect(),
+        emphasised: vec![],
     }
-}
-
-/// A number for an axis: in thousands, if it is not small.
-pub(super) fn thousands(number: u64) -> String {
-    if number >= 10_000 { format!("{}k", grouped(number / 1000)) } else { grouped(number) }
 }

@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use super::{Cell, LineChart, Options, Report, Series, Table};
-use crate::LabError;
+use super::{Axis, Cell, Drawn as _, Figure, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
 use crate::sweep::{Row, RowTier};
 
@@ -21,10 +20,7 @@ const FIGURES: [Drawn; 5] = [
 ];
 
 /// The report of all results, in the order of the sweep.
-///
-/// # Errors
-/// [`LabError::Chart`] if a chart cannot be drawn.
-pub fn sweep(rows: &[Row], options: &Options) -> Result<Report, LabError> {
+pub fn sweep(rows: &[Row], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     let traces = in_order(rows.iter().map(|row| row.trace.clone()));
     report.paragraph(&format!(
@@ -39,18 +35,18 @@ pub fn sweep(rows: &[Row], options: &Options) -> Result<Report, LabError> {
         let name = |(label, row): (&String, &&Row)| label.clone() + &further_sizes(row);
         let named: Vec<Named<'_>> =
             labels.iter().zip(&rows).map(|pair| (name(pair), *pair.1)).collect();
-        for figure in FIGURES {
+        let choices = FIGURES.into_iter().filter_map(|figure| {
             let chart = chart(&named, figure);
-            if chart.series.iter().any(|series| series.values.iter().any(Option::is_some)) {
-                report.lines(&chart)?;
-            }
-        }
+            let mut values = chart.series.iter().flat_map(|series| &series.values);
+            values.any(Option::is_some).then(|| (chart.title.clone(), vec![chart.chart()]))
+        });
+        report.figure(Figure { title: "Figures by size".into(), choices: choices.collect() });
         report.table(table(&labels, &rows));
     }
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    Ok(report)
+    report
 }
 
 /// A row, and what its line is called.
@@ -73,12 +69,16 @@ fn chart(rows: &[Named<'_>], (column, title, y_title, scale): Drawn) -> LineChar
         }
     }
     let first = rows.first().and_then(|(_, row)| row.tiers.first());
+    let page_size_bytes = rows.first().map_or(0, |(_, row)| row.page_size_bytes);
     LineChart {
         title: title.into(),
-        x_title: format!("pages of {}", first.map_or("the first tier", |tier| &tier.name)),
-        x_labels: sizes.iter().copied().map(grouped).collect(),
+        x: Axis::sizes(
+            first.map_or("the first tier", |tier| &tier.name),
+            &sizes.iter().map(|pages| pages * page_size_bytes).collect::<Vec<u64>>(),
+        ),
         y_title: y_title.into(),
         series,
+        emphasised: vec![],
     }
 }
 
@@ -133,9 +133,9 @@ fn table(labels: &[String], rows: &[&Row]) -> Table {
         let mut cells = vec![
             Cell::text(label),
             Cell::text(pages.join(" + ")),
-            Cell::number(format!("{:.3}", figure("miss_ratio") * 100.0)),
-            Cell::number(format!("{:.1}", figure("io_time_ms") / 1000.0)),
-            Cell::number(format!("{:.4}", figure("average_response_ms"))),
+            exact(3, figure("miss_ratio") * 100.0),
+            exact(1, figure("io_time_ms") / 1000.0),
+            exact(4, figure("average_response_ms")),
         ];
         if is_timed {
             cells.push(Cell::number(optional(row.figure("read_p99_us"))));
@@ -147,6 +147,11 @@ fn table(labels: &[String], rows: &[&Row]) -> Table {
         header: header.into_iter().map(String::from).collect(),
         rows: labels.iter().zip(rows).map(row).collect(),
     }
+}
+
+/// A number with so many decimals.
+fn exact(decimals: usize, value: f64) -> Cell {
+    Cell::number(format!("{value:.decimals$}")).with_value(value)
 }
 
 /// Each of some texts once, in the order in which they come.

@@ -215,8 +215,8 @@ impl Study for Experiment {
         vec![report::readings(self, results)]
     }
 
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
-        report::add(report, self, results)
+    fn report(&self, results: &Self::Results, report: &mut Report) {
+        report::add(report, self, results);
     }
 }
 

@@ -4,9 +4,8 @@ use super::wear::Wear;
 use super::{Experiment, Point, WorkloadResult, find};
 use crate::claim::spread;
 use crate::study::{TextTable, in_order};
-use thermocline_lab::LabError;
 use thermocline_lab::metric::grouped;
-use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
+use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table};
 
 /// What the policies did to the flash, workload by workload.
 pub(super) fn wear_table(results: &[WorkloadResult]) -> TextTable {
@@ -117,15 +116,11 @@ pub(super) fn io_times(result: &WorkloadResult, memory: &str) -> TextTable {
 }
 
 /// Adds Figure 2, the sweep of the non-hot ratio, the wear and the counts.
-pub(super) fn add(
-    report: &mut Report,
-    experiment: &Experiment,
-    results: &[WorkloadResult],
-) -> Result<(), LabError> {
+pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &[WorkloadResult]) {
     report.heading("Total I/O time against flash size (Figure 2)");
     for result in results {
         for memory in &experiment.memories {
-            report.lines(&figure(result, memory))?;
+            report.chart(&figure(result, memory));
             report.table(io_times(result, memory).into_table());
         }
     }
@@ -138,13 +133,22 @@ pub(super) fn add(
         experiment.nonhot.flash_ratio
     ));
     if let Some(first) = results.first() {
-        report.lines(&LineChart {
+        report.chart(&LineChart {
             title: "I/O time relative to a non-hot ratio of 0.1".into(),
-            x_title: "non-hot ratio".into(),
-            x_labels: first.nonhot.iter().map(nonhot_ratio).collect(),
+            x: Axis::numbers(
+                "non-hot ratio",
+                first
+                    .nonhot
+                    .iter()
+                    .map(nonhot_ratio)
+                    .enumerate()
+                    .map(|(place, ratio)| (ratio.parse().unwrap_or(place as f64), ratio))
+                    .collect(),
+            ),
             y_title: "relative I/O time".into(),
             series: results.iter().map(relative_to_default).collect(),
-        })?;
+            emphasised: vec![],
+        });
     }
     report.heading("Wear of the flash");
     report.paragraph(&format!(
@@ -157,7 +161,6 @@ pub(super) fn add(
     report.table(wear_table(results).into_table());
     report.heading("Counts");
     report.table(counts(results));
-    Ok(())
 }
 
 fn figure(result: &WorkloadResult, memory: &str) -> LineChart {
@@ -173,10 +176,13 @@ fn figure(result: &WorkloadResult, memory: &str) -> LineChart {
     });
     LineChart {
         title: format!("{}, memory {memory}", result.workload),
-        x_title: "flash/memory".into(),
-        x_labels: ratios.iter().map(|ratio| format!("{ratio}x")).collect(),
+        x: Axis::numbers(
+            "flash/memory",
+            ratios.iter().map(|&ratio| (ratio, format!("{ratio}x"))).collect(),
+        ),
         y_title: "total I/O time (s)".into(),
         series: series.collect(),
+        emphasised: vec![],
     }
 }
 

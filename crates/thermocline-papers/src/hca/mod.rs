@@ -347,8 +347,8 @@ impl Study for Experiment {
         vec![report::readings(&self.architecture.counts, &results.traces)]
     }
 
-    fn report(&self, results: &Results, report: &mut Report) -> Result<(), LabError> {
+    fn report(&self, results: &Results, report: &mut Report) {
         add_titled(report, self.page_tables(results));
-        report::add(report, self, results)
+        report::add(report, self, results);
     }
 }

@@ -6,9 +6,8 @@ use super::{
 };
 use crate::claim::median;
 use crate::study::{TextTable, header};
-use thermocline_lab::LabError;
 use thermocline_lab::metric::grouped;
-use thermocline_lab::report::{self, LineChart, Report, Series, Table};
+use thermocline_lab::report::{self, Axis, LineChart, Report, Series, Table};
 
 /// Points of a chart over time at most.
 const POINTS_MAX: usize = 72;
@@ -49,21 +48,16 @@ const OVER_RAM: [OverRam; 3] = [
 ];
 
 /// Adds the file system, then the architecture on each trace.
-pub(super) fn add(
-    report: &mut Report,
-    experiment: &Experiment,
-    results: &Results,
-) -> Result<(), LabError> {
+pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &Results) {
     let on_engine = on_engine(&experiment.system, results);
     for (workload, result) in experiment.system.workloads.iter().zip(&results.system) {
-        system(report, experiment, workload, result, &on_engine)?;
+        system(report, experiment, workload, result, &on_engine);
     }
     report.heading("The traces really used");
     report.table(traces(&results.traces));
     for trace in &results.traces {
-        architecture(report, experiment, trace)?;
+        architecture(report, experiment, trace);
     }
-    Ok(())
 }
 
 /// The engine's scale and devices, if the file system ran on it; else nothing.
@@ -106,7 +100,7 @@ fn system(
     workload: &SystemWorkload,
     result: &SystemResult,
     on_engine: &str,
-) -> Result<(), LabError> {
+) {
     let system = &experiment.system;
     report.heading(&format!("{}: ARC alone, and with an L2ARC", result.workload));
     report.paragraph(&format!(
@@ -121,7 +115,7 @@ fn system(
     table.header[0] = "figure".into();
     report.table(table.into_table());
     for (title, unit, value) in OVER_TIME {
-        report.lines(&over_time(title, unit, value, result))?;
+        report.chart(&over_time(title, unit, value, result));
     }
     for (title, paper, ours, digits) in OVER_SIZES {
         report.paragraph(&format!(
@@ -130,7 +124,6 @@ fn system(
         ));
         report.table(over_sizes(&result.cells, paper, ours, digits));
     }
-    Ok(())
 }
 
 fn over_time(
@@ -151,10 +144,10 @@ fn over_time(
     let ends = result.hybrid.snapshots.chunks(step).filter_map(|chunk| chunk.last());
     LineChart {
         title: title.into(),
-        x_title: "minutes".into(),
-        x_labels: ends.map(|snapshot| (snapshot.at_s / 60).to_string()).collect(),
+        x: Axis::time("minutes", ends.map(|snapshot| snapshot.at_s / 60)),
         y_title: unit.into(),
         series: vec![line("baseline", &result.baseline), line("hybrid", &result.hybrid)],
+        emphasised: vec![],
     }
 }
 
@@ -180,11 +173,7 @@ fn over_sizes(
     }
 }
 
-fn architecture(
-    report: &mut Report,
-    experiment: &Experiment,
-    trace: &TraceResult,
-) -> Result<(), LabError> {
+fn architecture(report: &mut Report, experiment: &Experiment, trace: &TraceResult) {
     let architecture = &experiment.architecture;
     report.heading(&format!("HCA on {}", trace.workload));
     let ratios: Vec<String> = architecture.ram_per_ssd.iter().map(ToString::to_string).collect();
@@ -205,10 +194,10 @@ fn architecture(
     };
     let chart = |title: &str, unit: &str, series: Vec<Series>| LineChart {
         title: title.into(),
-        x_title: "RAM as a multiple of the SSD".into(),
-        x_labels: ratios.clone(),
+        x: Axis::names("RAM as a multiple of the SSD", ratios.iter().cloned()),
         y_title: unit.into(),
         series,
+        emphasised: vec![],
     };
     let shown = architecture.shown_buffer_pages;
     let hits = |name: &str, value: &dyn Fn(&Point) -> f64| line(name.into(), shown, value);
@@ -220,18 +209,17 @@ fn architecture(
         hits("DHR", &|point| point.hca.dhr * 100.0),
     ];
     let title = format!("Hit ratios, {shown} pages of transient buffer (Figures 23 and 24)");
-    report.lines(&chart(&title, "%", lines))?;
+    report.chart(&chart(&title, "%", lines));
     for (title, unit, value) in OVER_RAM {
         let buffers = architecture.buffer_pages.iter();
         let lines = buffers.map(|&pages| line(format!("{pages} pages"), pages, &value));
-        report.lines(&chart(title, unit, lines.collect()))?;
+        report.chart(&chart(title, unit, lines.collect()));
     }
     report.paragraph(&format!(
         "Cost per I/O per second in $, the baseline's / HCA's, with RAM at ${} per GiB:",
         architecture.ram_price
     ));
     report.table(costs(experiment, trace));
-    Ok(())
 }
 
 /// What an I/O costs at each ratio of prices, and by how much HCA makes it cheaper.

@@ -258,8 +258,8 @@ impl Study for Experiment {
         vec![report::hit_ratios(self, results), readings::table(self, results)]
     }
 
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
-        report::add(report, self, results)
+    fn report(&self, results: &Self::Results, report: &mut Report) {
+        report::add(report, self, results);
     }
 }
 

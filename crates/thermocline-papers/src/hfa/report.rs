@@ -2,9 +2,9 @@
 
 use super::{Experiment, Point, WorkloadResult, first_level, protected};
 use crate::study::TextTable;
+use thermocline_lab::IntervalSummary;
 use thermocline_lab::metric::grouped;
-use thermocline_lab::report::{Cell, LineChart, Report, Series, Table, chart_over_time};
-use thermocline_lab::{IntervalSummary, LabError};
+use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table, chart_over_time};
 
 /// A figure over sizes: its title, what it shows, and the value at each.
 type Figure = (&'static str, &'static str, fn(&Point) -> f64);
@@ -80,19 +80,15 @@ fn by_period(result: &WorkloadResult) -> LineChart {
     let periods = series.iter().map(|one| one.values.len()).max().unwrap_or(0);
     LineChart {
         title: "Hits in the first level, period by period (Figure 8 a)".into(),
-        x_title: "periods after the warm-up".into(),
-        x_labels: (1..=periods).map(|period| period.to_string()).collect(),
+        x: Axis::time("periods after the warm-up", 1..=periods as u64),
         y_title: "%".into(),
         series,
+        emphasised: vec![],
     }
 }
 
 /// Adds the traces, then the figures of each workload.
-pub(super) fn add(
-    report: &mut Report,
-    experiment: &Experiment,
-    results: &[WorkloadResult],
-) -> Result<(), LabError> {
+pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &[WorkloadResult]) {
     report.heading("The traces really used");
     report.table(traces(results));
     report.heading("Readings of the paper");
@@ -101,16 +97,11 @@ pub(super) fn add(
     );
     report.table(super::readings::table(experiment, results).into_table());
     for result in results {
-        workload(report, experiment, result)?;
+        workload(report, experiment, result);
     }
-    Ok(())
 }
 
-fn workload(
-    report: &mut Report,
-    experiment: &Experiment,
-    result: &WorkloadResult,
-) -> Result<(), LabError> {
+fn workload(report: &mut Report, experiment: &Experiment, result: &WorkloadResult) {
     report.heading(&result.workload);
     if !result.has_reuse(experiment) {
         report.paragraph(&format!(
@@ -140,30 +131,26 @@ fn workload(
         report.table(Table { header: header.map(String::from).to_vec(), rows: groups.collect() });
     }
     for (title, y_title, value) in FIGURES {
-        report.lines(&over_sizes(experiment, result, title, y_title, value))?;
+        report.chart(&over_sizes(experiment, result, title, y_title, value));
     }
     if result.over_time.is_empty() {
-        return Ok(());
+        return;
     }
     let runs = result.over_time.iter().map(|one| (one.policy.as_str(), &one.over_time));
     let runs: Vec<_> = runs.collect();
-    report.lines(&by_period(result))?;
+    report.chart(&by_period(result));
     for (title, share) in [
         ("Hits in the first level (Figure 8 a)", first_level as fn(&IntervalSummary) -> _),
         ("Share of Q1 in the first level (Figure 8 b)", protected),
     ] {
         let percent = |interval: &IntervalSummary| Some(share(interval)? * 100.0);
-        report.lines(&chart_over_time(title, "%", &runs, percent))?;
+        report.chart(&chart_over_time(title, "%", &runs, percent));
     }
     sweeps(report, experiment, result)
 }
 
 /// Figures 9 and 10.
-fn sweeps(
-    report: &mut Report,
-    experiment: &Experiment,
-    result: &WorkloadResult,
-) -> Result<(), LabError> {
+fn sweeps(report: &mut Report, experiment: &Experiment, result: &WorkloadResult) {
     for (title, x_title, points) in [
         ("A fixed share of Q1 (Figure 9)", "share of Q1, %", &result.fixed_shares),
         ("Length of the history k (Figure 10)", "k", &result.history),
@@ -182,15 +169,17 @@ fn sweeps(
                 })
                 .collect(),
         });
-        report.lines(&LineChart {
+        report.chart(&LineChart {
             title: title.into(),
-            x_title: x_title.into(),
-            x_labels: places.iter().map(ToString::to_string).collect(),
+            x: Axis::numbers(
+                x_title,
+                places.iter().map(|&at| (at as f64, at.to_string())).collect(),
+            ),
             y_title: "hits, %".into(),
             series: series.collect(),
-        })?;
+            emphasised: vec![],
+        });
     }
-    Ok(())
 }
 
 fn over_sizes(
@@ -215,10 +204,13 @@ fn over_sizes(
     });
     LineChart {
         title: title.into(),
-        x_title: "all levels, % of the footprint".into(),
-        x_labels: sizes.iter().map(ToString::to_string).collect(),
+        x: Axis::numbers(
+            "all levels, % of the footprint",
+            sizes.iter().map(|&size| (size, size.to_string())).collect(),
+        ),
         y_title: y_title.into(),
         series: series.collect(),
+        emphasised: vec![],
     }
 }
 

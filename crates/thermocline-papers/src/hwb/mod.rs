@@ -202,8 +202,8 @@ impl Study for Experiment {
         if results.is_empty() { vec![] } else { vec![report::sensitivity(self, results)] }
     }
 
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
-        report::add(report, self, results)
+    fn report(&self, results: &Self::Results, report: &mut Report) {
+        report::add(report, self, results);
     }
 }
 

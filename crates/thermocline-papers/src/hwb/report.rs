@@ -5,9 +5,9 @@ use thermocline_trace::classes::Class;
 use super::claims::{Comparison, Figure};
 use super::{Experiment, Run, WorkloadResult};
 use crate::study::{TextTable, header, in_order};
+use thermocline_lab::BufferSummary;
 use thermocline_lab::metric::{Metric, buffer_columns, grouped, of_buffers};
-use thermocline_lab::report::{Cell, LineChart, Report, Series, Table};
-use thermocline_lab::{BufferSummary, LabError};
+use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table};
 
 /// Write hits, erases and response times at the size of the paper's text, for a terminal.
 pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
@@ -37,11 +37,7 @@ pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> T
 }
 
 /// Adds the traces, the ablation, then the figures of each workload.
-pub(super) fn add(
-    report: &mut Report,
-    experiment: &Experiment,
-    results: &[WorkloadResult],
-) -> Result<(), LabError> {
+pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &[WorkloadResult]) {
     report.paragraph("A point is one workload with one size of the buffer, on a drive in use; percentages are of the second buffer's figure.");
     report.heading("The traces really used");
     report.table(traces(results));
@@ -64,16 +60,11 @@ pub(super) fn add(
     ));
     report.table(sensitivity(experiment, results).into_table());
     for result in results {
-        workload(report, experiment, result)?;
+        workload(report, experiment, result);
     }
-    Ok(())
 }
 
-fn workload(
-    report: &mut Report,
-    experiment: &Experiment,
-    result: &WorkloadResult,
-) -> Result<(), LabError> {
+fn workload(report: &mut Report, experiment: &Experiment, result: &WorkloadResult) {
     report.heading(&result.workload);
     let distances = result.classes.classes.iter().map(|class| Series {
         name: class.class.name().into(),
@@ -82,13 +73,16 @@ fn workload(
     let intervals = result.classes.classes.first().map_or(0, |one| one.distance_over_time.len());
     let end =
         |interval: u64| (interval * result.classes.interval_writes).min(result.classes.writes);
-    report.lines(&LineChart {
+    report.chart(&LineChart {
         title: "Re-use distance over time (Figure 2)".into(),
-        x_title: format!("writes, {} per point", grouped(result.classes.interval_writes)),
-        x_labels: (1..=intervals as u64).map(|interval| grouped(end(interval))).collect(),
+        x: Axis::time(
+            &format!("writes, {} per point", grouped(result.classes.interval_writes)),
+            (1..=intervals as u64).map(end),
+        ),
         y_title: "distinct pages, mean".into(),
         series: distances.collect(),
-    })?;
+        emphasised: vec![],
+    });
     let figures = |runs: &[Run]| {
         let is_shown = |run: &&Run| {
             experiment.contenders.iter().any(|one| one.in_figures && one.label == run.label)
@@ -109,11 +103,10 @@ fn workload(
             ("erase_count", "Figure 6"),
             ("write_mean_us", "Figure 7"),
         ] {
-            report.lines(&chart(experiment, &shown, &of_buffers(metric), figure))?;
+            report.chart(&chart(experiment, &shown, &of_buffers(metric), figure));
         }
         report.table(runs_table(runs));
     }
-    Ok(())
 }
 
 fn chart(
@@ -131,12 +124,17 @@ fn chart(
         name: label.into(),
         values: experiment.sizes.iter().map(|size| value(label, size)).collect(),
     });
+    let pages = |size: &String| {
+        let run = runs.iter().find(|run| run.size == *size);
+        run.map_or(0.0, |run| f64::from(run.summary.buffer_pages))
+    };
+    let places = experiment.sizes.iter().map(|size| (pages(size), size.clone()));
     LineChart {
         title: format!("{} ({figure})", metric.title),
-        x_title: "buffer".into(),
-        x_labels: experiment.sizes.clone(),
+        x: Axis::numbers("buffer", places.collect()),
         y_title: format!("{} ({})", metric.title, metric.unit),
         series: series.collect(),
+        emphasised: vec![],
     }
 }
 

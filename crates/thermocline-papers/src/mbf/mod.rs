@@ -210,8 +210,8 @@ impl Study for Experiment {
         vec![report::layouts(results), report::filters(results)]
     }
 
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
+    fn report(&self, results: &Self::Results, report: &mut Report) {
         add_titled(report, self.page_tables(results));
-        report::add(report, self, results)
+        report::add(report, self, results);
     }
 }

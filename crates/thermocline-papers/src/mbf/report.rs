@@ -5,9 +5,9 @@ use super::run::MHF;
 use super::{Experiment, Runtime, SweepPoint, WorkloadResult};
 use crate::claim::{mean, median};
 use crate::study::{TextTable, header, in_order};
+use thermocline_lab::Identification;
 use thermocline_lab::metric::grouped;
-use thermocline_lab::report::{Cell, LineChart, Report, Series, Table, charts_over_time};
-use thermocline_lab::{Identification, LabError};
+use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table, charts_over_time};
 
 /// The labels of the charts over time: Figures 8 to 11 show these.
 const CHARTED: [&str; 5] = ["WDAC", "DAM", "MBF", "MHF", "MBF 2 KiB"];
@@ -32,11 +32,7 @@ pub(super) fn overview(results: &[WorkloadResult]) -> TextTable {
 }
 
 /// Adds all workloads in tables, then the figures of each.
-pub(super) fn add(
-    report: &mut Report,
-    experiment: &Experiment,
-    results: &[WorkloadResult],
-) -> Result<(), LabError> {
+pub(super) fn add(report: &mut Report, experiment: &Experiment, results: &[WorkloadResult]) {
     report.heading("The traces really used");
     report.paragraph("Whether a trace is the paper's is told by its number of requests (Table II). The last column is by how much MBF's false identification rate lies below MHF's.");
     report.table(traces(results));
@@ -56,42 +52,41 @@ pub(super) fn add(
     ));
     report.table(admission(results));
     for result in results {
-        figures(report, result)?;
+        figures(report, result);
     }
-    Ok(())
 }
 
 /// Figures 8 to 11 and 13 to 15 of one workload.
-fn figures(report: &mut Report, result: &WorkloadResult) -> Result<(), LabError> {
+fn figures(report: &mut Report, result: &WorkloadResult) {
     report.heading(&result.workload);
     let mut charted = result.against_wdac.clone();
     charted.identifiers.retain(|one| CHARTED.contains(&&*one.label));
     for chart in charts_over_time(&charted) {
-        report.lines(&chart)?;
+        report.chart(&chart);
     }
     let false_identification = |point: &SweepPoint| point.false_identification_rate * 100.0;
-    report.lines(&sweep(
+    report.chart(&sweep(
         "Memory (Figure 13 d)",
         "memory, bytes",
         "false identification rate, %",
         &result.memory,
         false_identification,
-    ))?;
-    report.lines(&sweep(
+    ));
+    report.chart(&sweep(
         "Window of WDAC, period of DAM (Figure 14)",
         "writes",
         "hot, %",
         &result.windows,
         |point| point.hot_ratio * 100.0,
-    ))?;
-    report.lines(&sweep(
+    ));
+    report.chart(&sweep(
         "Number of filters (Figure 15 a)",
         "filters",
         "hot, %",
         &result.filters,
         |point| point.hot_ratio * 100.0,
-    ))?;
-    report.lines(&sweep(
+    ));
+    report.chart(&sweep(
         "Number of filters (Figure 15 b)",
         "filters",
         "false identification rate, %",
@@ -179,10 +174,13 @@ fn sweep(
     });
     LineChart {
         title: title.into(),
-        x_title: x_title.into(),
-        x_labels: places.iter().map(|&place| grouped(place)).collect(),
+        x: Axis::numbers(
+            x_title,
+            places.iter().map(|&place| (place as f64, grouped(place))).collect(),
+        ),
         y_title: y_title.into(),
         series: series.collect(),
+        emphasised: vec![],
     }
 }
 

@@ -211,9 +211,8 @@ impl Study for Experiment {
         report::tables(self, results)
     }
 
-    fn report(&self, results: &Self::Results, report: &mut Report) -> Result<(), LabError> {
+    fn report(&self, results: &Self::Results, report: &mut Report) {
         report::add(report, self, results);
-        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(options: &BufferOptions, command: &str) -> Result<String> {
     if let Some(path) = &options.report {
         let title = format!("Write buffers on {}", reading::file_name(&options.trace));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &buffer_report(&summaries, &report)?.to_html())?;
+        output::write_report(path, &buffer_report(&summaries, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&summaries) } else { Ok(table(&summaries)) }

@@ -26,7 +26,7 @@ pub(crate) fn run(options: &CompareOptions, command: &str) -> Result<String> {
     if let Some(path) = &options.report {
         let title = format!("Comparison on {}", reading::file_names(&options.traces));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &comparison(&summaries, &report)?.to_html())?;
+        output::write_report(path, &comparison(&summaries, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json {

@@ -44,9 +44,9 @@ pub(crate) fn run(options: &DemoOptions) -> Result<String> {
         command: "thermocline demo\n\n# the same on a trace of yours:\nthermocline compare TRACE --policy all \\\n  --tier ram=2% --tier flash=1x,2x,4x,8x,16x --report comparison.html".into(),
         version: compare::VERSION.into(),
     };
-    let mut report = comparison(&summaries, &report)?;
+    let mut report = comparison(&summaries, &report);
     add_shipped(&mut report, &trace, &configurations, &summaries)?;
-    output::write_file(&options.report, &report.to_html())?;
+    output::write_report(&options.report, &report)?;
     let path = options.report.display();
     if options.json {
         output::note(&format!("report: {path}"));

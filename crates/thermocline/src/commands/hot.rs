@@ -24,7 +24,7 @@ pub(crate) fn run(options: &HotOptions, command: &str) -> Result<String> {
     if let Some(path) = &options.report {
         let title = format!("Hot and cold pages of {}", reading::file_name(&options.trace));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &identification(&found, &report)?.to_html())?;
+        output::write_report(path, &identification(&found, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&found) } else { Ok(table(&found)) }

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &MrcOptions, command: &str) -> Result<String> {
     if let Some(path) = &options.report {
         let title = format!("Miss ratios of {}", reading::file_name(&options.trace));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &report_of(&found, &report)?.to_html())?;
+        output::write_report(path, &report_of(&found, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&found) } else { Ok(tables(&found)) }

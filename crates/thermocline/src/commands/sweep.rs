@@ -48,7 +48,7 @@ pub(crate) fn run(options: &SweepOptions, command: &str) -> Result<String> {
     if let Some(path) = &options.report {
         let title = format!("Sweep {}", reading::file_name(&target));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &report_of(&outcome.rows, &report)?.to_html())?;
+        output::write_report(path, &report_of(&outcome.rows, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&outcome.report(&target)) } else { Ok(table(&outcome, &target)) }

@@ -64,7 +64,7 @@ fn classes(options: &ClassesOptions, command: &str) -> Result<String> {
         let title =
             format!("Classes of the written pages of {}", reading::file_name(&options.trace));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &report::classes(&classes, &report)?.to_html())?;
+        output::write_report(path, &report::classes(&classes, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     let path = options.trace.display().to_string();

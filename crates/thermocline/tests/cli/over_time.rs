@@ -134,16 +134,13 @@ fn reports_draw_what_was_asked_for() {
         "Promote probability (l2) over time",
         "MQ&#39;s life time (l2) over time",
     ] {
-        assert!(levels.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
+        assert!(levels.contains(&format!("data-name=\"{title}\"")), "{title}");
     }
     assert!(levels.contains("Traffic between the caches"));
     let hybrid = ["--page-size", "8KiB", "--tier", "ram=2%", "--tier", "flash=4x"];
     let hybrids = page("hat,arc-l2arc,hca", &hybrid);
     for title in ["Hits in RAM or on flash", "ARC&#39;s target p (ram)", "Pages held (flash)"] {
-        assert!(
-            hybrids.contains(&format!("<figcaption>{title} over time</figcaption>")),
-            "{title}"
-        );
+        assert!(hybrids.contains(&format!("data-name=\"{title} over time\"")), "{title}");
     }
     assert!(!hybrids.contains("Traffic between") && hybrids.contains("Flash writes"));
     assert_eq!(hybrids, page("hat,arc-l2arc,hca", &hybrid), "no dates, no speeds");

@@ -51,7 +51,7 @@ pub(super) fn run(options: &CorpusReportOptions, command: &str) -> Result<String
     if let Some(path) = &options.report {
         let title = format!("Corpus {}", reading::file_name(&options.results));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &report_of(&study, &report)?.to_html())?;
+        output::write_report(path, &report_of(&study, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&study) } else { Ok(text(&study)) }

@@ -39,10 +39,10 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     } else {
         run_on_traces(&mut *reproduction, &folder)?;
     }
-    let report = reproduction.report(VERSION)?;
+    let report = reproduction.report(VERSION);
     let path = options.report.clone();
     let path = path.unwrap_or_else(|| format!("reproduce-{}.html", study.name).into());
-    output::write_file(&path, &report.to_html())?;
+    output::write_report(&path, &report)?;
     output::note(&format!("report: {}", path.display()));
     if options.json {
         let json = reproduction.json().context("cannot write JSON")?;

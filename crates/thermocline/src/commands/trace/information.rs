@@ -60,7 +60,7 @@ pub(super) fn info(options: &InfoOptions, command: &str) -> Result<String> {
             Information { figures: &figures, footprint: &footprint, files, processes: &processes };
         let title = format!("What {} holds", reading::file_name(&options.trace));
         let report = Options { title, command: command.into(), version: VERSION.into() };
-        output::write_file(path, &report::information(&found, &report)?.to_html())?;
+        output::write_report(path, &report::information(&found, &report))?;
         output::note(&format!("report: {}", path.display()));
     }
     let path = options.trace.display().to_string();

@@ -1,0 +1,152 @@
+//! Points by two figures of which less is better, and those that no other point beats in both.
+
+use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, short};
+use super::{Chart, Drawn, palette};
+
+const HEIGHT: u32 = 360;
+
+/// What each of several things has of two figures, of which less is better.
+#[derive(Clone, Debug)]
+pub struct ScatterChart {
+    /// What the chart shows.
+    pub title: String,
+    /// The figure to the right, with its unit.
+    pub x_title: String,
+    /// The figure upwards, with its unit.
+    pub y_title: String,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// One point.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its name.
+    pub name: String,
+    /// The figure to the right.
+    pub x: f64,
+    /// The figure upwards.
+    pub y: f64,
+}
+
+impl ScatterChart {
+    /// The places of the points that no other beats in one figure without being worse in the other,
+    /// from left to right.
+    fn front(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.points.len()).collect();
+        order.retain(|&place| {
+            let Point { x, y, .. } = self.points[place];
+            x.is_finite() && y.is_finite()
+        });
+        order.sort_by(|&one, &other| {
+            let (one, other) = (&self.points[one], &self.points[other]);
+            one.x.total_cmp(&other.x).then(one.y.total_cmp(&other.y))
+        });
+        let mut least = f64::INFINITY;
+        order.retain(|&place| {
+            let y = self.points[place].y;
+            let is_front = y < least;
+            least = least.min(y);
+            is_front
+        });
+        order
+    }
+}
+
+impl Drawn for ScatterChart {
+    fn chart(&self) -> Chart {
+        // What is far from zero would stand in a heap.
+        let x = Scale::new(&self.x_title, Kind::between(self.points.iter().map(|point| point.x)));
+        let y = Scale::new(&self.y_title, Kind::around(self.points.iter().map(|point| point.y)));
+        let mut plot = Plot::new(&self.title, HEIGHT, x, y);
+        plot.styles = palette::styles(self.points.iter().map(|point| point.name.as_str()));
+        let front = self.front();
+        for (place, style) in plot.styles.iter_mut().enumerate() {
+            style.is_emphasised = front.contains(&place);
+        }
+        plot.has_legend = true;
+        let row = |place: usize| {
+            let Point { x, y, .. } = self.points[place];
+            Row {
+                x: Place::Number(x),
+                y: Place::Number(y),
+                style: Some(place),
+                told: vec![(self.x_title.clone(), short(x)), (self.y_title.clone(), short(y))],
+                ..Row::default()
+            }
+        };
+        let is_drawn =
+            |&place: &usize| self.points[place].x.is_finite() && self.points[place].y.is_finite();
+        let mut order: Vec<usize> = (0..self.points.len()).filter(is_drawn).collect();
+        order.sort_by_key(|place| front.contains(place));
+        let step = |pair: &[usize]| {
+            let [from, to] = [pair[0], pair[1]].map(|place| &self.points[place]);
+            // No point is known between two: the front goes right, then down.
+            let corners = [((from.x, from.y), (to.x, from.y)), ((to.x, from.y), (to.x, to.y))];
+            corners.map(|((x, y), (x2, y2))| Row {
+                x: Place::Number(x),
+                y: Place::Number(y),
+                x2: Some(Place::Number(x2)),
+                y2: Some(Place::Number(y2)),
+                ..Row::default()
+            })
+        };
+        let steps = front.windows(2).flat_map(step).collect();
+        let name = |&place: &usize| Row {
+            text: Some(self.points[place].name.clone()),
+            told: vec![],
+            style: None,
+            ..row(place)
+        };
+        let names = front.iter().map(name).collect();
+        plot.layers = vec![
+            Layer { mark: Mark::Rule(1), rows: steps },
+            Layer { mark: Mark::Point, rows: order.into_iter().map(row).collect() },
+            Layer { mark: Mark::Text(Align::After), rows: names },
+        ];
+        Chart::new(plot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: &[(f64, f64)]) -> ScatterChart {
+        let points = points.iter().enumerate();
+        let points = points.map(|(place, &(x, y))| Point { name: format!("p{place}"), x, y });
+        ScatterChart {
+            title: "t".into(),
+            x_title: "x".into(),
+            y_title: "y".into(),
+            points: points.collect(),
+        }
+    }
+
+    #[test]
+    fn the_front_is_what_no_other_beats() {
+        for (points, front) in [
+            (&[(1.0, 9.0), (2.0, 5.0), (3.0, 6.0), (4.0, 1.0)][..], &[0, 1, 3][..]),
+            // Of equals the first; of one figure the better.
+            (&[(1.0, 1.0), (1.0, 1.0)], &[0]),
+            (&[(1.0, 2.0), (1.0, 1.0), (2.0, 1.0)], &[1]),
+            (&[(f64::NAN, 0.0), (5.0, 5.0)], &[1]),
+            (&[], &[]),
+        ] {
+            assert_eq!(chart(points).front(), front, "{points:?}");
+        }
+    }
+
+    #[test]
+    fn the_front_is_named_and_the_others_are_grey() {
+        let drawn = chart(&[(1.0, 9.0), (3.0, 9.5), (4.0, 1.0)]).chart();
+        let names: Vec<_> = drawn.vega_lite()["layer"][2]["data"]["values"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["text"].clone())
+            .collect();
+        assert_eq!(names, ["p0", "p2"]);
+        assert!(drawn.svg().contains(palette::GREY));
+    }
+}

@@ -1,0 +1,114 @@
+//! The script of the reports: made from `web/` by npm's esbuild, committed, and tried in Chromium.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use xtask::{run, target};
+
+/// What reports have built in, so that a build needs no npm.
+const BUNDLE: &str = "crates/thermocline-lab/src/report/page.js";
+
+/// The least version of Node.js that the tests run on.
+const NODE: u32 = 20;
+
+/// What Chromium is called.
+const CHROMIUM: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// Makes the script of the reports anew.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    ensure!(has_npm(), "npm with Node.js {NODE} or newer is missing: install it");
+    std::fs::write(root.join(BUNDLE), bundle(root)?).context("cannot write the script")
+}
+
+/// Checks the types of the script's sources, that the committed script is made from them, and that
+/// reports of this `thermocline` work in a browser. What needs a program that is missing says that it
+/// is skipped.
+pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
+    if !has_npm() {
+        eprintln!("skipped: the script of the reports; it needs npm with Node.js {NODE} or newer");
+        return Ok(());
+    }
+    let made = bundle(root)?;
+    let committed = std::fs::read_to_string(root.join(BUNDLE)).context("cannot read the script")?;
+    if made != committed {
+        bail!("{BUNDLE} is not what web/ makes: run `cargo xtask web`");
+    }
+    let Some(chromium) = CHROMIUM.into_iter().find_map(in_path) else {
+        eprintln!("skipped: reports in a browser; they need Chromium");
+        return Ok(());
+    };
+    let folder = tempfile::tempdir().context("cannot make a folder for reports")?;
+    let reports = reports(root, program, folder.path())?;
+    let reports = reports.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    let chromium = chromium.to_str().context("the browser's folder is not UTF-8")?;
+    npm(root, &["test"], &[("REPORTS", &reports.join("\n")), ("CHROMIUM", chromium)])
+}
+
+/// Checks types, and returns the script.
+fn bundle(root: &Path) -> Result<String> {
+    npm(root, &["ci", "--no-audit", "--no-fund", "--loglevel=error"], &[])?;
+    npm(root, &["run", "check"], &[])?;
+    let file = target(root).join("page.js");
+    npm(root, &["run", "build", "--", &file.display().to_string()], &[])?;
+    std::fs::read_to_string(&file).context("esbuild wrote no script")
+}
+
+fn npm(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+    let silent = [&["--silent"], words].concat();
+    // Browsers come from the system.
+    let variables = [variables, &[("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")]].concat();
+    run(&root.join("web"), "npm", &silent, &variables)
+}
+
+/// A program in one of the folders where programs are.
+fn in_path(program: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+fn has_npm() -> bool {
+    let version = Command::new("node").arg("--version").output();
+    let version = version.map(|found| String::from_utf8_lossy(&found.stdout).into_owned());
+    let major = |text: &str| text.trim_start_matches('v').split('.').next()?.parse::<u32>().ok();
+    in_path("npm").is_some()
+        && version.is_ok_and(|text| major(&text).is_some_and(|major| major >= NODE))
+}
+
+/// One report of each kind on the bundled trace, that of a comparison first.
+fn reports(root: &Path, program: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let trace = root.join("testdata/pgbench/pgbench.csv.zst");
+    let trace = trace.to_str().context("the project's folder is not UTF-8")?;
+    let two = ["--tier", "ram=1%,4%", "--tier", "flash=2x,8x"];
+    let commands: [(&str, Vec<&str>); 7] = [
+        (
+            "compare",
+            [
+                &[
+                    "compare",
+                    trace,
+                    "--policy",
+                    "lru,arc,hat,lc,tac,face-gsc,s3-fifo,two-tier",
+                    "--intervals",
+                    "40",
+                ],
+                &two[..],
+            ]
+            .concat(),
+        ),
+        ("demo", vec!["demo"]),
+        ("information", vec!["trace", "info", trace]),
+        ("classes", vec!["trace", "classes", trace]),
+        ("mrc", vec!["mrc", trace, "--policy", "lru,hat"]),
+        ("hot", vec!["hot", trace, "--identifier", "all"]),
+        ("buffer", vec!["buffer", trace, "--policy", "all", "--size", "1MiB,4MiB"]),
+    ];
+    let mut reports = vec![];
+    for (name, words) in commands {
+        let report = folder.join(format!("{name}.html"));
+        let path = report.to_str().context("the temporary folder is not UTF-8")?;
+        run(root, program, &[&words[..], &["--report", path]].concat(), &[])?;
+        reports.push(report);
+    }
+    Ok(reports)
+}
