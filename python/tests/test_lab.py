@@ -181,6 +181,12 @@ def test_a_plan_chooses_and_writes_the_engines_configuration(
     assert found.table.column("is_chosen").to_pylist().count(True) == 1
     assert found.chosen["cost"] <= 0.005
     assert f'name = "{found.chosen["policy"]}"' in (tmp_path / "cache.toml").read_text()
+    lasting = [row["lifetime_years"] for row in found.table.to_pylist()]
+    assert all(years is None or years >= 5 for years in lasting)
+    assert found.struck_out
+    assert all("sooner than 5 years" in row["reason"] for row in found.struck_out)
+    with pytest.raises(tc.ConfigurationError, match=r"^currency: `US dollars` cannot be"):
+        tc.plan(zipf, 1, prices, currency="US dollars", closed_loop=8)
     with pytest.raises(tc.ConfigurationError, match="that of `disk` is missing"):
         tc.plan(zipf, 1, {"ram": 1, "flash": 1}, closed_loop=8)
     with pytest.raises(tc.ConfigurationError, match=r"^budget: NaN cannot be: it takes a number"):

@@ -285,7 +285,8 @@ def plan(
     prices: Mapping[str, float],
     *,
     objective: Literal["p99", "io-time", "cost-per-io"] = "p99",
-    min_lifetime_years: float | None = None,
+    min_lifetime_years: float | None = 5.0,
+    currency: str = "USD",
     policies: PolicyLike | Sequence[PolicyLike] | None = None,
     disk_size: str | None = None,
     devices: Mapping[str, str] | None = None,
@@ -309,7 +310,10 @@ def plan(
     objective : {"p99", "io-time", "cost-per-io"}, optional
         What is to be best.
     min_lifetime_years : float, optional
-        How long flash must last, >= 0.
+        How long flash must last at the rated erases of its drive, >= 0; None for no matter. What
+        wears out sooner is in ``figures["struck_out"]``, with the reason.
+    currency : str, optional
+        What prices and the budget are in, a word of at most 8 letters.
     policies : str or type, or a sequence of them, optional
         Registered policies to choose from, or ``"all"``, and classes of Python, which run without
         an `output`.
@@ -322,7 +326,9 @@ def plan(
     disk_model : str, optional
         The model of the disk, as in ``"exos-x18"`` or ``"server:4"``.
     closed_loop : int, optional
-        Requests kept outstanding instead of the trace's times, >= 1.
+        Requests kept outstanding instead of the trace's times, >= 1. If not given and nothing
+        keeps pace with the trace's times, 8 are; ``figures["saturated_by"]`` then tells how many
+        requests would have waited at one time.
     seed : int, optional
         The seed of samples, >= 0.
     output : str or PathLike, optional
@@ -357,6 +363,7 @@ def plan(
         "prices": prices,
         "objective": objective,
         "min_lifetime_years": min_lifetime_years,
+        "currency": currency,
         "policies": names,
         "disk_size": disk_size,
         "devices": devices,

@@ -786,8 +786,9 @@ class Plan(Result):
 
     Columns: ``policy``, ``ram_pages``, ``flash_pages``, ``cost``, ``miss_ratio``, ``io_time_ms``,
     ``average_response_ms``, ``cost_per_io``, ``p99_us``, ``flash_page_writes``,
-    ``lifetime_years`` (null without writes to flash), ``is_chosen``. A plot shows one of them,
-    ``p99_us`` if nothing else is asked for, over the cost, and marks what is chosen.
+    ``lifetime_years`` (null without writes to flash), ``outstanding_mean``, ``is_saturated``,
+    ``is_chosen``. A plot shows one of them, ``p99_us`` if nothing else is asked for, over the cost,
+    and marks what is chosen.
     """
 
     _METRIC = "p99_us"
@@ -797,7 +798,8 @@ class Plan(Result):
         chosen = self.chosen
         return (
             f"<thermocline.Plan {chosen['policy']}, ram {chosen['ram_pages']:,} pages, "
-            f"flash {chosen['flash_pages']:,} pages, cost {chosen['cost']:.4f}>"
+            f"flash {chosen['flash_pages']:,} pages, cost {chosen['cost']:.4f} "
+            f"{self.figures['currency']}>"
         )
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -808,6 +810,13 @@ class Plan(Result):
             row["is_chosen"] = place == self.figures["chosen"]
             rows.append(row)
         return _equal(rows)
+
+    @property
+    def struck_out(self) -> list[dict[str, Any]]:
+        """What is tempting and not recommended: rows as of the front, with a ``reason``."""
+        return [
+            {**choice, "policy": choice["policy"]["name"]} for choice in self.figures["struck_out"]
+        ]
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -181,7 +181,7 @@ pub enum LabError {
     },
     /// No hierarchy lasts as long as is asked.
     #[error(
-        "nothing under this budget lasts as long as is asked: of what was simulated, the longest lasts {longest:.2} years; ask for less, take a drive that bears more, or policies that write less to flash"
+        "nothing under this budget lasts as long as is asked: of what was simulated, the longest lasts {longest:.2} years; take a drive that bears more, or policies that write less to flash or do without (`lru`, `arc`)"
     )]
     NothingLasts {
         /// The longest lifetime, in years.
@@ -373,6 +373,9 @@ impl LabError {
         }
         if let Self::NeedsDiskSize { .. } = self {
             return Some(format!("give {}", spell("disk_pages")));
+        }
+        if let Self::NothingLasts { .. } = self {
+            return Some(format!("or ask for less by {}", spell("min_lifetime_years")));
         }
         let Self::Trace(error) = self else { return None };
         error.remedy(spell)

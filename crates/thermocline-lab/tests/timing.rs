@@ -225,6 +225,31 @@ fn a_hard_disk_serves_a_hierarchy_and_runs_repeat() {
 }
 
 #[test]
+fn requests_that_come_faster_than_the_disk_answers_pile_up() {
+    let misses = |gap_ms: u32| {
+        let line =
+            |index: u32| format!("0,{},512,r,{}\n", index * 10, f64::from(index * gap_ms) / 1000.0);
+        trace(&(0..2000).map(line).collect::<String>())
+    };
+    let timed = |trace: &CompiledTrace, arrivals| {
+        let configuration = configuration("lru", "4p", "4p", arrivals);
+        let found = run(trace, &configuration, RunOptions::default(), &Watch::default());
+        found.unwrap().timing.unwrap()
+    };
+    // One in 20 ms, each of which takes 10 ms: half a request waits, on average.
+    let found = timed(&misses(20), Arrivals::Trace);
+    assert!((found.outstanding_mean - 0.5).abs() < 1e-3, "{}", found.outstanding_mean);
+    assert!(!found.is_saturated());
+    // One in 5 ms: the last of 2000 waits for 1000, and half as many wait on average.
+    let found = timed(&misses(5), Arrivals::Trace);
+    assert!((found.outstanding_mean - 500.0).abs() < 2.0, "{}", found.outstanding_mean);
+    assert!(found.is_saturated());
+    // So many in a closed loop are what was asked for.
+    let found = timed(&misses(5), Arrivals::Closed { requests: 1000 });
+    assert!(found.outstanding_mean > 700.0 && !found.is_saturated());
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let untimed = {
         let mut reader =

@@ -10,7 +10,7 @@ use thermocline_core::registry::PolicyEntry;
 use thermocline_device::ssd::Precondition;
 use thermocline_lab::corpus::{Request, Split};
 use thermocline_lab::mrc::Rate;
-use thermocline_lab::planning::{Objective, PlanOptions};
+use thermocline_lab::planning::{CURRENCY, Objective, PlanOptions};
 use thermocline_lab::spec::{
     BufferSpec, DriveSpec, HIERARCHY_OPTIONS, HierarchyOption, HierarchySpec, HotSpec, MrcSpec,
     OptionKind, ParameterSpec, Selection, Setting, SpecPath, SsdSize, Step, TierSetting, TierSpec,
@@ -215,6 +215,7 @@ impl<'py> Arguments<'py> {
             prices: self.plan_prices()?,
             disk_bytes: self.disk_bytes()?,
             objective: self.word("objective", &objectives)?.unwrap_or(Objective::P99),
+            currency: self.text("currency")?.unwrap_or_else(|| CURRENCY.into()),
             min_lifetime_years: self.real("min_lifetime_years")?,
             policies: if is_given {
                 self.selection("policies")?

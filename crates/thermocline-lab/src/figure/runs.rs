@@ -166,6 +166,13 @@ pub const RUNS: &[Row] = &[
         |run| Some(run.timing.as_ref()?.duration_s),
     )
     .inside("duration_s"),
+    Row::real(
+        "outstanding_mean",
+        "requests",
+        "with simulated time: requests that wait for their answers at one time, on average",
+        |run| Some(run.timing.as_ref()?.outstanding_mean),
+    )
+    .inside("outstanding_mean"),
     Row::tier_real(
         "erases_per_day",
         "blocks per day",

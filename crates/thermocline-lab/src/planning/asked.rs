@@ -12,6 +12,15 @@ use crate::{LabError, find_ssd};
 /// Drives for flash, each taken before those after it if its pages fit.
 const DRIVES: [&str; 4] = ["tlc-nvme", "mlc-sata-2011", "slc-2008", "ssdsim"];
 
+/// How long flash must last if nothing else is asked, in years: as long as drives are guaranteed.
+pub const LEAST_YEARS: f64 = 5.0;
+
+/// What costs are in if nothing else is said.
+pub const CURRENCY: &str = "USD";
+
+/// The greatest length of a currency's name.
+const CURRENCY_LETTERS: usize = 8;
+
 /// What a plan is to be best at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -35,7 +44,9 @@ pub struct PlanOptions {
     pub disk_bytes: Option<u64>,
     /// What is to be best.
     pub objective: Objective,
-    /// How long flash must last, in years, if it must.
+    /// What prices and the budget are in, a word or a sign to be shown beside costs.
+    pub currency: String,
+    /// How long flash must last, in years, if it must; see [`LEAST_YEARS`].
     pub min_lifetime_years: Option<f64>,
     /// The policies to choose from, each of which an engine can run.
     pub policies: Selection,
@@ -65,6 +76,15 @@ impl PlanOptions {
             let reason = format!("{years} cannot be: it takes a number of at least 0");
             return Err(LabError::at(&[Key("min_lifetime_years")], reason));
         }
+        let is_letter = |letter: char| !letter.is_whitespace() && !letter.is_control();
+        let letters = self.currency.chars().count();
+        if !(1..=CURRENCY_LETTERS).contains(&letters) || !self.currency.chars().all(is_letter) {
+            let reason = format!(
+                "`{}` cannot be: it takes a word of at most {CURRENCY_LETTERS} letters, as in EUR",
+                self.currency.escape_debug()
+            );
+            return Err(LabError::at(&[Key("currency")], reason));
+        }
         if self.closed_loop == Some(0) {
             return Err(LabError::at(&[Key("closed_loop")], "it takes at least 1 request"));
         }
@@ -82,6 +102,11 @@ impl PlanOptions {
                 Err(LabError::at(&[Key("policies")], reason))
             },
         )
+    }
+
+    /// How long flash must last, in years; 0 if that is of no account.
+    pub(super) fn least_years(&self) -> f64 {
+        self.min_lifetime_years.unwrap_or(0.0)
     }
 
     /// The drive asked for, or the first preset whose pages fit those of the trace.

@@ -12,10 +12,11 @@ impl Plan {
         let chosen = &self.front[self.chosen];
         let page = self.trace.page_size_bytes;
         let mut text = format!(
-            "# What `thermocline plan` chose on {}: {:.4} of {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
+            "# What `thermocline plan` chose on {}: {:.4} of {} {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
             self.trace.path.replace(['\n', '\r'], " "),
             chosen.cost,
             self.budget,
+            self.currency,
             chosen.ram_pages * page
         );
         if chosen.flash_pages > 0 {

@@ -5,9 +5,12 @@
 //! 2. Each is simulated in miniature. What another one beats in cost, latency and flash writes is left
 //!    out, and so is what could not last as long as is asked even if the drive wrote nothing twice.
 //! 3. What is left, up to [`FINALISTS`], is simulated in full, with devices that queue and an SSD that
-//!    wears. What no other one beats in cost, latency and lifetime is the front.
+//!    wears. What no other one beats in cost, latency and lifetime is the front. What wears out too soon,
+//!    or does not keep pace with the trace, is struck out, with the reason; if nothing keeps pace, all is
+//!    simulated again with a closed loop.
 
 mod asked;
+mod choice;
 mod engine;
 
 use std::cmp::Ordering;
@@ -28,11 +31,12 @@ use crate::spec::{
 use crate::timing::SECONDS_PER_DAY;
 use crate::turns::in_parallel;
 use crate::{
-    Configuration, LabError, PolicySummary, RunOptions, TierSize, TraceSummary, Watch,
+    Arrivals, Configuration, LabError, RunOptions, TierSize, TimingSummary, TraceSummary, Watch,
     configurations, find_ssd, run,
 };
 
-pub use asked::{Objective, PlanOptions};
+pub use asked::{CURRENCY, LEAST_YEARS, Objective, PlanOptions};
+pub use choice::{Choice, StruckOut};
 pub use engine::check_engine_pages;
 
 /// So many candidates are simulated in full.
@@ -41,6 +45,10 @@ pub const FINALISTS: usize = 24;
 const BEST: usize = 8;
 /// Of these, so many have no flash, if it must last: what is left if none of the others does.
 const LASTING: usize = 4;
+/// Of these, so many would wear out too soon, if flash must last: what a reader may ask for.
+const TEMPTING: usize = 2;
+/// Requests kept outstanding where nothing keeps pace with the trace's times.
+const CLOSED_LOOP: u32 = 8;
 /// Sizes of each tier among the candidates.
 const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
@@ -57,8 +65,17 @@ pub struct Plan {
     pub budget: f64,
     /// What the disk costs, which is part of every cost.
     pub disk_cost: f64,
+    /// What prices, and every cost, are in.
+    pub currency: String,
     /// What is best.
     pub objective: Objective,
+    /// How many requests were kept outstanding; absent if they arrived at the trace's times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_loop: Option<u32>,
+    /// So many requests would have waited at one time, on average, had they arrived at the trace's times:
+    /// why they did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saturated_by: Option<f64>,
     /// How long flash must last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_lifetime_years: Option<f64>,
@@ -70,38 +87,11 @@ pub struct Plan {
     pub front: Vec<Choice>,
     /// Which one of the front is best by the objective.
     pub chosen: usize,
+    /// What is better by the objective or cheaper than some of the front, and not recommended, by cost.
+    pub struck_out: Vec<StruckOut>,
     /// The drive that flash is; not part of the JSON.
     #[serde(skip)]
     pub flash_drive: DriveSpec,
-}
-
-/// Sizes and a policy, simulated in full.
-#[derive(Clone, Debug, Serialize)]
-pub struct Choice {
-    /// The policy.
-    pub policy: PolicySummary,
-    /// Pages of RAM.
-    pub ram_pages: u64,
-    /// Pages of flash; 0 for none.
-    pub flash_pages: u64,
-    /// What all tiers cost together.
-    pub cost: f64,
-    /// Accesses that neither RAM nor flash answers, divided by all.
-    pub miss_ratio: f64,
-    /// All page transfers at the costs of their tiers.
-    pub io_time_ms: f64,
-    /// The mean access time of the tiers that accesses were found in.
-    pub average_response_ms: f64,
-    /// `cost` divided by the I/Os per second at the average response.
-    pub cost_per_io: f64,
-    /// 99 % of reads, and of writes, are answered within this.
-    pub p99_us: f64,
-    /// Pages written to flash.
-    pub flash_page_writes: u64,
-    /// Years until flash is worn out if it goes on like this; absent without flash, or without a
-    /// write to it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lifetime_years: Option<f64>,
 }
 
 /// What progress is told of.
@@ -120,19 +110,16 @@ struct Candidate {
     configuration: Configuration,
     cost: f64,
     latency: f64,
+    io_ms: f64,
     /// In years, at best.
     lifetime: f64,
 }
 
-impl Choice {
-    /// What the objective is about: less is better.
-    fn latency(&self, objective: Objective) -> f64 {
-        match objective {
-            Objective::P99 => self.p99_us,
-            Objective::IoTime => self.io_time_ms,
-            Objective::CostPerIo => self.cost_per_io,
-        }
-    }
+/// What the simulations in full found.
+struct Full {
+    choices: Vec<Choice>,
+    closed_loop: Option<u32>,
+    saturated_by: Option<f64>,
 }
 
 impl Plan {
@@ -155,21 +142,13 @@ impl Plan {
         progress(PlanProgress::Coarse(configurations.len()));
         let candidates = priced.coarse(&configurations, &progress)?;
         let finalists = finalists(candidates, options);
-        progress(PlanProgress::Full(finalists.len()));
         let simulated = finalists.len();
-        let simulate = |configuration: &Configuration| {
-            let choice = priced.simulate(configuration);
-            progress(PlanProgress::Done);
-            choice
-        };
-        let choices = in_parallel(&finalists, |one| one.policy.is_hosted(), simulate);
-        let mut choices = choices.into_iter().collect::<Result<Vec<Choice>, LabError>>()?;
-        let longest = choices.iter().map(lifetime).fold(0.0, f64::max);
-        if let Some(years) = options.min_lifetime_years {
-            choices.retain(|choice| lifetime(choice) >= years);
-        }
-        let front = front(choices, |choice| {
-            [choice.cost, choice.latency(options.objective), -lifetime(choice)]
+        let Full { choices, closed_loop, saturated_by } = priced.full(finalists, &progress)?;
+        let longest = choices.iter().map(Choice::lifetime).fold(0.0, f64::max);
+        let (kept, struck_out) =
+            Choice::judge(choices, options.objective, options.least_years(), &priced.drive);
+        let front = front(kept, |choice| {
+            [choice.cost, choice.latency(options.objective), -choice.lifetime()]
         });
         let best = |one: &(usize, &Choice), other: &(usize, &Choice)| {
             let key = |choice: &Choice| [choice.latency(options.objective), choice.cost];
@@ -181,20 +160,19 @@ impl Plan {
             trace: TraceSummary::of(trace),
             budget: options.budget,
             disk_cost: priced.disk_cost(),
+            currency: options.currency.clone(),
             objective: options.objective,
+            closed_loop,
+            saturated_by,
             min_lifetime_years: options.min_lifetime_years,
             candidates: configurations.len(),
             simulated,
             front,
             chosen,
+            struck_out,
             flash_drive: priced.flash_drive,
         })
     }
-}
-
-/// The lifetime of a choice's flash: without end, if it has none or never writes it.
-fn lifetime(choice: &Choice) -> f64 {
-    choice.lifetime_years.unwrap_or(f64::INFINITY)
 }
 
 /// A trace with what its tiers cost.
@@ -353,14 +331,14 @@ impl<'a> Priced<'a> {
             0 => 0.0,
             _ => estimate.page_writes_per_access[1] * self.trace.len() as f64,
         };
-        let summary = self.trace.summary();
-        let seconds = (summary.last_at.0 - summary.first_at.0) as f64 / 1e9;
-        // A closed loop has a time of its own: at most that of all transfers one after the other.
+        // Devices that do not keep pace take longer than the trace: at most as long as all transfers one
+        // after the other.
         let one_by_one = estimate.io_ms_per_access * self.trace.len() as f64 / 1000.0;
-        let seconds = if self.options.closed_loop.is_some() { one_by_one } else { seconds };
+        let seconds = self.recorded_s().max(one_by_one);
         Ok(Candidate {
             configuration: configuration.clone(),
             cost,
+            io_ms: estimate.io_ms_per_access,
             latency: match self.options.objective {
                 Objective::P99 | Objective::IoTime => estimate.io_ms_per_access,
                 Objective::CostPerIo => cost * estimate.average_response_ms,
@@ -380,6 +358,66 @@ impl<'a> Priced<'a> {
         times * seconds / SECONDS_PER_DAY / DAYS_PER_YEAR
     }
 
+    /// How long the trace was recorded, in seconds; 0 if it has no times.
+    fn recorded_s(&self) -> f64 {
+        let summary = self.trace.summary();
+        if !self.trace.is_timed() {
+            return 0.0;
+        }
+        summary.last_at.0.saturating_sub(summary.first_at.0) as f64 / 1e9
+    }
+
+    /// The finalists on the whole trace: at its times if any of those that may be recommended keeps
+    /// pace with it, else with a closed loop.
+    fn full(
+        &self,
+        finalists: Vec<Candidate>,
+        progress: &(impl Fn(PlanProgress) + Sync),
+    ) -> Result<Full, LabError> {
+        let least_years = self.options.least_years();
+        let may_last = finalists.iter().filter(|one| one.lifetime >= least_years);
+        let quickest = may_last.min_by(|one, other| one.io_ms.total_cmp(&other.io_ms));
+        let quickest = quickest.map(|one| one.configuration.clone());
+        let mut configurations: Vec<Configuration> =
+            finalists.into_iter().map(|one| one.configuration).collect();
+        if self.options.closed_loop.is_some() {
+            let choices = self.simulate_all(&configurations, progress)?;
+            let closed_loop = self.options.closed_loop;
+            return Ok(Full { choices, closed_loop, saturated_by: None });
+        }
+        // Where the one with the least work does not keep pace, hardly another one does.
+        let probe = quickest.map(|quickest| self.simulate(&quickest)).transpose()?;
+        let mut saturated_by = probe.as_ref().and_then(Choice::piled_up);
+        if saturated_by.is_none() {
+            let choices = self.simulate_all(&configurations, progress)?;
+            let lasting = || choices.iter().filter(|choice| choice.lifetime() >= least_years);
+            saturated_by = lasting().filter_map(Choice::piled_up).min_by(f64::total_cmp);
+            if saturated_by.is_none() || lasting().any(|choice| !choice.is_saturated) {
+                return Ok(Full { choices, closed_loop: None, saturated_by: None });
+            }
+        }
+        let arrivals = Arrivals::Closed { requests: CLOSED_LOOP };
+        let timings = configurations.iter_mut().filter_map(|one| one.timing.as_mut());
+        timings.for_each(|timing| timing.arrivals = arrivals);
+        let choices = self.simulate_all(&configurations, progress)?;
+        Ok(Full { choices, closed_loop: Some(CLOSED_LOOP), saturated_by })
+    }
+
+    fn simulate_all(
+        &self,
+        configurations: &[Configuration],
+        progress: &(impl Fn(PlanProgress) + Sync),
+    ) -> Result<Vec<Choice>, LabError> {
+        progress(PlanProgress::Full(configurations.len()));
+        let simulate = |configuration: &Configuration| {
+            let choice = self.simulate(configuration);
+            progress(PlanProgress::Done);
+            choice
+        };
+        let choices = in_parallel(configurations, |one| one.policy.is_hosted(), simulate);
+        choices.into_iter().collect()
+    }
+
     /// A configuration on the whole trace, with devices that queue.
     fn simulate(&self, configuration: &Configuration) -> Result<Choice, LabError> {
         let summary = run(self.trace, configuration, RunOptions::default(), self.watch)?;
@@ -390,8 +428,11 @@ impl<'a> Priced<'a> {
         let cost = self.cost(ram_pages, flash_pages);
         let timing = summary.timing.as_ref();
         let response = timing.map(|timing| timing.response_us).unwrap_or_default();
-        let seconds = timing.map_or(0.0, |timing| timing.duration_s);
+        let duration_s = timing.map_or(0.0, |timing| timing.duration_s);
+        // Clients ask as fast as they did when they were recorded, or as fast as they are answered.
+        let seconds = duration_s.max(self.recorded_s());
         let worn = flash_drive(&summary).and_then(|drive| drive.lifetime_years);
+        let worn = worn.map(|years| years * seconds / duration_s);
         let written = self.years(flash_pages, flash_page_writes as f64, seconds);
         Ok(Choice {
             policy: summary.policy.clone(),
@@ -406,6 +447,8 @@ impl<'a> Priced<'a> {
             flash_page_writes,
             // A trace that is over before the first erase has only told what is written.
             lifetime_years: worn.or_else(|| written.is_finite().then_some(written)),
+            outstanding_mean: timing.map_or(0.0, |timing| timing.outstanding_mean),
+            is_saturated: timing.is_some_and(TimingSummary::is_saturated),
         })
     }
 }
@@ -428,18 +471,19 @@ fn sizes(most: u32) -> Vec<u32> {
 }
 
 /// The candidates that are simulated in full: of those that no other one beats, the best by the
-/// objective, and others at all costs.
-fn finalists(mut candidates: Vec<Candidate>, options: &PlanOptions) -> Vec<Configuration> {
-    if let Some(years) = options.min_lifetime_years {
-        candidates.retain(|candidate| candidate.lifetime >= years);
-    }
-    let left = front(candidates, |one| [one.cost, one.latency, -one.lifetime]);
-    let lasting = if options.min_lifetime_years.is_some() { LASTING } else { 0 };
-    let (mut chosen, mut others) = (vec![], vec![]);
-    let (mut best, mut without_flash) = (0, 0);
+/// objective, and others at all costs. With them some that wear out too soon, to be struck out.
+fn finalists(candidates: Vec<Candidate>, options: &PlanOptions) -> Vec<Candidate> {
     let by_objective = |one: &Candidate, other: &Candidate| {
         compare(&[one.latency, one.cost], &[other.latency, other.cost])
     };
+    let least_years = options.least_years();
+    let (candidates, short): (Vec<Candidate>, Vec<Candidate>) =
+        candidates.into_iter().partition(|candidate| candidate.lifetime >= least_years);
+    let short = sorted(front(short, |one| [one.cost, one.latency, 0.0]), by_objective);
+    let left = front(candidates, |one| [one.cost, one.latency, -one.lifetime]);
+    let (lasting, tempting) = if least_years > 0.0 { (LASTING, TEMPTING) } else { (0, 0) };
+    let (mut chosen, mut others) = (vec![], vec![]);
+    let (mut best, mut without_flash) = (0, 0);
     for one in sorted(left, by_objective) {
         if best < BEST {
             best += 1;
@@ -454,14 +498,15 @@ fn finalists(mut candidates: Vec<Candidate>, options: &PlanOptions) -> Vec<Confi
     let by_cost = |one: &Candidate, other: &Candidate| {
         compare(&[one.cost, one.latency], &[other.cost, other.latency])
     };
-    let room = FINALISTS - BEST - lasting;
+    let room = FINALISTS - BEST - lasting - tempting;
     let count = others.len();
     let spread = sorted(others, by_cost).into_iter().enumerate().filter(|(place, _)| {
         // Evenly over the places: as many steps of `room` per `count` as fall on this one.
         count <= room || place * room / count != (place + 1) * room / count
     });
     chosen.extend(spread.map(|(_, candidate)| candidate));
-    chosen.into_iter().map(|candidate| candidate.configuration).collect()
+    chosen.extend(short.into_iter().take(tempting));
+    chosen
 }
 
 fn sorted<T>(mut all: Vec<T>, order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {

@@ -26,6 +26,9 @@ const SPARE_SLOTS: u64 = 64;
 /// Seconds per day.
 pub const SECONDS_PER_DAY: f64 = 86_400.0;
 
+/// So many requests are outstanding on average only if they pile up: no client waits for that many.
+const PILED_UP: f64 = 256.0;
+
 /// When requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
@@ -81,6 +84,11 @@ pub struct TimingSummary {
     pub duration_s: f64,
     /// Requests that lie before the one before them in the trace, and were taken to come with it.
     pub time_reversals: u64,
+    /// Requests that wait for their answers at one time, on average over `duration_s`.
+    pub outstanding_mean: f64,
+    /// So many were kept outstanding; none if requests arrived at the times of the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_loop: Option<u32>,
     /// Every tier's device, fastest first, the disk last.
     pub devices: Vec<DeviceSummary>,
 }
@@ -128,6 +136,14 @@ pub struct TierSsdSummary {
 pub(crate) struct Built {
     pub(crate) device: Box<dyn QueueingDevice + Send>,
     pub(crate) subpages: u32,
+}
+
+impl TimingSummary {
+    /// Whether requests came faster than the devices answer them, so that response times tell how long
+    /// the trace is: who recorded it had a faster machine.
+    pub fn is_saturated(&self) -> bool {
+        self.closed_loop.is_none() && self.outstanding_mean > PILED_UP
+    }
 }
 
 impl ResponseSummary {

@@ -95,6 +95,8 @@ pub(crate) struct Simulation<'a> {
     outstanding_requests: u32,
     tally: Tally<'a>,
     responses: [ResponseTimes; 2],
+    /// The response times of all requests, those of the warm-up too.
+    waited_ns: u128,
     last_step: Nanos,
 }
 
@@ -150,6 +152,7 @@ impl<'a> Simulation<'a> {
             outstanding_requests: 0,
             tally,
             responses: Default::default(),
+            waited_ns: 0,
             last_step: Nanos(0),
         })
     }
@@ -216,6 +219,11 @@ impl<'a> Simulation<'a> {
                 response_us: ResponseSummary::of(&self.responses),
                 duration_s,
                 time_reversals,
+                outstanding_mean: self.waited_ns as f64 / 1e9 / duration_s.max(1e-9),
+                closed_loop: match timing.arrivals {
+                    Arrivals::Trace => None,
+                    Arrivals::Closed { requests } => Some(requests),
+                },
                 devices: devices
                     .map(|(((tier, model), device), responses)| DeviceSummary {
                         tier: tier.clone(),
@@ -378,8 +386,10 @@ impl<'a> Simulation<'a> {
         let asked = &mut self.requests[request as usize];
         asked.unanswered -= 1;
         if asked.unanswered == 0 {
+            let response_ns = at.0 - asked.arrival.0;
+            self.waited_ns += u128::from(response_ns);
             if asked.is_counted {
-                self.responses[asked.op as usize].record(at.0 - asked.arrival.0);
+                self.responses[asked.op as usize].record(response_ns);
             }
             self.free_requests.push(request);
             self.outstanding_requests -= 1;

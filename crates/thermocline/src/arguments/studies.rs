@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use thermocline_core::WriteMiss;
 use thermocline_lab::TierSize;
+use thermocline_lab::planning::{CURRENCY, LEAST_YEARS};
 use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
 use thermocline_trace::Choice;
 
@@ -112,9 +113,12 @@ pub(crate) struct PlanOptions {
     /// What is to be best
     #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
     pub(crate) objective: Objective,
-    /// How long flash must last, in years
-    #[arg(long, value_name = "YEARS")]
-    pub(crate) min_lifetime_years: Option<f64>,
+    /// How long flash must last, in years, at the rated erases of its drive; 0 for no matter
+    #[arg(long, value_name = "YEARS", default_value_t = LEAST_YEARS)]
+    pub(crate) min_lifetime_years: f64,
+    /// What the prices and the budget are in, to be shown beside costs
+    #[arg(long, value_name = "WORD", default_value = CURRENCY)]
+    pub(crate) currency: String,
     /// The policies to choose from, separated by commas, or `all`
     #[arg(
         long,
@@ -135,7 +139,7 @@ pub(crate) struct PlanOptions {
     /// The model of the disk: st380011a, exos-x18 or server:N
     #[arg(long, value_name = "MODEL")]
     pub(crate) disk_model: Option<ModelSpec>,
-    /// Keep N requests outstanding instead of taking the trace's times
+    /// Keep N requests outstanding instead of taking the trace's times; default: the times, or 8 requests if nothing keeps pace with these
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) closed_loop: Option<u32>,
     /// The seed of samples

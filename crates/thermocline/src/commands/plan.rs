@@ -1,7 +1,7 @@
 //! `thermocline plan`: which tiers and which policy to buy for a budget.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use thermocline_lab::planning::{self, Choice, Plan, PlanProgress};
+use thermocline_lab::planning::{self, Choice, Plan, PlanProgress, StruckOut};
 use thermocline_lab::spec::{Selection, Setting, TierSetting};
 use thermocline_lab::{TierSize, Watch};
 
@@ -12,9 +12,6 @@ use crate::{output, reading};
 
 /// The tiers, in the order of their prices.
 const TIERS: [&str; 3] = ["ram", "flash", "disk"];
-
-/// Who waits longer than this waits for others, not for a device.
-const BACKLOG_US: f64 = 10e6;
 
 /// Runs the command.
 pub(crate) fn run(options: &PlanOptions) -> Result<String> {
@@ -36,16 +33,9 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
     });
     bar.finish_and_clear();
     let plan = plan.map_err(named)?;
-    let chosen = &plan.front[plan.chosen];
     if let Some(path) = &options.output {
         output::write_file(path, &engine(&plan)?)?;
         output::note(&format!("engine configuration: {}", path.display()));
-    }
-    if options.closed_loop.is_none() && chosen.p99_us > BACKLOG_US {
-        output::note(&format!(
-            "note: 99 % are answered within {:.0} s only: the devices do not keep pace with the trace's times; --closed-loop N sends a request when another one is answered",
-            chosen.p99_us / 1e6
-        ));
     }
     if options.json { output::json(&plan) } else { Ok(table(&plan)) }
 }
@@ -58,7 +48,8 @@ fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
         prices: prices(&options.prices)?,
         disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,
         objective: options.objective.into_lab(),
-        min_lifetime_years: options.min_lifetime_years,
+        currency: options.currency.clone(),
+        min_lifetime_years: Some(options.min_lifetime_years).filter(|&years| years != 0.0),
         policies: Selection::new(&options.policies),
         devices: devices(&options.devices)?,
         drive: options.drive.clone(),
@@ -127,24 +118,23 @@ fn disk_bytes(text: &str) -> Result<u64> {
     size.whole_bytes().with_context(context)
 }
 
-/// The front, and which of it was chosen.
+/// The front, which of it was chosen, and what is struck out.
 fn table(plan: &Plan) -> String {
     let header = [
-        "policy",
-        "ram",
-        "flash",
-        "cost",
-        "miss ratio",
-        "p99, us",
-        "I/O time, s",
-        "cost per I/O/s",
-        "flash lifetime, years",
+        "policy".into(),
+        "ram".into(),
+        "flash".into(),
+        format!("cost, {}", plan.currency),
+        "miss ratio".into(),
+        "p99, us".into(),
+        "I/O time, s".into(),
+        format!("{} per I/O/s", plan.currency),
+        "flash lifetime, years".into(),
     ];
     let bytes = |pages: u64| output::bytes(pages * plan.trace.page_size_bytes);
-    let row = |(place, one): (usize, &Choice)| {
-        let mark = if place == plan.chosen { " *" } else { "" };
+    let row = |name: String, one: &Choice| {
         vec![
-            format!("{}{mark}", one.policy.name),
+            name,
             bytes(one.ram_pages),
             if one.flash_pages == 0 { "-".into() } else { bytes(one.flash_pages) },
             format!("{:.4}", one.cost),
@@ -155,15 +145,48 @@ fn table(plan: &Plan) -> String {
             one.lifetime_years.map_or_else(|| "-".into(), |years| format!("{years:.2}")),
         ]
     };
-    let rows: Vec<Vec<String>> = plan.front.iter().enumerate().map(row).collect();
+    let front = plan.front.iter().enumerate().map(|(place, one)| {
+        let mark = if place == plan.chosen { " *" } else { "" };
+        row(format!("{}{mark}", one.policy.name), one)
+    });
+    let struck_out = plan.struck_out.iter();
+    let struck_out =
+        struck_out.map(|one| row(format!("~~{}~~", one.choice.policy.name), &one.choice));
+    let rows: Vec<Vec<String>> = front.chain(struck_out).collect();
     format!(
-        "{}* best by the objective. {} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} for the disk\n",
+        "{}* best by the objective. {} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} {} for the disk\n{}{}",
         output::table(&header, &rows, 1),
         output::count(plan.candidates as u64),
         output::count(plan.simulated as u64),
         plan.flash_drive,
-        plan.disk_cost
+        plan.disk_cost,
+        plan.currency,
+        arrivals(plan),
+        reasons(plan, bytes),
     )
+}
+
+/// When requests arrived, and why not at the trace's times.
+fn arrivals(plan: &Plan) -> String {
+    match (plan.closed_loop, plan.saturated_by) {
+        (None, _) => "requests arrive at the trace's times (open loop)\n".into(),
+        (Some(requests), None) => {
+            format!("{requests} requests are kept outstanding (closed loop)\n")
+        }
+        (Some(requests), Some(waiting)) => format!(
+            "{requests} requests are kept outstanding (closed loop): at the trace's times, {waiting:.0} would wait at one time, as the trace comes from a faster machine; --closed-loop N takes another number\n"
+        ),
+    }
+}
+
+/// Why what is struck out is not recommended.
+fn reasons(plan: &Plan, bytes: impl Fn(u64) -> String) -> String {
+    let reason = |one: &StruckOut| {
+        let StruckOut { choice, reason } = one;
+        let sizes = [choice.ram_pages, choice.flash_pages].map(&bytes);
+        format!("~~{}~~ with {} and {}: {reason}\n", choice.policy.name, sizes[0], sizes[1])
+    };
+    plan.struck_out.iter().map(reason).collect()
 }
 
 /// The configuration of an engine, which `serve --check` accepts.

@@ -96,7 +96,8 @@ fn a_plan_keeps_the_budget_and_its_engine_can_be_served() {
 fn lifetime_and_objective_are_kept() {
     let place = Place::new();
     let asked = ["--objective", "io-time"];
-    let (found, chosen) = place.found(&asked);
+    let (found, chosen) = place.found(&[&asked[..], &["--min-lifetime-years", "0"]].concat());
+    assert_eq!(found["struck_out"], Value::Array(vec![]));
     let front = found["front"].as_array().unwrap();
     let best = number(&front[chosen]["io_time_ms"]);
     assert!(front.iter().all(|choice| number(&choice["io_time_ms"]) >= best));
@@ -110,7 +111,67 @@ fn lifetime_and_objective_are_kept() {
     let words = place.plan(&asked);
     let words = words.iter().map(String::as_str).filter(|word| *word != "lru,lru-exclusive");
     let words: Vec<&str> = words.filter(|word| *word != "--policies").chain(hybrids).collect();
-    fails(&words, &["the longest lasts", "write less to flash"]);
+    fails(&words, &["the longest lasts", "write less to flash", "--min-lifetime-years"]);
+}
+
+#[test]
+fn what_wears_out_too_soon_is_struck_out_and_never_recommended() {
+    let place = Place::new();
+    let (found, chosen) = place.found(&["--objective", "io-time"]);
+    assert_eq!(found["min_lifetime_years"], 5.0);
+    let front = found["front"].as_array().unwrap();
+    assert!(front.iter().all(|choice| years(choice) >= 5.0), "{front:?}");
+    let struck_out = found["struck_out"].as_array().unwrap();
+    assert!(!struck_out.is_empty());
+    for one in struck_out {
+        assert!(years(one) < 5.0, "{one}");
+        let reason = one["reason"].as_str().unwrap();
+        assert!(reason.contains("wears out in") && reason.contains("5 years"), "{reason}");
+        // Else nobody would ask for it.
+        let beats = |other: &Value| {
+            ["cost", "io_time_ms"].iter().all(|name| number(&other[*name]) <= number(&one[*name]))
+        };
+        assert!(!front.iter().any(beats), "{one}");
+    }
+    let config = place.word("cache.toml");
+    let words = place.plan(&["--objective", "io-time", "--currency", "EUR", "-o", &config]);
+    let words: Vec<&str> =
+        words.iter().map(String::as_str).filter(|word| *word != "--json").collect();
+    let shown = text(&words);
+    let name = struck_out[0]["policy"]["name"].as_str().unwrap();
+    assert!(shown.contains(&format!("| ~~{name}~~")) && shown.contains("cost, EUR"), "{shown}");
+    assert!(shown.contains("sooner than 5 years (3,000 erases per block"), "{shown}");
+    let engine = std::fs::read_to_string(&config).unwrap();
+    assert!(engine.contains("0.0100 EUR") || engine.contains("of 0.01 EUR"), "{engine}");
+    let best = front[chosen]["policy"]["name"].as_str().unwrap();
+    assert!(engine.contains(&format!("name = \"{best}\"")), "{engine}");
+}
+
+#[test]
+fn a_trace_of_a_faster_machine_is_planned_with_a_closed_loop() {
+    let place = Place::new();
+    // Ten thousand requests a second, and ten, for one disk.
+    for (interval_us, is_faster) in [("100", true), ("100000", false)] {
+        let trace = place.word(interval_us);
+        let made = ["trace", "generate", "--kind", "oltp", "--requests", "4000", "-o", &trace];
+        text(&[&made[..], &["--pages", "2000", "--interval-us", interval_us]].concat());
+        let words = ["plan", &trace, "--budget", "0.01", "--policies", "lru,lru-exclusive"];
+        let words = [&words[..], &PRICES].concat();
+        let found = json(&[&words[..], &["--json"]].concat());
+        let chosen = &found["front"][usize::try_from(found["chosen"].as_u64().unwrap()).unwrap()];
+        assert!(number(&chosen["p99_us"]) < 1e6, "{chosen}");
+        assert_eq!(chosen["is_saturated"], false);
+        let shown = text(&words);
+        if is_faster {
+            assert_eq!(found["closed_loop"], 8);
+            assert!(number(&found["saturated_by"]) > 256.0);
+            assert!(shown.contains("8 requests are kept outstanding"), "{shown}");
+            assert!(shown.contains("faster machine; --closed-loop N"), "{shown}");
+        } else {
+            assert!(found.get("closed_loop").is_none() && found.get("saturated_by").is_none());
+            assert!(shown.contains("at the trace's times (open loop)"), "{shown}");
+        }
+    }
 }
 
 #[test]
@@ -123,6 +184,9 @@ fn what_cannot_be_is_refused_with_what_would_be() {
     fails(&plan("1", &["--drive", "floppy"]), &["floppy", "tlc-nvme"]);
     fails(&plan("1", &["--disk-size", "big"]), &["--disk-size big", "4TiB"]);
     fails(&plan("1", &["--min-lifetime-years=-1"]), &["at least 0"]);
+    for currency in ["", "US dollars", "a-very-long-one"] {
+        fails(&plan("1", &["--currency", currency]), &["--currency", "as in EUR"]);
+    }
     let named = |name| [&words_of("1")[..], &["--policies", name]].concat();
     fails(&named("larc2"), &["larc2", "lru"]);
     for oracle in ["oracle-hfa", "opt"] {

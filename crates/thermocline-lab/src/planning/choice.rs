@@ -1,0 +1,136 @@
+//! What was simulated in full, and why some of it is not recommended.
+
+use serde::Serialize;
+use thermocline_device::ssd::SsdConfig;
+
+use super::{DAYS_PER_YEAR, Objective, front};
+use crate::PolicySummary;
+use crate::metric::grouped;
+
+/// Sizes and a policy, simulated in full.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// The policy.
+    pub policy: PolicySummary,
+    /// Pages of RAM.
+    pub ram_pages: u64,
+    /// Pages of flash; 0 for none.
+    pub flash_pages: u64,
+    /// What all tiers cost together.
+    pub cost: f64,
+    /// Accesses that neither RAM nor flash answers, divided by all.
+    pub miss_ratio: f64,
+    /// All page transfers at the costs of their tiers.
+    pub io_time_ms: f64,
+    /// The mean access time of the tiers that accesses were found in.
+    pub average_response_ms: f64,
+    /// `cost` divided by the I/Os per second at the average response.
+    pub cost_per_io: f64,
+    /// 99 % of reads, and of writes, are answered within this.
+    pub p99_us: f64,
+    /// Pages written to flash.
+    pub flash_page_writes: u64,
+    /// Years until flash is worn out if it goes on like this; absent without flash, or without a
+    /// write to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime_years: Option<f64>,
+    /// Requests that wait at one time, on average.
+    pub outstanding_mean: f64,
+    /// Whether requests, arriving at the trace's times, pile up: the devices do not keep pace.
+    pub is_saturated: bool,
+}
+
+/// A choice that is tempting and not recommended.
+#[derive(Clone, Debug, Serialize)]
+pub struct StruckOut {
+    /// What was simulated.
+    #[serde(flatten)]
+    pub choice: Choice,
+    /// Why it is not recommended, in words.
+    pub reason: String,
+}
+
+impl Choice {
+    /// What the objective is about: less is better.
+    pub(super) fn latency(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::P99 => self.p99_us,
+            Objective::IoTime => self.io_time_ms,
+            Objective::CostPerIo => self.cost_per_io,
+        }
+    }
+
+    /// The lifetime of its flash: without end, if it has none or never writes it.
+    pub(super) fn lifetime(&self) -> f64 {
+        self.lifetime_years.unwrap_or(f64::INFINITY)
+    }
+
+    /// How many requests wait at one time, on average, if they pile up.
+    pub(super) fn piled_up(&self) -> Option<f64> {
+        self.is_saturated.then_some(self.outstanding_mean)
+    }
+
+    /// Why it cannot be recommended, if it cannot.
+    fn fault(&self, least_years: f64, drive: &SsdConfig) -> Option<String> {
+        if self.lifetime() < least_years {
+            return Some(format!(
+                "its flash wears out in {}, sooner than {least_years} years ({} erases per block of the drive)",
+                span(self.lifetime()),
+                grouped(drive.erase_limit.into())
+            ));
+        }
+        self.is_saturated.then(|| {
+            format!(
+                "it does not keep pace with the trace: {:.0} requests wait at one time, on average",
+                self.outstanding_mean
+            )
+        })
+    }
+
+    /// Parts choices that can be recommended from those that cannot; of these only what none of the
+    /// others beats in cost and latency, by cost.
+    pub(super) fn judge(
+        all: Vec<Self>,
+        objective: Objective,
+        least_years: f64,
+        drive: &SsdConfig,
+    ) -> (Vec<Self>, Vec<StruckOut>) {
+        let (mut kept, mut struck_out) = (vec![], vec![]);
+        for choice in all {
+            match choice.fault(least_years, drive) {
+                Some(reason) => struck_out.push(StruckOut { choice, reason }),
+                None => kept.push(choice),
+            }
+        }
+        struck_out.retain(|StruckOut { choice, .. }| {
+            let beats = |other: &Self| {
+                other.cost <= choice.cost && other.latency(objective) <= choice.latency(objective)
+            };
+            !kept.iter().any(beats)
+        });
+        let figures = |one: &StruckOut| [one.choice.cost, one.choice.latency(objective), 0.0];
+        (kept, front(struck_out, figures))
+    }
+}
+
+/// A time in its greatest unit of which there is at least one.
+fn span(years: f64) -> String {
+    let days = years * DAYS_PER_YEAR;
+    match days {
+        _ if years >= 1.0 => format!("{years:.1} years"),
+        30.5.. => format!("{:.1} months", years * 12.0),
+        1.0.. => format!("{days:.1} days"),
+        _ => format!("{:.1} hours", days * 24.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_units_that_say_something() {
+        let spans = [0.0001, 0.01, 0.5, 4.0].map(span);
+        assert_eq!(spans, ["0.9 hours", "3.7 days", "6.0 months", "4.0 years"]);
+    }
+}
