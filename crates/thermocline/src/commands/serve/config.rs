@@ -550,6 +550,11 @@ impl Mode {
 
 #[cfg(test)]
 mod tests {
+    use thermocline_core::Clients;
+    use thermocline_core::registry::{self, Future, PolicyEntry};
+    use thermocline_lab::spec::{HierarchySpec, TierSpec};
+    use thermocline_lab::{RunOptions, Summary, TierSize, Watch};
+
     use super::*;
 
     const SMALLEST: &str = r#"
@@ -586,6 +591,28 @@ mod tests {
         assert_eq!(config.flash.as_ref().unwrap().size, Bytes(256 << 20));
         assert_eq!(config.pages("ram.size", config.ram.size).unwrap(), 16_384);
         assert_eq!(config.cleaning(), Cleaning::default());
+    }
+
+    #[test]
+    fn the_example_starts_from_the_best_policy_of_the_bundled_trace() {
+        let config = Config::parse(EXAMPLE).unwrap();
+        let flash = config.flash.as_ref().unwrap().size.0 as f64 / config.ram.size.0 as f64;
+        let sizes =
+            [("ram", TierSize::FootprintPercent(2.0)), ("flash", TierSize::TimesAbove(flash))];
+        let tiers = sizes.map(|(name, size)| TierSpec::new(name, &[size])).to_vec();
+        let spec = HierarchySpec { tiers, ..HierarchySpec::default() };
+        let can_serve = |entry: &&PolicyEntry| {
+            entry.capabilities.depth.allows(2) && entry.capabilities.future == Future::Unknown
+        };
+        let policies: Vec<_> = registry::entries().filter(can_serve).cloned().collect();
+        let all = thermocline_lab::configurations(&spec, &policies, Clients::ONE).unwrap();
+        let trace = thermocline_lab::bundled_trace().unwrap();
+        let found =
+            thermocline_lab::compare(&trace, &all, RunOptions::default(), &Watch::default(), || ());
+        let found = found.unwrap();
+        let by_time =
+            |one: &&Summary, other: &&Summary| one.io_time_ms.total_cmp(&other.io_time_ms);
+        assert_eq!(config.policy.name, found.iter().min_by(by_time).unwrap().policy.name);
     }
 
     #[test]
