@@ -3,17 +3,20 @@
 mod advise;
 mod corpus;
 mod files;
+mod help;
 mod reading;
 mod shared;
 mod studies;
 mod traces;
 mod two_tier;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Error, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use thermocline_core::Clients;
 use thermocline_lab::spec::{ParameterSpec, TierSetting, TierSpec};
 use thermocline_lab::sweep::check_output;
@@ -27,6 +30,7 @@ pub(crate) use corpus::{
     CorpusCheckOptions, CorpusCommand, CorpusCompileOptions, CorpusFetchOptions, CorpusOptions,
     CorpusReportOptions, CorpusRunOptions, ManifestOptions,
 };
+pub(crate) use help::command;
 pub(crate) use reading::{
     ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
 };
@@ -38,12 +42,25 @@ pub(crate) use traces::{
 };
 pub(crate) use two_tier::{TwoTierOptions, TwoTierSpec};
 
+/// What the results of a command are written to.
+const OUTPUT: &str = "Output";
+
 /// Find out which hybrid cache (RAM, flash, disk) serves your workload best.
 #[derive(Debug, Parser)]
 #[command(name = "thermocline", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What the words of a command line ask for.
+///
+/// # Errors
+/// What the words cannot mean, or a help that is asked for.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,6 +105,18 @@ pub(crate) enum Command {
     Cache(CacheOptions),
     /// Show the figures of a running engine, live
     Top(TopOptions),
+    /// Print the completions of a shell, or install those of all and the man pages
+    Completions(CompletionsOptions),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsOptions {
+    /// The shell
+    #[arg(value_enum, required_unless_present = "install")]
+    pub(crate) shell: Option<Shell>,
+    /// Write the completions of bash, zsh and fish, and the man pages, to their places below this folder, such as /usr/local or ~/.local
+    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+    pub(crate) install: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -137,6 +166,7 @@ pub(crate) struct DrivesOptions {
 
 /// The clients that share a hierarchy, and whose requests are whose.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Several clients")]
 pub(crate) struct ClientOptions {
     /// Several clients, each with a first tier of its own, over shared tiers: a trace for each, or one trace that is split among them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(Clients::MAX)))]
@@ -159,6 +189,7 @@ pub(crate) enum Split {
 
 /// The hierarchy that a trace is replayed on.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "The hierarchy and its replay")]
 pub(crate) struct HierarchyOptions {
     /// A cache tier, fastest first: ram=64MiB, ram=5% (of the footprint), flash=4x (the tier above), flash=100p (pages); or l1 to l8 instead of ram and flash
     #[arg(long = "tier", value_name = "NAME=SIZE", required = true)]
@@ -222,10 +253,10 @@ pub(crate) struct SimulateOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write every action of the policy to a Parquet file, the warm-up's too
-    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) actions: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -244,10 +275,10 @@ pub(crate) struct CompareOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -273,10 +304,10 @@ pub(crate) struct HotOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -314,10 +345,10 @@ pub(crate) struct BufferOptions {
     #[arg(long)]
     pub(crate) check: bool,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -348,10 +379,10 @@ pub(crate) struct ReproduceOptions {
     #[arg(long, value_name = "N", default_value_t = 128, requires = "engine", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) scale: u32,
     /// Where to write the report; default: reproduce-STUDY.html
-    #[arg(long, value_name = "FILE", value_parser = to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 

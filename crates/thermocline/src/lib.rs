@@ -21,11 +21,10 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::Parser as _;
 use thermocline_lab::LabError;
 use thermocline_trace::TraceError;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::Command;
 
 /// The exit status after an error.
 const FAILURE: u8 = 1;
@@ -34,7 +33,7 @@ const FAILURE: u8 = 1;
 pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
     let command = output::command_line(&words);
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match arguments::parse(words) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Nobody is left to be told that standard error is closed.
@@ -64,6 +63,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Serve(options) => commands::serve::run(options),
         Command::Cache(options) => commands::cache::run(options),
         Command::Top(options) => commands::top::run(options),
+        Command::Completions(options) => commands::completions::run(options),
     });
     match result {
         Ok(text) if print(&text) => status,

@@ -57,19 +57,28 @@ fn block(help: &str) -> String {
     format!("```text\n{}\n```\n", lines.join("\n").trim())
 }
 
-/// The commands that a help lists, but for `help`.
+/// The commands that a help lists, but for `help`: under headings, each in a line of two blanks and its
+/// name, and further lines that are indented more. What else is listed like that has no plain name.
 fn listed(help: &str) -> Vec<Listed> {
     let mut commands: Vec<Listed> = vec![];
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    for line in lines.take_while(|line| !line.trim().is_empty()) {
+    let is_name = |name: &str| {
+        name.starts_with(|letter: char| letter.is_ascii_lowercase())
+            && name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'-')
+    };
+    let mut goes_on = false;
+    for line in help.lines() {
         let words = line.trim();
-        if line.starts_with("   ") {
+        let entry = line.strip_prefix("  ").and_then(|entry| entry.split_once("  "));
+        if let Some((name, summary)) = entry.filter(|(name, _)| is_name(name)) {
+            let (name, summary) = (name.to_owned(), summary.trim().to_owned());
+            commands.push(Listed { name, summary });
+            goes_on = true;
+        } else if goes_on && line.starts_with("   ") {
             if let Some(command) = commands.last_mut() {
                 command.summary += &format!(" {words}");
             }
-        } else if let Some((name, summary)) = words.split_once("  ") {
-            let (name, summary) = (name.to_owned(), summary.trim().to_owned());
-            commands.push(Listed { name, summary });
+        } else {
+            goes_on = false;
         }
     }
     commands.retain(|command| command.name != "help");
@@ -82,11 +91,14 @@ mod tests {
 
     #[test]
     fn commands_are_read_from_a_help() {
-        let help = "Do it\n\nCommands:\n  info      Show a thing, and\n            more\n  \
-                    help      Print\n\nOptions:\n  -h, --help  Print help\n";
+        let help = "Do it\n\nUsage: it <COMMAND>\n\nLook:\n  info      Show a thing, and\n            \
+                    more\n\nChange:\n  set-it    Set\n  help      Print\n\nArguments:\n  \
+                    <WHAT>  What\n\nOptions:\n  -h, --help  Print help\n          how\n\n\
+                    Example:\n  $ it  info\n";
         let commands = listed(help);
-        assert_eq!(commands.len(), 1);
-        assert_eq!(commands[0].name, "info");
+        let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
+        assert_eq!(names, ["info", "set-it"]);
         assert_eq!(commands[0].summary, "Show a thing, and more");
+        assert_eq!(commands[1].summary, "Set");
     }
 }

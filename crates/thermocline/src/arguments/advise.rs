@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use thermocline_lab::TierSize;
 use thermocline_lab::advising::Kind;
 
-use super::{Reading, TimeUnit};
+use super::{OUTPUT, Reading, TimeUnit};
 
 #[derive(Args, Debug)]
 pub(crate) struct AdviseOptions {
@@ -30,7 +30,7 @@ pub(crate) struct AdviseOptions {
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Duration>,
     /// Keep what was heard in a file, which a later `advise` takes in place of a trace
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) save: Option<PathBuf>,
     /// The cache that there is, with its settings read from the machine: lvmcache:vg/lv, bcache:bcache0, open-cas:1, zfs:tank
     #[arg(long, value_name = "CACHE", value_parser = Have::parse)]

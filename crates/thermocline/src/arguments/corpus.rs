@@ -7,7 +7,7 @@ use thermocline_lab::TierSize;
 use thermocline_lab::corpus::{Shard, Split};
 use thermocline_lab::spec::ParameterSpec;
 
-use super::HierarchyOptions;
+use super::{HierarchyOptions, OUTPUT};
 use crate::bytes::Bytes;
 
 #[derive(Args, Debug)]
@@ -134,7 +134,7 @@ pub(crate) struct CorpusRunOptions {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: PathBuf,
     /// Print JSON instead of a sentence
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -167,9 +167,9 @@ pub(crate) struct CorpusReportOptions {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }

@@ -74,7 +74,8 @@ impl Command {
             | Self::Reproduce(_)
             | Self::Serve(_)
             | Self::Cache(_)
-            | Self::Top(_) => (&[], [None; 2]),
+            | Self::Top(_)
+            | Self::Completions(_) => (&[], [None; 2]),
         }
     }
 }

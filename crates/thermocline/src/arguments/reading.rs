@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// How a trace is read.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Reading the trace")]
 pub(crate) struct Reading {
     /// The format of the trace; told by its content if not given
     #[arg(long, value_name = "FORMAT")]
@@ -37,6 +38,7 @@ pub(crate) struct Reading {
 
 /// What the columns of a trace of no known format are.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "A trace of no known format")]
 pub(crate) struct ColumnOptions {
     /// What columns are for, by number or name, with units, as in time=1:us,op=2,offset=3,length=4,volume=5, or key=url,size=bytes for objects; or a TOML file that says so
     #[arg(long, value_name = "ROLE=COLUMN,...", conflicts_with = "format")]
@@ -57,6 +59,7 @@ pub(crate) struct ColumnOptions {
 
 /// Which requests of a trace are taken.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "A part of the trace")]
 pub(crate) struct PartOfTrace {
     /// Leave out the first requests
     #[arg(long, value_name = "N")]

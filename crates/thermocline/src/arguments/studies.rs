@@ -11,7 +11,7 @@ use thermocline_lab::spec::{DriveSpec, ModelSpec, ParameterSpec, TierSetting};
 use thermocline_trace::Choice;
 
 use super::shared::{default_word, words_of};
-use super::{Reading, TwoTierOptions};
+use super::{OUTPUT, Reading, TwoTierOptions};
 
 /// How the pages of a sample are chosen.
 fn choices() -> impl TypedValueParser<Value = Choice> {
@@ -68,13 +68,13 @@ pub(crate) struct MrcOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write the points as comma-separated values
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) csv: Option<PathBuf>,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of tables
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -87,16 +87,16 @@ pub(crate) struct SweepOptions {
     #[arg(long)]
     pub(crate) example: bool,
     /// Where the results go; default: the sweep's name, ending in .parquet
-    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) output: Option<PathBuf>,
     /// How many runs at once; default: one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Option<u32>,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -148,10 +148,10 @@ pub(crate) struct PlanOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write the engine configuration of the chosen point
-    #[arg(short, long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) output: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Reading;
+use super::{OUTPUT, Reading};
 
 #[derive(Args, Debug)]
 pub(crate) struct TraceOptions {
@@ -36,10 +36,10 @@ pub(crate) struct InfoOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report: footprint and re-use over time, and a recording's files
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -59,10 +59,10 @@ pub(crate) struct ClassesOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
-    #[arg(long, value_name = "FILE", value_parser = super::to_be_written())]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct ConvertOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Print JSON instead of a sentence
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct FitOptions {
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Print JSON instead of a sentence
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 

@@ -15,6 +15,7 @@ const LRU: &str = "lru";
 
 /// A cache of two tiers, put together from an algorithm for each.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "A hybrid of two algorithms (two-tier)")]
 pub(crate) struct TwoTierOptions {
     /// The algorithm of RAM, for the policy `two-tier`: lru, arc, s3-fifo and the others that need no flash
     #[arg(long, value_name = "NAME")]

@@ -5,6 +5,7 @@ pub(crate) mod buffer;
 pub(crate) mod buffers;
 pub(crate) mod cache;
 pub(crate) mod compare;
+pub(crate) mod completions;
 pub(crate) mod corpus;
 pub(crate) mod demo;
 pub(crate) mod devices;
