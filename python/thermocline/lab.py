@@ -284,7 +284,7 @@ def plan(
     budget: float,
     prices: Mapping[str, float],
     *,
-    objective: Literal["p99", "io-time", "cost-per-io"] = "p99",
+    objective: Literal["p99", "io-time", "cost-per-io"] | None = None,
     min_lifetime_years: float | None = 5.0,
     currency: str = "USD",
     policies: PolicyLike | Sequence[PolicyLike] | None = None,
@@ -308,7 +308,8 @@ def plan(
     prices : Mapping[str, float]
         The prices of ``ram``, ``flash`` and ``disk`` per GiB, each >= 0.
     objective : {"p99", "io-time", "cost-per-io"}, optional
-        What is to be best.
+        What is to be best; if not given, ``"p99"`` if that tells choices apart, else
+        ``"io-time"``, with the reason in ``figures["objective_reason"]``.
     min_lifetime_years : float, optional
         How long flash must last at the rated erases of its drive, >= 0; None for no matter. What
         wears out sooner is in ``figures["struck_out"]``, with the reason.

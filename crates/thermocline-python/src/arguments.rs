@@ -214,7 +214,7 @@ impl<'py> Arguments<'py> {
                 .ok_or_else(|| configuration("budget is missing".into()))?,
             prices: self.plan_prices()?,
             disk_bytes: self.disk_bytes()?,
-            objective: self.word("objective", &objectives)?.unwrap_or(Objective::P99),
+            objective: self.word("objective", &objectives)?,
             currency: self.text("currency")?.unwrap_or_else(|| CURRENCY.into()),
             min_lifetime_years: self.real("min_lifetime_years")?,
             policies: if is_given {

@@ -42,8 +42,8 @@ pub struct PlanOptions {
     pub prices: [f64; 3],
     /// The size of the disk in bytes; that of the footprint if none.
     pub disk_bytes: Option<u64>,
-    /// What is to be best.
-    pub objective: Objective,
+    /// What is to be best; if none, the time of 99 % if that means something, else the I/O time.
+    pub objective: Option<Objective>,
     /// What prices and the budget are in, a word or a sign to be shown beside costs.
     pub currency: String,
     /// How long flash must last, in years, if it must; see [`LEAST_YEARS`].

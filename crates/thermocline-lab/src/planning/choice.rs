@@ -6,6 +6,10 @@ use thermocline_device::ssd::SsdConfig;
 use super::{DAYS_PER_YEAR, Objective, front};
 use crate::PolicySummary;
 use crate::metric::grouped;
+use crate::numbers::whole as grouped_whole;
+
+/// The share of requests that the 99th percentile leaves out.
+const BEYOND_P99: f64 = 0.01;
 
 /// Sizes and a policy, simulated in full.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +62,11 @@ impl Choice {
             Objective::IoTime => self.io_time_ms,
             Objective::CostPerIo => self.cost_per_io,
         }
+    }
+
+    /// How long its flash lasts, in words; none without flash, or without a write to it.
+    pub fn lifetime_in_words(&self) -> Option<String> {
+        self.lifetime_years.map(span)
     }
 
     /// The lifetime of its flash: without end, if it has none or never writes it.
@@ -113,10 +122,27 @@ impl Choice {
     }
 }
 
+/// What tells choices apart, and why. A percentile does not where the trace's times mean nothing, nor
+/// where more accesses than it leaves out go to the disk whatever is bought: it is then the disk's.
+pub(super) fn telling_objective(
+    choices: &[Choice],
+    is_saturated: bool,
+) -> (Objective, Option<&'static str>) {
+    if is_saturated {
+        return (Objective::IoTime, Some("nothing keeps pace with the trace's times"));
+    }
+    if choices.iter().all(|choice| choice.miss_ratio > BEYOND_P99) {
+        let reason = "more than 1 % of the accesses go to the disk whatever is bought, so the 99th percentile is the disk's";
+        return (Objective::IoTime, Some(reason));
+    }
+    (Objective::P99, Some("some choices answer 99 % of the accesses from caches"))
+}
+
 /// A time in its greatest unit of which there is at least one.
 fn span(years: f64) -> String {
     let days = years * DAYS_PER_YEAR;
     match days {
+        _ if years >= 100.0 => format!("{} years", grouped_whole(years)),
         _ if years >= 1.0 => format!("{years:.1} years"),
         30.5.. => format!("{:.1} months", years * 12.0),
         1.0.. => format!("{days:.1} days"),
@@ -130,7 +156,7 @@ mod tests {
 
     #[test]
     fn spans_have_units_that_say_something() {
-        let spans = [0.0001, 0.01, 0.5, 4.0].map(span);
-        assert_eq!(spans, ["0.9 hours", "3.7 days", "6.0 months", "4.0 years"]);
+        let spans = [0.0001, 0.01, 0.5, 4.0, 4321.0].map(span);
+        assert_eq!(spans, ["0.9 hours", "3.7 days", "6.0 months", "4.0 years", "4,321 years"]);
     }
 }

@@ -69,6 +69,9 @@ pub struct Plan {
     pub currency: String,
     /// What is best.
     pub objective: Objective,
+    /// Why this is what is best, in words, if nothing was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective_reason: Option<&'static str>,
     /// How many requests were kept outstanding; absent if they arrived at the trace's times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<u32>,
@@ -145,13 +148,16 @@ impl Plan {
         let simulated = finalists.len();
         let Full { choices, closed_loop, saturated_by } = priced.full(finalists, &progress)?;
         let longest = choices.iter().map(Choice::lifetime).fold(0.0, f64::max);
+        let (objective, objective_reason) = match options.objective {
+            Some(objective) => (objective, None),
+            None => choice::telling_objective(&choices, saturated_by.is_some()),
+        };
         let (kept, struck_out) =
-            Choice::judge(choices, options.objective, options.least_years(), &priced.drive);
-        let front = front(kept, |choice| {
-            [choice.cost, choice.latency(options.objective), -choice.lifetime()]
-        });
+            Choice::judge(choices, objective, options.least_years(), &priced.drive);
+        let front =
+            front(kept, |choice| [choice.cost, choice.latency(objective), -choice.lifetime()]);
         let best = |one: &(usize, &Choice), other: &(usize, &Choice)| {
-            let key = |choice: &Choice| [choice.latency(options.objective), choice.cost];
+            let key = |choice: &Choice| [choice.latency(objective), choice.cost];
             compare(&key(one.1), &key(other.1))
         };
         let chosen = front.iter().enumerate().min_by(best).map(|(place, _)| place);
@@ -161,7 +167,8 @@ impl Plan {
             budget: options.budget,
             disk_cost: priced.disk_cost(),
             currency: options.currency.clone(),
-            objective: options.objective,
+            objective,
+            objective_reason,
             closed_loop,
             saturated_by,
             min_lifetime_years: options.min_lifetime_years,
@@ -340,8 +347,8 @@ impl<'a> Priced<'a> {
             cost,
             io_ms: estimate.io_ms_per_access,
             latency: match self.options.objective {
-                Objective::P99 | Objective::IoTime => estimate.io_ms_per_access,
-                Objective::CostPerIo => cost * estimate.average_response_ms,
+                Some(Objective::P99 | Objective::IoTime) | None => estimate.io_ms_per_access,
+                Some(Objective::CostPerIo) => cost * estimate.average_response_ms,
             },
             lifetime: self.years(u64::from(flash_pages), writes, seconds),
         })

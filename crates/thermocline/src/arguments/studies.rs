@@ -110,9 +110,9 @@ pub(crate) struct PlanOptions {
     /// The prices of RAM, flash and disk per GiB: ram=4,flash=0.2,disk=0.02
     #[arg(long = "price", value_name = "TIER=PRICE", value_delimiter = ',', required = true, value_parser = TierSetting::price)]
     pub(crate) prices: Vec<TierSetting>,
-    /// What is to be best
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
-    pub(crate) objective: Objective,
+    /// What is to be best; default: p99 if that tells choices apart, else io-time
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) objective: Option<Objective>,
     /// How long flash must last, in years, at the rated erases of its drive; 0 for no matter
     #[arg(long, value_name = "YEARS", default_value_t = LEAST_YEARS)]
     pub(crate) min_lifetime_years: f64,
@@ -155,10 +155,9 @@ pub(crate) struct PlanOptions {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Objective {
     /// The time within which 99 % of reads, and of writes, are answered
-    #[default]
     P99,
     /// All page transfers at the costs of their tiers
     IoTime,

@@ -47,7 +47,7 @@ fn asked(options: &PlanOptions) -> Result<planning::PlanOptions> {
         budget: options.budget,
         prices: prices(&options.prices)?,
         disk_bytes: options.disk_size.as_deref().map(disk_bytes).transpose()?,
-        objective: options.objective.into_lab(),
+        objective: options.objective.map(Objective::into_lab),
         currency: options.currency.clone(),
         min_lifetime_years: Some(options.min_lifetime_years).filter(|&years| years != 0.0),
         policies: Selection::new(&options.policies),
@@ -125,11 +125,11 @@ fn table(plan: &Plan) -> String {
         "ram".into(),
         "flash".into(),
         format!("cost, {}", plan.currency),
+        "flash lasts".into(),
         "miss ratio".into(),
         "p99, us".into(),
         "I/O time, s".into(),
         format!("{} per I/O/s", plan.currency),
-        "flash lifetime, years".into(),
     ];
     let bytes = |pages: u64| output::bytes(pages * plan.trace.page_size_bytes);
     let row = |name: String, one: &Choice| {
@@ -138,11 +138,11 @@ fn table(plan: &Plan) -> String {
             bytes(one.ram_pages),
             if one.flash_pages == 0 { "-".into() } else { bytes(one.flash_pages) },
             format!("{:.4}", one.cost),
+            one.lifetime_in_words().unwrap_or_else(|| "-".into()),
             output::percent(one.miss_ratio),
             format!("{:.0}", one.p99_us),
             format!("{:.1}", one.io_time_ms / 1000.0),
             format!("{:.6}", one.cost_per_io),
-            one.lifetime_years.map_or_else(|| "-".into(), |years| format!("{years:.2}")),
         ]
     };
     let front = plan.front.iter().enumerate().map(|(place, one)| {
@@ -154,8 +154,10 @@ fn table(plan: &Plan) -> String {
         struck_out.map(|one| row(format!("~~{}~~", one.choice.policy.name), &one.choice));
     let rows: Vec<Vec<String>> = front.chain(struck_out).collect();
     format!(
-        "{}* best by the objective. {} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} {} for the disk\n{}{}",
+        "{}* best by {}{}\n{} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} {} for the disk\n{}{}",
         output::table(&header, &rows, 1),
+        objective(plan.objective),
+        plan.objective_reason.map(|reason| format!(": {reason}")).unwrap_or_default(),
         output::count(plan.candidates as u64),
         output::count(plan.simulated as u64),
         plan.flash_drive,
@@ -164,6 +166,15 @@ fn table(plan: &Plan) -> String {
         arrivals(plan),
         reasons(plan, bytes),
     )
+}
+
+/// What is best, in words.
+const fn objective(objective: planning::Objective) -> &'static str {
+    match objective {
+        planning::Objective::P99 => "the time within which 99 % are answered (p99)",
+        planning::Objective::IoTime => "I/O time",
+        planning::Objective::CostPerIo => "cost per I/O per second",
+    }
 }
 
 /// When requests arrived, and why not at the trace's times.
@@ -183,8 +194,8 @@ fn arrivals(plan: &Plan) -> String {
 fn reasons(plan: &Plan, bytes: impl Fn(u64) -> String) -> String {
     let reason = |one: &StruckOut| {
         let StruckOut { choice, reason } = one;
-        let sizes = [choice.ram_pages, choice.flash_pages].map(&bytes);
-        format!("~~{}~~ with {} and {}: {reason}\n", choice.policy.name, sizes[0], sizes[1])
+        let [ram, flash] = [choice.ram_pages, choice.flash_pages].map(&bytes);
+        format!("~~{}~~ with {ram} of RAM and {flash} of flash: {reason}\n", choice.policy.name)
     };
     plan.struck_out.iter().map(reason).collect()
 }

@@ -68,7 +68,7 @@ fn years(choice: &Value) -> f64 {
 fn a_plan_keeps_the_budget_and_its_engine_can_be_served() {
     let place = Place::new();
     let config = place.word("cache.toml");
-    let (found, chosen) = place.found(&["-o", &config]);
+    let (found, chosen) = place.found(&["--objective", "p99", "-o", &config]);
     let front = found["front"].as_array().unwrap();
     let disk = number(&found["trace"]["footprint_pages"]) * 4096.0 / f64::from(1 << 30) * 0.02;
     assert!((number(&found["disk_cost"]) - disk).abs() < 1e-9);
@@ -165,6 +165,8 @@ fn a_trace_of_a_faster_machine_is_planned_with_a_closed_loop() {
         if is_faster {
             assert_eq!(found["closed_loop"], 8);
             assert!(number(&found["saturated_by"]) > 256.0);
+            assert_eq!(found["objective"], "io-time");
+            assert!(shown.contains("best by I/O time: nothing keeps pace"), "{shown}");
             assert!(shown.contains("8 requests are kept outstanding"), "{shown}");
             assert!(shown.contains("faster machine; --closed-loop N"), "{shown}");
         } else {
