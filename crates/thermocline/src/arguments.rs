@@ -214,8 +214,6 @@ pub(crate) struct HierarchyOptions {
     pub(crate) parameters: Vec<ParameterSpec>,
     #[command(flatten)]
     pub(crate) shared: SharedOptions,
-    #[command(flatten)]
-    pub(crate) two_tier: TwoTierOptions,
     /// The queueing device of a tier (with --timing events): disk=st380011a, flash=mlc-sata-2011, flash=server:8 (its costs, 8 at a time); see `thermocline drives`
     #[arg(long = "model", value_name = "TIER=MODEL", value_parser = TierSetting::model)]
     pub(crate) models: Vec<TierSetting>,
@@ -228,6 +226,8 @@ pub(crate) struct HierarchyOptions {
     /// Run the ledger alongside and fail if it refuses an action
     #[arg(long)]
     pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) two_tier: TwoTierOptions,
 }
 
 impl HierarchyOptions {
@@ -243,13 +243,13 @@ pub(crate) struct SimulateOptions {
     /// The trace; with --clients, one for each if there are several
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) clients: ClientOptions,
     /// The policy; see `thermocline policies`; default: what --ram-policy and --flash-policy make
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
     #[command(flatten)]
     pub(crate) hierarchy: HierarchyOptions,
+    #[command(flatten)]
+    pub(crate) clients: ClientOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write every action of the policy to a Parquet file, the warm-up's too
@@ -265,13 +265,13 @@ pub(crate) struct CompareOptions {
     /// The trace; with --clients, one for each if there are several
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) clients: ClientOptions,
     /// The policies, separated by commas, or `all`
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present_any = ["ram_policy", "flash_policy"])]
     pub(crate) policy: Vec<String>,
     #[command(flatten)]
     pub(crate) hierarchy: HierarchyOptions,
+    #[command(flatten)]
+    pub(crate) clients: ClientOptions,
     #[command(flatten)]
     pub(crate) reading: Reading,
     /// Write a self-contained HTML report
@@ -339,11 +339,11 @@ pub(crate) struct BufferOptions {
     /// A parameter of a buffer or of the identifier of --streams: name=value, or buffer.name=value
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) parameters: Vec<ParameterSpec>,
-    #[command(flatten)]
-    pub(crate) reading: Reading,
     /// Run the ledger alongside and fail if it refuses an action
     #[arg(long)]
     pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) reading: Reading,
     /// Write a self-contained HTML report
     #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = to_be_written())]
     pub(crate) report: Option<PathBuf>,

@@ -80,8 +80,6 @@ pub(crate) struct CorpusRunOptions {
     /// The policies, separated by commas, or `all`; one-tier policies run on the first tier alone
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required_unless_present = "buffer")]
     pub(crate) policy: Vec<String>,
-    #[command(flatten)]
-    pub(crate) hierarchy: HierarchyOptions,
     /// Write buffers to run as well, separated by commas, or `all`; see `thermocline buffers`
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "buffer_size")]
     pub(crate) buffer: Vec<String>,
@@ -136,6 +134,8 @@ pub(crate) struct CorpusRunOptions {
     /// Print JSON instead of a sentence
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) hierarchy: HierarchyOptions,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 use clap::{Command, CommandFactory as _};
 
 use super::Arguments;
+use crate::output::wrapped;
 
 /// All commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -144,23 +145,6 @@ fn heading(command: &Command, title: &str) -> String {
     format!("{style}{title}:{style:#}")
 }
 
-/// A text as lines of at most so many letters, but for longer words.
-fn wrapped(text: &str, letters: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.len() + 1 + word.len() <= letters {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +178,39 @@ mod tests {
                 assert_eq!(words[1..=path.len()], **path, "{example}");
                 let parsed = super::super::parse(words.iter().map(Into::into));
                 assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+            }
+        }
+    }
+
+    /// A group holds what comes after it, too, unless that has one of its own: groups come last.
+    #[test]
+    fn groups_of_options_hold_their_own_and_no_others() {
+        let command = Arguments::command();
+        let mut paths = vec![];
+        leaves(&command, &[], &mut paths);
+        for path in paths {
+            let below = path.iter().fold(&command, |command, name| {
+                command.find_subcommand(name).expect("it is listed")
+            });
+            for (heading, members) in [
+                ("A part of the trace", "skip limit from_time to_time"),
+                ("A trace of no known format", "columns ops delimiter header layout"),
+                ("Several clients", "clients split private"),
+                ("A recording", "include exclude identity mmap max_unknown"),
+                (
+                    "A hybrid of two algorithms (two-tier)",
+                    "ram_policy flash_policy inclusion admission",
+                ),
+            ] {
+                let is_in = |option: &&clap::Arg| option.get_help_heading() == Some(heading);
+                let found: Vec<&str> =
+                    below.get_arguments().filter(is_in).map(|one| one.get_id().as_str()).collect();
+                assert!(found.is_empty() || found.join(" ") == members, "{path:?}: {found:?}");
+            }
+            for name in ["policy", "trace", "objective", "policies", "size", "output"] {
+                let option = below.get_arguments().find(|option| option.get_id() == name);
+                let heading = option.and_then(clap::Arg::get_help_heading);
+                assert!(heading.is_none_or(|heading| heading == "Output"), "{path:?}: {name}");
             }
         }
     }

@@ -176,6 +176,7 @@ pub(crate) enum Workload {
 
 /// How a recording of another program is converted.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "A recording")]
 pub(crate) struct CaptureArguments {
     /// Take only files whose path matches this pattern, in which * stands for any text; may be given several times
     #[arg(long, value_name = "GLOB")]
@@ -223,8 +224,6 @@ pub(crate) struct RecordOptions {
     /// Bytes per page, as in 4096 or 8KiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     pub(crate) page_size: String,
-    #[command(flatten)]
-    pub(crate) capture: CaptureArguments,
     /// Keep what the recorder wrote
     #[arg(long, value_name = "FILE")]
     pub(crate) keep_raw: Option<PathBuf>,
@@ -237,6 +236,8 @@ pub(crate) struct RecordOptions {
     /// The command, behind --
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "attach")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArguments,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Command;
+use clap::builder::Resettable;
 use clap_complete::Shell;
 
 use crate::arguments::{self, CompletionsOptions};
@@ -44,7 +45,7 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
     for (shell, place) in PLACES {
         files.push((place.into(), completions(shell)?));
     }
-    let mut command = arguments::command();
+    let mut command = arguments::command().disable_help_subcommand(true);
     command.build();
     add_pages(&command, &mut files)?;
     Ok(files)
@@ -60,14 +61,19 @@ fn completions(shell: Shell) -> Result<String> {
 /// The man pages of a command and of all below it.
 fn add_pages(command: &Command, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
-    let mut text = vec![];
-    clap_mangen::Man::new(command.clone())
-        .render(&mut text)
-        .context("a page is written to memory")?;
-    let text = String::from_utf8(text).context("a page is text")?;
+    let mut page = vec![];
+    // Its text would be filled like any other; examples keep their lines.
+    let plain = command.clone().after_help(Resettable::Reset);
+    clap_mangen::Man::new(plain).render(&mut page).context("a page is written to memory")?;
+    let mut text = String::from_utf8(page).context("a page is text")?;
+    if let Some(example) = command.get_after_help() {
+        let lines = example.to_string();
+        let lines: Vec<&str> = lines.lines().skip(1).collect();
+        let escaped = lines.join("\n").replace('\\', r"\(rs").replace('-', r"\-");
+        text += &format!(".SH EXAMPLES\n.nf\n{escaped}\n.fi\n");
+    }
     files.push((Path::new(PAGES).join(format!("{name}.1")), text));
-    let is_page = |below: &&Command| below.get_name() != "help";
-    command.get_subcommands().filter(is_page).try_for_each(|below| add_pages(below, files))
+    command.get_subcommands().try_for_each(|below| add_pages(below, files))
 }
 
 /// Writes a file and the folders above it.
@@ -77,4 +83,26 @@ fn write(path: &Path, text: &str) -> Result<()> {
             .with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     }
     Ok(output::write_file(path, text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_of_all_commands_and_examples_keep_their_lines() {
+        let files = files().unwrap();
+        let page = |name: &str| {
+            let found = files.iter().find(|(place, _)| place.ends_with(name));
+            &found.unwrap_or_else(|| panic!("there is no {name}")).1
+        };
+        let plan = page("man1/thermocline-plan.1");
+        assert!(plan.contains(".nf\n  $ thermocline plan db.csv.zst"), "{plan}");
+        assert!(plan.contains(" \\(rs\n      \\-\\-currency EUR"), "{plan}");
+        assert!(!page("man1/thermocline-trace-info.1").contains("SH EXTRA"));
+        assert!(!files.iter().any(|(place, _)| place.to_string_lossy().contains("help")));
+        for script in ["completions/thermocline", "_thermocline", "thermocline.fish"] {
+            assert!(page(script).contains("min-lifetime-years"), "{script}");
+        }
+    }
 }
