@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use thermocline_core::registry::Depth;
 use thermocline_core::{Clients, Counts, Inputs, PageCost, Tier};
 use thermocline_trace::CompiledTrace;
 
@@ -155,7 +156,8 @@ fn run_here(
     summarise(trace, configuration, found)
 }
 
-/// Replays a trace through many configurations, in parallel; the results keep their order.
+/// Replays a trace through many configurations, in parallel; the results keep their order. A policy of
+/// one tier runs once for all sizes of a flash that it leaves empty.
 ///
 /// `done` is told each time that one is finished.
 ///
@@ -168,12 +170,77 @@ pub fn compare(
     watch: &Watch,
     done: impl Fn() + Sync,
 ) -> Result<Vec<Summary>, LabError> {
-    let run = |configuration: &Configuration| {
+    let (distinct, run_of) = distinct(configurations);
+    let run = |&(place, configuration): &(usize, &Configuration)| {
         let result = run(trace, configuration, options, watch);
-        done();
+        run_of.iter().filter(|&&run| run == place).for_each(|_| done());
         result
     };
-    in_parallel(configurations, |one| one.policy.is_hosted(), run).into_iter().collect()
+    let found = in_parallel(&distinct, |(_, one)| one.policy.is_hosted(), run);
+    let found = found.into_iter().collect::<Result<Vec<Summary>, LabError>>()?;
+    let of_each = configurations.iter().zip(run_of);
+    of_each.map(|(one, run)| found[run].with_sizes_of(trace, one)).collect()
+}
+
+/// The configurations whose runs differ, each with its place among them, and for every configuration
+/// the place of its run: policies of one tier leave flash empty, whatever its size.
+fn distinct(configurations: &[Configuration]) -> (Vec<(usize, &Configuration)>, Vec<usize>) {
+    let is_of_ram = |one: &Configuration| {
+        one.policy.capabilities.depth == Depth::Ram && one.tiers.len() > 1 && one.timing.is_none()
+    };
+    let identity = |one: &Configuration| {
+        let PolicySummary { name, parameters, write_miss, .. } = PolicySummary::of(one);
+        (name, parameters, write_miss, one.tiers[0].size, one.costs(), one.latencies_ms.clone())
+    };
+    let mut known: Vec<(usize, _)> = vec![];
+    let (mut distinct, mut run_of) = (vec![], vec![]);
+    for one in configurations {
+        let identity = is_of_ram(one).then(|| identity(one));
+        let same = identity.as_ref().and_then(|wanted| {
+            known.iter().find(|(_, other)| other == wanted).map(|&(place, _)| place)
+        });
+        let place = same.unwrap_or(distinct.len());
+        if same.is_none() {
+            distinct.push((place, one));
+            known.extend(identity.map(|identity| (place, identity)));
+        }
+        run_of.push(place);
+    }
+    (distinct, run_of)
+}
+
+impl Summary {
+    /// The same run with what follows from the sizes of another configuration's tiers.
+    fn with_sizes_of(
+        &self,
+        trace: &CompiledTrace,
+        configuration: &Configuration,
+    ) -> Result<Self, LabError> {
+        let mut summary = self.clone();
+        let capacity_pages = configuration.capacity_pages(trace)?;
+        for (tier, &pages) in summary.tiers.iter_mut().zip(&capacity_pages) {
+            tier.capacity_pages = Some(pages.into());
+        }
+        summary.weigh(trace, configuration, &capacity_pages);
+        Ok(summary)
+    }
+
+    /// Sets what the sizes of the tiers cost, and the share of metadata.
+    fn weigh(
+        &mut self,
+        trace: &CompiledTrace,
+        configuration: &Configuration,
+        capacity_pages: &[u32],
+    ) {
+        let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
+        let mut bytes: Vec<u64> =
+            pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
+        bytes[0] *= u64::from(configuration.clients.get());
+        let caches_bytes = bytes[..capacity_pages.len()].iter().sum::<u64>();
+        self.metadata_share = self.metadata_bytes as f64 / (caches_bytes as f64).max(1.0);
+        let prices = configuration.prices.as_ref();
+        self.cost = prices.map(|prices| prices.cost(&bytes, self.average_response_ms));
+    }
 }
 
 /// What a replay found.
@@ -223,25 +290,19 @@ pub(crate) fn summarise(
     let latencies_ms = &configuration.latencies_ms;
     let average_response_ms = tiers::average_response_ms(&counts, latencies_ms);
     let [demotions, promotions] = tiers::traffic(configuration, &counts);
-    let pages = capacity_pages.iter().copied().chain([trace.footprint_pages()]);
-    let mut bytes: Vec<u64> =
-        pages.map(|pages| u64::from(pages) * trace.page_size_bytes()).collect();
-    bytes[0] *= u64::from(configuration.clients.get());
-    let caches_bytes = bytes[..capacity_pages.len()].iter().sum::<u64>();
     let in_bytes =
         |pages: &[u64]| pages.iter().map(|pages| pages * trace.page_size_bytes()).collect();
-    let prices = configuration.prices.as_ref();
-    Ok(Summary {
+    let mut summary = Summary {
         average_response_ms,
         demoted_bytes: in_bytes(&demotions),
         promoted_bytes: in_bytes(&promotions),
         demotions,
         promotions,
         metadata_bytes: state.metadata_bytes,
-        metadata_share: state.metadata_bytes as f64 / (caches_bytes as f64).max(1.0),
+        metadata_share: 0.0,
         gauges: state.gauges,
         clients,
-        cost: prices.map(|prices| prices.cost(&bytes, average_response_ms)),
+        cost: None,
         over_time: found.intervals.map(|intervals| intervals.summarise(trace, configuration)),
         trace: TraceSummary::of(trace),
         policy: PolicySummary::of(configuration),
@@ -252,7 +313,9 @@ pub(crate) fn summarise(
         accesses_per_second: trace.len() as f64 / found.replay_seconds,
         timing: found.timing,
         counts: Box::new(counts),
-    })
+    };
+    summary.weigh(trace, configuration, &capacity_pages);
+    Ok(summary)
 }
 
 /// What each of several clients found.

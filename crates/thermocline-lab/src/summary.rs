@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Map;
 use thermocline_core::config::{Value, Values};
+use thermocline_core::policy::hybrid::two_tier;
 use thermocline_core::{Counts, Policy, WriteMiss};
 use thermocline_trace::{CompiledTrace, SampledTrace};
 
@@ -117,6 +118,17 @@ pub struct PolicySummary {
     /// The identifier that decides which pages enter flash, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionSummary>,
+}
+
+impl PolicySummary {
+    /// Its name, with the algorithms of its tiers if it is put together of two.
+    pub fn label(&self) -> String {
+        let algorithm = |tier| self.parameters.get(tier)?.as_str();
+        match (algorithm(two_tier::RAM), algorithm(two_tier::FLASH)) {
+            (Some(ram), Some(flash)) => format!("{} ({ram} over {flash})", self.name),
+            _ => self.name.clone(),
+        }
+    }
 }
 
 /// The identifier that decides which pages enter flash.

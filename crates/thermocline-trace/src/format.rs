@@ -247,9 +247,10 @@ impl TraceError {
     pub fn remedy(&self, spell: impl Fn(&str) -> String) -> Option<String> {
         if let Self::UnknownFormat { .. } = self {
             return Some(format!(
-                "name it with {}, one of: {}",
+                "name it with {}, one of: {}; or say what its columns are with {}, as in `time=1:us,op=2,offset=3,length=4`",
                 spell("format"),
-                FormatName::list()
+                FormatName::list(),
+                spell("columns")
             ));
         }
         let is_truncated = matches!(self, Self::Truncated { .. });

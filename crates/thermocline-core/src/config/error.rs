@@ -1,6 +1,7 @@
 //! Why a policy or an identifier could not be built.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
@@ -183,14 +184,24 @@ impl fmt::Display for ConfigError {
                 "`{policy}` needs a buffer of at least {min_pages} pages, one flash block, and was given {capacity_pages}: take a larger buffer, or fewer `pages_per_block`"
             ),
             Self::EmptyTier { policy, tier } => {
-                write!(f, "`{policy}` needs at least one page in tier {}", tier.0)
+                let tier = name_of(*tier);
+                write!(f, "`{policy}` needs at least one page in the tier {tier}: make it larger")
             }
             Self::TierTooLarge { tier, capacity_pages, max_pages } => write!(
                 f,
-                "tier {} cannot hold {capacity_pages} pages: the limit is {max_pages}; use larger pages",
-                tier.0
+                "the tier {} cannot hold {capacity_pages} pages: the limit is {max_pages}; use larger pages",
+                name_of(*tier)
             ),
         }
+    }
+}
+
+/// What a tier is called: hierarchies of RAM and flash have names of their own.
+fn name_of(tier: Tier) -> String {
+    match tier.0 {
+        0 => "`ram` (or `l1`)".into(),
+        1 => "`flash` (or `l2`)".into(),
+        further => format!("`l{}`", u32::from(further) + 1),
     }
 }
 

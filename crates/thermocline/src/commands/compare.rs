@@ -11,6 +11,7 @@ use thermocline_lab::{Configuration, IntervalSummary, RunOptions, Summary, Watch
 use thermocline_papers::Annotated;
 use thermocline_trace::CompiledTrace;
 
+use super::simulate;
 use crate::arguments::CompareOptions;
 use crate::{hierarchy, output, reading};
 
@@ -75,11 +76,25 @@ pub(crate) fn table(summaries: &[Summary]) -> String {
     }
     let names = |run: &Summary| {
         let sizes = capacities(run).into_iter().map(output::count);
-        [run.policy.name.clone()].into_iter().chain(sizes).collect()
+        [run.policy.label()].into_iter().chain(sizes).collect()
     };
     let are_rivals = |one: &Summary, other: &Summary| capacities(one) == capacities(other);
     let table = output::figures(header, names, &columns(summaries), summaries, are_rivals);
-    format!("{table}* best of its column among the configurations of equal sizes\n")
+    format!(
+        "{table}* best of its column among the configurations of equal sizes\n{}",
+        time_models(summaries)
+    )
+}
+
+/// Which figures are of which model of time, where there are several.
+fn time_models(summaries: &[Summary]) -> String {
+    let mut timings = summaries.iter().filter_map(|summary| summary.timing.as_ref());
+    let Some(first) = timings.clone().next() else { return String::new() };
+    let text = format!(
+        "I/O time: cost model, one transfer after the other. Average response: access times of the tiers. Response times of reads and writes: {}.\n",
+        simulate::time_model(first)
+    );
+    text + &timings.find(|one| one.is_saturated()).map(simulate::saturation).unwrap_or_default()
 }
 
 /// What moves between each pair of caches, where there are several pairs.

@@ -66,7 +66,7 @@ fn describe(Annotated { summary, hca }: Annotated<'_>) -> String {
     );
     let parameters: Vec<String> =
         summary.policy.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let _infallible = writeln!(text, "{} {}", summary.policy.name, parameters.join(" "));
+    let _infallible = writeln!(text, "{} {}", summary.policy.label(), parameters.join(" "));
     if let Some(admission) = &summary.policy.admission {
         let identifier = &admission.identifier;
         let _infallible = writeln!(text, "only pages that {identifier} finds hot enter flash");
@@ -101,7 +101,7 @@ fn describe(Annotated { summary, hca }: Annotated<'_>) -> String {
     text.push_str(&describe_clients(summary));
     let _infallible = writeln!(
         text,
-        "I/O time {:.3} s; replayed at {:.1} million accesses/s",
+        "I/O time {:.3} s by the cost model, one transfer after the other; replayed at {:.1} million accesses/s",
         summary.io_time_ms / 1000.0,
         summary.accesses_per_second / 1e6
     );
@@ -142,7 +142,10 @@ fn describe_clients(summary: &Summary) -> String {
 
 /// What the hierarchy does besides hits and transfers.
 fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
-    let mut text = format!("average response {:.3} ms", summary.average_response_ms);
+    let mut text = format!(
+        "average response {:.3} ms by the access times of the tiers",
+        summary.average_response_ms
+    );
     let moved = |pages: u64, bytes: u64| {
         format!("{} pages ({})", output::count(pages), output::bytes(bytes))
     };
@@ -190,6 +193,27 @@ fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
     text
 }
 
+/// Which model of time a simulation of devices is.
+pub(crate) fn time_model(timing: &TimingSummary) -> String {
+    match timing.closed_loop {
+        None => "simulated devices, open loop (requests arrive at the trace's times)".into(),
+        Some(requests) => {
+            format!("simulated devices, closed loop ({requests} requests kept outstanding)")
+        }
+    }
+}
+
+/// Says that response times mean nothing, if that is so.
+pub(crate) fn saturation(timing: &TimingSummary) -> String {
+    if !timing.is_saturated() {
+        return String::new();
+    }
+    format!(
+        "The devices do not keep pace with the trace, which comes from a faster machine: {:.0} requests wait at one time, on average, and response times tell how long the trace is. --closed-loop N sends a request when another one is answered.\n",
+        timing.outstanding_mean
+    )
+}
+
 fn describe_timing(timing: &TimingSummary) -> String {
     let responses = [("reads", timing.response_us.read), ("writes", timing.response_us.write)];
     let rows = responses.map(|(name, times)| {
@@ -198,7 +222,8 @@ fn describe_timing(timing: &TimingSummary) -> String {
         [name.to_owned()].into_iter().chain(figures).collect()
     });
     let header = ["response time, us", "mean", "p50", "p95", "p99", "p99.9", "longest"];
-    let mut text = output::table(&header, &rows, 1);
+    let mut text = format!("{}:\n", time_model(timing));
+    text += &output::table(&header, &rows, 1);
     let busy = timing.devices.iter().map(|device| {
         let share = device.busy_s / timing.duration_s * 100.0;
         format!("{} ({}) {share:.1} %", device.tier, device.model)
@@ -206,6 +231,7 @@ fn describe_timing(timing: &TimingSummary) -> String {
     let busy: Vec<String> = busy.collect();
     let _infallible =
         writeln!(text, "{:.3} s in all; busy: {}", timing.duration_s, busy.join(", "));
+    text += &saturation(timing);
     text
 }
 
