@@ -5,9 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tempfile::NamedTempFile;
 use thermocline_core::Op;
-use thermocline_trace::atomic::{persist, temporary};
+use thermocline_trace::atomic::{Unfinished, persist, temporary};
 use thermocline_trace::recording::{self, HEADER, TABLE_HEADER};
 use thermocline_trace::{ADDRESS_BYTES_MAX, REQUEST_PAGES_MAX, TraceError, excerpt};
 
@@ -517,7 +516,7 @@ fn write_table(writer: &mut dyn Write, entries: &[Entry]) -> io::Result<()> {
 fn written(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<NamedTempFile, TraceError> {
+) -> Result<Unfinished, TraceError> {
     let file = temporary(target)?;
     let mut writer = io::BufWriter::with_capacity(1 << 18, file);
     let result = if target.extension().is_some_and(|extension| extension == "zst") {

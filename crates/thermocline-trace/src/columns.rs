@@ -15,9 +15,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use tempfile::NamedTempFile;
 
-use crate::atomic;
+use crate::atomic::{self, Unfinished};
 use crate::error::TraceError;
 
 /// Rows per group: what is held in memory while writing and reading.
@@ -51,7 +50,7 @@ pub enum Column {
 /// A Parquet file being written; it appears when it is complete.
 pub struct ColumnWriter {
     target: PathBuf,
-    writer: SerializedFileWriter<NamedTempFile>,
+    writer: SerializedFileWriter<Unfinished>,
 }
 
 impl std::fmt::Debug for ColumnWriter {
@@ -85,6 +84,7 @@ impl ColumnWriter {
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
         }
+        atomic::refuse_compression(target, "Parquet")?;
         let file = atomic::temporary(target)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()));
         Ok(Self { target: target.to_owned(), writer: writer.map_err(columns)? })
@@ -137,7 +137,7 @@ impl ColumnWriter {
 }
 
 fn write<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, NamedTempFile>,
+    group: &mut SerializedRowGroupWriter<'_, Unfinished>,
     values: &[T::T],
 ) -> Result<(), ParquetError> {
     let missing = || ParquetError::General("more columns than in the schema".to_owned());
@@ -147,7 +147,7 @@ fn write<T: DataType>(
 }
 
 fn write_optional<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, NamedTempFile>,
+    group: &mut SerializedRowGroupWriter<'_, Unfinished>,
     values: impl Iterator<Item = Option<T::T>> + Clone,
 ) -> Result<(), ParquetError> {
     let missing = || ParquetError::General("more columns than in the schema".to_owned());

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use parquet::data_type::ByteArray;
 use thermocline_core::Op;
 
-use crate::atomic::AtomicFile;
+use crate::atomic::{AtomicFile, Unfinished, persist};
 use crate::columns::{Column, ColumnWriter, GROUP_ROWS};
 use crate::compiled::CompiledTrace;
 use crate::error::TraceError;
@@ -90,13 +90,34 @@ pub fn convert<R: Requests + ?Sized>(
 ) -> Result<u64, TraceError> {
     let target = target.as_ref();
     match format {
-        OutputFormat::Csv => write_lines(source, target, page_size, csv_line, csv::HEADER),
-        OutputFormat::Spc => write_lines(source, target, page_size, spc_line, b""),
+        OutputFormat::Csv => {
+            let (written, file) = write_lines(source, target, page_size, csv_line, csv::HEADER)?;
+            persist(file, target)?;
+            Ok(written)
+        }
+        OutputFormat::Spc => {
+            let (written, file) = write_lines(source, target, page_size, spc_line, b"")?;
+            persist(file, target)?;
+            Ok(written)
+        }
         OutputFormat::Parquet => write_parquet(source, target, page_size),
         OutputFormat::OracleGeneral => {
             write_oracle_general(&CompiledTrace::compile(source, page_size)?, target)
         }
     }
+}
+
+/// Writes all requests of `source` as our CSV to a file that is not yet at `target`: `persist` of
+/// [`atomic`](crate::atomic) puts it there.
+///
+/// # Errors
+/// As for [`convert`].
+pub fn convert_unfinished<R: Requests + ?Sized>(
+    source: &mut R,
+    target: &Path,
+    page_size: PageSize,
+) -> Result<Unfinished, TraceError> {
+    Ok(write_lines(source, target, page_size, csv_line, csv::HEADER)?.1)
 }
 
 /// A request with its place in bytes.
@@ -157,7 +178,7 @@ fn write_lines<R: Requests + ?Sized>(
     page_size: PageSize,
     line: fn(&Placed<'_>, &mut Vec<u8>) -> Result<(), String>,
     header: &[u8],
-) -> Result<u64, TraceError> {
+) -> Result<(u64, Unfinished), TraceError> {
     let mut file = AtomicFile::create(target)?;
     if !header.is_empty() {
         file.buffer().extend_from_slice(header);
@@ -167,8 +188,7 @@ fn write_lines<R: Requests + ?Sized>(
         let outcome = line(placed, file.buffer());
         file.drain().map(|()| outcome)
     })?;
-    file.finish()?;
-    Ok(written)
+    Ok((written, file.complete()?))
 }
 
 /// Appends a request as a line of our CSV.

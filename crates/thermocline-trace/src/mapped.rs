@@ -83,9 +83,10 @@ impl CompiledTrace {
     pub fn save_mapped(&self, path: impl AsRef<Path>) -> Result<(), TraceError> {
         let path = path.as_ref();
         let (header, _) = self.header(path)?;
+        atomic::refuse_compression(path, "a mapped trace")?;
         let mut file = atomic::temporary(path)?;
         let mut write = || -> io::Result<()> {
-            let mut writer = BufWriter::with_capacity(1 << 20, file.as_file_mut());
+            let mut writer = BufWriter::with_capacity(1 << 20, &mut file);
             writer.write_all(&header)?;
             pieces(header.len(), self.columns(), |piece| writer.write_all(piece))?;
             writer.flush()

@@ -18,6 +18,7 @@
 
 mod extents;
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::Path;
 
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use thermocline_core::{Nanos, Op, Run};
 
 use crate::RunDetector;
+use crate::atomic;
 use crate::error::{Position, Reason, TraceError, excerpt};
 use crate::request::{PageSize, Request, Requests};
 use crate::text::{Fields, integer, pages};
@@ -316,15 +318,12 @@ impl RunningSample {
     /// If it cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), TraceError> {
         let failed = |source| TraceError::Io { path: path.to_owned(), action: "write", source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = tempfile::NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new(".")));
-        let file = file.map_err(failed)?;
-        self.write(&file).map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        let file = atomic::temporary(path)?;
+        self.write(file.as_file()).map_err(failed)?;
+        atomic::persist(file, path)
     }
 
-    fn write(&self, file: &tempfile::NamedTempFile) -> std::io::Result<()> {
+    fn write(&self, file: &File) -> std::io::Result<()> {
         let encoder = zstd::Encoder::new(file, COMPRESSION_LEVEL)?;
         let mut writer = BufWriter::new(encoder);
         let header = Header {
@@ -348,7 +347,7 @@ impl RunningSample {
             }
         }
         let encoder = writer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        encoder.finish()?.as_file().sync_all()
+        encoder.finish().map(drop)
     }
 
     /// Whether a file begins as a saved sample does; no if it cannot be read.
@@ -471,10 +470,10 @@ impl Requests for SampledRequests<'_> {
     }
 }
 
-type Lines = BufReader<zstd::Decoder<'static, BufReader<std::fs::File>>>;
+type Lines = BufReader<zstd::Decoder<'static, BufReader<File>>>;
 
 fn open(path: &Path) -> std::io::Result<Lines> {
-    Ok(BufReader::new(zstd::Decoder::new(std::fs::File::open(path)?)?))
+    Ok(BufReader::new(zstd::Decoder::new(File::open(path)?)?))
 }
 
 /// As long as a header may be.
@@ -628,8 +627,7 @@ mod tests {
         let mut sample = RunningSample::new(PageSize::DEFAULT, 1);
         sample.add(&read(5, 7, 1));
         sample.save(&path).unwrap();
-        let text =
-            String::from_utf8(zstd::decode_all(std::fs::File::open(&path).unwrap()).unwrap());
+        let text = String::from_utf8(zstd::decode_all(File::open(&path).unwrap()).unwrap());
         let text = text.unwrap();
         for (from, to, says) in [
             ("5 r 0 7 1 0 0", "5 r 0 7", "line 2: the count is missing"),

@@ -1,18 +1,18 @@
 //! Bringing traces to their places, and decoding them once.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use thermocline_trace::convert::{OutputFormat, convert};
+use thermocline_trace::convert::convert_unfinished;
 use thermocline_trace::generate::Generator;
 use thermocline_trace::{CompiledTrace, PageSize, atomic, remote};
 
 use super::manifest::{Entry, Generated, Manifest};
 use crate::compiled_cache::compiled_path;
-use crate::sweep::hex;
+use crate::sweep::{HashWriter, hex};
 use crate::{LabError, Watch};
 
 /// What became of a trace that was to be fetched.
@@ -125,16 +125,9 @@ fn make(entry: &Entry, generate: &Generated) -> Result<(), LabError> {
         Generator::new(generate.options()).map_err(|error| entry.source.bad(error))?;
     let page_size = entry.source.page_size.unwrap_or(PageSize::DEFAULT);
     let path = entry.source.path.as_path();
-    // Made beside its place first, so that a wrong one is never there.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let aside = tempfile::Builder::new()
-        .prefix(".thermocline-")
-        .tempdir_in(folder.unwrap_or(Path::new(".")))
-        .map_err(|error| LabError::file(path, error))?;
-    let made = aside.path().join(path.file_name().unwrap_or_default());
-    convert(&mut generator, &made, OutputFormat::Csv, page_size)?;
-    let source = crate::sweep::TraceSource { path: made.clone(), ..entry.source.clone() };
-    let found = source.sha256()?;
+    let made = convert_unfinished(&mut generator, path, page_size)?;
+    // A wrong one never gets the name.
+    let found = sha256(made.as_file()).map_err(|error| LabError::file(path, error))?;
     if let Some(stated) = entry.sha256.as_ref().filter(|stated| **stated != found) {
         let reason = format!(
             "what `generate` makes has the SHA-256 {found}, and `sha256` is {stated}: correct `generate` or `sha256` of `{}`",
@@ -142,7 +135,15 @@ fn make(entry: &Entry, generate: &Generated) -> Result<(), LabError> {
         );
         return Err(LabError::file(path, reason));
     }
-    std::fs::rename(&made, path).map_err(|error| LabError::file(path, error))
+    Ok(atomic::persist(made, path)?)
+}
+
+/// The hash of a file from its beginning.
+fn sha256(mut file: &File) -> io::Result<String> {
+    file.rewind()?;
+    let mut hash = HashWriter(Sha256::new());
+    io::copy(&mut file, &mut hash)?;
+    Ok(hex(&hash.0.finalize()))
 }
 
 /// Compiles a trace into a folder, unless it is there; returns whether it was compiled now. One that is

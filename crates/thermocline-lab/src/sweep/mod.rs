@@ -183,7 +183,7 @@ impl TraceSource {
 }
 
 /// What is written is hashed.
-struct HashWriter(Sha256);
+pub(crate) struct HashWriter(pub(crate) Sha256);
 
 impl std::io::Write for HashWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

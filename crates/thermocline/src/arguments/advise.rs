@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use thermocline_lab::TierSize;
 use thermocline_lab::advising::Kind;
 
-use super::{OUTPUT, Reading, TimeUnit};
+use super::{OUTPUT, PartOfTrace, Reading, TimeUnit};
 
 #[derive(Args, Debug)]
 pub(crate) struct AdviseOptions {
@@ -83,6 +83,8 @@ pub(crate) struct AdviseOptions {
     /// How the answer is written
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     pub(crate) format: AdviceFormat,
+    #[command(flatten)]
+    pub(crate) part: PartOfTrace,
 }
 
 impl AdviseOptions {
@@ -93,6 +95,7 @@ impl AdviseOptions {
             page_size: self.page_size.clone(),
             time_unit: self.time_unit,
             allow_truncated: self.allow_truncated,
+            part: self.part.clone(),
             ..Reading::default()
         }
     }

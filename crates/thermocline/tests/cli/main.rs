@@ -7,7 +7,10 @@ mod advise;
 mod buffer;
 mod command;
 mod corpus;
+#[cfg(target_os = "linux")]
+mod endings;
 mod formats;
+mod help;
 mod mrc;
 mod over_time;
 mod plan;

@@ -12,7 +12,7 @@ use thermocline_lab::spec::DeviceSpec;
 use thermocline_lab::{LabError, TierSize, Watch};
 use thermocline_trace::{PageSize, Requests as _, RunningSample};
 
-use crate::arguments::AdviseOptions;
+use crate::arguments::{AdviseOptions, PartOfTrace};
 use crate::{interrupt, output, reading};
 
 /// Of a smaller flash, nothing is said.
@@ -178,6 +178,11 @@ fn read(options: &AdviseOptions, page_size: Option<PageSize>) -> Result<RunningS
 
 fn one(options: &AdviseOptions, path: &Path, page_size: Option<PageSize>) -> Result<RunningSample> {
     if RunningSample::is_saved(path) {
+        ensure!(
+            options.part == PartOfTrace::default(),
+            "`{}` is a sample, of which no part can be taken: give the trace that it was made from",
+            path.display()
+        );
         let most = usize::try_from(options.most_requests).unwrap_or(usize::MAX);
         return Ok(RunningSample::load(path)?.with_most_requests(most));
     }
@@ -185,18 +190,18 @@ fn one(options: &AdviseOptions, path: &Path, page_size: Option<PageSize>) -> Res
     let page_size =
         page_size.map_or_else(|| reading::page_size(&options.reading(), &reader), Ok)?;
     let mut sample = begun(options, page_size);
-    let mut reader = reading::WithProgress::new(reader)?;
+    let mut part = reading::part(reading::WithProgress::new(reader)?, &options.reading());
     let mut batch = vec![];
     interrupt::stopping(|watch: &Watch| -> Result<()> {
-        while reader.read_batch(&mut batch)? {
+        while part.read_batch(&mut batch)? {
             watch.check()?;
             for request in &batch {
                 sample.add(request);
             }
         }
-        sample.name_volumes(reader.volume_names());
+        sample.name_volumes(part.volume_names());
         Ok(())
     })??;
-    reader.finish();
+    part.into_source().finish();
     Ok(sample)
 }

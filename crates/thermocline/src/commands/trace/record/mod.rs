@@ -42,8 +42,8 @@ pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
         ..capture::capture_options(&options.capture, page_size, None)?
     };
     let target = target(options)?;
-    let raw = raw_file(options)?;
     let recorder = pick(options.with)?;
+    let raw = raw_file(options)?;
     let status = match recorder {
         Recorder::Strace => strace::record(&target, raw.path())?,
         Recorder::Bpftrace => bpftrace::record(&target, raw.path())?,
