@@ -181,6 +181,27 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
+/// A number of bytes that was computed, of at least 0.
+pub(crate) fn whole_bytes(number: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates and budgets are positive, and far below 2^64"
+    )]
+    bytes(number.max(0.0) as u64)
+}
+
+/// A short time, in the unit that reads best.
+pub(crate) fn time(seconds: f64) -> String {
+    if seconds < 1e-3 {
+        format!("{:.0} us", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.0} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
 /// A command line as a shell takes it; the first word is replaced by the program's usual name.
 pub(crate) fn command_line(words: &[OsString]) -> String {
     let quote = |word: String| {

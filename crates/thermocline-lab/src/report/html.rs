@@ -2,7 +2,8 @@
 
 use super::{Block, Cell, CellKind, Chart, Figure, Report, Table};
 
-const STYLE: &str = include_str!("style.css");
+/// How reports look: rules for elements and for a few classes.
+pub const STYLE: &str = include_str!("style.css");
 /// What a page does in a browser; made from `web/` by `cargo xtask web`.
 const SCRIPT: &str = include_str!("page.js");
 
@@ -52,7 +53,7 @@ impl Names {
 }
 
 /// Text as it may stand between tags and in attributes.
-pub(super) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

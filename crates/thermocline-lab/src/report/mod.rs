@@ -24,6 +24,7 @@ pub use chart::{
 pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub use corpus::corpus;
+pub use html::{STYLE, escape};
 pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;

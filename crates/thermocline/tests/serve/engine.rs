@@ -61,6 +61,13 @@ impl Cache {
         self
     }
 
+    /// Has a section as a text says it.
+    pub(crate) fn replace_section(&mut self, name: &str, text: &str) -> &mut Self {
+        let sections: toml::Table = text.parse().unwrap();
+        self.config.insert(name.to_owned(), sections[name].clone());
+        self
+    }
+
     /// Takes a key, or a section, out of the configuration.
     pub(crate) fn unset(&mut self, key: &str) -> &mut Self {
         let (table, name) = self.table(key);

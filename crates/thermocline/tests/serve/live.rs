@@ -146,7 +146,7 @@ fn write_mode_cleaning_and_shadows_change_live() {
         .iter()
         .map(|shadow| shadow["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["lru", "hat:ram=2x", "demote"]);
+    assert_eq!(names, ["lru", "hat:ram=2x", "demote", "lru-inclusive"], "and the one that runs");
     for shadow in status["shadows"].as_array().unwrap() {
         assert_eq!(shadow["sampled_accesses"], 1, "{shadow}");
     }

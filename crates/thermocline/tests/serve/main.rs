@@ -21,6 +21,7 @@ mod memory;
 mod metrics;
 mod model;
 mod nbd_backing;
+mod page;
 mod recording;
 mod replacing;
 mod start;

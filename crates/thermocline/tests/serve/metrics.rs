@@ -14,7 +14,7 @@ use thermocline_nbd::protocol::Command as NbdCommand;
 use super::{Cache, Engine, run};
 
 /// The sum of all samples of a metric that have this label.
-fn samples(metrics: &str, name: &str, label: &str) -> f64 {
+pub(crate) fn samples(metrics: &str, name: &str, label: &str) -> f64 {
     let lines = metrics.lines().filter(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
             && line.contains(label)

@@ -1,4 +1,5 @@
-//! The newest snapshot over HTTP: `/metrics` for Prometheus, `/status` and `/shadows` as JSON.
+//! The newest snapshot over HTTP: `/` for people, `/metrics` for Prometheus, `/status` and `/shadows` as
+//! JSON.
 //!
 //! Connections are bounded in number, in time and in the bytes of a request, so that clients that never
 //! finish their requests neither use up the descriptors nor keep others from the metrics.
@@ -8,14 +9,18 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
-use http::{Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use thermocline_engine::Uuid;
 
+use super::advice;
 use super::exposition::Format;
+use super::history::History;
 use super::http::{Connection, Request, empty, not_allowed, response};
 use super::metrics;
+use super::page::{self, Process, View};
 use super::status::Status;
 
 /// The format for those who ask for it, as Prometheus does.
@@ -23,6 +28,7 @@ const OPENMETRICS: &str = "application/openmetrics-text";
 const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The format for everybody else.
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const HTML_TYPE: &str = "text/html; charset=utf-8";
 const JSON_TYPE: &str = "application/json";
 
 /// Open connections; the oldest is closed for another.
@@ -30,19 +36,38 @@ const CONNECTIONS_MAX: usize = 64;
 /// How long to wait when the system refuses to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The newest snapshot, for whoever asks.
+/// The newest snapshot and some before, for whoever asks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Board(Arc<Mutex<Arc<Status>>>);
+pub(crate) struct Board(Arc<Mutex<Posted>>);
+
+/// What is up on a board.
+#[derive(Clone, Debug, Default)]
+struct Posted {
+    status: Arc<Status>,
+    history: Arc<History>,
+}
+
+/// What answers are made of.
+#[derive(Clone, Debug)]
+struct Source {
+    board: Board,
+    process: Arc<Process>,
+}
 
 impl Board {
-    /// Puts a newer snapshot up.
+    /// Puts a newer snapshot up. Who reads holds no lock meanwhile, so this waits for nobody.
     pub(crate) fn post(&self, status: Status) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
+        let status = Arc::new(status);
+        let mut posted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if posted.history.is_due(&status) {
+            Arc::make_mut(&mut posted.history).keep(&status);
+        }
+        posted.status = status;
     }
 
-    /// The newest one.
-    pub(crate) fn read(&self) -> Arc<Status> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What is up now.
+    fn read(&self) -> Posted {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -60,21 +85,21 @@ pub(crate) fn bind(listen: SocketAddr) -> Result<TcpListener> {
 ///
 /// # Errors
 /// If there can be no thread.
-pub(crate) fn start(listener: TcpListener, board: Board) -> Result<SocketAddr> {
+pub(crate) fn start(listener: TcpListener, board: Board, process: Process) -> Result<SocketAddr> {
     let address = listener.local_addr().context("`metrics.listen`")?;
     thread::Builder::new()
         .name("metrics".into())
-        .spawn(move || accept(&listener, &board))
+        .spawn(move || accept(&listener, &Source { board, process: Arc::new(process) }))
         .context("cannot start the metrics' thread")?;
     Ok(address)
 }
 
 /// Accepts connections for as long as the program runs.
-fn accept(listener: &TcpListener, board: &Board) {
+fn accept(listener: &TcpListener, source: &Source) {
     let mut open = Open::default();
     let mut was_refused = false;
     loop {
-        let admitted = listener.accept().and_then(|(stream, _)| open.admit(stream, board));
+        let admitted = listener.accept().and_then(|(stream, _)| open.admit(stream, source));
         if let Err(error) = &admitted {
             if !was_refused {
                 tracing::warn!(%error, "cannot accept connections for metrics; trying again");
@@ -93,15 +118,15 @@ struct Open(VecDeque<(Weak<TcpStream>, JoinHandle<()>)>);
 
 impl Open {
     /// Serves a connection in a thread of its own; closes the oldest one if there are too many.
-    fn admit(&mut self, stream: TcpStream, board: &Board) -> io::Result<()> {
+    fn admit(&mut self, stream: TcpStream, source: &Source) -> io::Result<()> {
         self.0.retain(|(_, thread)| !thread.is_finished());
         if self.0.len() >= CONNECTIONS_MAX {
             self.close_oldest();
         }
         let stream = Arc::new(stream);
-        let (open, board) = (Arc::downgrade(&stream), board.clone());
+        let (open, source) = (Arc::downgrade(&stream), source.clone());
         let work = move || {
-            if let Err(error) = serve(&stream, &board) {
+            if let Err(error) = serve(&stream, &source) {
                 tracing::debug!(%error, "a connection for metrics failed");
             }
         };
@@ -122,16 +147,17 @@ impl Open {
 }
 
 /// Answers all requests of a client.
-fn serve(stream: &TcpStream, board: &Board) -> io::Result<()> {
+fn serve(stream: &TcpStream, source: &Source) -> io::Result<()> {
     let mut connection = Connection::new(stream);
     while let Some(request) = connection.next_request()? {
-        connection.answer(&request, &answer(&request, board))?;
+        connection.answer(&request, &answer(&request, source))?;
     }
     Ok(())
 }
 
-fn answer(request: &Request, board: &Board) -> Response<String> {
+fn answer(request: &Request, source: &Source) -> Response<String> {
     let page = match request.path.as_str() {
+        "/" => people,
         "/metrics" => prometheus,
         "/status" => status,
         "/shadows" => shadows,
@@ -140,33 +166,61 @@ fn answer(request: &Request, board: &Board) -> Response<String> {
     if request.method != Method::GET && request.method != Method::HEAD {
         return not_allowed("GET,HEAD");
     }
-    page(request, &board.read())
+    page(request, &source.board.read(), &source.process)
 }
 
-fn prometheus(request: &Request, status: &Arc<Status>) -> Response<String> {
+/// The page for people. The browser runs its script and no other.
+fn people(_: &Request, posted: &Posted, process: &Process) -> Response<String> {
+    let nonce = Uuid::new_v4().simple().to_string();
+    let html = page::render(&View {
+        status: &posted.status,
+        history: &posted.history,
+        process,
+        date: &httpdate::fmt_http_date(SystemTime::now()),
+        nonce: &nonce,
+    });
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let Ok(policy) = HeaderValue::try_from(policy) else {
+        return empty(StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let mut response = response(StatusCode::OK, HTML_TYPE, html);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn prometheus(request: &Request, posted: &Posted, _: &Process) -> Response<String> {
     let wants = request.accept.as_deref().is_some_and(|accepted| accepted.contains(OPENMETRICS));
     let (format, media_type) = if wants {
         (Format::OpenMetrics, OPENMETRICS_TYPE)
     } else {
         (Format::Prometheus, PLAIN_TYPE)
     };
-    match metrics::render(Arc::clone(status), format) {
+    match metrics::render(Arc::clone(&posted.status), format) {
         Ok(text) => response(StatusCode::OK, media_type, text),
         Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
-fn status(_: &Request, status: &Arc<Status>) -> Response<String> {
-    json(&**status)
+fn status(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
+    json(&*posted.status)
 }
 
-/// What other policies would do, and which of them best.
-fn shadows(_: &Request, status: &Arc<Status>) -> Response<String> {
+/// What other policies would do, which of them best, and what that advises.
+fn shadows(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
+    let status = &*posted.status;
     let best = status.best_shadow().map(|shadow| shadow.name.clone());
+    let advice = advice::advice(&posted.history, status);
     json(&serde_json::json!({
         "policy": status.policy,
         "sample": status.shadow_sample,
         "best_by_io_time": best,
+        "advice": advice.sentences,
+        "adopt": advice.adopt.map(|shadow| &shadow.name),
         "shadows": status.shadows,
     }))
 }
@@ -186,7 +240,23 @@ mod tests {
 
     fn serve() -> SocketAddr {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        start(listener, Board::default()).unwrap()
+        start(listener, Board::default(), Process::default()).unwrap()
+    }
+
+    #[test]
+    fn who_reads_keeps_the_engine_neither_waiting_nor_from_newer_figures() {
+        let at = |uptime_s| Status { uptime_s, ..Status::default() };
+        let board = Board::default();
+        board.post(at(1.0));
+        let reader = board.read();
+        for minute in 1..=90_u32 {
+            board.post(at(f64::from(minute) * 60.0));
+        }
+        assert!((reader.status.uptime_s - 1.0).abs() < 1e-9, "a page is of one moment");
+        assert_eq!(reader.history.day(&at(5400.0)).count(), 1);
+        let newer = board.read();
+        assert!((newer.status.uptime_s - 5400.0).abs() < 1e-9);
+        assert!(newer.history.day(&at(5400.0)).count() > 80);
     }
 
     #[test]
@@ -244,6 +314,14 @@ mod tests {
                 "content-type: application/openmetrics-text;",
             ),
             (format!("GET /shadows {end}\r\n"), "200 OK", "content-type: application/json"),
+            (format!("GET / {end}\r\n"), "200 OK", "content-type: text/html;"),
+            (
+                format!("GET /?a {end}\r\n"),
+                "200 OK",
+                "content-security-policy: default-src 'none';",
+            ),
+            (format!("POST / {end}\r\n"), "405 Method Not Allowed", "allow: GET,HEAD"),
+            (format!("GET /index.html {end}\r\n"), "404 Not Found", "content-length: 0"),
             (format!("GET /nothing {end}\r\n"), "404 Not Found", "content-length: 0"),
             (format!("POST /status {end}\r\n"), "405 Method Not Allowed", "allow: GET,HEAD"),
         ] {

@@ -11,7 +11,8 @@ use serde::de::{self, Deserializer};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{Geometry, Indexing, Setup, WriteMiss};
 use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
-use thermocline_lab::find_policy;
+use thermocline_lab::spec::DriveSpec;
+use thermocline_lab::{find_policy, find_ssd};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
 
 use super::listening::{Account, SocketMode};
@@ -78,6 +79,10 @@ pub(crate) struct Flash {
     pub(crate) path: PathBuf,
     pub(crate) size: Bytes,
     pub(crate) write_budget_gib_per_day: Option<f64>,
+    /// What may be written to it in its life, as its data sheet says.
+    rated_writes: Option<Bytes>,
+    /// A drive of the lab that it is like.
+    drive: Option<String>,
     /// Operations that may fail for good before the flash is given up.
     pub(crate) error_budget: Option<u32>,
 }
@@ -359,6 +364,7 @@ impl Config {
                 );
             }
         }
+        self.flash_rated_written_bytes()?;
         let sample = self.shadow_sample;
         ensure!(
             sample > 0.0 && sample <= 1.0,
@@ -420,6 +426,33 @@ impl Config {
         Ok(pages)
     }
 
+    /// Pages of RAM and of flash.
+    pub(crate) fn tier_pages(&self) -> Result<[u32; 2]> {
+        let flash = self.flash.as_ref();
+        let flash = flash.map(|flash| self.pages("flash.size", flash.size)).transpose()?;
+        Ok([self.pages("ram.size", self.ram.size)?, flash.unwrap_or(0)])
+    }
+
+    /// Bytes that the flash is rated to be written in its life, if that is known. Of a drive of the lab
+    /// each block bears its erases, and the drive itself writes little more than it is asked to.
+    pub(crate) fn flash_rated_written_bytes(&self) -> Result<Option<u64>> {
+        let Some(flash) = &self.flash else { return Ok(None) };
+        match (flash.rated_writes, &flash.drive) {
+            (Some(_), Some(_)) => {
+                bail!("`flash.rated_writes` and `flash.drive` both say what it bears: give one")
+            }
+            (Some(bytes), None) => {
+                ensure!(bytes.0 > 0, "`flash.rated_writes` is 0: leave it out if it is unknown");
+                Ok(Some(bytes.0))
+            }
+            (None, Some(name)) => {
+                let drive = find_ssd(&DriveSpec::Named(name.clone())).context("`flash.drive`")?;
+                Ok(Some(drive.logical_bytes().saturating_mul(drive.erase_limit.into())))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
     /// The policy with its parameters.
     pub(crate) fn policy_options(&self) -> Result<PolicyOptions> {
         let entry = find_policy(&self.policy.name)?;
@@ -447,14 +480,13 @@ impl Config {
     pub(crate) fn try_policy(&self) -> Result<()> {
         let PolicyOptions { entry, values, write_miss, admission, costs } =
             self.policy_options()?;
-        let ram_pages = self.pages("ram.size", self.ram.size)?;
-        let flash = self.flash.as_ref().map_or(Ok(0), |flash| self.pages("flash.size", flash.size));
+        let [ram_pages, flash_pages] = self.tier_pages()?;
         let setup = Setup {
             costs,
             write_miss,
             admission,
             indexing: Indexing::Sparse,
-            ..Setup::new(Geometry::linear(ram_pages), vec![ram_pages, flash?])
+            ..Setup::new(Geometry::linear(ram_pages), vec![ram_pages, flash_pages])
         };
         entry.build(&setup, &values).map(drop).context("`policy`")
     }
@@ -573,13 +605,13 @@ mod tests {
         listen = "127.0.0.1:9469"
     "#;
 
-    /// The example with each key in force, but for one of two that exclude each other.
+    /// The example with each key in force, but for one of each two that exclude each other.
     fn uncommented() -> String {
         let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ");
         EXAMPLE
             .lines()
             .map(|line| if is_key(line) { &line[1..] } else { line })
-            .filter(|line| !line.starts_with("path = \"disk"))
+            .filter(|line| !line.starts_with("path = \"disk") && !line.starts_with("drive = "))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -683,6 +715,20 @@ mod tests {
         assert_eq!(nbd.unwrap().server, ServerAddress::Unix(socket));
     }
 
+    #[test]
+    fn a_flash_is_rated_by_its_data_sheet_or_like_a_drive_of_the_lab() {
+        let rated = |line: &str| {
+            let size = "size = \"256MiB\"";
+            let text = SMALLEST.replace(size, &format!("{size}\n{line}"));
+            Config::parse(&text).unwrap().flash_rated_written_bytes().unwrap()
+        };
+        assert_eq!(rated(""), None);
+        assert_eq!(rated("rated_writes = \"600TB\""), Some(600_000_000_000_000));
+        // 3,000 erases of a drive of 1 TB.
+        let drive = rated("drive = \"tlc-nvme\"").unwrap();
+        assert!((2.9e15..3.1e15).contains(&(drive as f64)), "{drive}");
+    }
+
     #[track_caller]
     fn refuse(from: &str, to: &str, words: &str) {
         let text = SMALLEST.replace(from, to);
@@ -747,6 +793,11 @@ mod tests {
             let place = format!("listen = \"127.0.0.1:0\"\n{key} = \"0660\"");
             refuse("socket = \"thermocline.sock\"", &place, &format!("`nbd.{key}`"));
         }
+        let size = "size = \"256MiB\"";
+        refuse(size, &format!("{size}\nrated_writes = 0"), "`flash.rated_writes` is 0");
+        refuse(size, &format!("{size}\ndrive = \"tlc\""), "tlc-nvme");
+        let both = format!("{size}\ndrive = \"tlc-nvme\"\nrated_writes = \"600TB\"");
+        refuse(size, &both, "give one");
         refuse("[metrics]", "[record]\n[metrics]", "missing field `path`");
         refuse("[metrics]", "[nbd.tls]\ncertificate=\"a\"\nkey=\"b\"\n[metrics]", "nbd.listen");
         refuse(

@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use thermocline_core::{Op, Tier};
 use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGURES, Transfers};
 use thermocline_engine::figures::SHARD_FIGURES;
-use thermocline_engine::shadow::{ShadowOptions, Shadows};
 use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
 use tracing::warn;
@@ -16,9 +15,9 @@ use super::config::{Config, Record};
 use super::devices::AnyDriver;
 use super::kept_note::Note;
 use super::record::Recording;
+use super::shadows::{Wanted, Watching};
 use super::status::{
-    DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier, ShadowStatus,
-    Status,
+    DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier, Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -29,8 +28,12 @@ pub(crate) struct Instruments {
     latencies: Shared<Latencies>,
     observed: Shared<Observed>,
     start: Instant,
+    /// The name of the export.
+    export: String,
     /// Whether the configuration has one, whatever became of it.
     has_flash: bool,
+    /// Bytes that it is rated to be written.
+    flash_rated_written_bytes: Shared<Option<u64>>,
     flash_incident: Shared<Incident>,
 }
 
@@ -47,7 +50,9 @@ struct Latencies {
 /// What sees every access.
 #[derive(Debug, Default)]
 struct Observed {
-    shadows: Option<Shadows>,
+    shadows: Option<Watching>,
+    /// When they began.
+    shadow_start: Option<Instant>,
     recording: Option<Recording>,
     note: Option<Arc<Note>>,
 }
@@ -80,17 +85,20 @@ impl Instruments {
     /// A shadow that cannot be, or a file that cannot be written.
     pub(crate) fn new(
         config: &Config,
-        shadows: Vec<ShadowOptions>,
+        shadows: Vec<Wanted>,
         note: Option<Arc<Note>>,
         shard: &mut Shard,
     ) -> Result<Self> {
-        let shadows = build_shadows(config, shadows, shard.options())?;
-        let observed = Shared::new(Mutex::new(Observed { shadows, recording: None, note }));
+        let shadows = Watching::new(shadows, config, shard.options())?;
+        let observed = Observed { shadows, note, ..Observed::default() };
+        let observed = Shared::new(Mutex::new(observed));
         let instruments = Self {
             latencies: Shared::default(),
             observed: Arc::clone(&observed),
             start: Instant::now(),
+            export: config.nbd.export.clone(),
             has_flash: config.flash.is_some(),
+            flash_rated_written_bytes: Shared::new(Mutex::new(config.flash_rated_written_bytes()?)),
             flash_incident: Shared::default(),
         };
         instruments.set_recording(config.record.as_ref(), shard.options())?;
@@ -119,8 +127,15 @@ impl Instruments {
     }
 
     /// Begins with other shadows.
-    pub(crate) fn set_shadows(&self, shadows: Option<Shadows>) {
-        lock(&self.observed).shadows = shadows;
+    pub(crate) fn set_shadows(&self, shadows: Option<Watching>) {
+        let mut observed = lock(&self.observed);
+        observed.shadows = shadows;
+        observed.shadow_start = Some(Instant::now());
+    }
+
+    /// Judges the wear of the flash by another rating.
+    pub(crate) fn set_flash_rating(&self, written_bytes: Option<u64>) {
+        *lock(&self.flash_rated_written_bytes) = written_bytes;
     }
 
     /// Records from now on, elsewhere, or no longer; a recording that stays the same goes on.
@@ -172,6 +187,7 @@ impl Instruments {
         });
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
+            export: self.export.clone(),
             policy: options.policy.entry.name.to_string(),
             write_mode: mode(options.write_mode).into(),
             uptime_s: self.start.elapsed().as_secs_f64(),
@@ -188,14 +204,16 @@ impl Instruments {
                 PerTier::of(|target| counters.policy.copies(source, target))
             }),
             lost: Extent::of_pages(&shard.lost_pages(), options.page_bytes),
+            flash_rated_written_bytes: *lock(&self.flash_rated_written_bytes),
             flash: device(&counters.flash, shard.operations_in_flight(Device::Flash)),
             backing: device(&counters.backing, shard.operations_in_flight(Device::Backing)),
             clients: clients as u64,
             gauges,
-            shadow_sample: shadows.map_or(0.0, Shadows::rate),
-            shadows: shadows.map_or_else(Vec::new, |shadows| {
-                shadows.estimates().into_iter().map(ShadowStatus::from).collect()
-            }),
+            shadow_sample: shadows.map_or(0.0, |watching| watching.shadows.rate()),
+            shadow_start_s: observed
+                .shadow_start
+                .map_or(0.0, |begun| begun.duration_since(self.start).as_secs_f64()),
+            shadows: shadows.map_or_else(Vec::new, Watching::status),
             recording: observed.recording.as_ref().map(Recording::status),
             figures: Figures::read(COUNTER_FIGURES, counters)
                 .with(Figures::read(SHARD_FIGURES, shard)),
@@ -222,23 +240,6 @@ impl Incident {
     }
 }
 
-/// Shadows that have seen nothing yet.
-///
-/// # Errors
-/// A shadow that cannot be.
-pub(crate) fn build_shadows(
-    config: &Config,
-    shadows: Vec<ShadowOptions>,
-    options: &Options,
-) -> Result<Option<Shadows>> {
-    let costs = options.policy.costs.as_slice().try_into().context("three tiers have a cost")?;
-    if shadows.is_empty() {
-        return Ok(None);
-    }
-    let sample = config.shadow_sample;
-    Ok(Some(Shadows::new(shadows, options.backing_pages, sample, costs).context("`shadow`")?))
-}
-
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
         if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
@@ -252,9 +253,9 @@ impl Observed {
             Event::Bypass { now, access, pages } => (now, access, pages),
             Event::Request { .. } | Event::FlashFailed { .. } | Event::Background { .. } => return,
         };
-        if let Some(shadows) = &mut self.shadows {
+        if let Some(watching) = &mut self.shadows {
             for page in access.page.0..access.page.0 + pages {
-                shadows.access(page, access.op, now);
+                watching.shadows.access(page, access.op, now);
             }
         }
     }

@@ -100,6 +100,15 @@ const SERVER_FIGURES: &[Figure<Status>] = &[
     .metric("flash_in_use")
     .details("1, or 0 if the flash failed; absent if none is configured."),
     Figure::gauge(
+        "flash_rated_written_bytes",
+        "Bytes that the flash is rated to be written in its life",
+        |status: &Status| status.flash_rated_written_bytes.into(),
+    )
+    .details(
+        "By `flash.rated_writes` or `flash.drive`; absent without them. With \
+         `flash_lifetime_written_bytes` it says how long the flash lasts.",
+    ),
+    Figure::gauge(
         "writes_held",
         "Whether writes and flushes fail because the note of the backing store cannot be written",
         |status: &Status| u64::from(status.writes_held).into(),

@@ -1,17 +1,21 @@
 //! `thermocline serve`: the engine over NBD.
 
+mod advice;
 mod board;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod devices;
 mod epoch;
 mod exposition;
+pub(crate) mod faults;
+mod history;
 mod http;
 mod instruments;
 mod kept_note;
 mod listening;
 pub(crate) mod metrics;
 mod new_flash;
+mod page;
 mod record;
 mod replacing;
 mod shadows;
@@ -39,11 +43,12 @@ use self::config::{Config, LogFormat};
 use self::control::Control;
 use self::devices::AnyDriver;
 use self::epoch::Begins;
-
 use self::instruments::Instruments;
 use self::kept_note::{Left, Note};
 use self::listening::listen;
+use self::page::Process;
 use self::replacing::Replacing;
+use self::shadows::Watching;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
 
@@ -94,7 +99,8 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let begins = opened.beginning.start(server.handle())?;
     let board = Board::default();
     if let Some(listener) = metrics {
-        let address = board::start(listener, board.clone())?;
+        let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
+        let address = board::start(listener, board.clone(), process)?;
         info!(%address, "metrics are served");
     }
     let serving = Serving { instruments: &instruments, board: &board, control: &control, options };
@@ -202,7 +208,8 @@ fn reload(
     );
     let shard = service.engine_mut().shard_mut();
     let policy = config.policy_options()?;
-    let shadows = instruments::build_shadows(&config, shadow_options, shard.options())?;
+    let rating = config.flash_rated_written_bytes()?;
+    let shadows = Watching::new(shadow_options, &config, shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;
@@ -229,6 +236,7 @@ fn reload(
     shard.set_flash_write_budget(
         config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
     );
+    instruments.set_flash_rating(rating);
     instruments.set_shadows(shadows);
     if let Some(tls) = tls {
         server.set_tls(tls);

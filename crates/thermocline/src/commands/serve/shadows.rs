@@ -1,30 +1,105 @@
-//! Shadow policies, as a configuration names them.
+//! Shadow policies, as a configuration names them, and what it takes to put one in force.
+//!
+//! The policy that runs is always among the shadows: only with it, on the same sample of pages and as
+//! empty at the beginning, can the others be compared.
 
 use anyhow::{Context as _, Result, ensure};
 use thermocline_core::WriteMiss;
-use thermocline_core::registry::Depth;
-use thermocline_engine::shadow::ShadowOptions;
+use thermocline_core::config::Values;
+use thermocline_core::registry::{Depth, PolicyEntry};
+use thermocline_engine::Options;
+use thermocline_engine::shadow::{ShadowOptions, Shadows};
 use thermocline_lab::{TierSize, find_policy};
 
 use super::config::Config;
+use super::status::{Adoption, ShadowStatus, Takes};
+
+/// A shadow, and how to put it in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    options: ShadowOptions,
+    adoption: Adoption,
+}
+
+/// Shadows that see what the engine does.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    pub(crate) shadows: Shadows,
+    adoptions: Vec<Adoption>,
+}
+
+impl Watching {
+    /// Shadows that have seen nothing yet, if any are wanted.
+    ///
+    /// # Errors
+    /// A shadow that cannot be.
+    pub(crate) fn new(
+        mut wanted: Vec<Wanted>,
+        config: &Config,
+        options: &Options,
+    ) -> Result<Option<Self>> {
+        let costs =
+            options.policy.costs.as_slice().try_into().context("three tiers have a cost")?;
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let build = |wanted: &[Wanted]| {
+            let all = wanted.iter().map(|one| one.options.clone()).collect();
+            Shadows::new(all, options.backing_pages, config.shadow_sample, costs)
+        };
+        let shadows = match running(config, &wanted)? {
+            // It may not run at the size of a sample; nobody asked for it by name.
+            Some(running) => {
+                wanted.push(running);
+                build(&wanted).or_else(|_| {
+                    wanted.pop();
+                    build(&wanted)
+                })
+            }
+            None => build(&wanted),
+        };
+        let adoptions = wanted.into_iter().map(|one| one.adoption).collect();
+        Ok(Some(Self { shadows: shadows.context("`shadow`")?, adoptions }))
+    }
+
+    /// What each shadow found so far.
+    pub(crate) fn status(&self) -> Vec<ShadowStatus> {
+        let estimates = self.shadows.estimates().into_iter().zip(&self.adoptions);
+        estimates.map(|(one, adoption)| ShadowStatus::new(one, adoption.clone())).collect()
+    }
+}
 
 /// All shadows that a configuration asks for.
 ///
 /// # Errors
 /// A shadow that cannot be, and why.
-pub(crate) fn options(config: &Config) -> Result<Vec<ShadowOptions>> {
+pub(crate) fn options(config: &Config) -> Result<Vec<Wanted>> {
     config.shadow.iter().map(|text| one(config, text)).collect()
 }
 
+/// The policy that runs, as a shadow, if it is not among those.
+fn running(config: &Config, wanted: &[Wanted]) -> Result<Option<Wanted>> {
+    if wanted.iter().any(|one| one.adoption.takes == Takes::Nothing) {
+        return Ok(None);
+    }
+    let parameters = config.policy.parameters.iter();
+    let parameters = parameters.map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // `ram` and `flash` alone would be sizes.
+        format!("{}.{name}={text}", config.policy.name)
+    });
+    let parameters = parameters.collect::<Vec<_>>().join(",");
+    let separator = if parameters.is_empty() { "" } else { ":" };
+    one(config, &format!("{}{separator}{parameters}", config.policy.name)).map(Some)
+}
+
 /// One shadow: `NAME` or `NAME:key=value,...`.
-fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
+fn one(config: &Config, text: &str) -> Result<Wanted> {
     let context = || format!("`shadow`: \"{text}\"");
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let entry = find_policy(name).with_context(context)?;
-    let mut ram_pages = config.pages("ram.size", config.ram.size)?;
-    let flash = config.flash.as_ref();
-    let flash_pages = flash.map(|flash| config.pages("flash.size", flash.size)).transpose()?;
-    let mut flash_pages = flash_pages.unwrap_or(0);
+    let own_pages = config.tier_pages()?;
+    let [mut ram_pages, mut flash_pages] = own_pages;
     let mut given = vec![];
     for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair
@@ -50,14 +125,66 @@ fn one(config: &Config, text: &str) -> Result<ShadowOptions> {
         context(),
         entry.name
     );
-    Ok(ShadowOptions {
+    let values = entry.values(&given).with_context(context)?;
+    let adoption = adoption(config, entry, &given, [ram_pages, flash_pages])?;
+    let options = ShadowOptions {
         label: text.to_owned(),
         entry: entry.clone(),
-        values: entry.values(&given).with_context(context)?,
-        write_miss: WriteMiss::Fetch,
+        values,
+        write_miss: config.policy_options()?.write_miss,
         ram_pages,
         flash_pages,
-    })
+    };
+    Ok(Wanted { options, adoption })
+}
+
+/// What it takes to run a policy with these parameters on tiers of so many pages.
+fn adoption(
+    config: &Config,
+    entry: &PolicyEntry,
+    given: &[(String, String)],
+    pages: [u32; 2],
+) -> Result<Adoption> {
+    let texts = |values: &Values| -> Vec<(String, String)> {
+        values.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    };
+    let running = config.policy_options()?;
+    let is_same_policy =
+        running.entry.name == entry.name && texts(&running.values) == texts(&entry.values(given)?);
+    let mut configuration = String::new();
+    if !is_same_policy {
+        configuration += &format!("[policy]\nname = {}\n", quoted(&entry.name));
+        if running.write_miss == WriteMiss::Allocate {
+            configuration += "write_miss = \"allocate\"\n";
+        }
+        let parameters = given.iter().map(|(name, text)| format!("{name} = {}", value(text)));
+        let parameters = parameters.collect::<Vec<_>>().join(", ");
+        if !parameters.is_empty() {
+            configuration += &format!("parameters = {{ {parameters} }}\n");
+        }
+    }
+    let mut takes = if is_same_policy { Takes::Nothing } else { Takes::Reload };
+    let sizes = ["ram", "flash"].into_iter().zip(pages.into_iter().zip(config.tier_pages()?));
+    for (tier, (pages, own_pages)) in sizes {
+        if pages != own_pages {
+            takes = Takes::Restart;
+            let bytes = u64::from(pages) * config.page_size.0;
+            configuration += &format!("[{tier}]\nsize = \"{}\"\n", TierSize::Bytes(bytes as f64));
+        }
+    }
+    Ok(Adoption { takes, configuration })
+}
+
+/// A parameter as TOML: a number or a truth value as it is, other words in quotes.
+fn value(text: &str) -> String {
+    let is_plain = text.parse::<i64>().is_ok()
+        || matches!(text, "true" | "false")
+        || text.contains('.') && text.parse::<f64>().is_ok_and(f64::is_finite);
+    if is_plain { text.to_owned() } else { quoted(text) }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }
 
 /// A size in pages; a multiple is one of the engine's own.
@@ -76,7 +203,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<ShadowOptions> {
-        one(&Config::parse(EXAMPLE).unwrap(), text)
+        one(&Config::parse(EXAMPLE).unwrap(), text).map(|wanted| wanted.options)
     }
 
     #[test]
@@ -106,5 +233,68 @@ mod tests {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(words) && error.contains(text), "{error}");
         }
+    }
+
+    /// The example with other words in the place of its sections for policy and sizes.
+    fn with(changes: &str) -> Config {
+        let mut config: toml::Table = EXAMPLE.parse().unwrap();
+        for (section, change) in changes.parse::<toml::Table>().unwrap() {
+            let change = change.as_table().unwrap().clone();
+            let old = config.get_mut(&section).and_then(toml::Value::as_table_mut).unwrap();
+            if section == "policy" {
+                old.clear();
+            }
+            old.extend(change);
+        }
+        Config::parse(&config.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_change_that_is_named_puts_the_shadow_in_force() {
+        let config = Config::parse(EXAMPLE).unwrap();
+        for (text, takes) in [
+            ("lru", Takes::Reload),
+            ("hat", Takes::Nothing),
+            ("hat:nonhot_ratio=0.2", Takes::Reload),
+            ("hat:ram=2x", Takes::Restart),
+            ("two-tier:ram=2x,two-tier.ram=s3-fifo,flash=1GiB", Takes::Restart),
+            ("two-tier:two-tier.flash=arc", Takes::Reload),
+        ] {
+            let Wanted { options, adoption } = one(&config, text).unwrap();
+            assert_eq!(adoption.takes, takes, "{text}");
+            assert_eq!(adoption.configuration.is_empty(), takes == Takes::Nothing, "{text}");
+            let changed = with(&adoption.configuration);
+            let policy = changed.policy_options().unwrap();
+            let values = |values: &Values| -> Vec<String> {
+                values.iter().map(|(name, value)| format!("{name}={value}")).collect()
+            };
+            assert_eq!(policy.entry.name, options.entry.name, "{text}");
+            assert_eq!(values(&policy.values), values(&options.values), "{text}");
+            let pages = [options.ram_pages, options.flash_pages];
+            assert_eq!(changed.tier_pages().unwrap(), pages, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_policy_that_runs_is_among_the_shadows() {
+        let names = |config: &Config| -> Vec<(String, Takes)> {
+            let shard = Options::new(1 << 20, 16_384, 65_536, config.policy_options().unwrap());
+            let wanted = options(config).unwrap();
+            let watching = Watching::new(wanted, config, &shard).unwrap();
+            let shadows = watching.map_or_else(Vec::new, |watching| watching.status());
+            shadows.into_iter().map(|one| (one.name, one.adoption.takes)).collect()
+        };
+        let mut config = Config::parse(EXAMPLE).unwrap();
+        assert_eq!(names(&config), [], "nobody asked for shadows");
+        config.shadow = vec!["lru".into()];
+        let expected = [("lru".to_owned(), Takes::Reload), ("hat".to_owned(), Takes::Nothing)];
+        assert_eq!(names(&config), expected);
+        config.shadow = vec!["hat".into(), "lru".into()];
+        assert_eq!(names(&config)[0], ("hat".to_owned(), Takes::Nothing));
+        assert_eq!(names(&config).len(), 2, "it is not there twice");
+        let mut config = with("[policy]\nname = \"two-tier\"\nparameters = { ram = \"sieve\" }");
+        config.shadow = vec!["lru".into()];
+        let running = ("two-tier:two-tier.ram=sieve".to_owned(), Takes::Nothing);
+        assert_eq!(names(&config)[1], running);
     }
 }

@@ -18,6 +18,9 @@ pub(crate) const LATENCY_CLASSES: usize = 24;
 pub(crate) struct Status {
     /// The program's version.
     pub(crate) version: String,
+    /// The name of the export.
+    #[serde(default)]
+    pub(crate) export: String,
     /// The policy's name.
     pub(crate) policy: String,
     /// What happens to writes.
@@ -50,6 +53,9 @@ pub(crate) struct Status {
     pub(crate) lost: Vec<Extent>,
     /// What the flash did.
     pub(crate) flash: DeviceStatus,
+    /// Bytes that the flash is rated to be written, if the configuration says so.
+    #[serde(default)]
+    pub(crate) flash_rated_written_bytes: Option<u64>,
     /// What the backing store did.
     pub(crate) backing: DeviceStatus,
     /// Clients connected.
@@ -58,6 +64,9 @@ pub(crate) struct Status {
     pub(crate) gauges: Vec<GaugeStatus>,
     /// The share of pages that shadows see.
     pub(crate) shadow_sample: f64,
+    /// When the shadows began, in seconds since the start.
+    #[serde(default)]
+    pub(crate) shadow_start_s: f64,
     /// What other policies would do.
     pub(crate) shadows: Vec<ShadowStatus>,
     /// How the recording goes, if there is one.
@@ -165,6 +174,33 @@ pub(crate) struct ShadowStatus {
     pub(crate) flash_writes_per_access: f64,
     pub(crate) disk_transfers_per_access: f64,
     pub(crate) io_ms_per_access: f64,
+    /// What it takes to put it in force.
+    #[serde(flatten)]
+    pub(crate) adoption: Adoption,
+}
+
+/// How a shadow's policy and sizes are put in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Adoption {
+    /// What has to happen once the configuration says so.
+    #[serde(default)]
+    pub(crate) takes: Takes,
+    /// The sections of the configuration that change, in TOML.
+    #[serde(default)]
+    pub(crate) configuration: String,
+}
+
+/// What puts a configuration in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Takes {
+    /// Nothing: this is what runs.
+    #[default]
+    Nothing,
+    /// The server reads it again while it runs.
+    Reload,
+    /// Sizes change with a restart.
+    Restart,
 }
 
 /// What is shown of a recording.
@@ -192,6 +228,14 @@ pub(crate) struct Latency {
     pub(crate) sum_ns: u64,
 }
 
+impl DeviceStatus {
+    /// Bytes read and written, for all purposes.
+    pub(crate) fn transferred_bytes(&self) -> [u64; 2] {
+        [&self.read_bytes, &self.written_bytes]
+            .map(|purposes| purposes.iter().map(|(_, bytes)| bytes).sum())
+    }
+}
+
 impl Latency {
     /// One more time.
     #[inline]
@@ -203,6 +247,11 @@ impl Latency {
         }
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
+
+    /// The upper bound of the last class, in seconds.
+    pub(crate) fn longest_s() -> f64 {
+        Self::bound_s(LATENCY_CLASSES - 1)
     }
 
     /// The upper bound of a class, in seconds.
@@ -222,6 +271,11 @@ impl Latency {
         reached.map(Self::bound_s)
     }
 
+    /// The mean, in seconds; none if there were none.
+    pub(crate) fn mean_s(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / 1e9 / self.count as f64)
+    }
+
     /// What came since an earlier snapshot.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut classes = self.classes;
@@ -237,6 +291,26 @@ impl Latency {
 }
 
 impl Found {
+    /// What came since an earlier snapshot.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            ram: self.ram.saturating_sub(earlier.ram),
+            flash: self.flash.saturating_sub(earlier.flash),
+            disk: self.disk.saturating_sub(earlier.disk),
+            bypass: self.bypass.saturating_sub(earlier.bypass),
+        }
+    }
+
+    /// These and others.
+    pub(crate) const fn and(&self, other: &Self) -> Self {
+        Self {
+            ram: self.ram + other.ram,
+            flash: self.flash + other.flash,
+            disk: self.disk + other.disk,
+            bypass: self.bypass + other.bypass,
+        }
+    }
+
     /// All page accesses.
     pub(crate) const fn total(&self) -> u64 {
         self.ram + self.flash + self.disk + self.bypass
@@ -268,6 +342,23 @@ impl Figures {
         self
     }
 
+    /// A figure that is a whole number; 0 if there is none.
+    pub(crate) fn count(&self, key: &str) -> u64 {
+        match self.value(key) {
+            Value::Count(count) => count,
+            Value::Real(_) | Value::Absent => 0,
+        }
+    }
+
+    /// A figure as a number, if there is one.
+    pub(crate) fn real(&self, key: &str) -> Option<f64> {
+        match self.value(key) {
+            Value::Count(count) => Some(count as f64),
+            Value::Real(value) => Some(value),
+            Value::Absent => None,
+        }
+    }
+
     /// A figure by its key.
     pub(crate) fn value(&self, key: &str) -> Value {
         let value = self.0.get(key);
@@ -277,8 +368,9 @@ impl Figures {
     }
 }
 
-impl From<Estimate> for ShadowStatus {
-    fn from(estimate: Estimate) -> Self {
+impl ShadowStatus {
+    /// What a shadow found, and how to have it.
+    pub(crate) fn new(estimate: Estimate, adoption: Adoption) -> Self {
         Self {
             name: estimate.label,
             accesses: estimate.accesses,
@@ -289,6 +381,7 @@ impl From<Estimate> for ShadowStatus {
             flash_writes_per_access: estimate.flash_writes_per_access,
             disk_transfers_per_access: estimate.disk_transfers_per_access,
             io_ms_per_access: estimate.io_ms_per_access,
+            adoption,
         }
     }
 }

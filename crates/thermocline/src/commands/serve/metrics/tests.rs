@@ -86,6 +86,7 @@ fn status() -> Arc<Status> {
         policy: "hat".into(),
         write_mode: "back".into(),
         is_flash_configured: true,
+        flash_rated_written_bytes: Some(600_000_000_000_000),
         flash: device(&counters.flash),
         backing: device(&counters.backing),
         gauges: vec![GaugeStatus { name: "hot".into(), tier: "ram".into(), value: 0.5 }],
