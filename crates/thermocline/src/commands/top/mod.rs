@@ -1,55 +1,78 @@
 //! `thermocline top`: the figures of a running engine in the terminal, live.
 
+mod screen;
 mod view;
 
 use std::io::IsTerminal as _;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event;
 
+use self::screen::{Next, Screen};
 use crate::arguments::TopOptions;
 use crate::commands::serve::status::Status;
+
+/// How long a server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a key before looking for newer figures.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs the command until a key ends it; on anything but a terminal, or with `--once`, prints the
 /// figures of one interval.
 pub(crate) fn run(options: &TopOptions) -> Result<String> {
+    let before = fetch(&options.engine)?;
     if options.once || !std::io::stdout().is_terminal() {
-        let before = fetch(&options.engine)?;
-        std::thread::sleep(options.interval);
+        thread::sleep(options.interval);
         return Ok(view::text(&before, &fetch(&options.engine)?));
     }
+    let news = follow(options.engine.clone(), options.interval)?;
+    let mut screen = Screen::new(&options.engine, before);
     let mut terminal = ratatui::try_init().context("cannot take over the terminal")?;
-    let result = watch(&mut terminal, &options.engine, options.interval);
+    let result = watch(&mut terminal, &mut screen, &news);
     ratatui::restore();
     result.map(|()| String::new())
 }
 
-fn watch(terminal: &mut ratatui::DefaultTerminal, engine: &str, interval: Duration) -> Result<()> {
-    let mut before = fetch(engine)?;
-    let mut now = before.clone();
-    let mut next = Instant::now() + interval;
-    loop {
-        terminal.draw(|frame| view::draw(frame, &before, &now)).context("cannot draw")?;
-        let wait = next.saturating_duration_since(Instant::now());
-        if event::poll(wait).context("cannot read the keyboard")? {
-            if is_end(&event::read().context("cannot read the keyboard")?) {
-                return Ok(());
+/// Asks for figures again and again, in a thread of its own, so that keys do not wait for the server.
+fn follow(engine: String, interval: Duration) -> Result<Receiver<Result<Status>>> {
+    let (sender, news) = mpsc::channel();
+    let work = move || {
+        loop {
+            thread::sleep(interval);
+            if sender.send(fetch(&engine)).is_err() {
+                return;
             }
-            continue;
         }
-        before = std::mem::replace(&mut now, fetch(engine)?);
-        next = Instant::now() + interval;
-    }
+    };
+    thread::Builder::new().name("figures".into()).spawn(work).context("cannot start a thread")?;
+    Ok(news)
 }
 
-/// Whether this is `q`, Escape or Ctrl-C.
-fn is_end(event: &Event) -> bool {
-    let Event::Key(key) = event else { return false };
-    let is_interrupt =
-        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind == KeyEventKind::Press
-        && (is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    screen: &mut Screen,
+    news: &Receiver<Result<Status>>,
+) -> Result<()> {
+    loop {
+        terminal.draw(|frame| screen.draw(frame)).context("cannot draw")?;
+        let mut has_changed = false;
+        while !has_changed {
+            if event::poll(GLANCE).context("cannot read the keyboard")? {
+                let event = event::read().context("cannot read the keyboard")?;
+                if screen.takes(&event) == Next::Ends {
+                    return Ok(());
+                }
+                has_changed = true;
+            }
+            while let Ok(news) = news.try_recv() {
+                screen.learns(news);
+                has_changed = true;
+            }
+        }
+    }
 }
 
 /// The snapshot of an engine whose metrics are served there.
@@ -57,6 +80,7 @@ fn fetch(engine: &str) -> Result<Status> {
     let url = format!("http://{engine}/status");
     let context =
         || format!("no engine answers at `{url}`; give its `metrics.listen` address with --engine");
-    let mut response = ureq::get(&url).call().with_context(context)?;
+    let request = ureq::get(&url).config().timeout_global(Some(PATIENCE)).build();
+    let mut response = request.call().with_context(context)?;
     response.body_mut().read_json().with_context(context)
 }

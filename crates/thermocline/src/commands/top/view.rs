@@ -1,79 +1,122 @@
-//! What `top` shows: rows of figures, of the time since the snapshot before.
+//! What `top` shows: tables of figures, since the start and since the snapshot before.
 
-use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Style, Stylize as _};
+use ratatui::style::Stylize as _;
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Paragraph, Row, Table};
-
 use thermocline_engine::counters::TRANSFER_FIGURES;
 use thermocline_engine::figures::{About, Figure, Kind, Value};
 
+use crate::commands::serve::faults::faults;
 use crate::commands::serve::metrics;
 use crate::commands::serve::status::{DeviceStatus, Found, Latency, RecordingStatus, Status};
 use crate::output;
 
-/// The figures of the engine's tables side by side.
-const ENGINE_COLUMNS: usize = 3;
+/// The figures of the engine's tables side by side, at most.
+const ENGINE_COLUMNS_MAX: usize = 3;
+/// Letters of a shadow's name that are shown.
+const NAME_MAX: usize = 30;
 
-/// A table of text: a title, a header and rows.
+/// A table of text: a title, a header and rows. The first column names the rows.
 struct Figures {
     title: String,
     header: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-/// Draws both snapshots' difference.
-pub(super) fn draw(frame: &mut Frame<'_>, before: &Status, now: &Status) {
-    let figures = figures(before, now);
-    let heights = figures.iter().map(|one| {
-        let rows = u16::try_from(one.rows.len()).unwrap_or(u16::MAX);
-        Constraint::Length(rows.saturating_add(3))
-    });
-    let heights = [Constraint::Length(1)].into_iter().chain(heights);
-    let areas = Layout::vertical(heights.chain([Constraint::Fill(1)]).collect::<Vec<_>>())
-        .split(frame.area());
-    frame.render_widget(Paragraph::new(Line::from(headline(now)).bold()), areas[0]);
-    for (figures, &area) in figures.into_iter().zip(&areas[1..]) {
-        let widths = vec![Constraint::Fill(1); figures.header.len()];
-        let rows = figures.rows.into_iter().map(Row::new);
-        let table = Table::new(rows, widths)
-            .header(Row::new(figures.header).style(Style::new().dim()))
-            .block(Block::bordered().title(figures.title));
-        frame.render_widget(table, area);
+/// Everything below the headline as lines of a terminal of that width.
+pub(super) fn lines(before: &Status, now: &Status, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![];
+    for fault in faults(now, before, "the last interval") {
+        let mark = if fault.lasts { "NOW: " } else { "Since the start: " };
+        let wrapped = wrap(&format!("{mark}{}", fault.text), width).into_iter().map(Line::from);
+        lines.extend(wrapped.map(|line| if fault.lasts { line.red() } else { line.yellow() }));
     }
+    let engine = (1..=ENGINE_COLUMNS_MAX).rev().map(|columns| engine(before, now, columns));
+    let engine = engine.reduce(|widest, next| if widest.fits(width) { widest } else { next });
+    for figures in tables(before, now, engine) {
+        if !lines.is_empty() {
+            lines.push(Line::default());
+        }
+        lines.push(Line::from(cut(&figures.title, width)).bold());
+        lines.push(Line::from(figures.line(&figures.header)).dim());
+        lines.extend(figures.rows.iter().map(|row| Line::from(figures.line(row))));
+    }
+    lines
 }
 
 /// The same as text.
 pub(super) fn text(before: &Status, now: &Status) -> String {
     let mut text = headline(now) + "\n";
-    for Figures { title, header, rows } in figures(before, now) {
+    for fault in faults(now, before, "the last interval") {
+        text += &format!("{}\n", fault.text);
+    }
+    for Figures { title, header, rows } in tables(before, now, Some(engine(before, now, 1))) {
         text += &format!("{title}\n{}", output::table(&header, &rows, 1));
     }
     text
+}
+
+impl Figures {
+    /// The width of each column.
+    fn widths(&self) -> Vec<usize> {
+        let mut widths = vec![0; self.header.len()];
+        for row in self.rows.iter().chain([&self.header]) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        widths
+    }
+
+    fn fits(&self, width: usize) -> bool {
+        let widths = self.widths();
+        widths.iter().sum::<usize>() + widths.len() - 1 <= width
+    }
+
+    /// A row with its cells below each other: names to the left, figures to the right.
+    fn line(&self, row: &[String]) -> String {
+        let cells = row.iter().zip(self.widths()).enumerate().map(|(column, (cell, width))| {
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Text in lines of at most that many letters, cut between words where there are any.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(cut(word, width)),
+        }
+    }
+    lines
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
 }
 
 fn words(header: &[&str]) -> Vec<String> {
     header.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn headline(status: &Status) -> String {
+pub(super) fn headline(status: &Status) -> String {
     let hours = status.uptime_s / 3600.0;
-    let held = if status.writes_held { ", writes held: see the log" } else { "" };
     format!(
-        "thermocline {}: {}, writes {}, up {hours:.1} h, {} clients{held}",
+        "thermocline {}: {}, writes {}, up {hours:.1} h, {} clients",
         status.version, status.policy, status.write_mode, status.clients
     )
 }
 
-fn figures(before: &Status, now: &Status) -> Vec<Figures> {
+fn tables(before: &Status, now: &Status, engine: Option<Figures>) -> Vec<Figures> {
     let seconds = (now.uptime_s - before.uptime_s).max(1e-3);
-    let mut figures = vec![
-        accesses(before, now, seconds),
-        latencies(before, now),
-        engine(before, now),
-        devices(before, now, seconds),
-    ];
+    let mut figures = vec![accesses(before, now, seconds), latencies(before, now, seconds)];
+    figures.extend(engine);
+    figures.push(devices(before, now, seconds));
     if !now.shadows.is_empty() {
         figures.push(shadows(now));
     }
@@ -82,48 +125,58 @@ fn figures(before: &Status, now: &Status) -> Vec<Figures> {
 }
 
 fn accesses(before: &Status, now: &Status, seconds: f64) -> Figures {
-    let row = |name: &str, before: Found, now: Found| {
-        let total = now.total().saturating_sub(before.total());
-        let share = |now: u64, before: u64| {
-            let count = now.saturating_sub(before) as f64;
-            format!("{:.1} %", count / (total as f64).max(1.0) * 100.0)
+    let row = |name: String, found: Found, seconds: f64| {
+        let total = found.total();
+        let share = |count: u64| {
+            if total == 0 {
+                "-".into()
+            } else {
+                format!("{:.1} %", count as f64 / total as f64 * 100.0)
+            }
         };
-        vec![
-            name.to_owned(),
-            format!("{:.0}", total as f64 / seconds),
-            share(now.ram, before.ram),
-            share(now.flash, before.flash),
-            share(now.disk, before.disk),
-            share(now.bypass, before.bypass),
-        ]
+        let mut row = vec![name, output::count(total), format!("{:.0}", total as f64 / seconds)];
+        row.extend(found.named().map(|(_, count)| share(count)));
+        row
     };
+    let mut rows = vec![];
+    for (name, now_found, before_found) in [
+        ("reads", now.accesses.read, before.accesses.read),
+        ("writes", now.accesses.write, before.accesses.write),
+    ] {
+        rows.push(row(format!("{name} since the start"), now_found, now.uptime_s.max(1e-3)));
+        rows.push(row(
+            format!("{name}, last {seconds:.1} s"),
+            now_found.since(&before_found),
+            seconds,
+        ));
+    }
     Figures {
-        title: "Page accesses".into(),
-        header: words(&["", "per second", "RAM", "flash", "disk", "bypass"]),
-        rows: vec![
-            row("reads", before.accesses.read, now.accesses.read),
-            row("writes", before.accesses.write, now.accesses.write),
-        ],
+        title: "Page accesses, and where pages were found".into(),
+        header: words(&["", "accesses", "a second", "RAM", "flash", "disk", "bypass"]),
+        rows,
     }
 }
 
-fn latencies(before: &Status, now: &Status) -> Figures {
+fn latencies(before: &Status, now: &Status, seconds: f64) -> Figures {
     let row = |name: &str, before: &Latency, now: &Latency| {
-        let since = now.since(before);
-        let quantile = |share| since.quantile_s(share).map_or_else(|| "-".into(), time);
-        vec![
-            name.to_owned(),
-            since.count.to_string(),
-            quantile(0.5),
-            quantile(0.99),
-            quantile(0.999),
-        ]
+        let times = |latency: &Latency| {
+            let quantile =
+                |share| latency.quantile_s(share).map_or_else(|| "-".into(), output::time);
+            let mut cells = vec![output::count(latency.count)];
+            cells.extend([0.5, 0.99, 0.999].map(quantile));
+            cells
+        };
+        let mut row = vec![name.to_owned()];
+        row.extend(times(now));
+        row.extend(times(&now.since(before)));
+        row
     };
     let [read, write] = [&now.latency.read, &now.latency.write];
     let [read_before, write_before] = [&before.latency.read, &before.latency.write];
+    let last = format!("in {seconds:.1} s");
     Figures {
-        title: "Requests answered, and half, 99 % and 99.9 % of them within".into(),
-        header: words(&["", "requests", "50 %", "99 %", "99.9 %"]),
+        title: "Requests answered since the start, and lately; 50, 99 and 99.9 % within".into(),
+        header: words(&["", "requests", "50 %", "99 %", "99.9 %", &last, "50 %", "99 %", "99.9 %"]),
         rows: vec![
             row("reads, RAM", &read_before.ram, &read.ram),
             row("reads, flash", &read_before.flash, &read.flash),
@@ -137,31 +190,27 @@ fn latencies(before: &Status, now: &Status) -> Figures {
 }
 
 /// Every figure of the engine's tables: its value, and what came since if it is counted.
-fn engine(before: &Status, now: &Status) -> Figures {
-    let cells: Vec<[String; 2]> = metrics::engine_figures()
+fn engine(before: &Status, now: &Status, columns: usize) -> Figures {
+    let cells: Vec<[String; 3]> = metrics::engine_figures()
         .map(|about| {
             let (before, now) = (before.figures.value(about.key), now.figures.value(about.key));
-            let more = match (about.kind, since(before, now)) {
-                (Kind::Counter, Some(more)) if more > 0 => {
-                    format!(" (+{})", figure(about, more.into()))
-                }
+            let newer = match (about.kind, since(before, now)) {
+                (Kind::Counter, Some(newer)) => format!("+{}", figure(about, newer.into())),
                 _ => String::new(),
             };
-            [title(about), figure(about, now) + &more]
+            [title(about), figure(about, now), newer]
         })
         .collect();
-    let length = cells.len().div_ceil(ENGINE_COLUMNS);
+    let length = cells.len().div_ceil(columns);
+    let header = ["", "now", "lately"];
     let rows = (0..length).map(|row| {
         let mut row: Vec<String> =
             cells.iter().skip(row).step_by(length).flatten().cloned().collect();
-        row.resize(2 * ENGINE_COLUMNS, String::new());
+        row.resize(header.len() * columns, String::new());
         row
     });
-    Figures {
-        title: "Engine, since its start (and since the figures before)".into(),
-        header: words(&[["", "now"]; ENGINE_COLUMNS].concat()),
-        rows: rows.collect(),
-    }
+    let rows = rows.collect();
+    Figures { title: "Engine".into(), header: words(&header.repeat(columns)), rows }
 }
 
 /// A key without its unit, as words.
@@ -182,64 +231,62 @@ fn figure(about: &About, value: Value) -> String {
     let is_bytes = about.key.ends_with("_bytes");
     match value {
         Value::Absent => "-".into(),
-        Value::Count(count) if is_bytes => bytes(count as f64),
-        Value::Real(value) if is_bytes => bytes(value),
-        Value::Count(count) => count.to_string(),
+        Value::Count(count) if is_bytes => output::bytes(count),
+        Value::Real(value) if is_bytes => output::whole_bytes(value),
+        Value::Count(count) => output::count(count),
         Value::Real(value) => format!("{value:.3}"),
     }
 }
 
 fn devices(before: &Status, now: &Status, seconds: f64) -> Figures {
-    let row = |name: &str, before: &DeviceStatus, now: &DeviceStatus| {
-        let total = |list: &[(String, u64)]| list.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        let rate = |now: &[(String, u64)], before: &[(String, u64)]| {
-            format!("{}/s", bytes(total(now).saturating_sub(total(before)) as f64 / seconds))
-        };
-        let mut cells = vec![
-            name.to_owned(),
-            rate(&now.read_bytes, &before.read_bytes),
-            rate(&now.written_bytes, &before.written_bytes),
-            now.queue_depth.to_string(),
-        ];
-        cells.extend(
-            TRANSFER_FIGURES
-                .iter()
-                .map(|Figure { about, .. }| figure(about, now.figures.value(about.key))),
-        );
-        cells
+    let devices = [(&before.flash, &now.flash), (&before.backing, &now.backing)];
+    let row = |name: &str, cells: &dyn Fn(&DeviceStatus, &DeviceStatus) -> [String; 2]| {
+        let mut row = vec![name.to_owned()];
+        row.extend(devices.iter().flat_map(|(before, now)| cells(before, now)));
+        row
     };
-    let counted = TRANSFER_FIGURES.iter().map(|Figure { about, .. }| title(about));
+    let transferred = |direction: usize| {
+        move |before: &DeviceStatus, now: &DeviceStatus| {
+            let (total, earlier) = (now.transferred_bytes(), before.transferred_bytes());
+            let newer = total[direction].saturating_sub(earlier[direction]) as f64 / seconds;
+            [output::bytes(total[direction]), format!("{}/s", output::whole_bytes(newer))]
+        }
+    };
+    let mut rows = vec![
+        row("read", &transferred(0)),
+        row("written", &transferred(1)),
+        row("operations in flight", &|_, now| [output::count(now.queue_depth), String::new()]),
+    ];
+    rows.extend(TRANSFER_FIGURES.iter().map(|Figure { about, .. }| {
+        row(&title(about), &|before, now| {
+            let (before, now) = (before.figures.value(about.key), now.figures.value(about.key));
+            let newer = since(before, now).map(|newer| format!("+{}", figure(about, newer.into())));
+            [figure(about, now), newer.unwrap_or_default()]
+        })
+    }));
     Figures {
         title: "Devices".into(),
-        header: words(&["", "read", "written", "queue"]).into_iter().chain(counted).collect(),
-        rows: vec![
-            row("flash", &before.flash, &now.flash),
-            row("backing", &before.backing, &now.backing),
-        ],
+        header: words(&["", "flash", "lately", "backing", "lately"]),
+        rows,
     }
 }
 
 fn shadows(now: &Status) -> Figures {
     let best = now.best_shadow().map(|shadow| shadow.name.as_str());
     let rows = now.shadows.iter().map(|shadow| {
-        let mark = if best == Some(&shadow.name) { " (least I/O time)" } else { "" };
+        let mark = if best == Some(&shadow.name) { "*" } else { "" };
         vec![
-            format!("{}{mark}", shadow.name),
+            format!("{}{mark}", cut(&shadow.name, NAME_MAX)),
             format!("{:.1} %", shadow.ram_hit_ratio * 100.0),
             format!("{:.1} %", shadow.flash_hit_ratio * 100.0),
             format!("{:.3}", shadow.flash_writes_per_access),
             format!("{:.3}", shadow.io_ms_per_access),
         ]
     });
+    let sample = output::percent(now.shadow_sample);
     Figures {
-        title: format!("Shadows, of {:.1} % of the pages", now.shadow_sample * 100.0),
-        header: words(&[
-            "",
-            "hits in RAM",
-            "on flash",
-            "flash writes per access",
-            "I/O ms per access",
-        ]),
+        title: format!("Shadows, of up to {sample} of the pages; * least I/O time"),
+        header: words(&["", "RAM hits", "flash hits", "flash writes", "I/O ms an access"]),
         rows: rows.collect(),
     }
 }
@@ -248,31 +295,13 @@ fn recording(now: &RecordingStatus) -> Figures {
     let state = if now.has_failed { "failed" } else { "goes on" };
     Figures {
         title: format!("Recording to {}: {state}", now.path.display()),
-        header: words(&["accesses", "missing", "passed the policy by", "written"]),
+        header: words(&["", "accesses", "missing", "passed by", "written"]),
         rows: vec![vec![
-            now.accesses.to_string(),
-            now.missing_accesses.to_string(),
-            now.bypasses.to_string(),
-            bytes(now.written_bytes as f64),
+            String::new(),
+            output::count(now.accesses),
+            output::count(now.missing_accesses),
+            output::count(now.bypasses),
+            output::bytes(now.written_bytes),
         ]],
     }
-}
-
-fn time(seconds: f64) -> String {
-    if seconds < 1e-3 {
-        format!("{:.0} us", seconds * 1e6)
-    } else if seconds < 1.0 {
-        format!("{:.0} ms", seconds * 1e3)
-    } else {
-        format!("{seconds:.1} s")
-    }
-}
-
-fn bytes(number: f64) -> String {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates and budgets are positive, and far below 2^64"
-    )]
-    thermocline_lab::metric::byte_size(number.max(0.0) as u64)
 }
