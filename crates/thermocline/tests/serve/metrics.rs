@@ -35,6 +35,7 @@ fn busy(cache: &mut Cache) -> Engine {
         .set("record.path", recording)
         .set("policy.name", "hca")
         .set("shadow", vec!["lru"])
+        .set("flash.rated_writes", "600TB")
         .set("flash.write_budget_gib_per_day", 10.0);
     let engine = cache.start();
     let mut client = engine.client();
@@ -154,8 +155,30 @@ fn what_dashboards_and_rules_name_is_served() {
             .any(|line| line.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['{', ' '])));
         assert!(is_served, "{name} is not in\n{metrics}");
     }
+}
+
+#[test]
+fn every_panel_of_the_dashboard_says_what_it_shows() {
     let dashboard = std::fs::read_to_string(deployed("grafana/thermocline.json")).unwrap();
-    serde_json::from_str::<Value>(&dashboard).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let words = panel["description"].as_str().unwrap_or_default();
+        assert!(words.len() > 40 && words.ends_with('.'), "{}: {words}", panel["title"]);
+        let [left, top, width, height] =
+            ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(left + width <= 24, "{}", panel["title"]);
+        for place in (0..width * height).map(|cell| (left + cell % width, top + cell / width)) {
+            assert!(taken.insert(place), "{} covers another panel", panel["title"]);
+        }
+    }
+    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len());
+    let shown = dashboard.to_string();
+    for metric in ["device_errors", "checksum_errors", "flash_lifetime_written", "flash_rated"] {
+        assert!(shown.contains(&format!("thermocline_{metric}")), "{metric}");
+    }
 }
 
 /// A Prometheus that ends with its test.
