@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// The traces
     #[arg(required = true)]
     traces: Vec<PathBuf>,
+    /// Samples that are taken of each trace, each of other extents
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
 }
 
 /// How often an interval covers what comes, and how far estimates are off.
@@ -35,8 +38,8 @@ struct Tally {
     covered_writes: usize,
     /// Errors of the hit ratio from the first half to the second.
     errors: Vec<f64>,
-    /// Errors of the sampled hit ratio of the same requests, of each policy.
-    sampled_errors: BTreeMap<String, Vec<f64>>,
+    /// Errors of the sampled hit ratio of the same requests, of each trace and policy.
+    sampled_errors: BTreeMap<(String, String), Vec<f64>>,
 }
 
 /// Runs the benchmark.
@@ -50,19 +53,28 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut tally = Tally::default();
     for path in &arguments.traces {
-        one(path, &hardware, &mut tally).with_context(|| path.display().to_string())?;
+        one(path, arguments.seeds, &hardware, &mut tally)
+            .with_context(|| path.display().to_string())?;
     }
     let share = |count: usize| 100.0 * count as f64 / tally.cases.max(1) as f64;
     let mean = |errors: &[f64]| {
         100.0 * errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64
     };
-    println!(
-        "\n| policy | sampled beside all requests, mean error | the same with its sign | cases |"
-    );
-    println!("| --- | --- | --- | --- |");
-    for (policy, errors) in &tally.sampled_errors {
-        let bias = 100.0 * errors.iter().sum::<f64>() / errors.len() as f64;
-        println!("| {policy} | {:.2} points | {bias:+.2} | {} |", mean(errors), errors.len());
+    let mut by_word: [BTreeMap<&str, Vec<f64>>; 2] = Default::default();
+    for ((trace, policy), errors) in &tally.sampled_errors {
+        for (by_word, word) in by_word.iter_mut().zip([policy, trace]) {
+            by_word.entry(word).or_default().extend(errors);
+        }
+    }
+    for (title, by_word) in ["policy", "trace"].into_iter().zip(&by_word) {
+        println!(
+            "\n| {title} | sampled beside all requests, mean error | the same with its sign | cases |"
+        );
+        println!("| --- | --- | --- | --- |");
+        for (word, errors) in by_word {
+            let bias = 100.0 * errors.iter().sum::<f64>() / errors.len() as f64;
+            println!("| {word} | {:.2} points | {bias:+.2} | {} |", mean(errors), errors.len());
+        }
     }
     let sampled: Vec<f64> = tally.sampled_errors.into_values().flatten().collect();
     println!(
@@ -77,7 +89,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
+fn one(path: &PathBuf, seeds: u64, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
     let mut reader = Reader::open(path, &ReadOptions::default())?;
     let page_size = reader.page_size().unwrap_or(PageSize::DEFAULT);
     let (mut requests, mut batch): (Vec<Request>, Vec<Request>) = (vec![], vec![]);
@@ -85,8 +97,8 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
         requests.extend_from_slice(&batch);
     }
     let names = reader.volume_names().to_vec();
-    let sample = |requests: &[Request], most: usize| {
-        let mut sample = RunningSample::new(page_size, 1).with_most_requests(most);
+    let sample = |requests: &[Request], most: usize, seed: u64| {
+        let mut sample = RunningSample::new(page_size, seed).with_most_requests(most);
         sample.name_volumes(&names);
         for request in requests {
             sample.add(request);
@@ -94,9 +106,11 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
         Workload::new(&sample, path)
     };
     let half = requests.len() / 2;
-    let first = sample(&requests[..half], usize::MAX / 8)?;
-    let whole = sample(&requests, usize::MAX / 8)?;
-    let sampled = sample(&requests[..half], (half / FEWER).max(LEAST_REQUESTS))?;
+    let first = sample(&requests[..half], usize::MAX / 8, 1)?;
+    let whole = sample(&requests, usize::MAX / 8, 1)?;
+    let most = (half / FEWER).max(LEAST_REQUESTS);
+    let sampled = (1..=seeds).map(|seed| sample(&requests[..half], most, seed));
+    let sampled: Vec<Workload> = sampled.collect::<Result<_, _>>()?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     for kind in Kind::ALL {
         for share in SHARES {
@@ -116,11 +130,11 @@ fn one(path: &PathBuf, hardware: &Hardware, tally: &mut Tally) -> Result<()> {
                 let pages = flash_bytes / page_size.bytes();
                 tally.add(&name, &cache, pages, &told, &truth);
                 // A half that fits is no sample.
-                if sampled.rate() < 1.0
-                    && let Ok(sampled) = forecast(&sampled)
-                {
+                let samples = sampled.iter().filter(|sampled| sampled.rate() < 1.0);
+                for sampled in samples.filter_map(|sampled| forecast(sampled).ok()) {
                     let error = sampled.hit_ratio.estimate - told.hit_ratio.estimate;
-                    tally.sampled_errors.entry(cache.policy.clone()).or_default().push(error);
+                    let words = (name.to_string(), cache.policy.clone());
+                    tally.sampled_errors.entry(words).or_default().push(error);
                 }
             }
         }

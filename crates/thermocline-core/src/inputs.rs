@@ -18,12 +18,20 @@ pub struct Inputs {
     /// Of a sample of accesses, for policies that
     /// [ask](crate::registry::Capabilities::asks_for_run_lengths): the sequential runs that they end.
     pub run_lengths: Option<Arc<RunLengths>>,
+    /// Of a sample of accesses: the share of the pages that is in it, by which the capacities are smaller
+    /// than those of the cache that is meant.
+    pub sample_rate: Option<f64>,
 }
 
 impl Inputs {
     /// No knowledge.
-    pub const NONE: Self =
-        Self { hints: None, foresight: None, miss_order: None, run_lengths: None };
+    pub const NONE: Self = Self {
+        hints: None,
+        foresight: None,
+        miss_order: None,
+        run_lengths: None,
+        sample_rate: None,
+    };
 }
 
 impl From<HintLog> for Inputs {

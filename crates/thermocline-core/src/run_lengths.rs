@@ -5,8 +5,12 @@ use alloc::boxed::Box;
 /// The sequential run that an access ends, and those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Number of pages of the run so far, this access included; 1 if it follows no other one on disk.
+    /// Number of pages of the run so far, this access included; 1 if it follows no other one on disk, or
+    /// one that was forgotten for many others that grew since, which is how Linux's bcache follows runs.
     pub pages: u32,
+    /// The same, where runs of some pages are forgotten only for others as long, which is how Open CAS
+    /// follows them.
+    pub remembered_pages: u32,
     /// Mean length of the runs that ended before, in pages, rounded down. Each one weighs seven eighths of
     /// the one after it, which is how Linux's bcache judges a task.
     pub mean_pages: u32,
@@ -18,7 +22,17 @@ pub struct RunLengths(Box<[Run]>);
 
 impl Run {
     /// The run of an access that follows no other one.
-    pub const ALONE: Self = Self { pages: 1, mean_pages: 0 };
+    pub const ALONE: Self = Self { pages: 1, remembered_pages: 1, mean_pages: 0 };
+
+    /// Return the same run so many pages later.
+    #[must_use]
+    pub const fn after(self, pages: u32) -> Self {
+        Self {
+            pages: self.pages.saturating_add(pages),
+            remembered_pages: self.remembered_pages.saturating_add(pages),
+            ..self
+        }
+    }
 }
 
 impl RunLengths {

@@ -598,7 +598,7 @@ fn lengths_of_runs() -> RunLengths {
         let known = streams.iter().rposition(|&(of, next, _)| of == op && next == page.0);
         let pages = known.map_or(0, |place| streams.remove(place).2) + 1;
         streams.push((op, page.0 + 1, pages));
-        Run { pages, mean_pages: 0 }
+        Run { pages, remembered_pages: pages, mean_pages: 0 }
     };
     runs_of_pages().into_iter().map(run).collect()
 }

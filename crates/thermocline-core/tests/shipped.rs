@@ -534,7 +534,7 @@ proptest! {
         mode in word(&["wb", "wb", "wt", "wa", "wo", "wi", "pt"]), nhit in [2_u64..4, 0..101],
         seq in [1_u64..6, 0..4], seq_policy in word(&["full", "always", "never"]),
         cleaning in word(&["alru", "acp", "nop"]), alru in [1_u64..4, 0..101, 0..6],
-        acp in [1_u64..30, 1..4, 1..8], per_second in per_second(),
+        acp in [1_u64..30, 1..4, 1..8], eviction_batch in 1_u64..40, per_second in per_second(),
         numbers in numbers(), accesses in accesses(),
     ) {
         let given = [
@@ -553,6 +553,7 @@ proptest! {
             ("acp_wake_ms", (acp[0] * 100).to_string()),
             ("acp_batch", acp[1].to_string()),
             ("acp_chunk_pages", acp[2].to_string()),
+            ("eviction_batch", eviction_batch.to_string()),
             ("accesses_per_second", per_second.to_string()),
         ];
         check("open-cas", &given, sizes, &numbers, &accesses);

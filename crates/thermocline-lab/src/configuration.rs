@@ -167,6 +167,7 @@ impl Configuration {
         };
         setup.inputs.miss_order = of_sample.miss_order;
         setup.inputs.run_lengths = of_sample.run_lengths;
+        setup.inputs.sample_rate = of_sample.sample_rate;
         Ok(self.policy.build(&setup, &self.values)?)
     }
 }

@@ -91,7 +91,7 @@ pub use request::{ADDRESS_BYTES_MAX, Extent, PageSize, REQUEST_PAGES_MAX, Reques
 pub use reread::Reread;
 pub use reuse_distance::ReuseDistance;
 pub use run_detector::RunDetector;
-pub use running_sample::{RunningSample, SampledRequests, Totals};
+pub use running_sample::{Place, RunningSample, SampledRequests, Totals};
 pub use sampled_trace::{SampledAccess, SampledTrace};
 pub use sampling::{Choice, Sampling};
 pub use series::Series;

@@ -7,14 +7,12 @@
 //! (Waldspurger, Park, Garthwaite, Ahmad, FAST 2015, section 4); so samples of different rates can be
 //! [joined](RunningSample::join).
 //!
-//! Pages of one extent are used alike, so an extent adds little more information than a page does. A
-//! sample that left extents out therefore also keeps a second sample, of
-//! [single pages](RunningSample::single_pages), which is too sparse for policies with blocks but tells
-//! more precisely what a page-wise LRU does. The difference between the two corrects forecasts.
+//! Each request also knows its [place](Place) among all requests: how many reads and writes came before
+//! it. So what is found in a part of the sample can be compared with what all requests had there.
 //!
 //! A sample can be saved, as text compressed by zstd: a line of JSON that says what the sample is, then
-//! a line per request, `time op volume first count before mean`, in nanoseconds and pages. If there are
-//! single pages, they follow in the same form after the line `single pages`.
+//! a line per request, `time op volume first count run remembered mean accesses writes`, in nanoseconds
+//! and pages.
 
 mod extents;
 
@@ -36,14 +34,13 @@ use extents::{Extents, HALVINGS_MAX, Kept};
 /// Pages that are sampled together unless told otherwise: 64 KiB of pages of 4 KiB.
 const EXTENT_PAGES: u64 = 16;
 
-/// Requests, or parts of them, that a sample keeps unless told otherwise: 40 MiB of them.
+/// Requests, or parts of them, that a sample keeps unless told otherwise: 80 MiB of them.
 const MOST_REQUESTS: usize = 1 << 20;
 
-/// Changes when older programs could misunderstand a saved sample.
-const VERSION: u32 = 3;
+const _: () = assert!(size_of::<Kept>() == 80, "update the line on memory above");
 
-/// The line of a saved sample before its single pages.
-const SINGLE_PAGES: &str = "single pages";
+/// Changes when older programs could misunderstand a saved sample.
+const VERSION: u32 = 4;
 
 /// Requests handed over at once.
 const BATCH_REQUESTS: usize = 4096;
@@ -65,6 +62,26 @@ pub struct Totals {
     pub last_ns: u64,
 }
 
+/// Where an access is among all accesses, those that are not in a sample too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Page accesses before it.
+    pub accesses: u64,
+    /// Those of them that write.
+    pub writes: u64,
+}
+
+impl Place {
+    /// Where the access is that comes so many pages later in a request of this kind.
+    const fn after(self, op: Op, pages: u64) -> Self {
+        let writes = match op {
+            Op::Read => 0,
+            Op::Write => pages,
+        };
+        Self { accesses: self.accesses + pages, writes: self.writes + writes }
+    }
+}
+
 /// A sample of the requests so far.
 ///
 /// ```
@@ -82,9 +99,6 @@ pub struct Totals {
 #[derive(Clone, Debug)]
 pub struct RunningSample {
     extents: Extents,
-    /// Single pages of the same requests; none as long as all extents are in the sample, which tell all
-    /// that single pages could.
-    pages: Option<Extents>,
     runs: RunDetector,
     totals: Totals,
     volume_names: Vec<String>,
@@ -98,8 +112,6 @@ struct Header {
     extent_pages: u64,
     seed: u64,
     halvings: u32,
-    /// The same of the single pages, if there are any.
-    page_halvings: Option<u32>,
     totals: Totals,
     volume_names: Vec<String>,
 }
@@ -109,22 +121,17 @@ impl RunningSample {
     pub fn new(page_size: PageSize, seed: u64) -> Self {
         Self {
             extents: Extents::new(page_size, EXTENT_PAGES, seed, MOST_REQUESTS),
-            pages: None,
             runs: RunDetector::default(),
             totals: Totals::default(),
             volume_names: vec![],
         }
     }
 
-    /// The same with room for so many requests, at least one. If the sample does not hold all requests,
-    /// it keeps as many single pages beside these.
+    /// The same with room for so many requests, at least one.
     #[must_use]
     pub fn with_most_requests(mut self, most_requests: usize) -> Self {
         self.extents.most_requests = most_requests.max(1);
-        if let Some(pages) = &mut self.pages {
-            pages.most_requests = most_requests.max(1);
-        }
-        self.thin_out();
+        self.extents.thin_out();
         self
     }
 
@@ -143,7 +150,7 @@ impl RunningSample {
     #[must_use]
     pub fn with_rate_at_most(mut self, rate: f64) -> Self {
         while self.rate() > rate && self.extents.halvings < HALVINGS_MAX {
-            self.halve();
+            self.extents.halve();
         }
         self
     }
@@ -197,44 +204,13 @@ impl RunningSample {
         totals.first_ns = totals.first_ns.min(request.at.0);
         totals.last_ns = totals.last_ns.max(request.at.0);
         totals.requests += 1;
+        let place = Place { accesses: totals.accesses, writes: totals.writes };
         totals.accesses += count;
         totals.writes += if request.op == Op::Write { count } else { 0 };
         let before = self.runs.note(request.op, request.volume, first, count);
-        let kept = Kept { request: *request, before };
+        let kept = Kept { request: *request, before, place };
         self.extents.add(&kept, first, count);
-        if let Some(pages) = &mut self.pages {
-            pages.add(&kept, first, count);
-        }
-        self.thin_out();
-    }
-
-    fn thin_out(&mut self) {
-        while self.extents.is_full() && self.extents.halvings < HALVINGS_MAX {
-            self.halve();
-        }
-        if let Some(pages) = &mut self.pages {
-            pages.thin_out();
-        }
-    }
-
-    /// Leaves half of the extents out.
-    fn halve(&mut self) {
-        // The last moment at which the sample has everything that the single pages are chosen from.
-        self.choose_pages();
-        self.extents.halve();
-    }
-
-    /// Chooses the single pages from a sample that left out nothing.
-    fn choose_pages(&mut self) {
-        if self.pages.is_none() {
-            let Extents { page_size, seed, most_requests, .. } = self.extents;
-            let mut pages = Extents::new(page_size, 1, seed, most_requests);
-            for kept in &self.extents.requests {
-                pages.add_kept(kept);
-                pages.thin_out();
-            }
-            self.pages = Some(pages);
-        }
+        self.extents.thin_out();
     }
 
     /// Adds a sample of what came after, as of the next day; times of both are those of one clock.
@@ -265,14 +241,8 @@ impl RunningSample {
                 u32::try_from(number).unwrap_or(u32::MAX)
             })
             .collect();
-        if other.pages.is_some() {
-            self.choose_pages();
-        }
-        if let Some(pages) = &mut self.pages {
-            // A sample without single pages has all pages.
-            pages.join(other.pages.as_ref().unwrap_or(&other.extents), &numbers);
-        }
-        self.extents.join(&other.extents, &numbers);
+        let Totals { accesses, writes, .. } = self.totals;
+        self.extents.join(&other.extents, &numbers, Place { accesses, writes });
         let (ours, theirs) = (&mut self.totals, &other.totals);
         if ours.requests == 0 {
             *ours = *theirs;
@@ -283,32 +253,29 @@ impl RunningSample {
             ours.first_ns = ours.first_ns.min(theirs.first_ns);
             ours.last_ns = ours.last_ns.max(theirs.last_ns);
         }
-        self.thin_out();
+        self.extents.thin_out();
         Ok(())
     }
 
     /// The requests of the sample, from a source of this name.
     pub fn requests<'a>(&'a self, path: &'a Path) -> SampledRequests<'a> {
-        self.source(&self.extents, path)
-    }
-
-    /// The single pages and the share of all pages that they are; none if the sample left out nothing.
-    pub fn single_pages<'a>(&'a self, path: &'a Path) -> Option<(SampledRequests<'a>, f64)> {
-        let pages = self.pages.as_ref()?;
-        Some((self.source(pages, path), pages.rate()))
-    }
-
-    fn source<'a>(&'a self, extents: &'a Extents, path: &'a Path) -> SampledRequests<'a> {
-        let Extents { requests, .. } = extents;
+        let Extents { requests, .. } = &self.extents;
         SampledRequests { requests, volume_names: &self.volume_names, path, next: 0 }
+    }
+
+    /// For each access of the sample, in order: where it is among all accesses.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.extents.requests.iter().flat_map(|kept| {
+            let pages = self.page_size().pages(kept.request.extent).1;
+            (0..pages).map(move |page| kept.place.after(kept.request.op, page))
+        })
     }
 
     /// For each access of the sample, in order: the sequential run that it ends.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        self.extents.requests.iter().flat_map(|&Kept { request, before }| {
+        self.extents.requests.iter().flat_map(|&Kept { request, before, .. }| {
             let pages = self.page_size().pages(request.extent).1;
-            (1..=u32::try_from(pages).unwrap_or(u32::MAX))
-                .map(move |page| Run { pages: before.pages.saturating_add(page), ..before })
+            (1..=u32::try_from(pages).unwrap_or(u32::MAX)).map(move |page| before.after(page))
         })
     }
 
@@ -332,19 +299,12 @@ impl RunningSample {
             extent_pages: self.extents.extent_pages,
             seed: self.extents.seed,
             halvings: self.extents.halvings,
-            page_halvings: self.pages.as_ref().map(|pages| pages.halvings),
             totals: self.totals,
             volume_names: self.volume_names.clone(),
         };
         writeln!(writer, "{}", serde_json::to_string(&header)?)?;
         for line in self.extents.lines() {
             writer.write_all(line.as_bytes())?;
-        }
-        if let Some(pages) = &self.pages {
-            writeln!(writer, "{SINGLE_PAGES}")?;
-            for line in pages.lines() {
-                writer.write_all(line.as_bytes())?;
-            }
         }
         let encoder = writer.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         encoder.finish().map(drop)
@@ -372,47 +332,27 @@ impl RunningSample {
         };
         let header: Header = serde_json::from_str(&line)
             .map_err(|error| malformed(1, error.to_string().into(), &line))?;
-        let halvings = [Some(header.halvings), header.page_halvings].into_iter().flatten().max();
-        if header.thermocline_sample != VERSION || halvings > Some(HALVINGS_MAX) {
+        if header.thermocline_sample != VERSION || header.halvings > HALVINGS_MAX {
             let reason = "another version of thermocline wrote this sample: listen again";
             return Err(malformed(1, reason.into(), &line));
-        }
-        if header.halvings > 0 && header.page_halvings.is_none() {
-            return Err(malformed(1, "the single pages are missing".into(), &line));
         }
         let mut sample = Self::new(PageSize::new(header.page_size_bytes)?, header.seed)
             .with_extents(header.extent_pages);
         sample.totals = header.totals;
         sample.volume_names = header.volume_names;
         sample.extents.halvings = header.halvings;
-        sample.pages = header.page_halvings.map(|halvings| {
-            let Extents { page_size, seed, most_requests, .. } = sample.extents;
-            Extents { halvings, ..Extents::new(page_size, 1, seed, most_requests) }
-        });
-        let mut pages = sample.pages.take();
-        // Where lines go: the extents, then the single pages.
-        let mut is_single_pages = false;
         for number in 2.. {
             line.clear();
             if lines.read_line(&mut line).map_err(failed)? == 0 {
                 break;
             }
-            if !is_single_pages && pages.is_some() && line.trim_end() == SINGLE_PAGES {
-                is_single_pages = true;
-                continue;
-            }
             let kept = sample
                 .parsed(line.trim_end())
                 .map_err(|reason| malformed(number, reason, &line))?;
-            let of = pages.as_mut().filter(|_| is_single_pages).unwrap_or(&mut sample.extents);
+            let of = &mut sample.extents;
             of.sampled_accesses += of.page_size.pages(kept.request.extent).1;
             of.requests.push(kept);
         }
-        if pages.is_some() && !is_single_pages {
-            let reason = format!("the line `{SINGLE_PAGES}` is missing: the file is cut off");
-            return Err(malformed(1, reason.into(), ""));
-        }
-        sample.pages = pages;
         Ok(sample)
     }
 
@@ -433,13 +373,19 @@ impl RunningSample {
             let pages = integer(fields.word(name)?, name)?;
             u32::try_from(pages).map_err(|_| Reason::from("no run is that long"))
         };
-        let before = Run { pages: run("run")?, mean_pages: run("mean run")? };
+        let before = Run {
+            pages: run("run")?,
+            remembered_pages: run("remembered run")?,
+            mean_pages: run("mean run")?,
+        };
+        let accesses = integer(fields.word("count of accesses")?, "count of accesses")?;
+        let writes = integer(fields.word("count of writes")?, "count of writes")?;
         fields.end()?;
         if count == 0 {
             return Err("a request addresses a page at least".into());
         }
         let request = Request { at, op, volume, extent: pages(first, count)? };
-        Ok(Kept { request, before })
+        Ok(Kept { request, before, place: Place { accesses, writes } })
     }
 }
 
@@ -544,26 +490,26 @@ mod tests {
                 sample.add(request);
             }
             prop_assert!(!sample.extents.is_full());
-            let expected = |of: &Extents| -> Vec<_> {
-                let pages = pages_of(&requests).into_iter();
-                pages.filter(|&(.., volume, page)| of.takes(volume, page / of.extent_pages)).collect()
-            };
-            prop_assert_eq!(kept_pages(&sample.extents), expected(&sample.extents));
-            prop_assert_eq!(sample.pages.is_some(), sample.rate() < 1.0);
-            if let Some(pages) = &sample.pages {
-                prop_assert!(!pages.is_full());
-                prop_assert_eq!(pages.extent_pages, 1);
-                prop_assert_eq!(kept_pages(pages), expected(pages));
+            let mut place = Place::default();
+            let (mut expected, mut places) = (vec![], vec![]);
+            for (at, op, volume, page) in pages_of(&requests) {
+                if sample.extents.takes(volume, page / EXTENT_PAGES) {
+                    expected.push((at, op, volume, page));
+                    places.push(place);
+                }
+                place.accesses += 1;
+                place.writes += u64::from(op == Op::Write);
             }
+            prop_assert_eq!(kept_pages(&sample.extents), expected);
+            prop_assert_eq!(sample.places().collect::<Vec<_>>(), places);
             let mut detector = RunDetector::default();
             let runs: Vec<Run> = requests
                 .iter()
                 .flat_map(|request| {
                     let (first, count) = PageSize::DEFAULT.pages(request.extent);
                     let before = detector.note(request.op, request.volume, first, count);
-                    let pages = (first..first + count).zip(before.pages + 1..);
-                    let run = |pages| Run { pages, ..before };
-                    pages.map(|(page, length)| (request.volume, page, run(length))).collect::<Vec<_>>()
+                    let pages = (first..first + count).zip(1..);
+                    pages.map(|(page, nth)| (request.volume, page, before.after(nth))).collect::<Vec<_>>()
                 })
                 .filter(|&(volume, page, _)| sample.extents.takes(volume, page / EXTENT_PAGES))
                 .map(|(.., run)| run)
@@ -586,12 +532,7 @@ mod tests {
             let whole = sample.clone().with_rate_at_most(one.rate());
             let one = one.with_rate_at_most(sample.rate());
             prop_assert_eq!(kept_pages(&one.extents), kept_pages(&whole.extents));
-            prop_assert_eq!(one.pages.is_some(), whole.pages.is_some());
-            if let (Some(one), Some(whole)) = (one.pages, whole.pages) {
-                // Joined samples may have been thinned out more often.
-                prop_assert!(one.halvings >= whole.halvings);
-                prop_assert_eq!(kept_pages(&one), expected(&one));
-            }
+            prop_assert!(one.places().eq(whole.places()));
 
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("sample");
@@ -600,7 +541,6 @@ mod tests {
             let loaded = RunningSample::load(&path).unwrap();
             let loaded = loaded.with_most_requests(most);
             prop_assert_eq!(loaded.extents, sample.extents);
-            prop_assert_eq!(loaded.pages, sample.pages);
             prop_assert_eq!(loaded.totals, sample.totals);
         }
     }
@@ -630,15 +570,15 @@ mod tests {
         let text = String::from_utf8(zstd::decode_all(File::open(&path).unwrap()).unwrap());
         let text = text.unwrap();
         for (from, to, says) in [
-            ("5 r 0 7 1 0 0", "5 r 0 7", "line 2: the count is missing"),
-            ("5 r 0 7 1 0 0", "5 r 0 7 1 0", "line 2: the mean run is missing"),
+            ("5 r 0 7 1 0 0 0 0 0", "5 r 0 7", "line 2: the count is missing"),
+            ("5 r 0 7 1 0 0 0 0 0", "5 r 0 7 1 0", "line 2: the remembered run is missing"),
+            ("5 r 0 7 1 0 0 0 0 0", "5 r 0 7 1 0 0", "line 2: the mean run is missing"),
+            ("5 r 0 7 1 0 0 0 0 0", "5 r 0 7 1 0 0 0 0", "line 2: the count of writes is missing"),
             ("5 r 0 7 1", "5 x 0 7 1", "line 2: the op is neither R nor W"),
             ("5 r 0 7 1", "5 r 3 7 1", "line 2: the volume has no name"),
             ("7 1 0 0", "7 0 0 0", "line 2: a request addresses a page at least"),
-            ("\"thermocline_sample\":3", "\"thermocline_sample\":9", "line 1: another version"),
+            ("\"thermocline_sample\":4", "\"thermocline_sample\":9", "line 1: another version"),
             ("{", "", "line 1:"),
-            ("\"page_halvings\":null", "\"page_halvings\":1", "`single pages` is missing"),
-            ("\"halvings\":0", "\"halvings\":1", "line 1: the single pages are missing"),
         ] {
             assert!(text.contains(from), "{text}");
             let bytes = zstd::encode_all(text.replacen(from, to, 1).as_bytes(), 0).unwrap();

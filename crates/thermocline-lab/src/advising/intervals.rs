@@ -1,11 +1,8 @@
 //! Means over parts of the time, and the intervals around them.
 
-use super::write_times::WriteTimes;
+use super::tally::Tally;
 use super::{QUARTERS, Range};
-use crate::{IntervalSummary, Summary};
 
-/// Parts at the end of the time from which a forecast is made; the cache is filled before.
-const STEADY_PARTS: usize = 8;
 /// Student's t of 7 degrees of freedom, both sides, 95 %.
 const T_PARTS: f64 = 2.365;
 /// The same of 3 degrees.
@@ -22,31 +19,13 @@ pub(super) struct Steady {
 }
 
 impl Steady {
-    pub(super) fn of(summary: &Summary, write_times: &WriteTimes, surplus: f64) -> Self {
-        let flash = summary.tiers.len().saturating_sub(2);
-        let written =
-            |part: &IntervalSummary| part.page_writes[flash] as f64 / part.accesses as f64;
+    pub(super) fn of(tally: &Tally) -> Self {
         Self {
-            hit_ratios: hit_ratios(summary, surplus),
-            flash_writes: steady_parts(summary)
-                .iter()
-                .map(|part| written(part) * surplus)
-                .collect(),
-            write_ms: write_times.means_ms(STEADY_PARTS),
+            hit_ratios: tally.hit_ratios(),
+            flash_writes: tally.flash_writes(),
+            write_ms: tally.write_times.means_ms(),
         }
     }
-}
-
-/// The parts of the time in which a cache is filled.
-fn steady_parts(summary: &Summary) -> &[IntervalSummary] {
-    let parts = summary.over_time.as_ref().map_or(&[][..], |over_time| &over_time.intervals);
-    &parts[parts.len().saturating_sub(STEADY_PARTS)..]
-}
-
-/// The hit ratios of these parts, in a sample with so many times the accesses that were to be expected.
-pub(super) fn hit_ratios(summary: &Summary, surplus: f64) -> Vec<f64> {
-    let miss_ratios = steady_parts(summary).iter().map(|part| 1.0 - part.aggregate_hit_ratio());
-    miss_ratios.map(|misses| 1.0 - misses * surplus).collect()
 }
 
 /// What simulations of one cache found.
@@ -89,16 +68,6 @@ impl Found {
 
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / (values.len() as f64).max(1.0)
-}
-
-/// Return by how much the second of each pair rises with the first: the slope of the line of least
-/// squares, between 0 and 1. With so few pairs, a slope beyond that is chance more often than not.
-pub(super) fn slope(pairs: &[(f64, f64)]) -> f64 {
-    let (firsts, seconds): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    let (first, second) = (mean(&firsts), mean(&seconds));
-    let squares: f64 = firsts.iter().map(|one| (one - first).powi(2)).sum();
-    let products: f64 = pairs.iter().map(|(one, two)| (one - first) * (two - second)).sum();
-    if squares > 0.0 { (products / squares).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// The standard deviation, as a sample tells.

@@ -4,24 +4,24 @@
 //!    neighbours, and what all requests were.
 //! 2. A [`Cache`] is simulated on it, smaller by the rate of the sample, and its figures are taken from
 //!    the part of the time in which it is filled.
-//! 3. The hit ratio is corrected by what the sample of single pages says of LRU: as far as the cache
-//!    and LRU move together over parts of the sample, an error that LRU has in the sample of extents is
-//!    one of the cache too (a regression estimator with LRU as its auxiliary variable).
+//! 3. What it found is corrected by how many reads and writes the sample had beside all requests (a
+//!    regression estimator: `tally`).
 //! 4. The interval of a hit ratio joins how much it moved over the time (the spread of its intervals)
 //!    and how much other samples differ (quarters of the sample, if it is one), and covers what a cache a
 //!    fifth smaller or a quarter larger does.
 //!
 //! * Source: the sample is that of SHARDS (Waldspurger et al., FAST 2015) with extents for pages; the
-//!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The correction is
-//!   the regression estimator of survey sampling (Cochran, Sampling Techniques, chapter 7). The
+//!   small cache that of miniature simulation (Waldspurger et al., USENIX ATC 2017). The
 //!   intervals are Student's, of the means of parts of the time.
 //! * Deviations: none.
 
 mod advice;
 mod intervals;
 mod kinds;
+mod sampled;
 mod search;
 mod sentences;
+mod tally;
 mod times;
 mod write_times;
 
@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use thermocline_core::config::Given;
-use thermocline_core::{Clients, Inputs, PageCost, Run, Tier};
-use thermocline_trace::{Choice, CompiledTrace, RunningSample, Sampling, Totals};
+use thermocline_core::{Clients, Inputs, PageCost, Tier};
+use thermocline_trace::{CompiledTrace, RunningSample, Totals};
 
 use crate::hierarchy::configurations;
 use crate::runs::run_sample;
@@ -40,14 +40,17 @@ use crate::timing::SECONDS_PER_DAY;
 use crate::{LabError, Recorder, RunOptions, Summary, TierSize, Watch, find_policy};
 
 pub use advice::{Advice, Asked, KindForecast, Seen};
-use intervals::{Found, Steady, hit_ratios, mean, slope};
+use intervals::{Found, Steady, mean};
 pub use kinds::{Kind, Place, settings_of, settings_tried};
+use sampled::Sampled;
 pub use sentences::months;
+use tally::Tally;
 pub use times::{WorkingSet, working_sets};
-use write_times::WriteTimes;
 
 /// Parts of the time that are looked at one by one.
 const PARTS: usize = 16;
+/// Parts at the end of the time from which a forecast is made; the cache is filled before.
+const STEADY_PARTS: usize = 8;
 /// Samples of the sample.
 const QUARTERS: u64 = 4;
 /// A working set that grows or shrinks is as good as a cache that does the opposite: an interval
@@ -64,16 +67,11 @@ const LEAST_PAGES: f64 = 64.0;
 /// A workload, as far as a sample tells.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    trace: CompiledTrace,
-    rate: f64,
+    whole: Sampled,
     extent_pages: u64,
     totals: Totals,
-    /// The sequential runs of all requests, for the accesses of the sample.
-    runs: Vec<Run>,
-    /// Parts of the sample, if it is one, with their runs.
-    quarters: Vec<(CompiledTrace, Vec<Run>)>,
-    /// Single pages of the same requests and their share of all pages, if the sample left something out.
-    single_pages: Option<(CompiledTrace, f64)>,
+    /// Parts of the sample, if it is one.
+    quarters: Vec<Sampled>,
 }
 
 /// The devices below, and how long flash lasts.
@@ -196,45 +194,20 @@ impl Workload {
     /// # Errors
     /// If the sample has no request, or too many pages.
     pub fn new(sample: &RunningSample, name: &std::path::Path) -> Result<Self, LabError> {
-        let trace = CompiledTrace::compile(&mut sample.requests(name), sample.page_size())?;
-        let extent_pages = u32::try_from(sample.extent_pages()).unwrap_or(u32::MAX);
-        let trace =
-            if sample.rate() < 1.0 { trace.condensed(extent_pages, sample.rate()) } else { trace };
-        let mut workload = Self {
-            trace,
-            rate: sample.rate(),
+        let whole = Sampled::new(sample, name)?;
+        let shares = if whole.rate < 1.0 { 0..QUARTERS } else { 0..0 };
+        let quarter = |seed| whole.share(1.0 / QUARTERS as f64, seed);
+        Ok(Self {
+            quarters: shares.filter_map(quarter).collect(),
+            whole,
             extent_pages: sample.extent_pages(),
             totals: *sample.totals(),
-            runs: sample.runs().collect(),
-            quarters: vec![],
-            single_pages: None,
-        };
-        if let Some((mut requests, rate)) = sample.single_pages(name) {
-            let pages = CompiledTrace::compile(&mut requests, sample.page_size())?;
-            workload.single_pages = Some((pages, rate));
-        }
-        if workload.rate < 1.0 {
-            for seed in 0..QUARTERS {
-                let share = 1.0 / QUARTERS as f64;
-                let sampling = Sampling::new(share, Choice::Hash, seed);
-                let sampling = sampling.map(|sampling| sampling.of_extents(extent_pages));
-                let Some(sampling) = sampling else { continue };
-                let Some(quarter) = workload.trace.sampled(sampling) else { continue };
-                let is_sampled = workload.trace.sampled_pages(sampling);
-                let accesses = workload.trace.accesses().zip(&workload.runs);
-                let runs = accesses
-                    .filter(|(access, _)| is_sampled[access.page.index()])
-                    .map(|(_, &run)| run)
-                    .collect();
-                workload.quarters.push((quarter.condensed(extent_pages, share), runs));
-            }
-        }
-        Ok(workload)
+        })
     }
 
     /// The share of the extents that is in the sample.
     pub const fn rate(&self) -> f64 {
-        self.rate
+        self.whole.rate
     }
 
     /// What all requests were.
@@ -244,7 +217,7 @@ impl Workload {
 
     /// The accesses that are known.
     pub const fn trace(&self) -> &CompiledTrace {
-        &self.trace
+        &self.whole.trace
     }
 
     /// For how long it was watched, in seconds; none if the requests have no times.
@@ -255,7 +228,8 @@ impl Workload {
 
     /// The bytes of all pages that were accessed, as far as the sample tells.
     pub fn footprint_bytes(&self) -> f64 {
-        f64::from(self.trace.footprint_pages()) * self.trace.page_size_bytes() as f64 / self.rate
+        f64::from(self.whole.trace.footprint_pages()) * self.whole.trace.page_size_bytes() as f64
+            / self.whole.rate
     }
 
     /// Sizes of a cache for this workload, which say what settings are possible.
@@ -263,8 +237,8 @@ impl Workload {
         Place {
             ram_bytes,
             flash_bytes,
-            page_bytes: self.trace.page_size_bytes(),
-            rate: self.rate,
+            page_bytes: self.whole.trace.page_size_bytes(),
+            rate: self.whole.rate,
             extent_pages: self.extent_pages,
             has_times: self.seconds().is_some(),
         }
@@ -272,28 +246,23 @@ impl Workload {
 
     /// What a cache is worth, from one simulation: figures of its forecast, without intervals.
     fn worth(&self, cache: &Cache, hardware: &Hardware, watch: &Watch) -> Result<Worth, LabError> {
-        let all = (&self.trace, &*self.runs);
-        let (summary, write_times) = self.simulate(all, self.rate, cache, hardware, watch)?;
+        let (_, tally) = simulate(&self.whole, cache, hardware, watch)?;
         watch.check()?;
-        let steady = Steady::of(&summary, &write_times, self.surplus(&self.trace, self.rate));
-        let written = self.bytes_per_day(mean(&steady.flash_writes)).filter(|&bytes| bytes > 0.0);
+        let written = mean(&Steady::of(&tally).flash_writes);
+        let written = self.bytes_per_day(written).filter(|&bytes| bytes > 0.0);
         let life_months = written.map(|bytes| months_of(cache, hardware, bytes));
         Ok(Worth {
-            device_ms_per_access: self.device_ms_per_access(&summary),
+            device_ms_per_access: tally.device_ms_per_access(),
             life_months: life_months.unwrap_or(f64::INFINITY),
         })
     }
 
     /// The bytes of so many pages per access in a day; none if the requests have no times.
     fn bytes_per_day(&self, pages_per_access: f64) -> Option<f64> {
-        let page_bytes = self.trace.page_size_bytes() as f64;
+        let page_bytes = self.whole.trace.page_size_bytes() as f64;
         let accesses = self.totals.accesses as f64;
         self.seconds()
             .map(|seconds| pages_per_access * (accesses / seconds * SECONDS_PER_DAY * page_bytes))
-    }
-
-    fn device_ms_per_access(&self, summary: &Summary) -> f64 {
-        summary.io_time_ms / (self.totals.accesses as f64 * self.rate).max(1.0)
     }
 
     /// What a cache would do.
@@ -307,20 +276,13 @@ impl Workload {
         hardware: &Hardware,
         watch: &Watch,
     ) -> Result<Forecast, LabError> {
-        let all = (&self.trace, &*self.runs);
-        let (summary, write_times) = self.simulate(all, self.rate, cache, hardware, watch)?;
-        let mut whole = Steady::of(&summary, &write_times, self.surplus(&self.trace, self.rate));
+        let (summary, tally) = simulate(&self.whole, cache, hardware, watch)?;
+        let whole = Steady::of(&tally);
         let mut quarters = vec![];
-        let mut beside_lru = vec![];
-        for (quarter, runs) in &self.quarters {
-            let rate = self.rate / QUARTERS as f64;
+        for quarter in &self.quarters {
             // A quarter in which the cache would have no room says nothing.
-            if let Ok((found, times)) = self.simulate((quarter, runs), rate, cache, hardware, watch)
-            {
-                let found = Steady::of(&found, &times, self.surplus(quarter, rate));
-                beside_lru
-                    .push((self.lru((quarter, rate), cache, watch)?, mean(&found.hit_ratios)));
-                quarters.push(found);
+            if let Ok((_, tally)) = simulate(quarter, cache, hardware, watch) {
+                quarters.push(Steady::of(&tally));
             }
         }
         let mut others = vec![];
@@ -332,17 +294,8 @@ impl Workload {
             )]
             let flash_bytes = (cache.flash_bytes as f64 * share) as u64;
             let other = Cache { flash_bytes, ..cache.clone() };
-            if let Ok((found, times)) = self.simulate(all, self.rate, &other, hardware, watch) {
-                let surplus = self.surplus(&self.trace, self.rate);
-                others.push(Steady::of(&found, &times, surplus));
-            }
-        }
-        if let Some((single_pages, rate)) = &self.single_pages {
-            let lru_of_extents = self.lru((&self.trace, self.rate), cache, watch)?;
-            let lru_of_pages = self.lru((single_pages, *rate), cache, watch)?;
-            let correction = slope(&beside_lru) * (lru_of_pages - lru_of_extents);
-            for steady in std::iter::once(&mut whole).chain(&mut others) {
-                steady.hit_ratios.iter_mut().for_each(|ratio| *ratio += correction);
+            if let Ok((_, tally)) = simulate(&self.whole, &other, hardware, watch) {
+                others.push(Steady::of(&tally));
             }
         }
         watch.check()?;
@@ -350,7 +303,7 @@ impl Workload {
         let hit_ratio = found.range(|one| &one.hit_ratios, |_| LEAST_HALF_WIDTH);
         let writes = found
             .range(|one| &one.flash_writes, |writes| LEAST_HALF_WIDTH.max(LEAST_SHARE * writes));
-        let (least_ms, most_ms) = (write_times.least_ms, write_times.most_ms);
+        let (least_ms, most_ms) = (tally.write_times.least_ms, tally.write_times.most_ms);
         let write_ms = (!found.whole.write_ms.is_empty()).then(|| {
             let least_half_width = LEAST_HALF_WIDTH * (most_ms - least_ms);
             let write_ms = found.range(|one| &one.write_ms, |_| least_half_width);
@@ -358,7 +311,7 @@ impl Workload {
             write_ms.clamped(least_ms, most_ms)
         });
         let ranges = Ranges { hit_ratio: hit_ratio.clamped(0.0, 1.0), writes, write_ms };
-        Ok(self.forecast_of(cache, hardware, &summary, ranges))
+        Ok(self.forecast_of(cache, hardware, (&summary, &tally), ranges))
     }
 
     /// Return what the disk does for this workload without a cache.
@@ -379,37 +332,11 @@ impl Workload {
         Ok(NoCache { read_ms, write_ms, device_ms_per_access })
     }
 
-    /// Return the hit ratio of LRU with as much space as all of a cache, in the time in which it is
-    /// filled, on accesses that are this share of all.
-    fn lru(
-        &self,
-        (trace, rate): (&CompiledTrace, f64),
-        cache: &Cache,
-        watch: &Watch,
-    ) -> Result<f64, LabError> {
-        let bytes = (cache.ram_bytes + cache.flash_bytes) as f64;
-        let pages = (bytes / trace.page_size_bytes() as f64 * rate).round().max(1.0);
-        let spec = HierarchySpec {
-            tiers: vec![TierSpec::new("ram", &[TierSize::Pages(pages)])],
-            ..HierarchySpec::default()
-        };
-        let all = configurations(&spec, slice::from_ref(find_policy("lru")?), Clients::ONE)?;
-        let options = RunOptions { intervals: PARTS, ..RunOptions::default() };
-        let summary = run_sample(trace, &all[0], options, Inputs::NONE, watch, None)?;
-        Ok(mean(&hit_ratios(&summary, self.surplus(trace, rate))))
-    }
-
-    /// How many times as many accesses are in a sample of this rate as were to be expected: very hot
-    /// pages in it, or out of it, shift that, but hardly how many miss (`SHARDS_adj`).
-    fn surplus(&self, trace: &CompiledTrace, rate: f64) -> f64 {
-        trace.len() as f64 / (self.totals.accesses as f64 * rate).max(1.0)
-    }
-
     fn forecast_of(
         &self,
         cache: &Cache,
         hardware: &Hardware,
-        summary: &Summary,
+        (summary, tally): (&Summary, &Tally),
         Ranges { hit_ratio, writes, write_ms }: Ranges,
     ) -> Forecast {
         let writes = writes.clamped(0.0, f64::INFINITY);
@@ -431,68 +358,70 @@ impl Workload {
             read_ms: read_ms(summary, hit_ratio),
             write_ms,
             hit_ratio,
-            device_ms_per_access: self.device_ms_per_access(summary),
+            device_ms_per_access: tally.device_ms_per_access(),
             flash_writes_per_access: writes,
             flash_bytes_written_per_day: written,
             life_months,
         }
     }
+}
 
-    /// Replays some of the accesses through a cache that is smaller by the rate.
-    fn simulate(
-        &self,
-        (trace, runs): (&CompiledTrace, &[Run]),
-        rate: f64,
-        cache: &Cache,
-        hardware: &Hardware,
-        watch: &Watch,
-    ) -> Result<(Summary, WriteTimes), LabError> {
-        let policy = find_policy(&cache.policy)?.clone();
-        let page_bytes = self.trace.page_size_bytes() as f64;
-        let pages = |bytes: u64| TierSize::Pages((bytes as f64 / page_bytes * rate).round());
-        let flash_pages = cache.flash_bytes as f64 / page_bytes * rate;
-        if flash_pages < LEAST_PAGES {
-            return Err(LabError::SampleTooSmall {
-                tier: "flash".into(),
-                pages: (cache.flash_bytes / trace.page_size_bytes()).try_into().unwrap_or(u32::MAX),
-                rate,
-                least: LEAST_PAGES * rate / flash_pages.max(f64::MIN_POSITIVE),
-            });
-        }
-        let tier =
-            |name: &str, bytes, device| TierSpec { device, ..TierSpec::new(name, &[pages(bytes)]) };
-        let memory = DeviceSpec { name: Some("memory".into()), ..DeviceSpec::default() };
-        let spec = HierarchySpec {
-            tiers: vec![
-                tier("ram", cache.ram_bytes, memory),
-                tier("flash", cache.flash_bytes, hardware.flash.clone()),
-            ],
-            disk: hardware.disk.clone(),
-            parameters: cache
-                .parameters
-                .iter()
-                .map(|(name, value)| ParameterSpec {
-                    owner: Some(cache.policy.clone()),
-                    name: name.clone(),
-                    value: value.clone(),
-                })
-                .collect(),
-            ..HierarchySpec::default()
-        };
-        let mut all = configurations(&spec, slice::from_ref(&policy), Clients::ONE)?;
-        let mut configuration = all.pop().expect("one policy and one size are one configuration");
-        configuration.values = configuration.values.scaled(rate);
-        let mut inputs = Inputs::NONE;
-        // All requests tell by themselves how long their runs are.
-        if self.rate < 1.0 && policy.capabilities.asks_for_run_lengths {
-            inputs.run_lengths = Some(Arc::new(runs.iter().copied().collect()));
-        }
-        let options = RunOptions { intervals: PARTS, ..RunOptions::default() };
-        let mut times = WriteTimes::new(configuration.costs());
-        let log = Some(&mut times as &mut (dyn Recorder + 'static));
-        let summary = run_sample(trace, &configuration, options, inputs, watch, log)?;
-        Ok((summary, times))
+/// Replays a sample through a cache that is smaller by its rate.
+fn simulate(
+    sampled: &Sampled,
+    cache: &Cache,
+    hardware: &Hardware,
+    watch: &Watch,
+) -> Result<(Summary, Tally), LabError> {
+    let &Sampled { ref trace, rate, .. } = sampled;
+    let policy = find_policy(&cache.policy)?.clone();
+    let page_bytes = trace.page_size_bytes() as f64;
+    let pages = |bytes: u64| TierSize::Pages((bytes as f64 / page_bytes * rate).round());
+    let flash_pages = cache.flash_bytes as f64 / page_bytes * rate;
+    if flash_pages < LEAST_PAGES {
+        return Err(LabError::SampleTooSmall {
+            tier: "flash".into(),
+            pages: (cache.flash_bytes / trace.page_size_bytes()).try_into().unwrap_or(u32::MAX),
+            rate,
+            least: LEAST_PAGES * rate / flash_pages.max(f64::MIN_POSITIVE),
+        });
     }
+    let tier =
+        |name: &str, bytes, device| TierSpec { device, ..TierSpec::new(name, &[pages(bytes)]) };
+    let memory = DeviceSpec { name: Some("memory".into()), ..DeviceSpec::default() };
+    let spec = HierarchySpec {
+        tiers: vec![
+            tier("ram", cache.ram_bytes, memory),
+            tier("flash", cache.flash_bytes, hardware.flash.clone()),
+        ],
+        disk: hardware.disk.clone(),
+        parameters: cache
+            .parameters
+            .iter()
+            .map(|(name, value)| ParameterSpec {
+                owner: Some(cache.policy.clone()),
+                name: name.clone(),
+                value: value.clone(),
+            })
+            .collect(),
+        ..HierarchySpec::default()
+    };
+    let mut all = configurations(&spec, slice::from_ref(&policy), Clients::ONE)?;
+    let mut configuration = all.pop().expect("one policy and one size are one configuration");
+    configuration.values = configuration.values.scaled(rate);
+    let mut inputs = Inputs::NONE;
+    // All requests tell by themselves how long their runs are.
+    if rate < 1.0 {
+        inputs.sample_rate = Some(rate);
+        if policy.capabilities.asks_for_run_lengths {
+            inputs.run_lengths = Some(Arc::new(sampled.runs.iter().copied().collect()));
+        }
+    }
+    let mut tally = Tally::new(&sampled.index, rate, configuration.costs());
+    let log = Some(&mut tally as &mut (dyn Recorder + 'static));
+    let options = RunOptions::default();
+    let summary = run_sample(trace, &configuration, options, inputs, watch, log)?;
+    Ok((summary, tally))
 }
 
 /// Months until so many bytes a day have written flash as often as it may be.

@@ -1,10 +1,9 @@
 //! The time that writes take until they are answered, by the cost model.
 
 use thermocline_core::{Action, Actions, Op, PageCost};
-use thermocline_trace::CompiledTrace;
 
 use super::PARTS;
-use crate::Recorder;
+use super::sampled::STEADY;
 
 /// The time of writes, for each part of the time.
 #[derive(Clone, Debug)]
@@ -31,10 +30,10 @@ impl WriteTimes {
         Self { costs, parts, least_ms: f64::INFINITY, most_ms: 0.0 }
     }
 
-    /// Return the mean time of a write in each of the last parts, as far as they have writes.
-    pub(super) fn means_ms(&self, last_parts: usize) -> Vec<f64> {
-        let parts = &self.parts[PARTS.saturating_sub(last_parts)..];
-        let written = parts.iter().filter(|part| part.writes > 0);
+    /// Return the mean time of a write in each of the parts from which a forecast is made, as far as they
+    /// have writes.
+    pub(super) fn means_ms(&self) -> Vec<f64> {
+        let written = self.parts[STEADY].iter().filter(|part| part.writes > 0);
         written.map(|part| part.ms / part.writes as f64).collect()
     }
 
@@ -43,7 +42,7 @@ impl WriteTimes {
     fn until_answered_ms(&self, actions: &Actions) -> f64 {
         let (mut ms, mut passed_on_ms, mut is_served) = (0.0, 0.0_f64, false);
         for action in &actions.as_slice()[..actions.until_answered()] {
-            let move_ms = self.move_ms(*action);
+            let move_ms = move_ms(&self.costs, *action);
             if is_served {
                 passed_on_ms = passed_on_ms.max(move_ms);
             } else {
@@ -54,35 +53,31 @@ impl WriteTimes {
         ms + passed_on_ms
     }
 
-    /// Return the time of one move, charged as the device time is.
-    fn move_ms(&self, action: Action) -> f64 {
-        match action {
-            Action::Serve { op: Op::Read, tier, .. } => self.costs[tier.index()].read_ms,
-            Action::Serve { op: Op::Write, tier, .. } => self.costs[tier.index()].write_ms,
-            Action::Copy { source, target, .. } => {
-                let read_ms =
-                    if source == target { 0.0 } else { self.costs[source.index()].read_ms };
-                read_ms + self.costs[target.index()].write_ms
-            }
-            Action::Drop { .. } => 0.0,
-        }
-    }
-}
-
-impl Recorder for WriteTimes {
-    fn access(&mut self, trace: &CompiledTrace, index: usize, actions: &Actions) {
-        if trace.access(index).op != Op::Write {
+    /// Notes an access of a part of the time.
+    pub(super) fn note(&mut self, op: Op, part: usize, actions: &Actions) {
+        if op != Op::Write {
             return;
         }
         let ms = self.until_answered_ms(actions);
         (self.least_ms, self.most_ms) = (self.least_ms.min(ms), self.most_ms.max(ms));
-        // The part that ends after this access, as intervals are cut.
-        let part = &mut self.parts[((index + 1) * PARTS).div_ceil(trace.len()) - 1];
+        let part = &mut self.parts[part];
         part.writes += 1;
         part.ms += ms;
     }
+}
 
-    fn between_accesses(&mut self, _trace: &CompiledTrace, _index: usize, _actions: &Actions) {}
+/// Return the time of one move, charged as the device time is. `costs` are those of each tier, the disk
+/// last.
+pub(super) fn move_ms(costs: &[PageCost], action: Action) -> f64 {
+    match action {
+        Action::Serve { op: Op::Read, tier, .. } => costs[tier.index()].read_ms,
+        Action::Serve { op: Op::Write, tier, .. } => costs[tier.index()].write_ms,
+        Action::Copy { source, target, .. } => {
+            let read_ms = if source == target { 0.0 } else { costs[source.index()].read_ms };
+            read_ms + costs[target.index()].write_ms
+        }
+        Action::Drop { .. } => 0.0,
+    }
 }
 
 #[cfg(test)]

@@ -225,7 +225,12 @@ impl Miniature {
     ) -> Result<Estimate, LabError> {
         let (scaled, memory_pages) = self.scaled(configuration)?;
         let miss_order = self.miss_orders.get(&memory_pages).cloned();
-        let inputs = Inputs { miss_order, run_lengths: self.run_lengths.clone(), ..Inputs::NONE };
+        let inputs = Inputs {
+            miss_order,
+            run_lengths: self.run_lengths.clone(),
+            sample_rate: (self.rate < 1.0).then_some(self.rate),
+            ..Inputs::NONE
+        };
         let summary = run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch, None)?;
         Ok(self.scale_up(configuration, &summary))
     }

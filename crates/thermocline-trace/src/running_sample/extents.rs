@@ -5,6 +5,7 @@ use std::ops::Range;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Op, Run};
 
+use super::Place;
 use crate::request::{Extent, PageSize, Request};
 
 /// Room for requests grows by so many at least.
@@ -35,6 +36,8 @@ pub(super) struct Kept {
     pub(super) request: Request,
     /// The sequential run before its first page.
     pub(super) before: Run,
+    /// Where its first page is among all accesses.
+    pub(super) place: Place,
 }
 
 impl Extents {
@@ -76,7 +79,7 @@ impl Extents {
     }
 
     /// Keeps some pages of a request whose first page is `first`.
-    fn keep(&mut self, Kept { request, before }: &Kept, first: u64, pages: Range<u64>) {
+    fn keep(&mut self, Kept { request, before, place }: &Kept, first: u64, pages: Range<u64>) {
         let Range { start: from, end } = pages;
         if from < end {
             self.sampled_accesses += end - from;
@@ -89,8 +92,8 @@ impl Extents {
             let extent = Extent::Pages { first: from, count: end - from };
             let skipped = u32::try_from(from - first).unwrap_or(u32::MAX);
             let request = Request { extent, ..*request };
-            let pages = before.pages.saturating_add(skipped);
-            self.requests.push(Kept { request, before: Run { pages, ..*before } });
+            let place = place.after(request.op, from - first);
+            self.requests.push(Kept { request, before: before.after(skipped), place });
         }
     }
 
@@ -130,26 +133,34 @@ impl Extents {
         self.add(kept, first, count);
     }
 
-    /// Adds what another sample has, whose volumes have these numbers here. Neither has more extents
-    /// than the other after that.
-    pub(super) fn join(&mut self, other: &Self, numbers: &[u32]) {
+    /// Adds what another sample has, whose volumes have these numbers here and whose first access has
+    /// this place. Neither has more extents than the other after that.
+    pub(super) fn join(&mut self, other: &Self, numbers: &[u32], begins: Place) {
         while self.halvings < other.halvings {
             self.halve();
         }
-        for &Kept { request, before } in &other.requests {
-            let volume = numbers.get(request.volume as usize).copied().unwrap_or(request.volume);
-            self.add_kept(&Kept { request: Request { volume, ..request }, before });
+        for kept in &other.requests {
+            let volume = kept.request.volume;
+            let volume = numbers.get(volume as usize).copied().unwrap_or(volume);
+            let request = Request { volume, ..kept.request };
+            let Place { accesses, writes } = kept.place;
+            let place =
+                Place { accesses: begins.accesses + accesses, writes: begins.writes + writes };
+            self.add_kept(&Kept { request, place, ..*kept });
         }
     }
 
     /// For each request, its text in a saved sample.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.requests.iter().map(|&Kept { request, before }| {
+        self.requests.iter().map(|&Kept { request, before, place }| {
             let (first, count) = self.page_size.pages(request.extent);
             let op = if request.op == Op::Write { 'w' } else { 'r' };
             let Request { at, volume, .. } = request;
-            let Run { pages, mean_pages } = before;
-            format!("{} {op} {volume} {first} {count} {pages} {mean_pages}\n", at.0)
+            let Run { pages, remembered_pages, mean_pages } = before;
+            format!(
+                "{} {op} {volume} {first} {count} {pages} {remembered_pages} {mean_pages} {} {}\n",
+                at.0, place.accesses, place.writes
+            )
         })
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct AdviseOptions {
     /// The seed of the sample
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Requests that the sample keeps at most; 40 MiB for a million
+    /// Requests that the sample keeps at most; 80 MiB for a million
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1000..=16 << 20))]
     pub(crate) most_requests: u64,
     /// The format of the traces; told by their content if not given

@@ -34,6 +34,7 @@ pub(crate) struct OpenCas {
     seq_policy: String,
     threshold: u64,
     margin: usize,
+    eviction_batch: usize,
     queue: Vec<Stream>,
     core: Vec<Stream>,
     writes: u64,
@@ -104,6 +105,7 @@ impl OpenCas {
             seq_policy: value(given, "seq_policy", "full".to_owned()),
             threshold: value(given, "seq_threshold", 256),
             margin: value(given, "full_margin", 512),
+            eviction_batch: value(given, "eviction_batch", 32),
             queue: vec![],
             core: vec![],
             writes: 0,
@@ -218,7 +220,8 @@ impl OpenCas {
 
     fn settle(&mut self, store: &mut Store) {
         if std::mem::take(&mut self.lacks_clean) {
-            let mut tail: Vec<u32> = self.dirty.iter().rev().take(32).copied().collect();
+            let mut tail: Vec<u32> =
+                self.dirty.iter().rev().take(self.eviction_batch).copied().collect();
             tail.sort_unstable();
             for line in tail {
                 self.clean_line(line, store);

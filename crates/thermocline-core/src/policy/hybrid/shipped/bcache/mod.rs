@@ -51,6 +51,8 @@ const BUCKET_PAGES: u32 = 128;
 const BUCKET_PAGES_MIN: u32 = 8;
 /// The kernel asks for more buckets than these.
 const BUCKETS_MIN: u32 = 512;
+/// Of fewer buckets, one is more than a percent, which is what the kernel counts those in use in.
+const BUCKETS_OF_SAMPLE_MIN: u32 = 100;
 
 /// The parameters of bcache.
 pub const PARAMETERS: &[Parameter] = &[
@@ -136,7 +138,7 @@ impl Bcache {
     fn new(setup: &Setup, values: &Values) -> Self {
         let flash_pages = setup.capacity_pages[1];
         let bucket_pages =
-            values.integer_u32_or_auto("bucket_pages").unwrap_or_else(|| bucket_pages(flash_pages));
+            values.integer_u32_or_auto("bucket_pages").unwrap_or_else(|| bucket_pages(setup));
         let buckets = flash_pages / bucket_pages;
         let replacement = match values.choice("replacement") {
             "fifo" => Replacement::Fifo,
@@ -305,11 +307,45 @@ impl Dirty for DirtyPages {
     }
 }
 
-/// The size of a bucket in a cache of so many pages.
-fn bucket_pages(flash_pages: u32) -> u32 {
+/// The size of a bucket, as make-bcache and the kernel have it in the whole cache. For a sample of the
+/// accesses the cache is smaller, and still has buckets of that size as long as there are enough.
+fn bucket_pages(setup: &Setup) -> u32 {
+    let flash_pages = setup.capacity_pages[1];
+    let rate = setup.inputs.sample_rate.unwrap_or(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and the number is not negative"
+    )]
+    let whole_pages = libm::round(f64::from(flash_pages) / rate) as u32;
+    let has_too_few =
+        |pages| whole_pages / pages < BUCKETS_MIN || flash_pages / pages < BUCKETS_OF_SAMPLE_MIN;
     let mut pages = BUCKET_PAGES;
-    while pages > BUCKET_PAGES_MIN && flash_pages / pages < BUCKETS_MIN {
+    while pages > BUCKET_PAGES_MIN && has_too_few(pages) {
         pages /= 2;
     }
     pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_buckets_of_the_whole_cache_if_they_are_enough() {
+        for (flash_pages, sample_rate, expected) in [
+            (1 << 16, None, 128),
+            ((1 << 16) - 1, None, 64),
+            (1000, None, 8),
+            (1 << 14, Some(0.25), 128),
+            ((1 << 14) - 1, Some(0.25), 64),
+            // Of 128 pages there would be 64.
+            (1 << 13, Some(0.125), 64),
+            (1000, Some(0.001), 8),
+        ] {
+            let mut setup = Setup::hybrid(1 << 20, 0, flash_pages);
+            setup.inputs.sample_rate = sample_rate;
+            assert_eq!(bucket_pages(&setup), expected, "{flash_pages} pages, {sample_rate:?}");
+        }
+    }
 }

@@ -57,7 +57,7 @@ impl Sequential {
         if self.cutoff_bytes == 0 {
             return false;
         }
-        if let Some(Run { pages, mean_pages }) = run {
+        if let Some(Run { pages, mean_pages, .. }) = run {
             return u64::from(pages.max(mean_pages)) * PAGE >= self.cutoff_bytes;
         }
         let bytes = self.extend_stream(number, now);

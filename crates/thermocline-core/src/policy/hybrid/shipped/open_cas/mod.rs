@@ -45,9 +45,6 @@ mod promotion;
 const CLEAN: u32 = 0;
 const DIRTY: u32 = 1;
 
-/// Lines that are cleaned when no clean one is left.
-const EVICTION_BATCH: usize = 32;
-
 /// The parameters of Open CAS.
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("line_pages", 1..=16, 1)
@@ -111,6 +108,10 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::integer("acp_chunk_pages", 1..=1 << 31, 25_600)
         .summary("pages of a region that `acp` sweeps")
         .source("src/cleaning/acp.c: 100 MiB"),
+    Parameter::integer("eviction_batch", 1..=1 << 20, 32)
+        .summary("lines that are cleaned when no clean one is left")
+        .source("src/ocf_lru.c")
+        .scaling(Scaling::Proportional),
     ACCESSES_PER_SECOND,
 ];
 
@@ -170,6 +171,8 @@ struct OpenCas {
     streams: Streams,
     active: Active,
     full_margin: u32,
+    /// Lines that are cleaned when no clean one is left.
+    eviction_batch: usize,
     cleaner: Cleaner,
     /// Whether the request found no clean line.
     lacks_clean: bool,
@@ -211,6 +214,7 @@ impl OpenCas {
                 _ => Active::NearlyFull,
             },
             full_margin: values.integer_u32("full_margin"),
+            eviction_batch: values.integer_u32("eviction_batch") as usize,
             cleaner: match values.choice("cleaning") {
                 "acp" => Cleaner::Acp(Acp::new(extents.count(), line_pages, values)),
                 "nop" => Cleaner::Nop,
@@ -247,7 +251,7 @@ impl OpenCas {
         };
         let number = self.geometry.page_number(page);
         let is_cut_off = match run {
-            Some(run) => self.streams.is_long(run.pages.into()),
+            Some(run) => self.streams.is_long(run.remembered_pages.into()),
             None => {
                 let is_cut_off = self.streams.is_cut_off(op, number);
                 self.streams.note(op, number);
@@ -399,7 +403,7 @@ impl OpenCas {
     /// Cleans the dirty lines that are next to leave, in the order of their addresses.
     fn clean_tail(&mut self, out: &mut Actions) {
         let tail = core::iter::successors(self.lru.tail(DIRTY), |&entry| self.lru.before(entry));
-        let mut entries: Vec<u32> = tail.take(EVICTION_BATCH).collect();
+        let mut entries: Vec<u32> = tail.take(self.eviction_batch).collect();
         entries.sort_unstable_by_key(|&entry| self.mapped.page(entry));
         for entry in entries {
             self.clean(entry, out);
