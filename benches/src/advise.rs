@@ -109,8 +109,10 @@ fn one(path: &PathBuf, seeds: u64, hardware: &Hardware, tally: &mut Tally) -> Re
     let first = sample(&requests[..half], usize::MAX / 8, 1)?;
     let whole = sample(&requests, usize::MAX / 8, 1)?;
     let most = (half / FEWER).max(LEAST_REQUESTS);
-    let sampled = (1..=seeds).map(|seed| sample(&requests[..half], most, seed));
-    let sampled: Vec<Workload> = sampled.collect::<Result<_, _>>()?;
+    let seeded = (1..=seeds).map(|seed| sample(&requests[..half], most, seed));
+    let mut seeded: Vec<Workload> = seeded.collect::<Result<_, _>>()?;
+    // A half that fits is no sample.
+    seeded.retain(|workload| workload.rate() < 1.0);
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     for kind in Kind::ALL {
         for share in SHARES {
@@ -129,9 +131,7 @@ fn one(path: &PathBuf, seeds: u64, hardware: &Hardware, tally: &mut Tally) -> Re
                 let truth = forecast(&whole)?;
                 let pages = flash_bytes / page_size.bytes();
                 tally.add(&name, &cache, pages, &told, &truth);
-                // A half that fits is no sample.
-                let samples = sampled.iter().filter(|sampled| sampled.rate() < 1.0);
-                for sampled in samples.filter_map(|sampled| forecast(sampled).ok()) {
+                for sampled in seeded.iter().filter_map(|workload| forecast(workload).ok()) {
                     let error = sampled.hit_ratio.estimate - told.hit_ratio.estimate;
                     let words = (name.to_string(), cache.policy.clone());
                     tally.sampled_errors.entry(words).or_default().push(error);

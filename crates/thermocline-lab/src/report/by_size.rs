@@ -146,9 +146,9 @@ impl Ladder<'_> {
             let size = sizes.first().copied().unwrap_or_default();
             let bar = |policy: &&str| Some(((*policy).to_owned(), value(policy, size)?));
             let mut bars: Vec<_> = policies.iter().filter_map(bar).collect();
-            bars.sort_by(|(_, one), (_, other)| match metric.is_more_better {
-                true => other.total_cmp(one),
-                false => one.total_cmp(other),
+            bars.sort_by(|(_, one), (_, other)| {
+                let order = one.total_cmp(other);
+                if metric.is_more_better { order.reverse() } else { order }
             });
             let chart = BarChart { title: title(metric.title.to_string()), x_title: unit, bars };
             return (!chart.bars.is_empty()).then(|| chart.chart().named(name));

@@ -71,9 +71,9 @@ pub fn escape(text: &str) -> String {
 /// The headings, each with the name that links to it.
 fn headings(blocks: &[Block]) -> Vec<(String, &str)> {
     let mut names = Names::default();
-    let headings = blocks.iter().filter_map(|block| match block {
-        Block::Heading(text) => Some(text),
-        _ => None,
+    let headings = blocks.iter().filter_map(|block| {
+        let Block::Heading(text) = block else { return None };
+        Some(text)
     });
     headings.map(|text| (names.take(text), text.as_str())).collect()
 }

@@ -149,9 +149,9 @@ impl Report {
     /// All charts, each with a name as files have them, that no other has.
     pub fn charts(&self) -> Vec<(String, &Chart)> {
         let mut names = html::Names::default();
-        let figures = self.blocks.iter().filter_map(|block| match block {
-            Block::Figure(figure) => Some(figure),
-            _ => None,
+        let figures = self.blocks.iter().filter_map(|block| {
+            let Block::Figure(figure) = block else { return None };
+            Some(figure)
         });
         let charts = figures.flat_map(|figure| figure.choices.iter().flat_map(|(_, all)| all));
         charts.map(|chart| (names.take(chart.title()), chart)).collect()

@@ -146,7 +146,7 @@ fn workload(report: &mut Report, experiment: &Experiment, result: &WorkloadResul
         let percent = |interval: &IntervalSummary| Some(share(interval)? * 100.0);
         report.chart(&chart_over_time(title, "%", &runs, percent));
     }
-    sweeps(report, experiment, result)
+    sweeps(report, experiment, result);
 }
 
 /// Figures 9 and 10.

@@ -92,7 +92,7 @@ fn figures(report: &mut Report, result: &WorkloadResult) {
         "false identification rate, %",
         &result.filters,
         false_identification,
-    ))
+    ));
 }
 
 /// Figure 15 over all traces, by the memory of the filters and by what the threshold is.

@@ -62,9 +62,9 @@ impl Chart {
 
 /// Gives charts of one figure the same vertical axis, so that they can be compared.
 pub(super) fn share_y(charts: &mut [Chart]) {
-    let ends = charts.iter().filter_map(|chart| match chart.plot.y.kind {
-        Kind::Linear(from, to, None) => Some((from, to)),
-        _ => None,
+    let ends = charts.iter().filter_map(|chart| {
+        let Kind::Linear(from, to, None) = chart.plot.y.kind else { return None };
+        Some((from, to))
     });
     let all = ends.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
     let Some((from, to)) = all else { return };

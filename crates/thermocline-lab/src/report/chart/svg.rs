@@ -122,6 +122,14 @@ fn share(scale: &Scale, place: Place) -> f64 {
     }
 }
 
+/// The extent of a band along an axis of this length.
+fn band(scale: &Scale, length: f64) -> f64 {
+    match &scale.kind {
+        Kind::Bands(names) => length / names.len().max(1) as f64,
+        Kind::Linear(..) | Kind::Log(..) => length,
+    }
+}
+
 impl Area<'_> {
     fn x(&self, place: Place) -> f64 {
         let padding = if matches!(self.plot.x.kind, Kind::Log(..)) { PADDING } else { 0.0 };
@@ -134,21 +142,12 @@ impl Area<'_> {
         match self.plot.y.kind {
             // The first name is at the top, the least number at the bottom.
             Kind::Bands(_) => self.top + share * (self.bottom - self.top),
-            _ => self.bottom - share * (self.bottom - self.top),
-        }
-    }
-
-    /// The extent of a band along an axis.
-    fn band(&self, scale: &Scale, length: f64) -> f64 {
-        match &scale.kind {
-            Kind::Bands(names) => length / names.len().max(1) as f64,
-            _ => length,
+            Kind::Linear(..) | Kind::Log(..) => self.bottom - share * (self.bottom - self.top),
         }
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
-        let _ = self.out.write_fmt(text);
+        self.out.write_fmt(text).expect("a string takes all that is written to it");
         self.out.push('\n');
     }
 
@@ -217,7 +216,7 @@ impl Area<'_> {
                 self.marker(x, y, marker, colour);
             }),
             Mark::Bar(percent) => {
-                let height = self.band(&self.plot.y, self.bottom - self.top);
+                let height = band(&self.plot.y, self.bottom - self.top);
                 let height = height * f64::from(percent) / 100.0;
                 for row in &layer.rows {
                     let [from, to] = [row.x, row.x2.unwrap_or(row.x)].map(|place| self.x(place));
@@ -238,7 +237,7 @@ impl Area<'_> {
                 }
             }
             Mark::Across => {
-                let half = self.band(&self.plot.y, self.bottom - self.top) * 0.36;
+                let half = band(&self.plot.y, self.bottom - self.top) * 0.36;
                 for row in &layer.rows {
                     let (x, y) = (self.x(row.x), self.y(row.y));
                     self.line(
@@ -279,8 +278,8 @@ impl Area<'_> {
     }
 
     fn cells(&mut self, rows: &[Row]) {
-        let width = self.band(&self.plot.x, self.right - self.left);
-        let height = self.band(&self.plot.y, self.bottom - self.top);
+        let width = band(&self.plot.x, self.right - self.left);
+        let height = band(&self.plot.y, self.bottom - self.top);
         for row in rows {
             let (x, y) = (self.x(row.x) - width / 2.0, self.y(row.y) - height / 2.0);
             let colour = mixed(self.share_of_colours(row));

@@ -99,7 +99,7 @@ fn layer(plot: &Plot, layer: &Layer) -> Value {
             Mark::Point => {
                 encoding.insert("shape".into(), of_styles(plot, |style| json!(style.marker)));
             }
-            _ => {}
+            Mark::Bar(_) | Mark::Cell | Mark::Rule(_) | Mark::Across | Mark::Text(_) => {}
         }
     } else if let (Mark::Cell, Some(colours)) = (layer.mark, &plot.colours) {
         encoding.insert("color".into(), of_numbers(colours));
