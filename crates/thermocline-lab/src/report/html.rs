@@ -1,5 +1,6 @@
 //! The HTML of a report.
 
+use super::escape::escape;
 use super::{Block, Cell, CellKind, Chart, Figure, Report, Table};
 
 /// How reports look: rules for elements and for a few classes.
@@ -50,22 +51,6 @@ impl Names {
         self.taken.push(name.clone());
         name
     }
-}
-
-/// Text as it may stand between tags and in attributes.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
 }
 
 /// The headings, each with the name that links to it.

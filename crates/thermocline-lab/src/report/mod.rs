@@ -9,6 +9,7 @@ mod chart;
 mod classes;
 mod comparison;
 mod corpus;
+mod escape;
 mod html;
 mod identification;
 mod information;
@@ -24,7 +25,8 @@ pub use chart::{
 pub use classes::classes;
 pub use comparison::{Options, comparison};
 pub use corpus::corpus;
-pub use html::{STYLE, escape};
+pub use escape::escape;
+pub use html::STYLE;
 pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;

@@ -6,7 +6,7 @@ use super::heat_map::{GREATEST, LEAST};
 use super::palette::Style;
 use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, round_numbers, short};
 use super::vega::{colour, opacity};
-use crate::report::html::escape;
+use crate::report::escape::escape;
 
 /// Width of a drawing; it scales with the page.
 const WIDTH: f64 = 640.0;
