@@ -134,7 +134,7 @@ def tune(
         The parameters to tune; if not given all but ``seed`` and those whose range has
         no end; of a number, its range instead of the registry's.
     objective : str or callable, optional
-        What is to be small: a column of :attr:`Run.table` such as ``"io_time_ms"``,
+        What is to be small: a column of :attr:`Result.table` such as ``"io_time_ms"``,
         ``"miss_ratio"``, ``"flash_page_writes"`` or, with ``timing="events"``, ``"read_p99_us"``;
         or a function from a :class:`Run` to a number.
     trials : int, optional

@@ -26,9 +26,11 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Begins a command, sends it a signal once it writes to `folder`, and waits for its end.
+/// Begins a command, sends it a signal once it writes to `folder`, and waits for its end. The signal is
+/// not ignored, as a shell has it for what runs in the background.
 fn ended(words: &[&str], folder: &Path, signal: &str) {
-    let mut child: Child = Command::new(env!("CARGO_BIN_EXE_thermocline"))
+    let mut child: Child = Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_thermocline")])
         .args(words)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -254,7 +254,8 @@ mod tests {
         let config = Config::parse(EXAMPLE).unwrap();
         for (text, takes) in [
             ("lru", Takes::Reload),
-            ("hat", Takes::Nothing),
+            ("lc", Takes::Nothing),
+            ("hat", Takes::Reload),
             ("hat:nonhot_ratio=0.2", Takes::Reload),
             ("hat:ram=2x", Takes::Restart),
             ("two-tier:ram=2x,two-tier.ram=s3-fifo,flash=1GiB", Takes::Restart),
@@ -287,10 +288,10 @@ mod tests {
         let mut config = Config::parse(EXAMPLE).unwrap();
         assert_eq!(names(&config), [], "nobody asked for shadows");
         config.shadow = vec!["lru".into()];
-        let expected = [("lru".to_owned(), Takes::Reload), ("hat".to_owned(), Takes::Nothing)];
+        let expected = [("lru".to_owned(), Takes::Reload), ("lc".to_owned(), Takes::Nothing)];
         assert_eq!(names(&config), expected);
-        config.shadow = vec!["hat".into(), "lru".into()];
-        assert_eq!(names(&config)[0], ("hat".to_owned(), Takes::Nothing));
+        config.shadow = vec!["lc".into(), "lru".into()];
+        assert_eq!(names(&config)[0], ("lc".to_owned(), Takes::Nothing));
         assert_eq!(names(&config).len(), 2, "it is not there twice");
         let mut config = with("[policy]\nname = \"two-tier\"\nparameters = { ram = \"sieve\" }");
         config.shadow = vec!["lru".into()];
