@@ -319,7 +319,10 @@ def test_mistakes_are_named(zipf: tc.Trace) -> None:
         with pytest.raises(tc.ConfigurationError, match=message):
             tc.simulate(*arguments)  # type: ignore[arg-type]
     for options, message in [
-        ({"parameters": {"colour": 1}}, r"^parameters\[\"colour\"\]: nothing in this run has it"),
+        (
+            {"parameters": {"colour": 1}},
+            r"^parameters\[\"colour\"\]: nothing in this run has parameters",
+        ),
         ({"parameters": {"writes": [1]}}, r"^parameters\[\"writes\"\]=\[1\]: it takes text"),
         ({"devices": {"ram": "floppy"}}, r"^devices\[\"ram\"\]: no device is called `floppy`"),
         ({"devices": {"flash": "dram"}}, r"^devices\[\"flash\"\]: no tier `flash`; .*ram, disk"),
