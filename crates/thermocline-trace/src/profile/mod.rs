@@ -7,7 +7,7 @@
 //! before. Lives of all extents merge in the order of time, each access being one unit of it. So a profile
 //! keeps how often pages are accessed, for how long, at which distances, and when, all together.
 //!
-//! Distributions are [decision trees](tree), which ask for those of the known numbers that matter in this
+//! Distributions are decision trees, which ask for those of the known numbers that matter in this
 //! trace. The profile holds no page number and no order of pages of the trace.
 
 mod draw;
