@@ -19,6 +19,8 @@ const QUICK_RELEASE: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
     ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
 ];
+/// How commands build and run the program.
+const RUN_RELEASE: &str = "cargo run --release -- ";
 /// What the shell prints before each command.
 const MARK: &str = "==> ";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -33,6 +35,9 @@ pub(crate) struct Session<'a> {
     pub(crate) folder: &'a Path,
     /// Where programs are looked for first.
     pub(crate) programs: Option<&'a Path>,
+    /// The `thermocline` that commands get where they would build and run a release; they build it
+    /// themselves without.
+    pub(crate) built: Option<&'a Path>,
     /// Where cargo builds.
     pub(crate) target: &'a Path,
     /// How long all of it may take.
@@ -124,7 +129,11 @@ show() {{
             self.name
         );
         for Shown { command, .. } in commands {
-            script += &format!("show <<'END OF COMMAND'\n{command}\nEND OF COMMAND\n{command}\n");
+            let run = match self.built {
+                Some(built) => command.replace(RUN_RELEASE, &format!("'{}' ", built.display())),
+                None => command.clone(),
+            };
+            script += &format!("show <<'END OF COMMAND'\n{command}\nEND OF COMMAND\n{run}\n");
         }
         script
     }
@@ -225,7 +234,16 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let patience = Duration::from_secs(patience_s);
         let target = folder.path();
-        Session { name: "a.md", text, folder: target, programs: None, target, patience }.run()
+        Session {
+            name: "a.md",
+            text,
+            folder: target,
+            programs: None,
+            built: None,
+            target,
+            patience,
+        }
+        .run()
     }
 
     #[test]
@@ -267,6 +285,20 @@ mod tests {
     fn only_console_blocks_are_run_and_one_is_needed() {
         let error = run("```sh\n$ true\n```\n$ true\n", 60).unwrap_err();
         assert_eq!(error.to_string(), "a.md shows no command");
+    }
+
+    #[test]
+    fn a_program_that_was_built_is_run_in_place_of_a_release() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path();
+        let text = "```console\n$ x=1 cargo run --release -- demo 'a b'\nrun: demo a b\n```\n";
+        let built = target.join("built program");
+        std::fs::write(&built, "#!/bin/sh\necho run: $*\n").unwrap();
+        let run = Command::new("chmod").arg("+x").arg(&built).status().unwrap();
+        assert!(run.success());
+        let (name, patience) = ("a.md", Duration::from_mins(1));
+        let (programs, built) = (None, Some(built.as_path()));
+        Session { name, text, folder: target, programs, built, target, patience }.run().unwrap();
     }
 
     #[test]

@@ -56,6 +56,21 @@ pub(crate) fn whole(value: f64) -> String {
     grouped(value as u64)
 }
 
+/// Days per year.
+pub(crate) const DAYS_PER_YEAR: f64 = 365.25;
+
+/// A time of so many years in its greatest unit of which there is at least one.
+pub(crate) fn years_in_words(years: f64) -> String {
+    let days = years * DAYS_PER_YEAR;
+    match days {
+        _ if years >= 100.0 => format!("{} years", whole(years)),
+        _ if years >= 1.0 => format!("{years:.1} years"),
+        30.5.. => format!("{:.1} months", years * 12.0),
+        1.0.. => format!("{days:.1} days"),
+        _ => format!("{:.1} hours", days * 24.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +100,11 @@ mod tests {
         assert_eq!(byte_size(8192), "8 KiB");
         assert_eq!(byte_size(300 << 20), "300 MiB");
         assert_eq!(byte_size(u64::MAX), "16 EiB");
+    }
+
+    #[test]
+    fn times_have_units_that_say_something() {
+        let all = [0.0001, 0.01, 0.5, 4.0, 4321.0].map(years_in_words);
+        assert_eq!(all, ["0.9 hours", "3.7 days", "6.0 months", "4.0 years", "4,321 years"]);
     }
 }

@@ -157,6 +157,26 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// How many of the claims hold, in sentences of which the first is the answer.
+pub(crate) fn verdict(claims: &[Claim]) -> Vec<String> {
+    let of = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let told = [Verdict::Holds, Verdict::Mostly, Verdict::Mixed, Verdict::Fails];
+    let judged: usize = told.into_iter().map(of).sum();
+    let mut sentences = vec![if judged == 0 {
+        "No claim could be judged.".to_owned()
+    } else {
+        let counts = told.map(|verdict| format!("{}: {}", verdict.words(), of(verdict)));
+        format!("{judged} claims could be judged ({}).", counts.join(", "))
+    }];
+    let left = [
+        (of(Verdict::CannotBeJudged), "What was run cannot tell of"),
+        (of(Verdict::NotRun), "For want of their traces, not run:"),
+    ];
+    let left = left.into_iter().filter(|(count, _)| *count > 0);
+    sentences.extend(left.map(|(count, words)| format!("{words} {count}.")));
+    sentences
+}
+
 /// The claims, what was measured, and the verdicts, for a report.
 pub(crate) fn table(claims: &[Claim]) -> Table {
     let row = |claim: &Claim| {
@@ -200,6 +220,20 @@ mod tests {
         assert_eq!([of(0, 1), of(1, 5)], ["fails"; 2]);
         assert_eq!(of(0, 0), "cannot be judged");
         assert_eq!(Claim::new("", None).verdict, Verdict::NotRun);
+    }
+
+    #[test]
+    fn claims_are_counted_by_their_verdicts() {
+        let claim = |verdict| Claim { claim: String::new(), measured: String::new(), verdict };
+        let claims = [Verdict::Holds, Verdict::Fails, Verdict::Holds, Verdict::NotRun].map(claim);
+        assert_eq!(
+            verdict(&claims),
+            [
+                "3 claims could be judged (holds: 2, mostly: 0, mixed: 0, fails: 1).",
+                "For want of their traces, not run: 1.",
+            ]
+        );
+        assert_eq!(verdict(&claims[3..])[0], "No claim could be judged.");
     }
 
     #[test]

@@ -17,12 +17,14 @@
 
 mod annotated;
 mod claim;
+mod figures;
 mod hat;
 mod hca;
 mod hfa;
 mod hierarchy;
 mod hwb;
 mod mbf;
+mod origin;
 mod shipped;
 mod study;
 mod workload;

@@ -9,6 +9,7 @@ use thermocline_lab::report::{Cell, Report, Table};
 use thermocline_trace::{CompiledTrace, PageSize};
 
 use crate::claim::{self, Claim, Stated};
+use crate::figures::figures;
 use crate::workload::{Wanted, Workload};
 
 /// A study that can be run.
@@ -150,8 +151,14 @@ pub trait Reproduction {
     /// The main figures and the claims, for a terminal.
     fn tables(&self) -> Vec<TextTable>;
 
-    /// The report; `version` names the program.
-    fn report(&self, version: &str) -> Report;
+    /// Check that the paper has a figure of this number that is made again.
+    ///
+    /// # Errors
+    /// [`StudyError::NoFigure`].
+    fn check_figure(&self, number: u32) -> Result<(), StudyError>;
+
+    /// The report: of all that was run, or of one of the paper's figures. `version` names the program.
+    fn report(&self, version: &str, figure: Option<u32>) -> Report;
 
     /// The claims and everything that was found, as JSON.
     ///
@@ -181,12 +188,31 @@ pub enum StudyError {
         /// The study.
         study: &'static str,
     },
+    /// None of the study's figures has this number.
+    #[error("`{study}` makes no Figure {number} again{}", known(.figures))]
+    NoFigure {
+        /// The study.
+        study: &'static str,
+        /// The number.
+        number: u32,
+        /// Those that it makes.
+        figures: Vec<u32>,
+    },
     /// The engine cannot run an experiment.
     #[error("the engine cannot run the experiment: {reason}")]
     Engine {
         /// Why.
         reason: String,
     },
+}
+
+/// The figures that are made again, in words.
+fn known(figures: &[u32]) -> String {
+    if figures.is_empty() {
+        return ": it has none".into();
+    }
+    let all: Vec<String> = figures.iter().map(ToString::to_string).collect();
+    format!("; it makes {}", all.join(", "))
 }
 
 impl From<ConfigError> for StudyError {
@@ -221,6 +247,9 @@ pub struct TextTable {
 pub(crate) struct File<S: Study> {
     title: String,
     source: String,
+    /// The numbers of the paper's figures that the report makes again.
+    #[serde(default)]
+    figures: Vec<u32>,
     pub(crate) study: S,
     #[serde(rename = "workload")]
     workloads: Vec<Workload<S::About>>,
@@ -233,6 +262,8 @@ struct Running<S: Study> {
     name: &'static str,
     file: File<S>,
     results: S::Results,
+    /// The places of the workloads that were run.
+    ran: Vec<usize>,
 }
 
 /// Read an experiment file, or say what is wrong with it.
@@ -256,7 +287,7 @@ impl StudyEntry {
 pub(crate) fn open<S: Study>(entry: &StudyEntry) -> Result<Box<dyn Reproduction>, StudyError> {
     let wrong = |reason| StudyError::BadExperiment { study: entry.name, reason };
     let file: File<S> = parse(entry.file).map_err(wrong)?;
-    Ok(Box::new(Running { name: entry.name, file, results: S::Results::default() }))
+    Ok(Box::new(Running { name: entry.name, file, results: S::Results::default(), ran: vec![] }))
 }
 
 impl<S: Study> Reproduction for Running<S> {
@@ -298,7 +329,9 @@ impl<S: Study> Reproduction for Running<S> {
         trace: &CompiledTrace,
         done: Done<'_>,
     ) -> Result<(), LabError> {
-        self.file.study.run(&self.file.workloads[workload], trace, &mut self.results, done)
+        self.file.study.run(&self.file.workloads[workload], trace, &mut self.results, done)?;
+        self.ran.push(workload);
+        Ok(())
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -312,18 +345,40 @@ impl<S: Study> Reproduction for Running<S> {
         tables
     }
 
-    fn report(&self, version: &str) -> Report {
+    fn check_figure(&self, number: u32) -> Result<(), StudyError> {
+        let File { figures, .. } = &self.file;
+        if figures.contains(&number) {
+            return Ok(());
+        }
+        Err(StudyError::NoFigure { study: self.name, number, figures: figures.clone() })
+    }
+
+    fn report(&self, version: &str, figure: Option<u32>) -> Report {
         let File { title, source, study, .. } = &self.file;
         let mut report = Report::new(title);
+        let claims = self.claims();
+        if figure.is_none() {
+            report.answer(&claim::verdict(&claims));
+        }
         report.paragraph(source);
         if let Some(introduction) = study.introduction() {
             report.paragraph(&introduction);
         }
-        report.heading("Claims");
-        report.table(claim::table(&self.claims()));
+        if figure.is_none() {
+            report.heading("Claims");
+            report.table(claim::table(&claims));
+        }
         study.report(&self.results, &mut report);
+        let mut command = format!("thermocline reproduce {} --traces DIR", self.name);
+        match figure {
+            Some(number) => {
+                report.retain(|title| figures(title).contains(&number));
+                command += &format!(" --figure {number}");
+            }
+            None => self.add_missing(&mut report),
+        }
         report.heading("How to make this report again");
-        report.code(&format!("thermocline reproduce {} --traces DIR", self.name));
+        report.code(&command);
         report.paragraph(version);
         report
     }
@@ -338,6 +393,30 @@ impl<S: Study> Reproduction for Running<S> {
         }
         let (claims, tables) = (self.claims(), self.file.study.page_tables(&self.results));
         serde_json::to_string_pretty(&Found { claims, tables, workloads: &self.results })
+    }
+}
+
+impl<S: Study> Running<S> {
+    /// Adds which traces were not run, and where they can be had.
+    fn add_missing(&self, report: &mut Report) {
+        let missing = self.file.workloads.iter().enumerate();
+        let missing = missing.filter(|(place, _)| !self.ran.contains(place));
+        let row = |(_, workload): (usize, &Workload<S::About>)| {
+            let files = workload.trace.file_names()?;
+            let role = if workload.is_original { "original" } else { "stand-in" };
+            let origin = workload.trace.origin().unwrap_or("-");
+            Some(vec![&workload.name, role, &files, origin].into_iter().map(Cell::text).collect())
+        };
+        let rows: Vec<Vec<Cell>> = missing.filter_map(row).collect();
+        if rows.is_empty() {
+            return;
+        }
+        report.heading("Traces that are missing");
+        report.paragraph(
+            "Put them into the folder of --traces DIR, or into a folder in it, in any format.",
+        );
+        let header = header(&["workload", "trace", "files", "where it can be had"]);
+        report.table(Table { header, rows });
     }
 }
 

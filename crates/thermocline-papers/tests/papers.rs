@@ -37,8 +37,9 @@ fn every_study_runs_and_is_judged() {
         }
         let judged = study.claims().iter().filter(|claim| claim.verdict != Verdict::NotRun).count();
         assert!(judged > 1, "{} of the claims of {}", judged, entry.name);
-        let html = study.report("version").to_html();
+        let html = study.report("version", None).to_html();
         assert!(html.contains(&format!("thermocline reproduce {} ", entry.name)));
+        assert!(html.contains(" claims could be judged (holds: "), "{}", entry.name);
         let json: serde_json::Value = serde_json::from_str(&study.json().unwrap()).unwrap();
         assert_eq!(json["claims"].as_array().unwrap().len(), study.claims().len());
         assert_eq!(study.tables().last().unwrap().rows.len(), study.claims().len());

@@ -372,6 +372,9 @@ pub(crate) struct ReproduceOptions {
     /// Print which traces of the study are found, and which are missing, and run nothing
     #[arg(long, conflicts_with_all = ["report", "json"])]
     pub(crate) list: bool,
+    /// Report this figure of the paper only, as in --figure 2
+    #[arg(long, value_name = "N", conflicts_with_all = ["list", "json"])]
+    pub(crate) figure: Option<u32>,
     /// Run the experiments that need no trace on the engine instead of simulating them (hca)
     #[arg(long, conflicts_with_all = ["traces", "list"])]
     pub(crate) engine: bool,

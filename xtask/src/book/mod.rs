@@ -134,7 +134,8 @@ fn run_guide(root: &Path, program: &Program, target: &Path) -> Result<()> {
     copy_project(root, copy.path())?;
     let programs = Some(program.folder()?);
     let (folder, patience) = (copy.path(), GUIDE_PATIENCE);
-    Session { name: GUIDE, text: &text, folder, programs, target, patience }.run()
+    let built = None;
+    Session { name: GUIDE, text: &text, folder, programs, built, target, patience }.run()
 }
 
 /// Renders it.

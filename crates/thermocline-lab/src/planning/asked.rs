@@ -33,6 +33,17 @@ pub enum Objective {
     CostPerIo,
 }
 
+impl Objective {
+    /// What it is, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::P99 => "the time within which 99 % are answered (p99)",
+            Self::IoTime => "I/O time",
+            Self::CostPerIo => "cost per I/O per second",
+        }
+    }
+}
+
 /// What is asked of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use thermocline_device::ssd::SsdConfig;
 
-use super::{DAYS_PER_YEAR, Objective, front};
+use super::{Objective, front};
 use crate::PolicySummary;
 use crate::metric::grouped;
-use crate::numbers::whole as grouped_whole;
+use crate::numbers::years_in_words;
 
 /// The share of requests that the 99th percentile leaves out.
 const BEYOND_P99: f64 = 0.01;
@@ -55,8 +55,9 @@ pub struct StruckOut {
 }
 
 impl Choice {
-    /// What the objective is about: less is better.
-    pub(super) fn latency(&self, objective: Objective) -> f64 {
+    /// What the objective is about, of which less is better: microseconds, milliseconds, or a price per
+    /// I/O per second.
+    pub fn figure(&self, objective: Objective) -> f64 {
         match objective {
             Objective::P99 => self.p99_us,
             Objective::IoTime => self.io_time_ms,
@@ -66,7 +67,7 @@ impl Choice {
 
     /// How long its flash lasts, in words; none without flash, or without a write to it.
     pub fn lifetime_in_words(&self) -> Option<String> {
-        self.lifetime_years.map(span)
+        self.lifetime_years.map(years_in_words)
     }
 
     /// The lifetime of its flash: without end, if it has none or never writes it.
@@ -84,7 +85,7 @@ impl Choice {
         if self.lifetime() < least_years {
             return Some(format!(
                 "its flash wears out in {}, sooner than {least_years} years ({} erases per block of the drive)",
-                span(self.lifetime()),
+                years_in_words(self.lifetime()),
                 grouped(drive.erase_limit.into())
             ));
         }
@@ -113,11 +114,11 @@ impl Choice {
         }
         struck_out.retain(|StruckOut { choice, .. }| {
             let beats = |other: &Self| {
-                other.cost <= choice.cost && other.latency(objective) <= choice.latency(objective)
+                other.cost <= choice.cost && other.figure(objective) <= choice.figure(objective)
             };
             !kept.iter().any(beats)
         });
-        let figures = |one: &StruckOut| [one.choice.cost, one.choice.latency(objective), 0.0];
+        let figures = |one: &StruckOut| [one.choice.cost, one.choice.figure(objective), 0.0];
         (kept, front(struck_out, figures))
     }
 }
@@ -136,27 +137,4 @@ pub(super) fn telling_objective(
         return (Objective::IoTime, Some(reason));
     }
     (Objective::P99, Some("some choices answer 99 % of the accesses from caches"))
-}
-
-/// A time in its greatest unit of which there is at least one.
-fn span(years: f64) -> String {
-    let days = years * DAYS_PER_YEAR;
-    match days {
-        _ if years >= 100.0 => format!("{} years", grouped_whole(years)),
-        _ if years >= 1.0 => format!("{years:.1} years"),
-        30.5.. => format!("{:.1} months", years * 12.0),
-        1.0.. => format!("{days:.1} days"),
-        _ => format!("{:.1} hours", days * 24.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_have_units_that_say_something() {
-        let spans = [0.0001, 0.01, 0.5, 4.0, 4321.0].map(span);
-        assert_eq!(spans, ["0.9 hours", "3.7 days", "6.0 months", "4.0 years", "4,321 years"]);
-    }
 }

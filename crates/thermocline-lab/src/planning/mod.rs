@@ -24,6 +24,7 @@ use thermocline_trace::CompiledTrace;
 
 use crate::metric::flash_drive;
 use crate::mrc::{Estimate, Miniature, Rate};
+use crate::numbers::DAYS_PER_YEAR;
 use crate::spec::Step::Key;
 use crate::spec::{
     DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
@@ -53,8 +54,6 @@ const CLOSED_LOOP: u32 = 8;
 const SIZES: u32 = 10;
 /// The least size is so much smaller than the greatest.
 const SIZES_SPAN: f64 = 1000.0;
-/// Days per year.
-const DAYS_PER_YEAR: f64 = 365.25;
 
 /// What to buy. Its JSON form is a contract.
 #[derive(Clone, Debug, Serialize)]
@@ -155,9 +154,9 @@ impl Plan {
         let (kept, struck_out) =
             Choice::judge(choices, objective, options.least_years(), &priced.drive);
         let front =
-            front(kept, |choice| [choice.cost, choice.latency(objective), -choice.lifetime()]);
+            front(kept, |choice| [choice.cost, choice.figure(objective), -choice.lifetime()]);
         let best = |one: &(usize, &Choice), other: &(usize, &Choice)| {
-            let key = |choice: &Choice| [choice.latency(objective), choice.cost];
+            let key = |choice: &Choice| [choice.figure(objective), choice.cost];
             compare(&key(one.1), &key(other.1))
         };
         let chosen = front.iter().enumerate().min_by(best).map(|(place, _)| place);
@@ -179,6 +178,19 @@ impl Plan {
             struck_out,
             flash_drive: priced.flash_drive,
         })
+    }
+
+    /// When requests arrived, and why not at the trace's times, in a sentence.
+    pub fn arrivals(&self) -> String {
+        match (self.closed_loop, self.saturated_by) {
+            (None, _) => "Requests arrive at the trace's times (open loop).".into(),
+            (Some(requests), None) => {
+                format!("{requests} requests are kept outstanding (closed loop).")
+            }
+            (Some(requests), Some(waiting)) => format!(
+                "{requests} requests are kept outstanding (closed loop): at the trace's times, {waiting:.0} would wait at one time, as the trace comes from a faster machine; --closed-loop N takes another number."
+            ),
+        }
     }
 }
 

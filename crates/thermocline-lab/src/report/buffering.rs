@@ -3,8 +3,8 @@
 use super::{
     Axis, BarChart, Cell, Chart, Drawn as _, Figure, LineChart, Options, Report, Series, Table,
 };
-use crate::BufferSummary;
 use crate::metric::{Metric, buffer_columns, byte_size, grouped};
+use crate::{BufferSummary, verdict};
 
 /// The sizes of flushes that a chart shows, as the least of each range of powers of two.
 const FLUSH_SIZES: usize = 10;
@@ -12,6 +12,7 @@ const FLUSH_SIZES: usize = 10;
 /// Builds the report of write buffers over one trace.
 pub fn buffers(summaries: &[BufferSummary], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
+    report.answer(&verdict::buffers(summaries));
     if let Some(first) = summaries.first() {
         report.paragraph(&about(first));
     }

@@ -173,11 +173,12 @@ fn cell(cell: &Cell) -> String {
     let text = escape(&cell.text);
     let value = cell.value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
     let class = match cell.kind {
-        CellKind::Text => "",
+        CellKind::Text | CellKind::StruckOut => "",
         CellKind::Number => " class=\"number\"",
         CellKind::Best => " class=\"number best\"",
         CellKind::Good => " class=\"good\"",
         CellKind::Bad => " class=\"bad\"",
     };
+    let text = if cell.kind == CellKind::StruckOut { format!("<s>{text}</s>") } else { text };
     format!("<td{class}{value}>{text}</td>")
 }

@@ -2,11 +2,12 @@
 
 use super::{Axis, Cell, LineChart, Options, Report, Series, Table};
 use crate::metric::{Metric, grouped, identifier_columns};
-use crate::{Identification, IdentifierSummary, Interval};
+use crate::{Identification, IdentifierSummary, Interval, verdict};
 
 /// The report of one trace.
 pub fn identification(found: &Identification, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
+    report.answer(&verdict::identification(found));
     report.paragraph(&format!(
         "{}: {} page accesses counted ({}), {} distinct pages. What `{}` says is taken for the truth.",
         found.trace.path,

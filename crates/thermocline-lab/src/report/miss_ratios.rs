@@ -3,10 +3,12 @@
 use super::{Axis, Cell, Drawn as _, Figure, HeatMap, LineChart, Options, Report, Series, Table};
 use crate::metric::{byte_size, grouped};
 use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point};
+use crate::verdict;
 
 /// The report of one trace.
 pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
+    report.answer(&verdict::miss_ratios(found));
     report.paragraph(&format!(
         "{}: {} page accesses, {} distinct pages of {} bytes.",
         found.trace.path,

@@ -15,6 +15,7 @@ mod identification;
 mod information;
 mod miss_ratios;
 mod over_time;
+mod plan;
 mod sweep;
 
 pub use buffering::buffers;
@@ -31,6 +32,7 @@ pub use identification::{charts_over_time, identification};
 pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;
 pub use over_time::chart_over_time;
+pub use plan::plan;
 pub use sweep::sweep;
 
 use std::path::{Path, PathBuf};
@@ -93,6 +95,7 @@ enum CellKind {
     Best,
     Good,
     Bad,
+    StruckOut,
 }
 
 impl Report {
@@ -141,6 +144,42 @@ impl Report {
         if figure.choices.iter().any(|(_, charts)| !charts.is_empty()) {
             self.blocks.push(Block::Figure(figure));
         }
+    }
+
+    /// Keeps what comes before the first heading, the sections whose heading is wanted, and of the others
+    /// the charts whose title is, and tables after a paragraph that is. Returns whether anything is left
+    /// of the sections.
+    pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        let mut kept = vec![];
+        let mut has_any = false;
+        let (mut is_whole, mut heading, mut is_table_next) = (true, None, false);
+        let mut is_begun = false;
+        for block in std::mem::take(&mut self.blocks) {
+            let is_table_wanted = std::mem::take(&mut is_table_next);
+            let block = match block {
+                Block::Heading(text) => {
+                    is_begun = true;
+                    is_whole = is_wanted(&text);
+                    heading = Some(Block::Heading(text));
+                    continue;
+                }
+                block if is_whole => Some(block),
+                Block::Figure(figure) => figure.of_wanted(&is_wanted).map(Block::Figure),
+                Block::Paragraph(text) if is_wanted(&text) => {
+                    is_table_next = true;
+                    Some(Block::Paragraph(text))
+                }
+                Block::Table(table) if is_table_wanted => Some(Block::Table(table)),
+                Block::Answer(_) | Block::Paragraph(_) | Block::Code(_) | Block::Table(_) => None,
+            };
+            if let Some(block) = block {
+                has_any |= is_begun;
+                kept.extend(heading.take());
+                kept.push(block);
+            }
+        }
+        self.blocks = kept;
+        has_any
     }
 
     /// Says what the columns of this title mean, in all tables. Readers see it where they point.
@@ -193,6 +232,17 @@ impl Report {
     }
 }
 
+impl Figure {
+    /// The figure with the choices that have a chart of a wanted title; all if its own title is.
+    fn of_wanted(mut self, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        if !is_wanted(&self.title) {
+            let has = |charts: &[Chart]| charts.iter().any(|chart| is_wanted(chart.title()));
+            self.choices.retain(|(_, charts)| has(charts));
+        }
+        (!self.choices.is_empty()).then_some(self)
+    }
+}
+
 impl Cell {
     /// A cell of words.
     pub fn text(text: impl Into<String>) -> Self {
@@ -213,6 +263,11 @@ impl Cell {
     #[must_use]
     pub fn with_value(self, value: f64) -> Self {
         Self { value: value.is_finite().then_some(value), ..self }
+    }
+
+    /// A cell of words that are struck out.
+    pub fn struck_out(text: impl Into<String>) -> Self {
+        Self { text: text.into(), kind: CellKind::StruckOut, value: None }
     }
 
     /// A verdict: yes or no, and a word for it.
@@ -299,6 +354,45 @@ mod tests {
         let title = "<th scope=\"col\" class=\"number\"><abbr title=\"all &quot;hits&quot;\">hits</abbr></th>";
         assert!(html.contains(title), "{html}");
         assert!(html.contains("<td class=\"number\" data-value=\"1234.4\">1,234</td>"), "{html}");
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_kept() {
+        let chart = |title: &str| BarChart {
+            title: title.into(),
+            x_title: "s".into(),
+            bars: vec![("lru".into(), 1.0)],
+        };
+        let made = |is_wanted: &dyn Fn(&str) -> bool| {
+            let mut report = Report::new("t");
+            report.paragraph("about");
+            report.heading("all of x");
+            report.paragraph("of x");
+            report.heading("some");
+            report.paragraph("lost");
+            report.chart(&chart("chart of x"));
+            report.chart(&chart("chart of y"));
+            report.paragraph("x in a table");
+            for text in ["first", "second"] {
+                let rows = vec![vec![Cell::text(text)]];
+                report.table(Table { header: vec!["a".into()], rows });
+            }
+            report.heading("none");
+            report.paragraph("lost");
+            let has_any = report.retain(is_wanted);
+            (has_any, report.to_html())
+        };
+        let (has_any, html) = made(&|text| text.split(' ').any(|word| word == "x"));
+        let body = html.split("<script>").next().unwrap();
+        for kept in ["about", "all of x", "of x", "some", "chart of x", "x in a table", "first"] {
+            assert!(body.contains(&format!(">{kept}<")), "{kept}: {body}");
+        }
+        for lost in ["lost", "chart of y", "second", "none"] {
+            assert!(!body.contains(&format!(">{lost}<")), "{lost}: {body}");
+        }
+        assert!(has_any);
+        let (has_any, html) = made(&|_| false);
+        assert!(!has_any && html.contains("<p>about</p>"), "{html}");
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! The report of a sweep: a chart per trace and figure, and all results.
 
-use std::collections::{BTreeSet, HashMap};
-
-use serde_json::Value;
+use std::collections::HashMap;
 
 use super::{Axis, Cell, Drawn as _, Figure, LineChart, Options, Report, Series, Table};
 use crate::metric::grouped;
-use crate::sweep::{Row, RowTier};
+use crate::sweep::{Row, RowTier, labels};
+use crate::verdict;
 
 /// A figure of rows that is drawn: its column, its title, its unit, and what makes that unit of it.
 type Drawn = (&'static str, &'static str, &'static str, fn(f64) -> f64);
@@ -23,6 +22,10 @@ const FIGURES: [Drawn; 5] = [
 pub fn sweep(rows: &[Row], options: &Options) -> Report {
     let mut report = Report::new(&options.title);
     let traces = in_order(rows.iter().map(|row| row.trace.clone()));
+    let of =
+        |trace: &String| -> Vec<&Row> { rows.iter().filter(|row| row.trace == *trace).collect() };
+    let labelled = traces.iter().flat_map(|trace| labels(&of(trace)).into_iter().zip(of(trace)));
+    report.answer(&verdict::sweep(&labelled.collect::<Vec<(String, &Row)>>()));
     report.paragraph(&format!(
         "{} results on {} trace(s). Miss ratio: accesses that no cache tier answers, divided by all that are counted.",
         grouped(rows.len() as u64),
@@ -30,7 +33,7 @@ pub fn sweep(rows: &[Row], options: &Options) -> Report {
     ));
     for trace in &traces {
         report.heading(trace);
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.trace == *trace).collect();
+        let rows = of(trace);
         let labels = labels(&rows);
         let name = |(label, row): (&String, &&Row)| label.clone() + &further_sizes(row);
         let named: Vec<Named<'_>> =
@@ -98,24 +101,6 @@ fn further_sizes(row: &Row) -> String {
         }
     };
     further.map(size).collect()
-}
-
-/// The policy of each row, with the parameters that differ between the rows of that policy.
-fn labels(rows: &[&Row]) -> Vec<String> {
-    let mut varied: HashMap<&str, (&Row, BTreeSet<&String>)> = HashMap::new();
-    for row in rows {
-        let (first, names) = varied.entry(&row.policy).or_insert((row, BTreeSet::new()));
-        let differs =
-            |(name, value): &(&String, &Value)| first.parameters.get(*name) != Some(value);
-        names.extend(row.parameters.iter().filter(differs).map(|(name, _)| name));
-    }
-    let label = |row: &&Row| {
-        let names = varied.get(row.policy.as_str()).into_iter().flat_map(|(_, names)| names);
-        let parameters =
-            names.filter_map(|name| Some(format!(" {name}={}", row.parameters.get(*name)?)));
-        [row.policy.clone()].into_iter().chain(parameters).collect()
-    };
-    rows.iter().map(label).collect()
 }
 
 fn table(labels: &[String], rows: &[&Row]) -> Table {

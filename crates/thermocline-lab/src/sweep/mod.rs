@@ -30,6 +30,7 @@ use crate::summary::parameters;
 use crate::{Configuration, LabError, RunOptions, Summary, TierConfiguration, Watch, run};
 
 pub(crate) use file::{Classes, Described, ObjectsWord, UnitWord, VolumesWord};
+pub(crate) use results::labels;
 pub use results::{Row, RowTier};
 pub use run::{Outcome, Progress, Report, Running, check_output};
 

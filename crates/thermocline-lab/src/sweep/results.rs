@@ -9,7 +9,7 @@
 //! | a column per figure of [`RUNS`], and per tier | u64 or f64 | null where a run has no such figure |
 //! | `result` | text | the whole row as JSON |
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ impl RowTier {
 
 impl Row {
     /// The row of a summary; first its key, the SHA-256 of its trace, and the trace's name.
-    pub(super) fn of(summary: &Summary, [key, trace_sha256, trace]: [&str; 3]) -> Self {
+    pub(crate) fn of(summary: &Summary, [key, trace_sha256, trace]: [&str; 3]) -> Self {
         let tiers = summary.tiers.iter().enumerate().map(|(place, tier)| RowTier {
             name: tier.name.clone(),
             capacity_pages: tier.capacity_pages,
@@ -112,6 +112,24 @@ impl Row {
     fn tier(&self, name: &str) -> Option<&RowTier> {
         self.tiers.iter().find(|tier| tier.name == name)
     }
+}
+
+/// The policy of each row, with the parameters that differ between the rows of that policy.
+pub(crate) fn labels(rows: &[&Row]) -> Vec<String> {
+    let mut varied: HashMap<&str, (&Row, BTreeSet<&String>)> = HashMap::new();
+    for row in rows {
+        let (first, names) = varied.entry(&row.policy).or_insert((row, BTreeSet::new()));
+        let differs =
+            |(name, value): &(&String, &Value)| first.parameters.get(*name) != Some(value);
+        names.extend(row.parameters.iter().filter(differs).map(|(name, _)| name));
+    }
+    let label = |row: &&Row| {
+        let names = varied.get(row.policy.as_str()).into_iter().flat_map(|(_, names)| names);
+        let parameters =
+            names.filter_map(|name| Some(format!(" {name}={}", row.parameters.get(*name)?)));
+        [row.policy.clone()].into_iter().chain(parameters).collect()
+    };
+    rows.iter().map(label).collect()
 }
 
 /// A column of the file: its name, its type and its values.

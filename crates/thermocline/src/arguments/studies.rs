@@ -150,6 +150,9 @@ pub(crate) struct PlanOptions {
     /// Write the engine configuration of the chosen point
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
     pub(crate) output: Option<PathBuf>,
+    /// Write a self-contained HTML report
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT, value_parser = super::to_be_written())]
+    pub(crate) report: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long, help_heading = OUTPUT)]
     pub(crate) json: bool,

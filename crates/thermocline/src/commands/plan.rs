@@ -2,9 +2,11 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_lab::planning::{self, Choice, Plan, PlanProgress, StruckOut};
+use thermocline_lab::report::{Options, plan as report_of};
 use thermocline_lab::spec::{Selection, Setting, TierSetting};
 use thermocline_lab::{TierSize, Watch};
 
+use super::compare::VERSION;
 use super::serve::config::Config;
 use crate::arguments::{Objective, PlanOptions};
 use crate::hierarchy::{flag, in_options};
@@ -13,8 +15,8 @@ use crate::{output, reading};
 /// The tiers, in the order of their prices.
 const TIERS: [&str; 3] = ["ram", "flash", "disk"];
 
-/// Runs the command.
-pub(crate) fn run(options: &PlanOptions) -> Result<String> {
+/// Runs the command; `command` is the command line, for the report.
+pub(crate) fn run(options: &PlanOptions, command: &str) -> Result<String> {
     let asked = asked(options)?;
     let named = |error| in_options(error, flag);
     asked.check().map_err(named)?;
@@ -36,6 +38,12 @@ pub(crate) fn run(options: &PlanOptions) -> Result<String> {
     if let Some(path) = &options.output {
         output::write_file(path, &engine(&plan)?)?;
         output::note(&format!("engine configuration: {}", path.display()));
+    }
+    if let Some(path) = &options.report {
+        let title = format!("Plan for {}", reading::file_name(&options.trace));
+        let report = Options { title, command: command.into(), version: VERSION.into() };
+        output::write_report(path, &report_of(&plan, &report))?;
+        output::note(&format!("report: {}", path.display()));
     }
     if options.json { output::json(&plan) } else { Ok(table(&plan)) }
 }
@@ -154,40 +162,18 @@ fn table(plan: &Plan) -> String {
         struck_out.map(|one| row(format!("~~{}~~", one.choice.policy.name), &one.choice));
     let rows: Vec<Vec<String>> = front.chain(struck_out).collect();
     format!(
-        "{}* best by {}{}\n{} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} {} for the disk\n{}{}",
+        "{}* best by {}{}\n{} candidates in miniature, {} in full; flash is a `{}`; every cost has {:.4} {} for the disk\n{}\n{}",
         output::table(&header, &rows, 1),
-        objective(plan.objective),
+        plan.objective.words(),
         plan.objective_reason.map(|reason| format!(": {reason}")).unwrap_or_default(),
         output::count(plan.candidates as u64),
         output::count(plan.simulated as u64),
         plan.flash_drive,
         plan.disk_cost,
         plan.currency,
-        arrivals(plan),
+        plan.arrivals(),
         reasons(plan, bytes),
     )
-}
-
-/// What is best, in words.
-const fn objective(objective: planning::Objective) -> &'static str {
-    match objective {
-        planning::Objective::P99 => "the time within which 99 % are answered (p99)",
-        planning::Objective::IoTime => "I/O time",
-        planning::Objective::CostPerIo => "cost per I/O per second",
-    }
-}
-
-/// When requests arrived, and why not at the trace's times.
-fn arrivals(plan: &Plan) -> String {
-    match (plan.closed_loop, plan.saturated_by) {
-        (None, _) => "requests arrive at the trace's times (open loop)\n".into(),
-        (Some(requests), None) => {
-            format!("{requests} requests are kept outstanding (closed loop)\n")
-        }
-        (Some(requests), Some(waiting)) => format!(
-            "{requests} requests are kept outstanding (closed loop): at the trace's times, {waiting:.0} would wait at one time, as the trace comes from a faster machine; --closed-loop N takes another number\n"
-        ),
-    }
 }
 
 /// Why what is struck out is not recommended.

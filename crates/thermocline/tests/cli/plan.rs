@@ -93,6 +93,28 @@ fn a_plan_keeps_the_budget_and_its_engine_can_be_served() {
 }
 
 #[test]
+fn a_report_says_what_to_buy_and_strikes_out_what_dies() {
+    let place = Place::new();
+    let report = place.word("plan.html");
+    let asked = ["--objective", "io-time", "--min-lifetime-years", "1000", "--report", &report];
+    let (found, chosen) = place.found(&asked);
+    let html = std::fs::read_to_string(&report).unwrap();
+    let name = found["front"][chosen]["policy"]["name"].as_str().unwrap();
+    assert!(html.contains("<strong>Buy RAM ") && html.contains(&format!("run {name}: it costs ")));
+    assert!(html.contains(" *</td>"), "the chosen one has a star");
+    let struck_out = found["struck_out"].as_array().unwrap();
+    assert_ne!(struck_out.len(), 0, "flash does not last that long here");
+    for one in struck_out {
+        let name = one["policy"]["name"].as_str().unwrap();
+        assert!(html.contains(&format!("<s>{name}</s>")), "{name}");
+        let reason = one["reason"].as_str().unwrap();
+        assert!(html.contains(reason), "{reason}");
+    }
+    let unmoved = place.found(&asked[..4]).0;
+    assert_eq!(found, unmoved, "a report changes nothing");
+}
+
+#[test]
 fn lifetime_and_objective_are_kept() {
     let place = Place::new();
     let asked = ["--objective", "io-time"];

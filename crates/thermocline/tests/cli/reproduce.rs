@@ -24,6 +24,27 @@ fn the_mbf_paper_is_reproduced_without_any_trace() {
     let html = std::fs::read_to_string(report).unwrap();
     assert!(html.contains("Figure 13 d") && html.contains("The traces really used"));
     assert!(html.contains("</html>"));
+    // What is missing is told, with where it can be had.
+    assert!(html.contains("Traces that are missing") && html.contains("UMass Trace Repository"));
+}
+
+#[test]
+fn one_figure_is_reported_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("mbf.html");
+    let path = report.to_str().unwrap();
+    let output = reproduce(&["mbf", "--figure", "14", "--report", path]);
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{notes}");
+    assert!(notes.contains(" runs; next: PostgreSQL (bundled)"), "{notes}");
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("period of DAM (Figure 14)") && html.contains("--figure 14"));
+    assert!(!html.contains("Figure 13 d") && !html.contains("The traces really used"));
+    let output = reproduce(&["mbf", "--figure", "99", "--report", path]);
+    assert!(!output.status.success());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("`mbf` makes no Figure 99 again; it makes 6, 10, 11"), "{error}");
+    assert!(!error.contains("runs;"), "before anything is run: {error}");
 }
 
 #[test]

@@ -28,6 +28,9 @@ enum Found {
 pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     let study = options.study;
     let mut reproduction = study.reproduction()?;
+    if let Some(number) = options.figure {
+        reproduction.check_figure(number)?;
+    }
     let folder = folder(options)?;
     if options.list {
         return Ok(list(&*reproduction, &folder));
@@ -39,7 +42,7 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
     } else {
         run_on_traces(&mut *reproduction, &folder)?;
     }
-    let report = reproduction.report(VERSION);
+    let report = reproduction.report(VERSION, options.figure);
     let path = options.report.clone();
     let path = path.unwrap_or_else(|| format!("reproduce-{}.html", study.name).into());
     output::write_report(&path, &report)?;
@@ -55,13 +58,17 @@ pub(crate) fn run(options: &ReproduceOptions) -> Result<String> {
 fn run_on_traces(reproduction: &mut dyn Reproduction, folder: &Folder) -> Result<()> {
     let found = find_workloads(reproduction, folder)?;
     let places: Vec<usize> = found.iter().map(|(place, _)| *place).collect();
-    let bar = progress(reproduction.runs(&places))?;
+    let runs = reproduction.runs(&places);
+    let bar = progress(runs)?;
     reproduction.run_alone(&|| bar.inc(1))?;
     let mut left_out = 0;
     for (place, found) in found {
         let Wanted { name, take, .. } = reproduction.workloads()[place];
         let (name, take) = (name.to_owned(), take.clone());
         bar.set_message(name.clone());
+        if bar.is_hidden() {
+            output::note(&format!("{} of {} runs; next: {name}", bar.position(), runs));
+        }
         match open(reproduction, found, &take) {
             Ok(trace) => reproduction.run(place, &trace, &|| bar.inc(1)).context(name)?,
             Err(error) => {
@@ -94,7 +101,7 @@ fn find_workloads(reproduction: &dyn Reproduction, folder: &Folder) -> Result<Ve
     for (place, &Wanted { name, source, .. }) in workloads.iter().enumerate() {
         match source {
             Source::Files(names) => {
-                wanted.extend(names.iter().map(file_names));
+                wanted.extend(names.iter().map(Named::pattern));
                 match folder.find(names) {
                     Some(files) => {
                         if files.wanted.is_some() {
@@ -126,8 +133,12 @@ fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
     let row = |&Wanted { name, source, is_original, .. }: &Wanted<'_>| {
         let (wanted, found) = match source {
             Source::Files(names) => {
-                let wanted: Vec<String> = names.iter().map(file_names).collect();
-                let found = folder.find(names).map_or("missing".into(), |files| files.words());
+                let wanted: Vec<String> = names.iter().map(Named::pattern).collect();
+                let missing = || match source.origin() {
+                    Some(origin) => format!("missing: {origin}"),
+                    None => "missing".into(),
+                };
+                let found = folder.find(names).map_or_else(missing, |files| files.words());
                 (wanted.join(" or "), found)
             }
             Source::Bundled => ("-".into(), "comes with the program".into()),
@@ -140,17 +151,9 @@ fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
     output::table(&["workload", "trace", "file", "found"], &rows, 4)
 }
 
-/// How the files of a trace are called, as a pattern.
-fn file_names(named: &Named) -> String {
-    match named {
-        Named::One(name) => format!("{name}.*"),
-        Named::Many { parts, .. } => parts.join(" + "),
-    }
-}
-
 /// Says that a workload is left out, and why.
 fn note_skipped(workload: &str, names: &[Named], folder: &Folder) {
-    let files: Vec<String> = names.iter().map(|named| format!("`{}`", file_names(named))).collect();
+    let files: Vec<String> = names.iter().map(|named| format!("`{}`", named.pattern())).collect();
     let files = files.join(" or ");
     let reason = folder.root().map_or_else(
         || format!("it needs a trace {files}: give its folder with --traces DIR"),

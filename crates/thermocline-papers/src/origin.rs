@@ -1,0 +1,50 @@
+//! Where traces can be had.
+
+use crate::workload::{Named, Source};
+
+/// How the names of files begin, and where these are.
+const ORIGINS: [(&[&str], &str); 7] = [
+    (&["financial", "fin1", "websearch"], "UMass Trace Repository, storage traces"),
+    (&["homes", "fiu-homes"], "SNIA IOTTA, block traces of FIU"),
+    (&["msnfs", "msn-sfs", "exchange", "w2k8.tpc"], "SNIA IOTTA, traces of Microsoft's servers"),
+    (&["src1_2", "src2_0", "stg_", "prxy_0"], "SNIA IOTTA, traces of MSR Cambridge"),
+    (&["arc-"], "the authors of the ARC paper, FAST 2003"),
+    (&["cloudphysics"], "CloudPhysics, with libCacheSim"),
+    (
+        &["tpcb", "tatp", "tpch", "mlk"],
+        "your own recording by `thermocline trace record`: docs/recording.md",
+    ),
+];
+
+impl Source {
+    /// Where its files can be had, if that is known.
+    pub fn origin(&self) -> Option<&'static str> {
+        let Self::Files(names) = self else { return None };
+        let of = |name: &str| {
+            let name = name.to_lowercase();
+            let is_begin = |begin: &&str| name.starts_with(*begin);
+            let found = ORIGINS.iter().find(|(begins, _)| begins.iter().any(|one| is_begin(one)));
+            found.map(|(_, origin)| *origin)
+        };
+        names.iter().find_map(|named| match named {
+            Named::One(name) => of(name),
+            Named::Many { parts, .. } => parts.iter().find_map(|part| of(part)),
+        })
+    }
+
+    /// How its files are called, as patterns; nothing if it has none.
+    pub fn file_names(&self) -> Option<String> {
+        let Self::Files(names) = self else { return None };
+        Some(names.iter().map(Named::pattern).collect::<Vec<String>>().join(" or "))
+    }
+}
+
+impl Named {
+    /// How the files are called, as a pattern.
+    pub fn pattern(&self) -> String {
+        match self {
+            Self::One(name) => format!("{name}.*"),
+            Self::Many { parts, .. } => parts.join(" + "),
+        }
+    }
+}
