@@ -22,9 +22,9 @@ impl Source {
         let Self::Files(names) = self else { return None };
         let of = |name: &str| {
             let name = name.to_lowercase();
-            let is_begin = |begin: &&str| name.starts_with(*begin);
-            let found = ORIGINS.iter().find(|(begins, _)| begins.iter().any(|one| is_begin(one)));
-            found.map(|(_, origin)| *origin)
+            let begins =
+                |(begins, _): &&(&[&str], _)| begins.iter().any(|begin| name.starts_with(begin));
+            ORIGINS.iter().find(begins).map(|(_, origin)| *origin)
         };
         names.iter().find_map(|named| match named {
             Named::One(name) => of(name),
