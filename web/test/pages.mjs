@@ -109,6 +109,8 @@ test("charts are switched, and lines stand out or not", async () => {
   const { page, faults, close } = await open(reports[0]);
   await drawAll(page);
   const figure = page.locator("figure.switched").first();
+  // Charts are drawn where they are seen.
+  await figure.locator("select").scrollIntoViewIfNeeded();
   const shown = () => figure.locator(".charts:not(.is-off)").getAttribute("data-name");
   const names = await figure.locator("select option").allTextContents();
   assert.equal(await shown(), names[0]);

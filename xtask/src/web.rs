@@ -89,7 +89,7 @@ fn reports(root: &Path, program: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
                     trace,
                     "--policy",
                     "lru,arc,hat,lc,tac,face-gsc,s3-fifo,two-tier",
-                    "--intervals",
+                    "--over-time",
                     "40",
                 ],
                 &two[..],
