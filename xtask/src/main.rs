@@ -9,6 +9,7 @@ mod mutants;
 mod papers;
 mod python;
 mod readme;
+mod suite;
 mod tidy;
 mod unit;
 mod web;
@@ -43,7 +44,11 @@ enum Task {
         results: PathBuf,
     },
     /// Run the README's commands in a clean copy of the project
-    Readme,
+    Readme {
+        /// A `thermocline` that is built already, to run in place of releases
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
     /// Write the source of the documentation site, and check its links and the guide's commands
     Book {
         /// Render it as HTML too; needs mdbook
@@ -54,7 +59,11 @@ enum Task {
         program: Option<PathBuf>,
     },
     /// Make the script of the reports anew from `web/`; needs npm
-    Web,
+    Web {
+        /// Check instead: that the script is the one that is committed, and reports of this `thermocline` in Chromium
+        #[arg(long, value_name = "FILE")]
+        check: Option<PathBuf>,
+    },
     /// Run the benchmarks and print ratios; takes minutes
     #[command(disable_help_flag = true)]
     Bench(Passed),
@@ -96,9 +105,10 @@ fn main() -> Result<()> {
         Task::Python => python::check(&root),
         Task::Tidy => tidy::check(&root),
         Task::Golden => write_golden(&root),
-        Task::Readme => readme::check(&root, None),
+        Task::Readme { program } => readme::check(&root, program.as_deref()),
         Task::Book { render, program } => book::make(&root, program.as_deref(), render),
-        Task::Web => web::write(&root),
+        Task::Web { check: None } => web::write(&root),
+        Task::Web { check: Some(program) } => web::check(&root, &program),
         Task::Bench(Passed { arguments }) => {
             let benchmark = if arguments.is_empty() { vec!["replay".into()] } else { arguments };
             pass_on(&root, &["--release", "--package", "thermocline-bench"], &[], &benchmark)
@@ -140,7 +150,7 @@ fn test(root: &Path) -> Result<()> {
     unit::check(root)?;
     dependencies::check(root)?;
     cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
-    cargo(root, &["test", "--workspace"], &[])?;
+    suite::run(root)?;
     cargo(
         root,
         &["doc", "--workspace", "--no-deps", "--document-private-items"],
