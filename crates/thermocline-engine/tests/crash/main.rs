@@ -39,7 +39,7 @@ use plan::Plan;
 use world::World;
 
 /// How many seeds are run unless the environment says otherwise.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1000;
 /// How many crashes the long run has unless the environment says otherwise.
 const CRASHES: u64 = 1_000_000;
 
