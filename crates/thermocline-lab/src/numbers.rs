@@ -59,7 +59,7 @@ pub(crate) fn whole(value: f64) -> String {
 /// Days per year.
 pub(crate) const DAYS_PER_YEAR: f64 = 365.25;
 
-/// A time of so many years in its greatest unit of which there is at least one.
+/// A time in words: in years, months, days or hours, whichever is the first with at least one.
 pub(crate) fn years_in_words(years: f64) -> String {
     let days = years * DAYS_PER_YEAR;
     match days {

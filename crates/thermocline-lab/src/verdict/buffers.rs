@@ -1,5 +1,5 @@
-//! What a comparison of write buffers says: which one spares the flash most, and what it costs in
-//! response time.
+//! What a comparison of write buffers says: which one erases or flushes least, and how long its writes
+//! take.
 
 use super::{Ranked, Ranking, TIE_SHARE, at_sizes, flips, share, ties};
 use crate::BufferSummary;

@@ -25,7 +25,7 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// The sizes of a run's first caches, up to so many.
+/// The sizes of the first `caches_max` caches of a run, in words.
 fn sizes(run: &Summary, caches_max: usize) -> String {
     let page_bytes = run.trace.page_size_bytes;
     let bytes = |tier: &TierSummary| Some(tier.capacity_pages? * page_bytes);

@@ -35,7 +35,7 @@ pub fn miss_ratios(found: &MissRatios) -> Vec<String> {
     [1, 2].map(of).into_iter().flatten().collect()
 }
 
-/// What the curves over so many cache tiers tell.
+/// What the curves with `depth` cache tiers say.
 fn of_depth(
     curves: &[Curve],
     depth: usize,

@@ -110,8 +110,8 @@ fn ties<Run: Ranked>(ranking: &Ranking<'_, Run>) -> Option<String> {
     }
 }
 
-/// At how many of the sizes the winner of the last is as good as any, and with which sizes its figure is
-/// the one that is told: the words before that figure.
+/// The words before the winner's figure: whether it is as good as any at all sizes, and the sizes that the
+/// figure is for, the greatest.
 fn at_sizes<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> String {
     let Some(last) = rankings.last() else { return String::new() };
     let (_, best) = last.best();
