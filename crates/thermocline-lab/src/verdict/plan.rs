@@ -43,7 +43,7 @@ pub fn plan(found: &Plan) -> Vec<String> {
             one.reason
         );
         if found.struck_out.len() > 1 {
-            text += &format!("; nor are {} others", grouped(found.struck_out.len() as u64 - 1));
+            text += &format!("; and {} more, below", grouped(found.struck_out.len() as u64 - 1));
         }
         sentences.push(text + ".");
     }
