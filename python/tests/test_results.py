@@ -104,7 +104,14 @@ def encoded(chart: Any) -> dict[str, Any]:
 
 
 def data(chart: dict[str, Any]) -> list[dict[str, Any]]:
-    values: list[dict[str, Any]] = chart["data"]["values"]
+    """Give all rows of the first marks of a chart, or of each chart that stands beside others."""
+    if "concat" in chart:
+        parts = [{**part, "datasets": chart["datasets"]} for part in chart["concat"]]
+        return [row for part in parts for row in data(part)]
+    view = chart["vconcat"][0] if "vconcat" in chart else chart
+    # Altair moves what all layers have to the view.
+    name = view["layer"][0].get("data", view.get("data"))["name"]
+    values: list[dict[str, Any]] = chart["datasets"][name]
     return values
 
 
@@ -112,40 +119,61 @@ def test_every_result_has_a_chart(tmp_path: Path) -> None:
     for result in results(tmp_path):
         chart = encoded(result.chart())
         assert data(chart), type(result)
-        assert all("{" not in row["label"] for row in data(chart))
+        assert all("{" not in row["name"] for row in data(chart) if "name" in row)
         with pytest.raises(KeyError, match="colour"):
             result.chart("colour")
 
 
 def test_sizes_of_both_tiers_make_heat_maps(compared: tc.Comparison) -> None:
     chart = encoded(compared.chart("io_time_ms"))
-    encoding = chart["spec"]["encoding"]
-    assert chart["spec"]["mark"]["type"] == "rect"
-    assert encoding["x"]["title"] == "ram [pages]"
-    assert encoding["color"]["title"] == "io time [ms]"
+    first = chart["concat"][0]["layer"][0]
+    assert first["mark"]["type"] == "rect"
+    assert first["encoding"]["x"]["title"] == "ram [pages]"
+    domains = {
+        tuple(map_["layer"][0]["encoding"]["color"]["scale"]["domain"]) for map_ in chart["concat"]
+    }
     rows = compared.table.to_pylist()
-    cells = [(row["label"], row["across"], row["down"], row["y"]) for row in data(chart)]
-    expected = [
-        (row["policy"], row["ram_pages"], row["flash_pages"], row["io_time_ms"]) for row in rows
-    ]
-    assert cells == expected
+    times = sorted(row["io_time_ms"] for row in rows)
+    assert domains == {(times[0], times[-1])}, "one scale of colours for all"
+    assert sorted(row["value"] for row in data(chart)) == times
 
 
 def test_lines_and_bars_have_units_and_names(tmp_path: Path) -> None:
     trace = tc.Trace.generate("zipf", requests=2_000, pages=300, seed=3)
-    lines = encoded(tc.compare(trace, ["lru", "arc"], {"ram": [10, 20]}).chart())
-    assert lines["mark"]["type"] == "line"
-    assert lines["encoding"]["x"]["title"] == "pages of all caches"
-    assert [row["label"] for row in data(lines)] == ["lru", "arc", "lru", "arc"]
+    compared = tc.compare(trace, ["lru", "arc"], {"ram": [10, 20]})
+    lines = encoded(compared.chart())
+    assert lines["layer"][0]["mark"]["type"] == "line"
+    assert lines["layer"][0]["encoding"]["x"]["title"] == "pages of all caches"
+    ratios = [
+        (row["policy"], row["ram_pages"], row["miss_ratio"]) for row in compared.table.to_pylist()
+    ]
+    points = [(row["name"], row["x"], row["y"]) for row in data(lines)]
+    assert sorted(points) == sorted(ratios)
     bars = encoded(tc.compare(trace, ["lru", "arc"], {"ram": 10}).chart("average_response_ms"))
-    assert bars["mark"]["type"] == "bar"
-    assert bars["encoding"]["x"]["title"] == "average response [ms]"
+    assert bars["layer"][0]["mark"]["type"] == "bar"
+    assert bars["layer"][0]["encoding"]["x"]["title"] == "average response [ms]"
     swept = next(one for one in results(tmp_path) if isinstance(one, tc.SweepResult))
-    labels = {row["label"] for row in data(encoded(swept.chart()))}
-    assert labels == {"lru", "hat nonhot_ratio=0.1", "hat nonhot_ratio=0.2"}
-    legend = swept.plot().get_legend()
+    labels = {"lru", "hat nonhot_ratio=0.1", "hat nonhot_ratio=0.2"}
+    drawn = encoded(swept.chart())
+    titles = {view["title"].partition(":")[0] for view in drawn.get("concat", [])}
+    names = {row["name"] for row in data(drawn) if "name" in row}
+    assert (names or titles) == labels
+    plotted = swept.plot()
+    legend = plotted.get_legend()
     assert legend is not None
     assert {text.get_text() for text in legend.get_texts()} == labels
+
+
+def test_a_policy_looks_the_same_in_every_chart() -> None:
+    trace = tc.Trace.generate("zipf", requests=2_000, pages=300, seed=3)
+    colours = set()
+    for policies in (["lru", "arc"], ["s3-fifo", "lfu", "lru"]):
+        compared = tc.compare(trace, policies, {"ram": [10, 20]})
+        scale = encoded(compared.chart())["layer"][0]["encoding"]["color"]["scale"]
+        colours.add(scale["range"][scale["domain"].index("lru")])
+        lines = compared.plot().get_lines()
+        colours |= {line.get_color() for line in lines if line.get_label() == "lru"}
+    assert len(colours) == 1, colours
 
 
 def test_charts_need_altair(compared: tc.Comparison, monkeypatch: pytest.MonkeyPatch) -> None:

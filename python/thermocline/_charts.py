@@ -1,4 +1,4 @@
-"""Charts in Vega-Lite, by Altair, and the words that stand beside lines."""
+"""Charts that the lab makes and Altair opens, and the words that stand beside lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thermocline import _thermocline
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["axis", "bars", "heat_maps", "labels", "lines"]
+__all__ = ["axis", "bars", "heat_maps", "labels", "lines", "looks"]
 
 _UNITS = {
     "ms": "ms",
@@ -24,6 +24,18 @@ _UNITS = {
     "bits": "bits",
 }
 """Units at the end of the names of columns."""
+
+_MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "diamond": "D",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "triangle-left": "<",
+    "triangle-right": ">",
+    "cross": "P",
+}
+"""Markers of Vega, and those of matplotlib."""
 
 
 def _altair() -> Any:
@@ -75,81 +87,88 @@ def labels(rows: Sequence[Mapping[str, Any]], name: str = "policy") -> list[str]
     return texts
 
 
-def _looks(alt: Any, rows: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-    """Give colours and markers by label, the same in every chart and report."""
-    names = list(dict.fromkeys(row["label"] for row in rows))
-    styles = _thermocline.styles(names)
-    colours, markers = ([style[place] for style in styles] for place in (0, 1))
-    return (
-        alt.Color("label:N", title=None, scale=alt.Scale(domain=names, range=colours)),
-        alt.Shape("label:N", title=None, scale=alt.Scale(domain=names, range=markers)),
-    )
+def looks(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Give colour, marker and dashes of lines by name, as matplotlib takes them.
+
+    They are the same in every chart and report.
+    """
+    return [
+        {
+            "color": colour,
+            "marker": _MARKERS[marker],
+            "linestyle": (0, tuple(dashes)) if dashes else "solid",
+        }
+        for colour, marker, dashes in _thermocline.styles(list(names))
+    ]
 
 
 def lines(
-    rows: Sequence[Mapping[str, Any]], over: str, metric: str, *, is_log: bool = False
+    points: Sequence[tuple[str, float, float]], over: str, metric: str, *, is_log: bool = False
 ) -> Any:
-    """Draw a line per label over a number; rows have `label`, `x` and `y`."""
-    alt = _altair()
-    scale = alt.Scale(type="log" if is_log else "linear", zero=False)
-    colour, marker = _looks(alt, rows)
-    return (
-        alt.Chart(alt.Data(values=list(rows)))
-        .mark_line(point={"filled": True, "size": 50})
-        .encode(
-            x=alt.X("x:Q", title=over, scale=scale),
-            y=alt.Y("y:Q", title=axis(metric), scale=alt.Scale(zero=False)),
-            color=colour,
-            shape=marker,
-            tooltip=_tooltip(alt, over, metric),
-        )
-    )
+    """Draw a line per label through its points: label, x and y."""
+    by_name: dict[str, dict[float, list[float]]] = {}
+    for label, x, y in points:
+        by_name.setdefault(label, {}).setdefault(x, []).append(y)
+    # Where a label has several values, the place is there as often.
+    most: dict[float, int] = {}
+    for values in by_name.values():
+        for x, found in values.items():
+            most[x] = max(most.get(x, 0), len(found))
+    places = [(x, number) for x in sorted(most) for number in range(most[x])]
+
+    def value(values: dict[float, list[float]], x: float, number: int) -> float | None:
+        found = values.get(x, [])
+        return found[number] if number < len(found) else None
+
+    described = {
+        "kind": "lines",
+        "title": f"{_title(metric)} over {over}",
+        "x": {"title": over, "places": [x for x, _ in places], "is_log": is_log},
+        "y_title": axis(metric),
+        "lines": [
+            {"name": name, "values": [value(values, *place) for place in places]}
+            for name, values in by_name.items()
+        ],
+    }
+    return _made(described)
 
 
-def bars(rows: Sequence[Mapping[str, Any]], metric: str) -> Any:
+def bars(named: Sequence[tuple[str, float]], metric: str) -> Any:
     """Draw a bar per label."""
-    alt = _altair()
-    return (
-        alt.Chart(alt.Data(values=list(rows)))
-        .mark_bar()
-        .encode(
-            x=alt.X("y:Q", title=axis(metric)),
-            y=alt.Y("label:N", title=None, sort=None),
-            color=_looks(alt, rows)[0].legend(None),
-            tooltip=[
-                alt.Tooltip("label:N", title="policy"),
-                alt.Tooltip("y:Q", title=axis(metric)),
-            ],
-        )
-    )
+    title = _title(metric)
+    return _made({"kind": "bars", "title": title, "x_title": axis(metric), "bars": named})
 
 
 def heat_maps(rows: Sequence[Mapping[str, Any]], across: str, down: str, metric: str) -> Any:
     """Draw a map per label; rows have `label`, `across`, `down` and `y`."""
-    alt = _altair()
     names = list(dict.fromkeys(row["label"] for row in rows))
-    return (
-        alt.Chart(alt.Data(values=list(rows)))
-        .mark_rect()
-        .encode(
-            x=alt.X("across:O", title=axis(across)),
-            y=alt.Y("down:O", title=axis(down), sort="descending"),
-            color=alt.Color("y:Q", title=axis(metric), scale=alt.Scale(scheme="viridis")),
-            tooltip=[
-                alt.Tooltip("label:N", title="policy"),
-                alt.Tooltip("across:Q", title=axis(across)),
-                alt.Tooltip("down:Q", title=axis(down)),
-                alt.Tooltip("y:Q", title=axis(metric)),
-            ],
-        )
-        .properties(width=180, height=180)
-        .facet(facet=alt.Facet("label:N", title=None, sort=names), columns=3)
-    )
+    sizes = {side: sorted({row[side] for row in rows}) for side in ("across", "down")}
+    values = {(row["label"], row["down"], row["across"]): row["y"] for row in rows}
+    described = {
+        "kind": "maps",
+        "x": {"title": axis(across), "pages": sizes["across"]},
+        "y": {"title": axis(down), "pages": sizes["down"]},
+        "maps": [
+            {
+                "title": f"{name}: {axis(metric)}",
+                "values": [
+                    [values.get((name, row, column)) for column in sizes["across"]]
+                    for row in sizes["down"]
+                ],
+            }
+            for name in names
+        ],
+    }
+    return _made(described)
 
 
-def _tooltip(alt: Any, over: str, metric: str) -> list[Any]:
-    return [
-        alt.Tooltip("label:N", title="policy"),
-        alt.Tooltip("x:Q", title=over),
-        alt.Tooltip("y:Q", title=axis(metric)),
-    ]
+def _made(described: Mapping[str, Any]) -> Any:
+    """Have the lab make a chart, and open it by Altair."""
+    alt = _altair()
+    return alt.Chart.from_dict(json.loads(_thermocline.chart(json.dumps(described))))
+
+
+def _title(metric: str) -> str:
+    """Give a column as a chart is called after it."""
+    words = axis(metric).partition(" [")[0]
+    return words[:1].upper() + words[1:]

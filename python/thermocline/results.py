@@ -260,8 +260,8 @@ class Result:
 
         Returns
         -------
-        altair.Chart or altair.FacetChart
-            The chart, which notebooks show, and ``save("chart.html")`` writes.
+        altair.LayerChart or altair.ConcatChart
+            The chart as reports have it, which notebooks show, and ``save("chart.html")`` writes.
 
         Raises
         ------
@@ -288,9 +288,9 @@ class Result:
                 if row[across] is not None and row[down] is not None
             ]
             return _charts.heat_maps(cells, across, down, metric)
-        points = [{"label": row["label"], "x": _cache_pages(row), "y": row["y"]} for row in named]
-        if len({point["x"] for point in points}) == 1:
-            return _charts.bars(points, metric)
+        points = [(row["label"], _cache_pages(row), row["y"]) for row in named]
+        if len({x for _, x, _ in points}) == 1:
+            return _charts.bars([(label, y) for label, _, y in points], metric)
         return _charts.lines(points, self._OVER, metric)
 
     @staticmethod
@@ -326,9 +326,10 @@ class Result:
     def _draw(self, ax: Axes, metric: str) -> None:
         """Draw a line per label, through its points in the order of x."""
         points = self._points(metric)
-        for label in dict.fromkeys(point[0] for point in points):
+        labels = list(dict.fromkeys(point[0] for point in points))
+        for label, look in zip(labels, _charts.looks(labels), strict=True):
             line = sorted((x, y) for name, x, y in points if name == label and y is not None)
-            ax.plot([x for x, _ in line], [y for _, y in line], marker=".", label=label)
+            ax.plot([x for x, _ in line], [y for _, y in line], label=label, markersize=4, **look)
         ax.legend()
         ax.set_xlabel(self._OVER)
         ax.set_ylabel(metric)
@@ -430,7 +431,7 @@ class Run(Result):
         metric = self._METRIC if metric is None else metric
         self._check_metric(metric, self.tiers)
         rows = self.tiers.to_pylist()
-        return _charts.bars([{"label": row["name"], "y": row[metric]} for row in rows], metric)
+        return _charts.bars([(row["name"], row[metric]) for row in rows], metric)
 
     @property
     def policy(self) -> str:
@@ -729,7 +730,7 @@ class Identification(Result):
         """Draw a column of :attr:`over_time` over the accesses, ``hot_ratio`` if none is given."""
         metric = self._METRIC if metric is None else metric
         self._check_metric(metric, self.over_time)
-        return _charts.lines(_points_as_rows(self._points(metric)), self._OVER, metric)
+        return _charts.lines(_drawn(self._points(metric)), self._OVER, metric)
 
 
 class MissRatios(Result):
@@ -777,8 +778,8 @@ class MissRatios(Result):
         """Draw the curves over the pages of all caches, ``miss_ratio`` if none is given."""
         metric = self._METRIC if metric is None else metric
         self._check_metric(metric, self.table)
-        rows = _points_as_rows(self._points(metric))
-        return _charts.lines(rows, self._OVER, metric, is_log=True)
+        points = _drawn(self._points(metric))
+        return _charts.lines(points, self._OVER, metric, is_log=True)
 
 
 class Plan(Result):
@@ -836,7 +837,7 @@ class Plan(Result):
         """Draw a column of the front over the cost, ``p99_us`` if none is given."""
         metric = self._METRIC if metric is None else metric
         self._check_metric(metric, self.table)
-        return _charts.lines(_points_as_rows(self._points(metric)), self._OVER, metric)
+        return _charts.lines(_drawn(self._points(metric)), self._OVER, metric)
 
 
 class SweepResult(Result):
@@ -890,8 +891,8 @@ def _classes(of: type[Result]) -> list[type[Result]]:
     return [of, *(one for below in of.__subclasses__() for one in _classes(below))]
 
 
-def _points_as_rows(points: _Points) -> list[dict[str, Any]]:
-    return [{"label": label, "x": x, "y": y} for label, x, y in points if y is not None]
+def _drawn(points: _Points) -> list[tuple[str, float, float]]:
+    return [(label, x, y) for label, x, y in points if y is not None]
 
 
 def _parameter_column(values: list[Any]) -> pa.ChunkedArray:

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod cache;
+mod charts;
 mod corpus;
 mod errors;
 mod eviction;
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 mod _thermocline {
     #[pymodule_export]
     use crate::cache::Cache;
+    #[pymodule_export]
+    use crate::charts::chart;
     #[pymodule_export]
     use crate::corpus::{Corpus, RunningCorpus};
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! The charts of a comparison: figures over sizes, I/O time against flash writes, and RAM by flash.
 
-use super::chart::share_y;
+use super::chart::{share_colours, share_y};
 use super::{
     Axis, BarChart, Chart, Drawn as _, Figure, HeatMap, LineChart, Point, Report, ScatterChart,
     Series,
@@ -108,10 +108,9 @@ fn add_maps(report: &mut Report, summaries: &[Summary], emphasised: &[String]) {
     let shown = all
         .iter()
         .filter(|policy| emphasised.is_empty() || emphasised.iter().any(|best| best == *policy));
-    report.figure(Figure {
-        title: format!("{} by both sizes", metric.title),
-        choices: shown.map(map).collect(),
-    });
+    let mut choices: Vec<(String, Vec<Chart>)> = shown.map(map).collect();
+    share_colours(choices.iter_mut().flat_map(|(_, charts)| charts));
+    report.figure(Figure { title: format!("{} by both sizes", metric.title), choices });
 }
 
 /// Runs over sizes that a chart can show side by side.

@@ -1,6 +1,9 @@
 //! The report of miss-ratio curves, and of when pages are used again.
 
-use super::{Axis, Cell, Drawn as _, Figure, HeatMap, LineChart, Options, Report, Series, Table};
+use super::chart::share_colours;
+use super::{
+    Axis, Cell, Chart, Drawn as _, Figure, HeatMap, LineChart, Options, Report, Series, Table,
+};
 use crate::metric::{byte_size, grouped};
 use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point};
 use crate::verdict;
@@ -26,7 +29,9 @@ pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
         (curve.policy.clone(), vec![map])
     };
     let title = "Miss ratio by RAM and flash".into();
-    report.figure(Figure { title, choices: hybrid.map(map).collect() });
+    let mut choices: Vec<(String, Vec<Chart>)> = hybrid.map(map).collect();
+    share_colours(choices.iter_mut().flat_map(|(_, charts)| charts));
+    report.figure(Figure { title, choices });
     report.heading("How the curves were found");
     report.table(methods(&found.curves));
     report.heading("When pages are used again");

@@ -20,8 +20,8 @@ mod sweep;
 
 pub use buffering::buffers;
 pub use chart::{
-    Axis, BarChart, BoxChart, Chart, Distribution, Drawn, HeatMap, LineChart, Point, RankDiagram,
-    ScatterChart, Series, Style, styles,
+    Axis, BarChart, BoxChart, Chart, Distribution, Drawn, HeatMap, LineChart, Pair, PairChart,
+    Point, RankDiagram, ScatterChart, Series, Style, side_by_side, styles,
 };
 pub use classes::classes;
 pub use comparison::{Options, comparison};
@@ -336,10 +336,7 @@ mod tests {
         let data = html.split("<script type=\"application/json\">").nth(1).unwrap();
         let data = data.split("</script>").next().unwrap();
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
-        assert_eq!(
-            data["layer"][0]["data"]["values"][0]["name"],
-            "</script><script>alert(1)</script><!--"
-        );
+        assert_eq!(data["datasets"]["rows0"][0]["name"], "</script><script>alert(1)</script><!--");
     }
 
     #[test]

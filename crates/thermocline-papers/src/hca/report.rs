@@ -7,7 +7,7 @@ use super::{
 use crate::claim::median;
 use crate::study::{TextTable, header};
 use thermocline_lab::metric::grouped;
-use thermocline_lab::report::{self, Axis, LineChart, Report, Series, Table};
+use thermocline_lab::report::{self, Axis, LineChart, Pair, PairChart, Report, Series, Table};
 
 /// Points of a chart over time at most.
 const POINTS_MAX: usize = 72;
@@ -114,6 +114,7 @@ fn system(
     let mut table = system_table(workload, result);
     table.header[0] = "figure".into();
     report.table(table.into_table());
+    report.chart(&hits(workload, result));
     for (title, unit, value) in OVER_TIME {
         report.chart(&over_time(title, unit, value, result));
     }
@@ -123,6 +124,39 @@ fn system(
             result.workload
         ));
         report.table(over_sizes(&result.cells, paper, ours, digits));
+        report.chart(&PairChart {
+            title: format!("{}: {title}, by SSD, working set and RAM", result.workload),
+            x_title: title.into(),
+            pairs: result.cells.iter().map(|cell| pair(cell, paper, ours)).collect(),
+        });
+    }
+}
+
+/// Where hits are found, beside Table I or II.
+fn hits(workload: &SystemWorkload, result: &SystemResult) -> PairChart {
+    let runs = [("baseline", &result.baseline), ("hybrid", &result.hybrid)];
+    let of_run = |((name, run), paper): ((&str, &SystemRun), [f64; 3])| {
+        let tiers = [("ARC", run.hits.ram), ("L2ARC", run.hits.ssd), ("disk", run.hits.disk)];
+        let pair = |((tier, share), paper): ((&str, f64), f64)| Pair {
+            name: format!("{tier}, {name}"),
+            measured: share * 100.0,
+            paper,
+        };
+        tiers.into_iter().zip(paper).map(pair).collect::<Vec<Pair>>()
+    };
+    PairChart {
+        title: format!("{}: hits beside the paper's", result.workload),
+        x_title: "of all accesses, %".into(),
+        pairs: runs.into_iter().zip(workload.hits_percent).flat_map(of_run).collect(),
+    }
+}
+
+fn pair(cell: &Cell, paper: fn(&Cell) -> f64, ours: fn(&Cell) -> f64) -> Pair {
+    let Cell { ssd_gib, working_set_gib, ram_gib, .. } = cell;
+    Pair {
+        name: format!("SSD {ssd_gib}, set {working_set_gib}, RAM {ram_gib} GiB"),
+        measured: ours(cell),
+        paper: paper(cell),
     }
 }
 

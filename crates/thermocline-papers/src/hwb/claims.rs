@@ -80,7 +80,7 @@ impl Figure {
     }
 
     /// The paper's values: LRU's and HWB's.
-    fn of_paper(self, paper: &PaperWorkload) -> [f64; 2] {
+    pub(super) fn of_paper(self, paper: &PaperWorkload) -> [f64; 2] {
         match self {
             Self::WriteHits => paper.hits_percent,
             Self::Misses => paper.hits_percent.map(|hits| 100.0 - hits),

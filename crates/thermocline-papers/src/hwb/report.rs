@@ -1,13 +1,13 @@
 //! The report of the HWB paper's experiments.
 
-use thermocline_trace::classes::Class;
+use thermocline_trace::classes::{Class, ClassSummary};
 
 use super::claims::{Comparison, Figure};
 use super::{Experiment, Run, WorkloadResult};
 use crate::study::{TextTable, header, in_order};
 use thermocline_lab::BufferSummary;
 use thermocline_lab::metric::{Metric, buffer_columns, grouped, of_buffers};
-use thermocline_lab::report::{Axis, Cell, LineChart, Report, Series, Table};
+use thermocline_lab::report::{Axis, Cell, LineChart, Pair, PairChart, Report, Series, Table};
 
 /// Write hits, erases and response times at the size of the paper's text, for a terminal.
 pub(super) fn overview(experiment: &Experiment, results: &[WorkloadResult]) -> TextTable {
@@ -89,24 +89,51 @@ fn workload(report: &mut Report, experiment: &Experiment, result: &WorkloadResul
         };
         runs.iter().filter(is_shown).cloned().collect::<Vec<Run>>()
     };
-    for (drive, runs) in [
-        (&experiment.used_drive.name, &result.used_drive),
-        (&experiment.paper_drive.name, &result.paper_drive),
+    if let Some(shares) = result.paper.and_then(|paper| paper.classes_percent) {
+        let classes = result.classes.classes.iter().zip(shares);
+        let pair = |(class, paper): (&ClassSummary, f64)| Pair {
+            name: class.class.name().into(),
+            measured: class.page_share * 100.0,
+            paper,
+        };
+        report.chart(&PairChart {
+            title: "Classes of written pages, beside the paper's (Figure 1)".into(),
+            x_title: "share of the pages, %".into(),
+            pairs: classes.map(pair).collect(),
+        });
+    }
+    // The paper's values are those of its drive.
+    for (drive, runs, paper) in [
+        (&experiment.used_drive.name, &result.used_drive, None),
+        (&experiment.paper_drive.name, &result.paper_drive, result.paper.as_ref()),
     ] {
         if runs.is_empty() {
             continue;
         }
         report.paragraph(&format!("Drive: {drive}."));
         let shown = figures(runs);
-        for (metric, figure) in [
-            ("write_hit_ratio", "Figure 5"),
-            ("erase_count", "Figure 6"),
-            ("write_mean_us", "Figure 7"),
+        for (figure, number) in [
+            (Figure::WriteHits, "Figure 5"),
+            (Figure::Erases, "Figure 6"),
+            (Figure::WriteResponse, "Figure 7"),
         ] {
-            report.chart(&chart(experiment, &shown, &of_buffers(metric), figure));
+            let mut chart = chart(experiment, &shown, &figure.metric(), number);
+            if let Some(paper) = paper {
+                chart.series.extend(of_paper(experiment, figure.of_paper(paper)));
+            }
+            report.chart(&chart);
         }
         report.table(runs_table(runs));
     }
+}
+
+/// The paper's values, those of LRU and HWB, as points at the one size that its text has them for.
+fn of_paper(experiment: &Experiment, values: [f64; 2]) -> impl Iterator<Item = Series> {
+    let is_text_size = |size: &String| *size == experiment.text_size;
+    ["LRU", "HWB"].into_iter().zip(values).map(move |(name, value)| Series {
+        name: format!("{name}, the paper's"),
+        values: experiment.sizes.iter().map(|size| is_text_size(size).then_some(value)).collect(),
+    })
 }
 
 fn chart(

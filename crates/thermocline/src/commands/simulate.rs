@@ -186,7 +186,7 @@ fn describe_hierarchy(summary: &Summary, hca: Option<HcaFigures>) -> String {
     if let Some(cost) = &summary.cost {
         let _infallible = writeln!(
             text,
-            "price {:.2}; {:.1} I/Os per second at the average response time, {:.6} for each",
+            "all tiers cost {:.2} (in the currency of the prices); {:.1} I/Os per second at the average response time, {:.6} for each",
             cost.total, cost.iops, cost.per_io
         );
     }

@@ -38,7 +38,7 @@ impl Axis {
         if places.len() > 2 && is_growing {
             return Self::log(title, places);
         }
-        Self { title: title.into(), places, is_log: false, is_time: false }
+        Self::plain(title, places)
     }
 
     /// Counts, spaced by their logarithms.
@@ -56,11 +56,16 @@ impl Axis {
     /// Names without a magnitude, evenly spaced.
     pub fn names(title: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let places = names.into_iter().enumerate();
-        let places = places.map(|(place, name)| (place as f64, name.into())).collect();
+        Self::plain(title, places.map(|(place, name)| (place as f64, name.into())).collect())
+    }
+
+    /// Numbers with labels of their own, spaced as they are.
+    pub fn plain(title: &str, places: Vec<(f64, String)>) -> Self {
         Self { title: title.into(), places, is_log: false, is_time: false }
     }
 
-    fn log(title: &str, places: Vec<(f64, String)>) -> Self {
+    /// Numbers with labels of their own, spaced by their logarithms unless one is 0 or less.
+    pub fn log(title: &str, places: Vec<(f64, String)>) -> Self {
         let has_logarithms = places.iter().all(|(at, _)| *at > 0.0);
         Self { title: title.into(), places, is_log: has_logarithms, is_time: false }
     }
@@ -274,7 +279,7 @@ mod tests {
         let mut chart = lines(Axis::counts("x", &[1, 2]), &[&[Some(1.0); 2], &[Some(2.0); 2]]);
         chart.emphasised = vec!["line 0".into()];
         let specification = chart.chart().vega_lite();
-        let names: Vec<_> = specification["layer"][0]["data"]["values"].as_array().unwrap().clone();
+        let names = specification["datasets"]["rows0"].as_array().unwrap();
         assert_eq!(names[0]["name"], "line 1");
         assert_eq!(names[3]["name"], "line 0");
         let svg = chart.chart().svg();

@@ -1,9 +1,10 @@
-//! Charts. What a caller describes (lines, bars, points, boxes, maps, ranks) becomes one drawing
+//! Charts. What a caller describes (lines, bars, points, boxes, maps, pairs, ranks) becomes one drawing
 //! (`plot`), which is written in Vega-Lite (`vega`) and drawn as SVG (`svg`).
 
 mod boxes;
 mod heat_map;
 mod lines;
+mod pairs;
 mod palette;
 mod plot;
 mod ranks;
@@ -14,6 +15,7 @@ mod vega;
 pub use boxes::{BoxChart, Distribution};
 pub use heat_map::HeatMap;
 pub use lines::{Axis, BarChart, LineChart, Series};
+pub use pairs::{Pair, PairChart};
 pub use palette::{Style, styles};
 pub use ranks::RankDiagram;
 pub use scatter::{Point, ScatterChart};
@@ -75,6 +77,25 @@ pub(super) fn share_y(charts: &mut [Chart]) {
     }
 }
 
+/// Gives maps that are compared the same colours for the same numbers.
+pub(super) fn share_colours<'a>(charts: impl IntoIterator<Item = &'a mut Chart>) {
+    let mut all: Vec<&mut plot::Colours> =
+        charts.into_iter().filter_map(|chart| chart.plot.colours.as_mut()).collect();
+    let least = all.iter().map(|colours| colours.least).fold(f64::INFINITY, f64::min);
+    let greatest = all.iter().map(|colours| colours.greatest).fold(f64::NEG_INFINITY, f64::max);
+    for colours in &mut all {
+        (colours.least, colours.greatest) = (least, greatest);
+    }
+}
+
+/// Returns maps that are compared as one specification in Vega-Lite 6, side by side, with the same colours
+/// for the same numbers.
+pub fn side_by_side(maps: &[HeatMap]) -> serde_json::Value {
+    let mut charts: Vec<Chart> = maps.iter().map(Drawn::chart).collect();
+    share_colours(&mut charts);
+    vega::side_by_side(charts.iter().map(|chart| &chart.plot))
+}
+
 /// What a caller describes a chart by.
 pub trait Drawn {
     /// The chart.
@@ -133,6 +154,14 @@ mod tests {
                 values: vec![vec![Some(1.0), None]],
             }
             .chart(),
+            PairChart {
+                title: "<i>pairs".into(),
+                x_title: "%".into(),
+                pairs: names
+                    .map(|name| Pair { name: name.into(), measured: 1.0, paper: 2.0 })
+                    .to_vec(),
+            }
+            .chart(),
             RankDiagram {
                 title: "<i>ranks".into(),
                 ranks: names.iter().zip([1.2, 1.8]).map(|(n, r)| ((*n).to_owned(), r)).collect(),
@@ -154,6 +183,43 @@ mod tests {
         }
     }
 
+    #[test]
+    fn maps_that_are_compared_have_the_same_colours() {
+        let map = |values: [f64; 2]| HeatMap {
+            title: "map".into(),
+            x_title: "flash".into(),
+            x_labels: vec!["1".into(), "2".into()],
+            y_title: "ram".into(),
+            y_labels: vec!["1".into()],
+            values: vec![values.map(Some).to_vec()],
+        };
+        let specification = side_by_side(&[map([3.0, 5.0]), map([1.0, 4.0])]);
+        let views = specification["concat"].as_array().unwrap();
+        let mut sets = vec![];
+        for view in views {
+            let first = &view["layer"][0];
+            let domain = &first["encoding"]["color"]["scale"]["domain"];
+            assert_eq!(*domain, serde_json::json!([1.0, 5.0]));
+            sets.push(first["data"]["name"].as_str().unwrap());
+        }
+        assert_ne!(sets[0], sets[1], "each has its own rows");
+        assert_eq!(specification["datasets"][sets[1]][0]["value"], 1.0);
+    }
+
+    /// Layers of the same marks share their rows.
+    #[test]
+    fn rows_are_there_once() {
+        let chart = LineChart {
+            title: "t".into(),
+            x: Axis::time("x", [1, 2, 3]),
+            y_title: "y".into(),
+            series: vec![Series { name: "lru".into(), values: vec![Some(0.123_456); 3] }],
+            emphasised: vec![],
+        };
+        let text = chart.chart().vega_lite().to_string();
+        assert_eq!(text.matches("0.123456").count(), 3, "{text}");
+    }
+
     /// Every mark of the drawing is data of the specification: whoever opens one sees the other.
     #[test]
     fn specifications_have_the_data_of_the_drawing() {
@@ -163,9 +229,10 @@ mod tests {
             let layers = specification["layer"].as_array().unwrap();
             assert_eq!(layers.len(), chart.plot.layers.len());
             for (layer, drawn) in layers.iter().zip(&chart.plot.layers) {
-                let rows = layer["data"]["values"].as_array().unwrap();
+                let name = layer["data"]["name"].as_str().unwrap();
+                let rows = specification["datasets"][name].as_array().unwrap();
                 assert_eq!(rows.len(), drawn.rows.len(), "{specification:#}");
-                assert!(!layer["data"].to_string().contains("null"), "{layer:#}");
+                assert!(rows.iter().all(|row| !row.to_string().contains("null")), "{rows:?}");
                 for (row, drawn) in rows.iter().zip(&drawn.rows) {
                     if let Some(style) = drawn.style {
                         assert_eq!(row["name"], chart.plot.styles[style].name);

@@ -76,7 +76,7 @@ pub(super) enum Mark {
     Rule(u32),
     /// A short line across the band `y`.
     Across,
-    /// Words: at the place, or right of it.
+    /// Words: at the place, right of it, or left.
     Text(Align),
 }
 
@@ -85,6 +85,8 @@ pub(super) enum Align {
     Middle,
     /// The words begin at the place.
     After,
+    /// They end there.
+    Before,
 }
 
 /// Where one mark is, and what it is of.

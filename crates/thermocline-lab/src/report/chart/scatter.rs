@@ -4,6 +4,13 @@ use super::plot::{Align, Kind, Layer, Mark, Place, Plot, Row, Scale, short};
 use super::{Chart, Drawn, palette};
 
 const HEIGHT: u32 = 360;
+/// What names are laid out for: the plane of a drawing, in pixels. A wider page has more room.
+const PLANE: (f64, f64) = (520.0, 300.0);
+/// The width of a letter and the height of a line, in pixels.
+const LETTER: f64 = 7.5;
+const LINE: f64 = 16.0;
+/// What is between a point and its name, in pixels.
+const GAP: f64 = 7.0;
 
 /// What each of several things has of two figures, of which less is better.
 #[derive(Clone, Debug)]
@@ -92,19 +99,57 @@ impl Drawn for ScatterChart {
             })
         };
         let steps = front.windows(2).flat_map(step).collect();
-        let name = |&place: &usize| Row {
-            text: Some(self.points[place].name.clone()),
-            told: vec![],
-            style: None,
-            ..row(place)
-        };
-        let names = front.iter().map(name).collect();
+        let [after, before] = self.named(&front, &plot).map(|places| {
+            let name = |place: usize| Row {
+                text: Some(self.points[place].name.clone()),
+                told: vec![],
+                style: None,
+                ..row(place)
+            };
+            places.into_iter().map(name).collect::<Vec<Row>>()
+        });
         plot.layers = vec![
             Layer { mark: Mark::Rule(1), rows: steps },
             Layer { mark: Mark::Point, rows: order.into_iter().map(row).collect() },
-            Layer { mark: Mark::Text(Align::After), rows: names },
+            Layer { mark: Mark::Text(Align::After), rows: after },
+            Layer { mark: Mark::Text(Align::Before), rows: before },
         ];
         Chart::new(plot)
+    }
+}
+
+/// Where a name is written, in pixels: left, right and middle.
+type Box = (f64, f64, f64);
+
+impl ScatterChart {
+    /// Returns which of the front have their names right of them, and which left. A name that would cover
+    /// another, or leave the drawing, is left out: it is in the legend.
+    fn named(&self, front: &[usize], plot: &Plot) -> [Vec<usize>; 2] {
+        let share = |scale: &Scale, value: f64| match scale.kind {
+            Kind::Linear(from, to, _) => (value - from) / (to - from),
+            Kind::Log(..) | Kind::Bands(_) => 0.0,
+        };
+        let mut taken: Vec<Box> = vec![];
+        let mut sides = [vec![], vec![]];
+        for &place in front {
+            let Point { name, x, y } = &self.points[place];
+            let x = share(&plot.x, *x) * PLANE.0;
+            let y = share(&plot.y, *y) * PLANE.1;
+            let width = name.chars().count() as f64 * LETTER;
+            let boxes = [(x + GAP, x + GAP + width, y), (x - GAP - width, x - GAP, y)];
+            let is_free = |&(left, right, middle): &Box| {
+                let is_inside = left >= 0.0 && right <= PLANE.0;
+                let covers = |other: &Box| {
+                    left < other.1 && other.0 < right && (middle - other.2).abs() < LINE
+                };
+                is_inside && !taken.iter().any(covers)
+            };
+            if let Some(side) = boxes.iter().position(is_free) {
+                taken.push(boxes[side]);
+                sides[side].push(place);
+            }
+        }
+        sides
     }
 }
 
@@ -114,7 +159,7 @@ mod tests {
 
     fn chart(points: &[(f64, f64)]) -> ScatterChart {
         let points = points.iter().enumerate();
-        let points = points.map(|(place, &(x, y))| Point { name: format!("p{place}"), x, y });
+        let points = points.map(|(place, &(x, y))| Point { name: format!("policy {place}"), x, y });
         ScatterChart {
             title: "t".into(),
             x_title: "x".into(),
@@ -138,15 +183,32 @@ mod tests {
     }
 
     #[test]
+    fn names_do_not_cover_one_another() {
+        let named = |points: &[(f64, f64)]| {
+            let chart = chart(points);
+            let plot = chart.chart().plot;
+            let front = chart.front();
+            chart.named(&front, &plot)
+        };
+        assert_eq!(named(&[(0.0, 9.0), (10.0, 5.0)]), [vec![0], vec![1]], "the last has no room");
+        // Nearly the same point twice: one name each side, and none for the third.
+        let near = [(5.0, 5.02), (5.01, 5.01), (5.02, 5.0), (0.0, 9.0), (10.0, 1.0)];
+        assert_eq!(named(&near), [vec![3, 0], vec![1, 4]]);
+        assert!(named(&[]).iter().all(Vec::is_empty));
+    }
+
+    #[test]
     fn the_front_is_named_and_the_others_are_grey() {
         let drawn = chart(&[(1.0, 9.0), (3.0, 9.5), (4.0, 1.0)]).chart();
-        let names: Vec<_> = drawn.vega_lite()["layer"][2]["data"]["values"]
+        let specification = drawn.vega_lite();
+        let rows = specification["layer"][2]["data"]["name"].as_str().unwrap();
+        let names: Vec<_> = specification["datasets"][rows]
             .as_array()
             .unwrap()
             .iter()
             .map(|row| row["text"].clone())
             .collect();
-        assert_eq!(names, ["p0", "p2"]);
+        assert_eq!(names, ["policy 0"]);
         assert!(drawn.svg().contains(palette::GREY));
     }
 }

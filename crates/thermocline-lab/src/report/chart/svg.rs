@@ -254,6 +254,7 @@ impl Area<'_> {
                     match align {
                         Align::Middle => self.written(row, (x, y), &text),
                         Align::After => self.text(x + 7.0, y, "start", &text),
+                        Align::Before => self.text(x - 7.0, y, "end", &text),
                     }
                 }
             }

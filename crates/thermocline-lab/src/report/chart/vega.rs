@@ -11,18 +11,46 @@ const WIDTH: u32 = 600;
 /// Height of the copy in which a span is chosen, in pixels.
 const OVERVIEW: u32 = 36;
 
+/// The language that specifications are written in.
+const SCHEMA: &str = "https://vega.github.io/schema/vega-lite/v6.json";
+/// How many charts stand side by side in a specification of several, and how wide each is, in pixels.
+const COLUMNS: u32 = 3;
+const NARROW: u32 = 240;
+
 /// The whole specification.
 pub(super) fn specification(plot: &Plot) -> Value {
-    let mut layers: Vec<Value> = plot.layers.iter().map(|one| layer(plot, one)).collect();
-    let mut found = json!({
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "title": plot.title,
-        "description": plot.in_words(),
-        "usermeta": {
-            "styles": plot.styles.iter().map(style).collect::<Vec<_>>(),
-            "hasLegend": plot.has_legend,
-        },
+    let mut data = Data::default();
+    let mut found = view(plot, &mut data);
+    found["$schema"] = json!(SCHEMA);
+    found["usermeta"] = json!({
+        "styles": plot.styles.iter().map(style).collect::<Vec<_>>(),
+        "hasLegend": plot.has_legend,
     });
+    found["datasets"] = data.into_datasets();
+    found
+}
+
+/// One specification of several charts, side by side.
+pub(super) fn side_by_side<'a>(plots: impl IntoIterator<Item = &'a Plot>) -> Value {
+    let mut data = Data::default();
+    let narrow = |plot: &Plot| {
+        let mut view = view(plot, &mut data);
+        view["width"] = json!(NARROW);
+        view
+    };
+    let views: Vec<Value> = plots.into_iter().map(narrow).collect();
+    json!({
+        "$schema": SCHEMA,
+        "columns": COLUMNS,
+        "concat": views,
+        "datasets": data.into_datasets(),
+    })
+}
+
+/// A chart, alone or among others.
+fn view(plot: &Plot, data: &mut Data) -> Value {
+    let mut layers: Vec<Value> = plot.layers.iter().map(|one| layer(plot, one, data)).collect();
+    let mut found = json!({ "title": plot.title, "description": plot.in_words() });
     if !plot.has_overview {
         let is_plane =
             |scale: &Scale| !matches!(scale.kind, Kind::Bands(_)) && !scale.title.is_empty();
@@ -62,6 +90,33 @@ pub(super) fn specification(plot: &Plot) -> Value {
     found
 }
 
+/// The rows of all layers. Layers of the same rows share them: a chart over time is half as large.
+#[derive(Default)]
+struct Data {
+    sets: Vec<Value>,
+}
+
+impl Data {
+    /// Return what a layer refers to its rows by.
+    fn reference(&mut self, rows: Vec<Value>) -> Value {
+        let rows = Value::Array(rows);
+        let place = self.sets.iter().position(|set| *set == rows).unwrap_or_else(|| {
+            self.sets.push(rows);
+            self.sets.len() - 1
+        });
+        json!({ "name": Self::name(place) })
+    }
+
+    fn name(place: usize) -> String {
+        format!("rows{place}")
+    }
+
+    fn into_datasets(self) -> Value {
+        let sets = self.sets.into_iter().enumerate();
+        Value::Object(sets.map(|(place, rows)| (Self::name(place), rows)).collect())
+    }
+}
+
 /// What a page needs to set colours: the specification has grey where a style does not stand out.
 fn style(style: &Style) -> Value {
     json!({
@@ -73,7 +128,7 @@ fn style(style: &Style) -> Value {
     })
 }
 
-fn layer(plot: &Plot, layer: &Layer) -> Value {
+fn layer(plot: &Plot, layer: &Layer, data: &mut Data) -> Value {
     let values: Vec<Value> = layer.rows.iter().map(|one| row(plot, one)).collect();
     let mut encoding = Map::new();
     encoding.insert("x".into(), channel("x", &plot.x));
@@ -120,7 +175,7 @@ fn layer(plot: &Plot, layer: &Layer) -> Value {
         let told = name.into_iter().chain(told).collect::<Vec<_>>();
         encoding.insert("tooltip".into(), Value::Array(told));
     }
-    json!({ "data": { "values": values }, "mark": mark(layer.mark), "encoding": encoding })
+    json!({ "data": data.reference(values), "mark": mark(layer.mark), "encoding": encoding })
 }
 
 fn mark(mark: Mark) -> Value {
@@ -135,6 +190,7 @@ fn mark(mark: Mark) -> Value {
         Mark::Across => json!({ "type": "tick", "thickness": 3 }),
         Mark::Text(Align::Middle) => json!({ "type": "text" }),
         Mark::Text(Align::After) => json!({ "type": "text", "align": "left", "dx": 7 }),
+        Mark::Text(Align::Before) => json!({ "type": "text", "align": "right", "dx": -7 }),
     }
 }
 
@@ -188,7 +244,8 @@ fn of_styles(plot: &Plot, value: impl Fn(&Style) -> Value) -> Value {
         "field": "name",
         "type": "nominal",
         "title": "",
-        "scale": { "domain": names, "range": values },
+        // Vega-Lite would spread opacities over a range of its own.
+        "scale": { "type": "ordinal", "domain": names, "range": values },
     });
     if !plot.has_legend {
         channel["legend"] = Value::Null;
