@@ -1,4 +1,5 @@
-//! The script of the reports: made from `web/` by npm's esbuild, committed, and tried in Chromium.
+//! The scripts of the reports and of `explore`: made from `web/` by npm's esbuild, committed, and tried in
+//! Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,8 +7,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use xtask::{run, target};
 
-/// What reports have built in, so that a build needs no npm.
-const BUNDLE: &str = "crates/thermocline-lab/src/report/page.js";
+/// What reports and the page of `explore` have built in, so that a build needs no npm.
+const BUNDLES: [&str; 2] = [
+    "crates/thermocline-lab/src/report/page.js",
+    "crates/thermocline/src/commands/explore/page.js",
+];
 
 /// The least version of Node.js that the tests run on.
 const NODE: u32 = 20;
@@ -15,24 +19,28 @@ const NODE: u32 = 20;
 /// What Chromium is called.
 const CHROMIUM: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Makes the script of the reports anew.
+/// Makes the scripts anew.
 pub(crate) fn write(root: &Path) -> Result<()> {
     ensure!(has_npm(), "npm with Node.js {NODE} or newer is missing: install it");
-    std::fs::write(root.join(BUNDLE), bundle(root)?).context("cannot write the script")
+    for (path, script) in BUNDLES.into_iter().zip(bundles(root)?) {
+        std::fs::write(root.join(path), script).with_context(|| format!("cannot write {path}"))?;
+    }
+    Ok(())
 }
 
-/// Checks the types of the script's sources, that the committed script is made from them, and that
-/// reports of this `thermocline` work in a browser. What needs a program that is missing says that it
-/// is skipped.
+/// Checks the types of the scripts' sources, that the committed scripts are made from them, and that
+/// reports and `explore` of this `thermocline` work in a browser. What needs a program that is missing
+/// says that it is skipped.
 pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
     if !has_npm() {
-        eprintln!("skipped: the script of the reports; it needs npm with Node.js {NODE} or newer");
+        eprintln!("skipped: the scripts of pages; they need npm with Node.js {NODE} or newer");
         return Ok(());
     }
-    let made = bundle(root)?;
-    let committed = std::fs::read_to_string(root.join(BUNDLE)).context("cannot read the script")?;
-    if made != committed {
-        bail!("{BUNDLE} is not what web/ makes: run `cargo xtask web`");
+    for (path, made) in BUNDLES.into_iter().zip(bundles(root)?) {
+        let committed = std::fs::read_to_string(root.join(path));
+        if made != committed.with_context(|| format!("cannot read {path}"))? {
+            bail!("{path} is not what web/ makes: run `cargo xtask web`");
+        }
     }
     let Some(chromium) = CHROMIUM.into_iter().find_map(in_path) else {
         eprintln!("skipped: reports in a browser; they need Chromium");
@@ -42,16 +50,20 @@ pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
     let reports = reports(root, program, folder.path())?;
     let reports = reports.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
     let chromium = chromium.to_str().context("the browser's folder is not UTF-8")?;
-    npm(root, &["test"], &[("REPORTS", &reports.join("\n")), ("CHROMIUM", chromium)])
+    npm(root, &["test"], &[("REPORTS", &reports.join("\n")), ("CHROMIUM", chromium)])?;
+    let program = program.to_str().context("the program's folder is not UTF-8")?;
+    npm(root, &["run", "test:explore"], &[("THERMOCLINE", program), ("CHROMIUM", chromium)])
 }
 
-/// Checks types, and returns the script.
-fn bundle(root: &Path) -> Result<String> {
+/// Checks types, and returns the scripts.
+fn bundles(root: &Path) -> Result<[String; 2]> {
     npm(root, &["ci", "--no-audit", "--no-fund", "--loglevel=error"], &[])?;
     npm(root, &["run", "check"], &[])?;
-    let file = target(root).join("page.js");
-    npm(root, &["run", "build", "--", &file.display().to_string()], &[])?;
-    std::fs::read_to_string(&file).context("esbuild wrote no script")
+    let files = ["page.js", "explore.js"].map(|name| target(root).join(name));
+    let [report, explore] = files.each_ref().map(|file| file.display().to_string());
+    npm(root, &["run", "build", "--", &report, &explore], &[])?;
+    let read = |file: &Path| std::fs::read_to_string(file).context("esbuild wrote no script");
+    Ok([read(&files[0])?, read(&files[1])?])
 }
 
 fn npm(root: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {

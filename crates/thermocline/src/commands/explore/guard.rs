@@ -75,29 +75,33 @@ pub(super) async fn guard(State(hosts): State<Hosts>, request: Request, next: Ne
 mod tests {
     use super::*;
 
-    fn is_let_in(method: Method, host: Option<&'static str>, origin: Option<&'static str>) -> bool {
+    fn is_let_in(
+        method: &Method,
+        host: Option<&'static str>,
+        origin: Option<&'static str>,
+    ) -> bool {
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
             headers.extend(value.map(|value| (name, HeaderValue::from_static(value))));
         }
-        Hosts::of_port(8080).check(&method, &headers).is_ok()
+        Hosts::of_port(8080).check(method, &headers).is_ok()
     }
 
     #[test]
     fn only_our_pages_are_let_in() {
         let ours = Some("127.0.0.1:8080");
         for host in [ours, Some("localhost:8080")] {
-            assert!(is_let_in(Method::GET, host, None));
-            assert!(is_let_in(Method::POST, host, Some("http://127.0.0.1:8080")));
-            assert!(is_let_in(Method::DELETE, host, Some("http://localhost:8080")));
-            assert!(is_let_in(Method::PUT, host, None), "no browser sends that");
+            assert!(is_let_in(&Method::GET, host, None));
+            assert!(is_let_in(&Method::POST, host, Some("http://127.0.0.1:8080")));
+            assert!(is_let_in(&Method::DELETE, host, Some("http://localhost:8080")));
+            assert!(is_let_in(&Method::PUT, host, None), "no browser sends that");
         }
         for host in [None, Some("evil.example:8080"), Some("127.0.0.1:8081"), Some("127.0.0.1")] {
-            assert!(!is_let_in(Method::GET, host, None), "{host:?}");
+            assert!(!is_let_in(&Method::GET, host, None), "{host:?}");
         }
         for origin in ["http://evil.example", "null", "https://127.0.0.1:8080", "http://localhost"]
         {
-            assert!(!is_let_in(Method::POST, ours, Some(origin)), "{origin}");
+            assert!(!is_let_in(&Method::POST, ours, Some(origin)), "{origin}");
         }
     }
 }
