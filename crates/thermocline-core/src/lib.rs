@@ -46,6 +46,7 @@ pub mod random;
 pub mod registry;
 mod run_lengths;
 mod setup;
+mod strata;
 mod tier;
 
 pub use access::{Access, Nanos, Op, PageId};
@@ -61,8 +62,9 @@ pub use indexing::{Ids, Indexing};
 pub use inputs::Inputs;
 pub use ledger::{Ledger, Reason, Violation};
 pub use miss_order::MissOrder;
-pub use policy::{BoxedPolicy, Policy, Survivor};
+pub use policy::{BoxedPolicy, Policy, Survivor, Switch};
 pub use prefetch::prefetch;
 pub use run_lengths::{Run, RunLengths};
 pub use setup::{PageCost, Setup, WriteMiss};
+pub use strata::Strata;
 pub use tier::{CACHE_TIERS_MAX, Clients, TIERS_MAX, Tier};
