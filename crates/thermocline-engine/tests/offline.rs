@@ -11,7 +11,7 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::{
     Contents, Engine, Flash, FlashError, Frames, Layout, Options, PolicyOptions, Request, Shard,
-    SideFile, SideFileError, Superblock, Uuid,
+    Share, SideFile, SideFileError, Superblock, Uuid,
 };
 
 const PAGES: u32 = 64;
@@ -164,6 +164,7 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
             has_single_journal: false,
             end: None,
             is_given_up: false,
+            share: Share::WHOLE,
         };
         Contents { superblock, held_pages, dirty_pages: 0, dirty_end_bytes: 0, damaged_blocks: 0 }
     };
