@@ -1,293 +1,203 @@
-// Charts: the specification beside each drawing is shown by Vega in place of the drawing.
+// Figures: charts of which the reader chooses one, with a legend of switches.
 
-import embed, { type Result, type VisualizationSpec } from "vega-embed";
+import { Chart, type Style } from "./chart";
+import type { Picking } from "./cursor";
+import { button, make } from "./elements";
 
-import { button, download, fileName, make } from "./elements";
-
-/** What is not emphasised. */
-const GREY = "#9aa5af";
-const FAINT = 0.5;
-/** Below this height of the page's view, charts are drawn before they are scrolled to. */
-const AHEAD = "400px";
-
-/** How a line, bar or point looks: its own colour, whether or not it stands out now. */
-interface Style {
+/** What the reader can choose: charts under one name. */
+interface Choice {
+  element: HTMLElement;
   name: string;
-  colour: string;
-  marker: string;
-  dashes: number[];
-  emphasised: boolean;
+  charts: Chart[];
 }
 
-type Specification = Record<string, any>;
+/** Shows all figures of a part of the page. */
+export function showFigures(root: ParentNode): void {
+  root.querySelectorAll("figure").forEach((figure) => new Figure(figure));
+}
 
-/** A chart of the page. */
-class Chart {
-  readonly specification: Specification;
-  private readonly place = make("div", { class: "live" });
-  private drawn: Result | undefined;
-  private isWanted = false;
-  private width = 0;
-  /** The drawing that goes on; the next one waits for it. */
-  private going: Promise<void> = Promise.resolve();
+/** A figure of the page. */
+export class Figure {
+  private choices: Choice[] = [];
+  /** The name of what the reader sees. */
+  private shown = "";
+  /** What the reader has made stand out, or not. */
+  private readonly chosen = new Map<string, boolean>();
+  private readonly tools = make("div", { class: "tools" });
+  private readonly select = make("select");
+  private readonly switch = make("label", {}, "Show ", this.select);
+  private readonly keys = make("ul", { class: "keys" });
+  /** The looks that the keys were made of. */
+  private keysOf = "";
+  private readonly hide = make("input", { type: "checkbox" });
+  private readonly rest = make("label", { class: "rest" }, this.hide, " Hide what is grey");
 
-  constructor(private readonly element: HTMLElement) {
-    const data = element.querySelector('script[type="application/json"]');
-    this.specification = JSON.parse(data?.textContent ?? "{}");
-    element.append(this.place);
-    new IntersectionObserver(
-      (entries) => {
-        if (entries.some((entry) => entry.isIntersecting)) {
-          this.isWanted = true;
-          void this.draw();
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly picking?: Picking,
+  ) {
+    this.takeChoices(choicesOf(element));
+    element.querySelector("figcaption")?.after(this.tools);
+    this.tools.append(this.saves());
+    this.select.addEventListener("change", () => this.show(this.select.value));
+    this.hide.addEventListener("change", () => this.emphasise());
+    this.showTools();
+  }
+
+  /** Shows what another figure has; what the reader has chosen stays. */
+  update(next: HTMLElement): void {
+    const caption = next.querySelector("figcaption");
+    const own = this.element.querySelector("figcaption");
+    if (caption && own && own.textContent !== caption.textContent) {
+      own.textContent = caption.textContent;
+    }
+    this.takeChoices(choicesOf(next));
+    this.showTools();
+    if (this.chosen.size > 0 || this.hide.checked) {
+      this.emphasise();
+    }
+  }
+
+  remove(): void {
+    this.choices.flatMap(({ charts }) => charts).forEach((chart) => chart.remove());
+  }
+
+  private get charts(): Chart[] {
+    return this.choices.flatMap(({ charts }) => charts);
+  }
+
+  /** Makes these the choices: those that are here under the same name are changed in place. */
+  private takeChoices(elements: HTMLElement[]): void {
+    const former = new Map(this.choices.map((choice) => [choice.name, choice]));
+    this.choices = elements.map((element) => {
+      const name = element.dataset["name"] ?? "";
+      const known = former.get(name);
+      former.delete(name);
+      const choice = known ?? { element, name, charts: [] };
+      if (known) {
+        known.element.classList.toggle("several", element.classList.contains("several"));
+      }
+      const charts = [...element.querySelectorAll<HTMLElement>(".chart")];
+      charts.forEach((chart, place) => {
+        const drawn = choice.charts[place];
+        if (drawn) {
+          drawn.update(chart);
+        } else {
+          choice.element.append(chart);
+          choice.charts.push(new Chart(chart, name, this.picking));
         }
-      },
-      { rootMargin: AHEAD },
-    ).observe(element);
-    new ResizeObserver(() => void this.draw()).observe(element);
-  }
-
-  get styles(): Style[] {
-    return this.specification["usermeta"]?.styles ?? [];
-  }
-
-  get hasLegend(): boolean {
-    return this.specification["usermeta"]?.hasLegend === true;
-  }
-
-  /** Draws the chart, if it is near the view and its width or its looks are others than before. */
-  draw(isChanged = false): Promise<void> {
-    this.going = this.going.then(() => this.drawNow(isChanged));
-    return this.going;
-  }
-
-  private async drawNow(isChanged: boolean): Promise<void> {
-    const width = this.element.clientWidth;
-    if (!this.isWanted || width === 0 || (!isChanged && width === this.width)) {
-      return;
-    }
-    this.width = width;
-    try {
-      const result = await embed(this.place, this.sized(width), {
-        actions: false,
-        renderer: "svg",
-        config: colours(),
-        tooltip: { theme: isDark() ? "dark" : "light" },
       });
-      this.drawn?.finalize();
-      this.drawn = result;
-      // The caption names the chart; what a screen reader needs more of is in the tables.
-      this.place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-      this.place.firstElementChild?.removeAttribute("role");
-      this.element.classList.add("is-live");
-    } catch (error) {
-      // The drawing stays.
-      console.error(error);
+      choice.charts.splice(charts.length).forEach((chart) => chart.remove());
+      return choice;
+    });
+    for (const choice of former.values()) {
+      choice.charts.forEach((chart) => chart.remove());
+      choice.element.remove();
+    }
+    // Only what is new or elsewhere is moved: what moves loses the focus.
+    let after: Element | null = this.keys.parentNode === this.element ? this.keys : null;
+    for (const { element } of [...this.choices].reverse()) {
+      if (element.parentNode !== this.element || element.nextElementSibling !== after) {
+        this.element.insertBefore(element, after);
+      }
+      after = element;
     }
   }
 
-  /** Lets some of the styles stand out, and hides the others or makes them grey. */
-  emphasise(names: Set<string>, isRestHidden: boolean): void {
-    const styles = new Map(this.styles.map((style) => [style.name, style]));
-    const visit = (part: any): void => {
-      if (Array.isArray(part)) {
-        part.forEach(visit);
-        return;
-      }
-      if (part === null || typeof part !== "object") {
-        return;
-      }
-      const color = part.encoding?.color;
-      if (color?.field === "name") {
-        color.scale.range = color.scale.domain.map((name: string) =>
-          names.has(name) ? styles.get(name)?.colour : GREY,
-        );
-        part.encoding.opacity.scale.range = color.scale.domain.map((name: string) =>
-          names.has(name) ? 1 : FAINT,
-        );
-        part.transform = isRestHidden
-          ? [{ filter: { field: "name", oneOf: [...names] } }]
-          : undefined;
-      }
-      for (const [key, value] of Object.entries(part)) {
-        if (key !== "data" && key !== "usermeta") {
-          visit(value);
-        }
-      }
-    };
-    visit(this.specification);
-    void this.draw(true);
+  private showTools(): void {
+    const names = this.choices.map(({ name }) => name);
+    const options = [...this.select.options].map(({ value }) => value);
+    if (names.join("\n") !== options.join("\n")) {
+      this.select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    }
+    const hasSwitch = names.length > 1;
+    this.element.classList.toggle("switched", hasSwitch);
+    if (hasSwitch && !this.switch.isConnected) {
+      this.tools.prepend(this.switch);
+    } else if (!hasSwitch) {
+      this.switch.remove();
+    }
+    this.show(names.includes(this.shown) ? this.shown : (names[0] ?? ""));
+    this.showKeys();
   }
 
-  async save(format: "svg" | "png"): Promise<void> {
-    const view = this.drawn?.view;
-    if (!view) {
-      return;
-    }
-    const name = fileName(String(this.specification["title"] ?? ""), format);
-    if (format === "svg") {
-      download(name, "image/svg+xml", await view.toSVG());
-    } else {
-      const address = await view.toImageURL("png", 2);
-      make("a", { href: address, download: name }).click();
+  private show(name: string): void {
+    this.shown = name;
+    this.select.value = name;
+    for (const choice of this.choices) {
+      choice.element.classList.toggle("is-off", choice.name !== name);
     }
   }
 
-  /** The specification, as wide as the page lets it be, without what the page says beside it. */
-  private sized(width: number): VisualizationSpec {
-    const copy: Specification = structuredClone(this.specification);
-    delete copy["title"];
-    const parts: Specification[] = copy["vconcat"] ?? [copy];
-    for (const part of parts) {
-      if (copy["vconcat"]) {
-        // What stands beside an axis is not part of this width.
-        part["width"] = Math.max(120, width - 90);
-      } else {
-        part["width"] = "container";
-        part["autosize"] = { type: "fit", contains: "padding" };
-      }
-    }
-    if (this.hasLegend) {
-      dropLegends(copy);
-    }
-    return copy as VisualizationSpec;
-  }
-}
-
-/** The legend is part of the page, where it can be used by keyboard. */
-function dropLegends(part: any): void {
-  if (Array.isArray(part)) {
-    part.forEach(dropLegends);
-  } else if (part !== null && typeof part === "object") {
-    for (const channel of ["color", "opacity", "shape", "strokeDash"]) {
-      if (part.encoding?.[channel]?.field === "name") {
-        part.encoding[channel].legend = null;
-      }
-    }
-    Object.entries(part).forEach(([key, value]) => key !== "data" && dropLegends(value));
-  }
-}
-
-function isDark(): boolean {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-/** The colours of the page. */
-function colours(): Record<string, unknown> {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name: string): string => style.getPropertyValue(name).trim();
-  const [ink, line] = [of("--text"), of("--strong-line")];
-  const font = "system-ui, sans-serif";
-  return {
-    background: "transparent",
-    font,
-    view: { stroke: null },
-    axis: {
-      labelColor: ink,
-      titleColor: ink,
-      gridColor: of("--line"),
-      domainColor: line,
-      tickColor: line,
-      labelFontSize: 12,
-      titleFontSize: 13,
-      titleFontWeight: "normal",
-    },
-    legend: { labelColor: ink, titleColor: ink, titleFontWeight: "normal" },
-    text: { color: ink, fontSize: 12 },
-    rule: { color: ink },
-    tick: { color: ink },
-    // Marks are many and their names are in the tables.
-    mark: { aria: false },
-  };
-}
-
-/** Shows all charts of the page, with switches and legends. */
-export function showFigures(): void {
-  const all: Chart[] = [];
-  for (const figure of document.querySelectorAll("figure")) {
-    const choices = [...figure.querySelectorAll<HTMLElement>(":scope > .charts")];
-    const charts = choices.map((choice) =>
-      [...choice.querySelectorAll<HTMLElement>(".chart")].map((chart) => new Chart(chart)),
-    );
-    all.push(...charts.flat());
-    const tools = make("div", { class: "tools" });
-    figure.querySelector("figcaption")?.after(tools);
-    let shown = 0;
-    if (choices.length > 1) {
-      addSwitch(figure, tools, choices, (place) => {
-        shown = place;
-      });
-    }
+  private saves(): HTMLElement {
     const saves = make("span", { class: "save" }, "Save as ");
     for (const format of ["svg", "png"] as const) {
       const save = button(format.toUpperCase(), () => {
-        charts[shown]?.forEach((chart) => void chart.save(format));
+        const shown = this.choices.find(({ name }) => name === this.shown);
+        shown?.charts.forEach((chart) => void chart.save(format));
       });
       save.setAttribute("aria-label", `Save the chart as ${format.toUpperCase()}`);
       saves.append(save, " ");
     }
-    tools.append(saves);
-    addLegend(figure, charts.flat());
+    return saves;
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    all.forEach((chart) => void chart.draw(true));
-  });
-}
 
-/** A list of the choices; the page shows the chosen one. */
-function addSwitch(
-  figure: HTMLElement,
-  tools: HTMLElement,
-  choices: HTMLElement[],
-  tell: (place: number) => void,
-): void {
-  const select = make("select");
-  choices.forEach((choice, place) => {
-    select.append(make("option", { value: String(place) }, choice.dataset["name"] ?? ""));
-  });
-  const show = (): void => {
-    const place = Number(select.value);
-    choices.forEach((choice, at) => choice.classList.toggle("is-off", at !== place));
-    tell(place);
-  };
-  select.addEventListener("change", show);
-  tools.append(make("label", {}, "Show ", select));
-  figure.classList.add("switched");
-  show();
-}
+  /** The looks of all charts with a legend, each name once. */
+  private get styles(): Style[] {
+    const styles = new Map<string, Style>();
+    for (const style of this.charts.filter(({ hasLegend }) => hasLegend).flatMap(({ styles }) => styles)) {
+      const known = styles.get(style.name);
+      // A name stands out if it does in one of the charts.
+      styles.set(style.name, { ...(known ?? style), emphasised: style.emphasised || known?.emphasised === true });
+    }
+    return [...styles.values()];
+  }
 
-/** Names with their looks: each lets its line stand out, or not. */
-function addLegend(figure: HTMLElement, charts: Chart[]): void {
-  const styles = new Map<string, Style>();
-  for (const chart of charts.filter((chart) => chart.hasLegend)) {
-    chart.styles.forEach((style) => styles.has(style.name) || styles.set(style.name, style));
+  private isOut(style: Style): boolean {
+    return this.chosen.get(style.name) ?? style.emphasised;
   }
-  if (styles.size < 2) {
-    return;
+
+  /** Names with their looks: each lets its line stand out, or not. */
+  private showKeys(): void {
+    const styles = this.styles;
+    if (styles.length < 2) {
+      this.keys.remove();
+      this.rest.remove();
+      return;
+    }
+    const source = JSON.stringify(styles);
+    if (this.keysOf !== source) {
+      this.keysOf = source;
+      const focused = this.keys.contains(document.activeElement) ? document.activeElement?.textContent : null;
+      this.keys.replaceChildren(...styles.map((style) => make("li", {}, this.toggle(style))));
+      const again = [...this.keys.querySelectorAll("button")].find((one) => one.textContent === focused);
+      again?.focus({ preventScroll: true });
+    }
+    if (!this.keys.isConnected || !this.rest.isConnected) {
+      this.element.append(this.keys, this.rest);
+    }
   }
-  const isOut = (name: string): boolean =>
-    charts.some((chart) => chart.styles.some((style) => style.name === name && style.emphasised));
-  const names = new Set([...styles.keys()].filter(isOut));
-  const hide = make("input", { type: "checkbox" });
-  const apply = (): void => charts.forEach((chart) => chart.emphasise(names, hide.checked));
-  const list = make("ul", { class: "keys" });
-  for (const style of styles.values()) {
-    const toggle = make("button", { type: "button", "aria-pressed": String(names.has(style.name)) });
+
+  private toggle(style: Style): HTMLButtonElement {
+    const toggle = make("button", { type: "button", "aria-pressed": String(this.isOut(style)) });
     toggle.append(key(style), style.name);
     toggle.addEventListener("click", () => {
-      const isPressed = !names.has(style.name);
-      if (isPressed) {
-        names.add(style.name);
-      } else {
-        names.delete(style.name);
-      }
+      const isPressed = !this.isOut(style);
+      this.chosen.set(style.name, isPressed);
       toggle.setAttribute("aria-pressed", String(isPressed));
-      apply();
+      this.emphasise();
     });
-    list.append(make("li", {}, toggle));
+    return toggle;
   }
-  hide.addEventListener("change", apply);
-  figure.append(list, make("label", { class: "rest" }, hide, " Hide what is grey"));
+
+  private emphasise(): void {
+    const names = new Set(this.styles.filter((style) => this.isOut(style)).map(({ name }) => name));
+    this.charts.forEach((chart) => chart.emphasise(names, this.hide.checked));
+  }
+}
+
+function choicesOf(figure: HTMLElement): HTMLElement[] {
+  return [...figure.querySelectorAll<HTMLElement>(":scope > .charts")];
 }
 
 /** A piece of the line with its marker. */

@@ -1,42 +1,247 @@
 // Tables that can be sorted, filtered and saved.
 
-import { parquetWriteBuffer } from "hyparquet-writer";
-
 import { button, download, fileName, make } from "./elements";
+import { type Value, csv, json, parquet } from "./saving";
 
 /** A table with fewer rows needs no filter. */
 const FILTERED_ROWS_MIN = 8;
+/** A table with fewer rows has no columns that are all the same by more than chance. */
+const CONSTANT_ROWS_MIN = 3;
 
-/** What a cell holds: a number, or text. */
-type Value = number | string;
+/** What a reader can do with a row. */
+export interface RowAction {
+  /** What the action is called; none if this row has none. */
+  label(row: HTMLTableRowElement): string | undefined;
+  act(row: HTMLTableRowElement): void;
+}
 
-/** Enhances every table of the page. */
-export function enhanceTables(): void {
-  for (const table of document.querySelectorAll("table")) {
-    enhance(table);
+/** Enhances every table of a part of the page. */
+export function enhanceTables(root: ParentNode): void {
+  root.querySelectorAll("table").forEach((table) => new LiveTable(table));
+}
+
+/** A table of the page. */
+export class LiveTable {
+  /** The rows in the order in which they came. */
+  private rows: HTMLTableRowElement[];
+  private sorting: { column: number; isDown: boolean } | undefined;
+  private readonly head: HTMLTableRowElement | undefined;
+  private readonly body: HTMLTableSectionElement | undefined;
+  private readonly tools = make("div", { class: "tools" });
+  private readonly constants = make("input", { type: "checkbox" });
+  private readonly constantsWords = make("span");
+  private readonly constantsLabel = make("label", {}, this.constants, this.constantsWords);
+  private readonly filter = make("input", { type: "search" });
+  private readonly filtered = make("span", { role: "status" });
+  private readonly filterLabel = make("label", {}, "Filter rows ", this.filter);
+  private readonly save = make("span", { class: "save" }, "Save as ");
+
+  constructor(
+    private readonly table: HTMLTableElement,
+    private readonly action?: RowAction,
+  ) {
+    this.head = table.tHead?.rows[0];
+    this.body = table.tBodies[0];
+    this.rows = [...(this.body?.rows ?? [])];
+    if (!this.head || !this.body || this.rows.length === 0) {
+      return;
+    }
+    const wide = table.closest(".wide") ?? table;
+    wide.before(this.tools);
+    this.tools.append(this.save);
+    this.addDownloads();
+    this.constants.addEventListener("change", () => this.hideConstants());
+    this.filter.addEventListener("input", () => this.applyFilter());
+    makeScrollable(wide);
+    this.showRows();
+  }
+
+  /** Shows the rows of another table; false if its columns are others. What the reader has set stays. */
+  update(next: HTMLTableElement): boolean {
+    const titles = (row: HTMLTableRowElement | undefined): string =>
+      [...(row?.cells ?? [])].map(textOf).join("\n");
+    const rows = [...(next.tBodies[0]?.rows ?? [])];
+    if (!this.head || !this.body || titles(this.head) !== titles(next.tHead?.rows[0]) || rows.length === 0) {
+      return false;
+    }
+    // A row that was here stays the same row, so that it keeps the focus.
+    const former = new Map(this.rows.map((row) => [keyOf(row, this.head), row]));
+    this.rows = rows.map((row) => {
+      const key = keyOf(row, this.head);
+      const known = former.get(key);
+      former.delete(key);
+      return known ? changed(known, row) : row;
+    });
+    former.forEach((row) => row.remove());
+    this.showRows();
+    return true;
+  }
+
+  private showRows(): void {
+    const { head, body } = this;
+    if (!head || !body) {
+      return;
+    }
+    if (this.rows.length > 1 && !this.table.classList.contains("sortable")) {
+      this.makeSortable(head);
+    }
+    if (this.rows.length >= FILTERED_ROWS_MIN && !this.filterLabel.isConnected) {
+      this.save.before(this.filterLabel, this.filtered);
+    }
+    const { action } = this;
+    if (action) {
+      this.rows.forEach((row) => addAction(row, action));
+    }
+    this.sort();
+    this.applyFilter();
+    this.hideConstants();
+  }
+
+  private makeSortable(head: HTMLTableRowElement): void {
+    this.table.classList.add("sortable");
+    [...head.cells].forEach((cell, column) => {
+      if (cell.tagName !== "TH") {
+        return;
+      }
+      const sort = button("", () => {
+        const isDown = cell.getAttribute("aria-sort") === "ascending";
+        for (const other of head.cells) {
+          other.removeAttribute("aria-sort");
+        }
+        cell.setAttribute("aria-sort", isDown ? "descending" : "ascending");
+        this.sorting = { column, isDown };
+        this.sort();
+      });
+      sort.className = "sort";
+      sort.append(...cell.childNodes);
+      cell.append(sort);
+    });
+  }
+
+  private sort(): void {
+    const { sorting, body } = this;
+    let ordered = this.rows;
+    if (sorting) {
+      ordered = this.rows
+        .map((row) => ({ row, value: valueOf(row.cells[sorting.column]) }))
+        .sort((one, other) => {
+          // What has no number stands last in either direction.
+          const isMixed = typeof one.value !== typeof other.value;
+          const order = compare(one.value, other.value);
+          return sorting.isDown && !isMixed ? -order : order;
+        })
+        .map(({ row }) => row);
+    }
+    // Only rows that are elsewhere are moved: what moves loses the focus.
+    ordered.forEach((row, place) => {
+      if (body && body.rows[place] !== row) {
+        body.insertBefore(row, body.rows[place] ?? null);
+      }
+    });
+  }
+
+  private applyFilter(): void {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const row of this.rows) {
+      const text = [...row.cells].map(textOf).join(" ").toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown += row.hidden ? 0 : 1;
+    }
+    const count = words.length > 0 ? `${shown} of ${this.rows.length} rows` : "";
+    if (this.filtered.textContent !== count) {
+      this.filtered.textContent = count;
+    }
+  }
+
+  /** Columns that say the same in every row are hidden until somebody asks for them. */
+  private hideConstants(): void {
+    const { head, rows } = this;
+    if (!head) {
+      return;
+    }
+    const isConstant = (column: number): boolean =>
+      column > 0 && rows.every((row) => textOf(row.cells[column]) === textOf(rows[0]?.cells[column]));
+    const columns = [...head.cells].map((_, column) => column);
+    const constants = rows.length < CONSTANT_ROWS_MIN ? [] : columns.filter(isConstant);
+    const hidden = new Set(this.constants.checked ? [] : constants);
+    for (const row of [head, ...rows]) {
+      columns.forEach((column) => row.cells[column]?.classList.toggle("constant", hidden.has(column)));
+    }
+    if (constants.length === 0) {
+      this.constantsLabel.remove();
+      return;
+    }
+    const names = constants.map((column) => `${textOf(head.cells[column])}: ${textOf(rows[0]?.cells[column])}`);
+    const count = constants.length === 1 ? "a column" : `${constants.length} columns`;
+    this.constantsLabel.title = names.join("\n");
+    this.constantsWords.textContent = ` Show ${count} that do not vary`;
+    if (!this.constantsLabel.isConnected) {
+      this.tools.prepend(this.constantsLabel);
+    }
+  }
+
+  private addDownloads(): void {
+    const title = titleOf(this.table);
+    const names = uniqueNames([...(this.head?.cells ?? [])].map((cell) => textOf(cell) || "name"));
+    const values = (): Value[][] =>
+      this.rows.map((row) => names.map((_, column) => valueOf(row.cells[column])));
+    const offer = (format: string, type: string, make: (names: string[], rows: Value[][]) => BlobPart): void => {
+      const made = button(format, () => {
+        download(fileName(title, format.toLowerCase()), type, make(names, values()));
+      });
+      made.setAttribute("aria-label", `Save the table ${title} as ${format}`);
+      this.save.append(made, " ");
+    };
+    offer("CSV", "text/csv", csv);
+    offer("JSON", "application/json", json);
+    offer("Parquet", "application/vnd.apache.parquet", parquet);
   }
 }
 
-function enhance(table: HTMLTableElement): void {
-  const head = table.tHead?.rows[0];
-  const body = table.tBodies[0];
-  if (!head || !body || body.rows.length === 0) {
+/** What a row is of: its name, and its sizes in pages. */
+function keyOf(row: HTMLTableRowElement, head: HTMLTableRowElement | undefined): string {
+  const isKey = (_: unknown, column: number): boolean =>
+    column === 0 || textOf(head?.cells[column]).endsWith("pages");
+  return [...row.cells].filter(isKey).map(textOf).join("\n");
+}
+
+/** A row, changed to what another row says. */
+function changed(row: HTMLTableRowElement, next: HTMLTableRowElement): HTMLTableRowElement {
+  [...next.cells].forEach((cell, column) => {
+    const own = row.cells[column];
+    if (own && (textOf(own) !== textOf(cell) || own.dataset["value"] !== cell.dataset["value"])) {
+      own.replaceChildren(...cell.childNodes);
+    }
+    if (own) {
+      own.className = cell.className;
+      if (cell.dataset["value"] !== undefined) {
+        own.dataset["value"] = cell.dataset["value"];
+      }
+    }
+  });
+  return row;
+}
+
+/** Makes the name of a row a button, and the whole row something that can be clicked. */
+function addAction(row: HTMLTableRowElement, action: RowAction): void {
+  const cell = row.cells[0];
+  const label = action.label(row);
+  if (!cell || label === undefined || cell.querySelector("button")) {
     return;
   }
-  const rows = [...body.rows];
-  const tools = make("div", { class: "tools" });
-  const wide = table.closest(".wide") ?? table;
-  wide.before(tools);
-  if (rows.length > 1) {
-    makeSortable(head, body, rows);
-    table.classList.add("sortable");
-    hideConstants(head, rows, tools);
-  }
-  if (rows.length >= FILTERED_ROWS_MIN) {
-    addFilter(rows, tools);
-  }
-  addDownloads(table, head, rows, tools);
-  makeScrollable(wide);
+  const open = button("", () => action.act(row));
+  open.className = "open";
+  open.setAttribute("aria-label", label);
+  open.append(...cell.childNodes);
+  cell.append(open);
+  row.classList.add("opens");
+  row.addEventListener("click", (event) => {
+    const isSelecting = String(getSelection()) !== "";
+    if (!isSelecting && !(event.target instanceof Element && event.target.closest("button"))) {
+      action.act(row);
+    }
+  });
 }
 
 /** A region that scrolls takes the keyboard's focus, so that keys scroll it. */
@@ -59,22 +264,19 @@ function makeScrollable(wide: Element): void {
 
 /** The heading above something. */
 function titleOf(element: Element): string {
-  let before: Element | null = element;
-  while (before) {
-    if (before.tagName === "H2" || before.tagName === "H1") {
-      return before.textContent ?? "";
-    }
-    before = before.previousElementSibling;
-  }
-  return document.title;
+  const isBefore = (heading: Element): boolean =>
+    (heading.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0;
+  const headings = [...document.querySelectorAll("h1, h2")].filter(isBefore);
+  return headings.at(-1)?.textContent ?? document.title;
 }
 
-function textOf(cell: Element | undefined): string {
+/** The text of a cell. */
+export function textOf(cell: Element | undefined): string {
   return cell?.textContent?.trim() ?? "";
 }
 
 /** The value of a cell: the number that its text is rounded from, if it has one. */
-function valueOf(cell: HTMLTableCellElement | undefined): Value {
+export function valueOf(cell: HTMLTableCellElement | undefined): Value {
   const exact = cell?.dataset["value"];
   if (exact !== undefined) {
     return Number(exact);
@@ -100,114 +302,6 @@ function compare(one: Value, other: Value): number {
   return String(one).localeCompare(String(other), undefined, { numeric: true });
 }
 
-function makeSortable(
-  head: HTMLTableRowElement,
-  body: HTMLTableSectionElement,
-  rows: HTMLTableRowElement[],
-): void {
-  [...head.cells].forEach((cell, column) => {
-    if (cell.tagName !== "TH") {
-      return;
-    }
-    const sort = button("", () => {
-      const isUp = cell.getAttribute("aria-sort") === "ascending";
-      for (const other of head.cells) {
-        other.removeAttribute("aria-sort");
-      }
-      cell.setAttribute("aria-sort", isUp ? "descending" : "ascending");
-      const ordered = rows
-        .map((row) => ({ row, value: valueOf(row.cells[column]) }))
-        .sort((one, other) => {
-          // What has no number stands last in either direction.
-          const isMixed = typeof one.value !== typeof other.value;
-          const order = compare(one.value, other.value);
-          return isUp && !isMixed ? -order : order;
-        });
-      body.append(...ordered.map(({ row }) => row));
-    });
-    sort.className = "sort";
-    sort.append(...cell.childNodes);
-    cell.append(sort);
-  });
-}
-
-/** Columns that say the same in every row are hidden until somebody asks for them. */
-function hideConstants(
-  head: HTMLTableRowElement,
-  rows: HTMLTableRowElement[],
-  tools: HTMLElement,
-): void {
-  const isConstant = (column: number): boolean =>
-    column > 0 && rows.every((row) => textOf(row.cells[column]) === textOf(rows[0]?.cells[column]));
-  const constants = [...head.cells].map((_, column) => column).filter(isConstant);
-  if (constants.length === 0 || rows.length < 3) {
-    return;
-  }
-  const show = (isShown: boolean): void => {
-    for (const row of [head, ...rows]) {
-      for (const column of constants) {
-        row.cells[column]?.classList.toggle("constant", !isShown);
-      }
-    }
-  };
-  const names = constants.map(
-    (column) => `${textOf(head.cells[column])}: ${textOf(rows[0]?.cells[column])}`,
-  );
-  const box = make("input", { type: "checkbox" });
-  box.addEventListener("change", () => show(box.checked));
-  const words = constants.length === 1 ? "a column" : `${constants.length} columns`;
-  const label = make("label", { title: names.join("\n") }, box, ` Show ${words} that do not vary`);
-  tools.append(label);
-  show(false);
-}
-
-function addFilter(rows: HTMLTableRowElement[], tools: HTMLElement): void {
-  const input = make("input", { type: "search" });
-  const count = make("span", { role: "status" });
-  input.addEventListener("input", () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const row of rows) {
-      const text = [...row.cells].map(textOf).join(" ").toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
-      shown += row.hidden ? 0 : 1;
-    }
-    count.textContent = words.length > 0 ? `${shown} of ${rows.length} rows` : "";
-  });
-  tools.append(make("label", {}, "Filter rows ", input), count);
-}
-
-function addDownloads(
-  table: HTMLTableElement,
-  head: HTMLTableRowElement,
-  rows: HTMLTableRowElement[],
-  tools: HTMLElement,
-): void {
-  const title = titleOf(table.closest(".wide") ?? table);
-  const names = uniqueNames([...head.cells].map((cell) => textOf(cell) || "name"));
-  const values = (): Value[][] => rows.map((row) => names.map((_, column) => valueOf(row.cells[column])));
-  const save = make("span", { class: "save" }, "Save as ");
-  const offer = (format: string, act: () => void): void => {
-    const made = button(format, act);
-    made.setAttribute("aria-label", `Save the table ${title} as ${format}`);
-    save.append(made, " ");
-  };
-  offer("CSV", () => {
-    const quote = (value: Value): string =>
-      /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value);
-    const lines = [names, ...values()].map((row) => row.map(quote).join(","));
-    download(fileName(title, "csv"), "text/csv", `${lines.join("\n")}\n`);
-  });
-  offer("JSON", () => {
-    const objects = values().map((row) => Object.fromEntries(row.map((value, at) => [names[at], value])));
-    download(fileName(title, "json"), "application/json", `${JSON.stringify(objects, null, 2)}\n`);
-  });
-  offer("Parquet", () => {
-    download(fileName(title, "parquet"), "application/vnd.apache.parquet", parquet(names, values()));
-  });
-  tools.append(save);
-}
-
 /** Columns need names of their own. */
 function uniqueNames(names: string[]): string[] {
   const seen = new Map<string, number>();
@@ -216,17 +310,4 @@ function uniqueNames(names: string[]): string[] {
     seen.set(name, before + 1);
     return before === 0 ? name : `${name} ${before + 1}`;
   });
-}
-
-/** A table as Parquet: a column of numbers has nulls where a cell has none. */
-function parquet(names: string[], rows: Value[][]): ArrayBuffer {
-  const columnData = names.map((name, at) => {
-    const column = rows.map((row) => row[at] ?? "");
-    if (column.some((value) => typeof value === "number")) {
-      const data = column.map((value) => (typeof value === "number" ? value : null));
-      return { name, data, type: "DOUBLE" as const, nullable: true };
-    }
-    return { name, data: column.map(String), type: "STRING" as const };
-  });
-  return parquetWriteBuffer({ columnData });
 }
