@@ -2,11 +2,10 @@
 
 import { render } from "preact";
 
-function App() {
-  return <h1>Explore</h1>;
-}
+import { App } from "./app";
 
 const place = document.getElementById("app");
 if (place) {
+  place.replaceChildren();
   render(<App />, place);
 }
