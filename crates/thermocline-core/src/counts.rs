@@ -84,6 +84,51 @@ impl Counts {
         sum
     }
 
+    /// The counts of all accesses of which these are a sample's: each is multiplied by `factor`, the
+    /// inverse of the share of pages that was sampled. `reads` and `writes` are those of all accesses.
+    ///
+    /// A few very hot pages in the sample, or left out of it, change how many accesses it has, but hardly
+    /// how many miss. What is missing to all accesses, or beyond them, therefore counts as found and
+    /// answered in `hottest`, the fastest tier that holds pages.
+    #[must_use]
+    pub fn of_whole(&self, factor: f64, [reads, writes]: [u64; 2], hottest: Tier) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a product of positive numbers, and the cast saturates"
+        )]
+        let grown = |count: u64| libm::round(count as f64 * factor) as u64;
+        let adjusted = |counts: &[u64; TIERS_MAX], accesses: u64| {
+            let mut rest = accesses;
+            let mut whole = [0; TIERS_MAX];
+            for tier in (0..TIERS_MAX).rev().filter(|&tier| tier != hottest.index()) {
+                whole[tier] = grown(counts[tier]).min(rest);
+                rest -= whole[tier];
+            }
+            whole[hottest.index()] = rest;
+            whole
+        };
+        let by_op = |counts: &[[u64; TIERS_MAX]; 2]| {
+            [adjusted(&counts[0], reads), adjusted(&counts[1], writes)]
+        };
+        Self {
+            hits: by_op(&self.hits),
+            serves: by_op(&self.serves),
+            copies: self.copies.map(|copies| copies.map(grown)),
+            hit_bytes: self.hit_bytes.map(grown),
+        }
+    }
+
+    /// Reads that `tier` answered.
+    pub fn read_serves(&self, tier: Tier) -> u64 {
+        self.serves[Op::Read as usize][tier.index()]
+    }
+
+    /// Writes that `tier` answered.
+    pub fn write_serves(&self, tier: Tier) -> u64 {
+        self.serves[Op::Write as usize][tier.index()]
+    }
+
     /// Reads whose page was held by `tier` and by no faster one.
     pub fn read_hits(&self, tier: Tier) -> u64 {
         self.hits[Op::Read as usize][tier.index()]
@@ -109,13 +154,13 @@ impl Counts {
     pub fn page_reads(&self, tier: Tier) -> u64 {
         let copies = self.copies[tier.index()];
         let within = copies[tier.index()];
-        self.serves[Op::Read as usize][tier.index()] + copies.iter().sum::<u64>() - within
+        self.read_serves(tier) + copies.iter().sum::<u64>() - within
     }
 
     /// Pages that the device of `tier` wrote.
     pub fn page_writes(&self, tier: Tier) -> u64 {
         let copies = self.copies.iter().map(|copies| copies[tier.index()]);
-        self.serves[Op::Write as usize][tier.index()] + copies.sum::<u64>()
+        self.write_serves(tier) + copies.sum::<u64>()
     }
 
     /// Pages copied from one tier to another.
@@ -188,5 +233,31 @@ mod tests {
         twice.merge(&counts);
         assert_eq!((twice.accesses(), twice.write_hits(Tier::DISK)), (2, 2));
         assert_eq!((twice.page_reads(Tier::DISK), twice.page_writes(Tier::RAM)), (2, 4));
+    }
+
+    #[test]
+    fn a_sample_stands_for_all_accesses() {
+        let page = PageId(7);
+        let mut sample = Counts::new();
+        for (op, found) in [(Op::Read, Tier::RAM), (Op::Read, Tier::DISK), (Op::Write, Tier::FLASH)]
+        {
+            sample.add(&[
+                Action::Copy { page, source: Tier::DISK, target: Tier::RAM },
+                Action::Serve { page, op, found, tier: Tier::RAM },
+            ]);
+        }
+        // The sample lacks a hot page that is read three times more, and has one that is written.
+        let whole = sample.of_whole(4.0, [11, 3], Tier::RAM);
+        assert_eq!(
+            [Tier::RAM, Tier::FLASH, Tier::DISK].map(|tier| whole.read_hits(tier)),
+            [7, 0, 4]
+        );
+        assert_eq!([Tier::RAM, Tier::FLASH].map(|tier| whole.write_hits(tier)), [0, 3]);
+        assert_eq!((whole.read_serves(Tier::RAM), whole.write_serves(Tier::RAM)), (11, 3));
+        assert_eq!((whole.accesses(), whole.copies(Tier::DISK, Tier::RAM)), (14, 12));
+        // Without memory, what is hot is on flash.
+        let whole = sample.of_whole(4.0, [11, 6], Tier::FLASH);
+        assert_eq!((whole.write_hits(Tier::FLASH), whole.read_hits(Tier::FLASH)), (6, 3));
+        assert_eq!(sample.of_whole(1.0, [2, 1], Tier::RAM), sample);
     }
 }

@@ -179,12 +179,14 @@ pub fn compare(
     let found = in_parallel(&distinct, |(_, one)| one.policy.is_hosted(), run);
     let found = found.into_iter().collect::<Result<Vec<Summary>, LabError>>()?;
     let of_each = configurations.iter().zip(run_of);
-    of_each.map(|(one, run)| found[run].with_sizes_of(trace, one)).collect()
+    of_each.map(|(one, run)| with_sizes_of(&found[run], trace, one)).collect()
 }
 
 /// The configurations whose runs differ, each with its place among them, and for every configuration
 /// the place of its run: policies of one tier leave flash empty, whatever its size.
-fn distinct(configurations: &[Configuration]) -> (Vec<(usize, &Configuration)>, Vec<usize>) {
+pub(crate) fn distinct(
+    configurations: &[Configuration],
+) -> (Vec<(usize, &Configuration)>, Vec<usize>) {
     let is_of_ram = |one: &Configuration| {
         one.policy.capabilities.depth == Depth::Ram && one.tiers.len() > 1 && one.timing.is_none()
     };
@@ -209,22 +211,22 @@ fn distinct(configurations: &[Configuration]) -> (Vec<(usize, &Configuration)>, 
     (distinct, run_of)
 }
 
-impl Summary {
-    /// The same run with what follows from the sizes of another configuration's tiers.
-    fn with_sizes_of(
-        &self,
-        trace: &CompiledTrace,
-        configuration: &Configuration,
-    ) -> Result<Self, LabError> {
-        let mut summary = self.clone();
-        let capacity_pages = configuration.capacity_pages(trace)?;
-        for (tier, &pages) in summary.tiers.iter_mut().zip(&capacity_pages) {
-            tier.capacity_pages = Some(pages.into());
-        }
-        summary.weigh(trace, configuration, &capacity_pages);
-        Ok(summary)
+/// A run with what follows from the sizes of another configuration's tiers in place of its own.
+pub(crate) fn with_sizes_of(
+    run: &Summary,
+    trace: &CompiledTrace,
+    configuration: &Configuration,
+) -> Result<Summary, LabError> {
+    let mut summary = run.clone();
+    let capacity_pages = configuration.capacity_pages(trace)?;
+    for (tier, &pages) in summary.tiers.iter_mut().zip(&capacity_pages) {
+        tier.capacity_pages = Some(pages.into());
     }
+    summary.weigh(trace, configuration, &capacity_pages);
+    Ok(summary)
+}
 
+impl Summary {
     /// Sets what the sizes of the tiers cost, and the share of metadata.
     fn weigh(
         &mut self,
@@ -283,39 +285,54 @@ pub(crate) fn summarise(
     configuration: &Configuration,
     found: Found,
 ) -> Result<Summary, LabError> {
-    let Found { counts, state, .. } = found;
+    let Found { counts, state, intervals, warm_up_accesses, replay_seconds, timing } = found;
     let clients = client_summaries(configuration, &counts);
     let counts = sum(&counts).with_one_first_tier(configuration.clients);
-    let capacity_pages = configuration.capacity_pages(trace)?;
-    let latencies_ms = &configuration.latencies_ms;
-    let average_response_ms = tiers::average_response_ms(&counts, latencies_ms);
-    let [demotions, promotions] = tiers::traffic(configuration, &counts);
-    let in_bytes =
-        |pages: &[u64]| pages.iter().map(|pages| pages * trace.page_size_bytes()).collect();
-    let mut summary = Summary {
-        average_response_ms,
-        demoted_bytes: in_bytes(&demotions),
-        promoted_bytes: in_bytes(&promotions),
-        demotions,
-        promotions,
-        metadata_bytes: state.metadata_bytes,
-        metadata_share: 0.0,
-        gauges: state.gauges,
-        clients,
-        cost: None,
-        over_time: found.intervals.map(|intervals| intervals.summarise(trace, configuration)),
-        trace: TraceSummary::of(trace),
-        policy: PolicySummary::of(configuration),
-        io_time_ms: io_time_ms(&configuration.costs(), &counts),
-        tiers: tier_summaries(configuration, &capacity_pages, &counts, trace),
-        warm_up_accesses: found.warm_up_accesses,
-        replay_seconds: found.replay_seconds,
-        accesses_per_second: trace.len() as f64 / found.replay_seconds,
-        timing: found.timing,
-        counts: Box::new(counts),
-    };
-    summary.weigh(trace, configuration, &capacity_pages);
-    Ok(summary)
+    let over_time = intervals.map(|intervals| intervals.summarise(trace, configuration));
+    let summary = Summary::of_counts(trace, configuration, counts, state, replay_seconds)?;
+    Ok(Summary { warm_up_accesses, clients, over_time, timing, ..summary })
+}
+
+impl Summary {
+    /// What follows from what was counted, of all clients together and in all of the trace: the first
+    /// tiers of several clients are one.
+    pub(crate) fn of_counts(
+        trace: &CompiledTrace,
+        configuration: &Configuration,
+        counts: Counts,
+        state: PolicyState,
+        replay_seconds: f64,
+    ) -> Result<Self, LabError> {
+        let capacity_pages = configuration.capacity_pages(trace)?;
+        let average_response_ms = tiers::average_response_ms(&counts, &configuration.latencies_ms);
+        let [demotions, promotions] = tiers::traffic(configuration, &counts);
+        let in_bytes =
+            |pages: &[u64]| pages.iter().map(|pages| pages * trace.page_size_bytes()).collect();
+        let mut summary = Self {
+            average_response_ms,
+            demoted_bytes: in_bytes(&demotions),
+            promoted_bytes: in_bytes(&promotions),
+            demotions,
+            promotions,
+            metadata_bytes: state.metadata_bytes,
+            metadata_share: 0.0,
+            gauges: state.gauges,
+            clients: vec![],
+            cost: None,
+            over_time: None,
+            trace: TraceSummary::of(trace),
+            policy: PolicySummary::of(configuration),
+            io_time_ms: io_time_ms(&configuration.costs(), &counts),
+            tiers: tier_summaries(configuration, &capacity_pages, &counts, trace),
+            warm_up_accesses: 0,
+            replay_seconds,
+            accesses_per_second: trace.len() as f64 / replay_seconds,
+            timing: None,
+            counts: Box::new(counts),
+        };
+        summary.weigh(trace, configuration, &capacity_pages);
+        Ok(summary)
+    }
 }
 
 /// What each of several clients found.

@@ -22,11 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::{Inputs, MissOrder, RunLengths};
+use thermocline_core::{Inputs, MissOrder, RunLengths, Tier};
 use thermocline_trace::{Choice, CompiledTrace, Sampling};
 
 use super::miss_order::miss_orders;
 use crate::runs::run_sample;
+use crate::summary::PolicyState;
 use crate::{Configuration, LabError, RunOptions, Summary, TierSize, Watch};
 
 /// Pages that are sampled together for policies that decide by extents.
@@ -223,6 +224,42 @@ impl Miniature {
         configuration: &Configuration,
         watch: &Watch,
     ) -> Result<Estimate, LabError> {
+        Ok(self.scale_up(configuration, &self.run(configuration, watch)?))
+    }
+
+    /// Does the same, and takes what is counted for the whole trace, which `whole` must be: a summary as a
+    /// [`run`](crate::run) of it would have, without figures of single clients, time or gauges. Speed is
+    /// that of the sample.
+    ///
+    /// # Errors
+    /// As for [`estimate`](Self::estimate).
+    pub fn summary(
+        &self,
+        whole: &CompiledTrace,
+        configuration: &Configuration,
+        watch: &Watch,
+    ) -> Result<Summary, LabError> {
+        let sampled = self.run(configuration, watch)?;
+        let capacities = configuration.capacity_pages(whole)?;
+        let hottest = (0..).map(Tier).zip(&capacities).find(|(_, pages)| **pages > 0);
+        let hottest = hottest.map_or(Tier::RAM, |(tier, _)| tier);
+        let ops = [whole.reads(), whole.writes()];
+        let counts = sampled.counts.of_whole(1.0 / self.rate, ops, hottest);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a positive number of bytes, and the cast saturates"
+        )]
+        let metadata_bytes = (sampled.metadata_bytes as f64 / self.rate) as u64;
+        let state = PolicyState { metadata_bytes, gauges: vec![] };
+        let configuration = Configuration { timing: None, ..configuration.clone() };
+        let replay_seconds = sampled.replay_seconds;
+        let summary = Summary::of_counts(whole, &configuration, counts, state, replay_seconds)?;
+        Ok(Summary { accesses_per_second: sampled.accesses_per_second, ..summary })
+    }
+
+    /// What the small cache counts on the sample.
+    fn run(&self, configuration: &Configuration, watch: &Watch) -> Result<Summary, LabError> {
         let (scaled, memory_pages) = self.scaled(configuration)?;
         let miss_order = self.miss_orders.get(&memory_pages).cloned();
         let inputs = Inputs {
@@ -231,8 +268,7 @@ impl Miniature {
             sample_rate: (self.rate < 1.0).then_some(self.rate),
             ..Inputs::NONE
         };
-        let summary = run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch, None)?;
-        Ok(self.scale_up(configuration, &summary))
+        run_sample(&self.trace, &scaled, RunOptions::default(), inputs, watch, None)
     }
 
     /// The configuration with tiers that are smaller by the rate, and the pages of its first tier before
