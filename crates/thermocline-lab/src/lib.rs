@@ -47,6 +47,7 @@ mod over_time;
 mod parameters;
 mod parts;
 pub mod planning;
+mod refining;
 mod replay;
 pub mod report;
 mod run_while_compiling;
@@ -80,6 +81,7 @@ pub use identification::{
 pub use live_cache::{History, LiveCache, LivePages};
 pub use over_time::{IntervalSummary, Intervals, OverTime};
 pub use parameters::{Owner, Parameters};
+pub use refining::{Found, Progress, Refined, refine};
 pub use replay::{Recorder, Replay, WarmUp, replay};
 pub use run_while_compiling::{can_run_while_compiling, run_while_compiling};
 pub use runs::{RunOptions, compare, run, run_recording, run_with_actions};

@@ -48,12 +48,29 @@ impl Watch {
         page_size: PageSize,
         threads: usize,
     ) -> Result<CompiledTrace, LabError> {
+        if threads > 1 {
+            return self.compile_telling(source, page_size, |_| ());
+        }
         let mut source = Watched { source, watch: self };
-        let compiled = if threads > 1 {
-            CompiledTrace::compile_reading_ahead(&mut source, page_size)
-        } else {
-            CompiledTrace::compile(&mut source, page_size)
-        };
+        let compiled = CompiledTrace::compile(&mut source, page_size);
+        self.check()?;
+        Ok(compiled?)
+    }
+
+    /// Does the same while another thread reads ahead, and tells how many more accesses are compiled, part
+    /// by part.
+    ///
+    /// # Errors
+    /// As for [`compile`](Self::compile).
+    pub fn compile_telling(
+        &self,
+        source: impl Requests + Send,
+        page_size: PageSize,
+        mut tell: impl FnMut(usize),
+    ) -> Result<CompiledTrace, LabError> {
+        let mut source = Watched { source, watch: self };
+        let tell = |packed: &[u32]| tell(packed.len());
+        let compiled = CompiledTrace::compile_telling(&mut source, page_size, tell);
         self.check()?;
         Ok(compiled?)
     }

@@ -91,7 +91,7 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-fn accesses_of_pages(trace: &CompiledTrace) -> Vec<u32> {
+pub(crate) fn accesses_of_pages(trace: &CompiledTrace) -> Vec<u32> {
     let mut accesses = vec![0_u32; trace.footprint_pages() as usize];
     for Access { page, .. } in trace.accesses() {
         accesses[page.index()] = accesses[page.index()].saturating_add(1);

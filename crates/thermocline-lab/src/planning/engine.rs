@@ -3,29 +3,57 @@
 use thermocline_trace::CompiledTrace;
 
 use super::Plan;
-use crate::LabError;
 use crate::metric::byte_size;
+use crate::{LabError, PolicySummary};
 
 impl Plan {
     /// A commented configuration of an engine for the point that was chosen, as TOML.
     pub fn engine_configuration(&self) -> String {
         let chosen = &self.front[self.chosen];
-        let page = self.trace.page_size_bytes;
-        let mut text = format!(
-            "# What `thermocline plan` chose on {}: {:.4} of {} {}.\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
-            self.trace.path.replace(['\n', '\r'], " "),
-            chosen.cost,
-            self.budget,
-            self.currency,
-            chosen.ram_pages * page
+        let origin = format!(
+            "What `thermocline plan` chose on {}: {:.4} of {} {}.",
+            self.trace.path, chosen.cost, self.budget, self.currency
         );
-        if chosen.flash_pages > 0 {
+        let page_size_bytes = self.trace.page_size_bytes;
+        let point = EnginePoint {
+            page_size_bytes,
+            ram_pages: chosen.ram_pages,
+            flash_pages: chosen.flash_pages,
+            policy: &chosen.policy,
+        };
+        point.configuration(&origin)
+    }
+}
+
+/// What an engine is configured to be.
+#[derive(Clone, Copy, Debug)]
+pub struct EnginePoint<'a> {
+    /// Bytes of a page, which [`check_engine_pages`] accepts.
+    pub page_size_bytes: u64,
+    /// Pages of RAM.
+    pub ram_pages: u64,
+    /// Pages of flash; 0 for none.
+    pub flash_pages: u64,
+    /// The policy, with its default parameters.
+    pub policy: &'a PolicySummary,
+}
+
+impl EnginePoint<'_> {
+    /// A commented configuration of such an engine, as TOML; `origin` says in a sentence where it is from.
+    pub fn configuration(&self, origin: &str) -> String {
+        let page = self.page_size_bytes;
+        let mut text = format!(
+            "# {}\n# Put in the paths of your devices; `thermocline serve --example-config` explains every key.\n\npage_size = {page}\n\n[backing]\npath = \"disk.img\"\n\n[ram]\nsize = {}\n",
+            origin.replace(['\n', '\r'], " "),
+            self.ram_pages * page
+        );
+        if self.flash_pages > 0 {
             text +=
-                &format!("\n[flash]\npath = \"flash.img\"\nsize = {}\n", chosen.flash_pages * page);
+                &format!("\n[flash]\npath = \"flash.img\"\nsize = {}\n", self.flash_pages * page);
         }
         text += &format!(
             "\n[policy]\nname = \"{}\"\nwrite_miss = \"{}\"\n\n[nbd]\nsocket = \"thermocline.sock\"\n",
-            chosen.policy.name, chosen.policy.write_miss
+            self.policy.name, self.policy.write_miss
         );
         text
     }

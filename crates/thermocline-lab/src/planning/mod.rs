@@ -24,12 +24,11 @@ use thermocline_trace::CompiledTrace;
 
 use crate::metric::flash_drive;
 use crate::mrc::{Estimate, Miniature, Rate};
-use crate::numbers::DAYS_PER_YEAR;
 use crate::spec::Step::Key;
 use crate::spec::{
     DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
 };
-use crate::timing::SECONDS_PER_DAY;
+use crate::tiers::{lifetime_years, recorded_s};
 use crate::turns::in_parallel;
 use crate::{
     Arrivals, Configuration, LabError, RunOptions, TierSize, TimingSummary, TraceSummary, Watch,
@@ -38,7 +37,7 @@ use crate::{
 
 pub use asked::{CURRENCY, LEAST_YEARS, Objective, PlanOptions};
 pub use choice::{Choice, StruckOut};
-pub use engine::check_engine_pages;
+pub use engine::{EnginePoint, check_engine_pages};
 
 /// So many candidates are simulated in full.
 pub const FINALISTS: usize = 24;
@@ -353,7 +352,7 @@ impl<'a> Priced<'a> {
         // Devices that do not keep pace take longer than the trace: at most as long as all transfers one
         // after the other.
         let one_by_one = estimate.io_ms_per_access * self.trace.len() as f64 / 1000.0;
-        let seconds = self.recorded_s().max(one_by_one);
+        let seconds = recorded_s(self.trace).max(one_by_one);
         Ok(Candidate {
             configuration: configuration.clone(),
             cost,
@@ -369,21 +368,11 @@ impl<'a> Priced<'a> {
     /// How long flash of so many pages lasts if so many are written to it in that time, and the drive
     /// writes nothing twice.
     fn years(&self, flash_pages: u64, page_writes: f64, seconds: f64) -> f64 {
-        if flash_pages == 0 || page_writes <= 0.0 {
+        if flash_pages == 0 {
             return f64::INFINITY;
         }
         let physical = flash_pages as f64 * (1.0 + self.drive.over_provisioning);
-        let times = physical * f64::from(self.drive.erase_limit) / page_writes;
-        times * seconds / SECONDS_PER_DAY / DAYS_PER_YEAR
-    }
-
-    /// How long the trace was recorded, in seconds; 0 if it has no times.
-    fn recorded_s(&self) -> f64 {
-        let summary = self.trace.summary();
-        if !self.trace.is_timed() {
-            return 0.0;
-        }
-        summary.last_at.0.saturating_sub(summary.first_at.0) as f64 / 1e9
+        lifetime_years(physical * f64::from(self.drive.erase_limit), page_writes, seconds)
     }
 
     /// The finalists on the whole trace: at its times if any of those that may be recommended keeps
@@ -449,7 +438,7 @@ impl<'a> Priced<'a> {
         let response = timing.map(|timing| timing.response_us).unwrap_or_default();
         let duration_s = timing.map_or(0.0, |timing| timing.duration_s);
         // Clients ask as fast as they did when they were recorded, or as fast as they are answered.
-        let seconds = duration_s.max(self.recorded_s());
+        let seconds = duration_s.max(recorded_s(self.trace));
         let worn = flash_drive(&summary).and_then(|drive| drive.lifetime_years);
         let worn = worn.map(|years| years * seconds / duration_s);
         let written = self.years(flash_pages, flash_page_writes as f64, seconds);

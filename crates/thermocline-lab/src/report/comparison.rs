@@ -28,27 +28,51 @@ pub fn comparison(summaries: &[Summary], options: &Options) -> Report {
     report.heading("By size");
     add_by_size(&mut report, summaries);
     add_over_time(&mut report, &by_sizes(summaries));
+    add_figures(&mut report, summaries, &[]);
+    add_origin(&mut report, summaries, options);
+    report
+}
+
+/// What a table says of each run besides its figures.
+pub(super) struct Column {
+    pub(super) title: String,
+    pub(super) meaning: &'static str,
+    /// A cell for each run.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// Adds all figures of all runs as tables; `more` are the last columns.
+pub(super) fn add_figures(report: &mut Report, summaries: &[Summary], more: &[Column]) {
     report.heading("All figures");
     report
         .paragraph("A star marks the best of its column among the configurations of equal sizes.");
     for metric in columns(summaries) {
         report.define(format!("{} ({})", metric.title, metric.unit), metric.definition());
     }
-    report.table(figures(summaries));
+    let mut table = figures(summaries);
+    for Column { title, meaning, cells } in more {
+        report.define(title.as_str(), *meaning);
+        table.header.push(title.clone());
+        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell.clone()));
+    }
+    report.table(table);
     if let Some(table) = traffic(summaries) {
         report.heading("Traffic between the caches");
         report.table(table);
     }
+}
+
+/// Adds what the figures were found with, what they mean, and how to find them again.
+pub(super) fn add_origin(report: &mut Report, summaries: &[Summary], options: &Options) {
     report.heading("Parameters and devices");
     report.table(parameters(summaries));
-    add_definitions(&mut report, summaries);
+    add_definitions(report, summaries);
     report.heading("How to make this report again");
     report.code(&options.command);
     report.paragraph(&options.version);
-    report
 }
 
-fn about_trace(summary: &Summary) -> String {
+pub(super) fn about_trace(summary: &Summary) -> String {
     let trace = &summary.trace;
     let writes = trace.writes as f64 / trace.accesses.max(1) as f64 * 100.0;
     let mut text = format!(

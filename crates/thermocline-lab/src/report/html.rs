@@ -14,17 +14,22 @@ const LISTED_HEADINGS_MIN: usize = 4;
 /// A whole document.
 pub(super) fn document(report: &Report) -> String {
     let title = escape(&report.title);
-    let headings = headings(&report.blocks);
-    let mut names = headings.iter().map(|(name, _)| name.as_str());
-    let page = Page { definitions: &report.definitions };
-    let body: String = report.blocks.iter().map(|one| page.block(one, &mut names)).collect();
-    let contents = contents(&headings);
+    let contents = contents(&headings(&report.blocks));
+    let body = body(report);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n{contents}{body}</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
     )
+}
+
+/// All blocks, for a page that has the style and the script.
+pub(super) fn body(report: &Report) -> String {
+    let headings = headings(&report.blocks);
+    let mut names = headings.iter().map(|(name, _)| name.as_str());
+    let page = Page { definitions: &report.definitions };
+    report.blocks.iter().map(|one| page.block(one, &mut names)).collect()
 }
 
 /// Names made of letters and digits, no two of them the same.

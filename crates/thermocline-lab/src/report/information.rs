@@ -21,9 +21,20 @@ pub struct Information<'a> {
 /// The report of one trace.
 pub fn information(found: &Information<'_>, options: &Options) -> Report {
     let mut report = Report::new(&options.title);
+    add_over_time(&mut report, found.footprint);
+    add_owners(&mut report, found);
+    add_values(&mut report, found.figures);
+    report.heading("How to make this report again");
+    report.code(&options.command);
+    report.paragraph(&options.version);
+    report
+}
+
+/// Adds the trace over time.
+pub(super) fn add_over_time(report: &mut Report, footprint: &Footprint) {
     report.heading("Over time");
     let chart = |title: &str, y_title: &str, lines: &[(&str, Value)]| {
-        line_chart(found.footprint, title, y_title, lines)
+        line_chart(footprint, title, y_title, lines)
     };
     report.chart(&chart(
         "Footprint over time",
@@ -46,24 +57,25 @@ pub fn information(found: &Information<'_>, options: &Options) -> Report {
         "distinct pages, mean",
         &[("distance", |point| point.mean_distance_pages)],
     ));
+}
+
+/// Adds whose accesses those of a recording are.
+pub(super) fn add_owners(report: &mut Report, found: &Information<'_>) {
     if let Some(files) = found.files {
-        add_files(&mut report, files);
+        add_files(report, files);
     }
     if !found.processes.is_empty() {
         report.heading("Processes of the whole recording");
         let rows = found.processes.iter().map(|one| row(&[&one.process], None, &one.share));
         report.table(table(&["process", "reads", "writes", "of accesses, %"], rows));
     }
+}
+
+/// Adds figures, as names and values.
+pub(super) fn add_values(report: &mut Report, figures: &[Vec<String>]) {
     report.heading("Figures");
-    let rows = found
-        .figures
-        .iter()
-        .map(|figure| figure.iter().map(|text| Cell::text(text.as_str())).collect());
-    report.table(table(&["", "value"], rows));
-    report.heading("How to make this report again");
-    report.code(&options.command);
-    report.paragraph(&options.version);
-    report
+    let row = |figure: &Vec<String>| figure.iter().map(|text| Cell::text(text.as_str())).collect();
+    report.table(table(&["", "value"], figures.iter().map(row)));
 }
 
 fn add_files(report: &mut Report, files: &FileShares) {

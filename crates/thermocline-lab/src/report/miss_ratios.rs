@@ -2,7 +2,7 @@
 
 use super::{Axis, Cell, Drawn as _, Figure, HeatMap, LineChart, Options, Report, Series, Table};
 use crate::metric::{byte_size, grouped};
-use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point};
+use crate::mrc::{Bucket, Curve, Distribution, MissRatios, Point, ReuseStats};
 use crate::verdict;
 
 /// The report of one trace.
@@ -29,11 +29,7 @@ pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
     report.figure(Figure { title, choices: hybrid.map(map).collect() });
     report.heading("How the curves were found");
     report.table(methods(&found.curves));
-    report.heading("When pages are used again");
-    report.table(distributions(found));
-    for (title, unit, distribution) in named(found) {
-        report.chart(&histogram(title, unit, distribution));
-    }
+    add_reuse(&mut report, &found.reuse);
     report.heading("What the figures are");
     report.paragraph("Miss ratio: accesses that no cache tier answers, divided by all. Re-use distance: how many other pages were used since a page's last use. Inter-reference: how many accesses, and how much time, from a page's last use to its next. First uses are misses at every size, and in no distribution.");
     report.paragraph("SHARDS looks at the pages whose hash is below a threshold; miniature simulation replays their accesses through a cache that is smaller by the same rate. Both divide misses by the accesses that were to be expected. The error is the difference to a full simulation of each size.");
@@ -41,6 +37,15 @@ pub fn miss_ratios(found: &MissRatios, options: &Options) -> Report {
     report.code(&options.command);
     report.paragraph(&options.version);
     report
+}
+
+/// Adds when pages are used again.
+pub(super) fn add_reuse(report: &mut Report, reuse: &ReuseStats) {
+    report.heading("When pages are used again");
+    report.table(distributions(reuse));
+    for (title, unit, distribution) in named(reuse) {
+        report.chart(&histogram(title, unit, distribution));
+    }
 }
 
 /// The curves of one tier, together where they have the same sizes.
@@ -125,8 +130,7 @@ fn methods(curves: &[Curve]) -> Table {
 }
 
 /// The distributions with what they are of, and their units.
-fn named(found: &MissRatios) -> Vec<(&'static str, &'static str, &Distribution)> {
-    let reuse = &found.reuse;
+fn named(reuse: &ReuseStats) -> Vec<(&'static str, &'static str, &Distribution)> {
     let mut all = vec![
         ("Re-use distance", "distinct pages", &reuse.distance_pages),
         ("Inter-reference distance", "accesses", &reuse.inter_reference_accesses),
@@ -135,7 +139,7 @@ fn named(found: &MissRatios) -> Vec<(&'static str, &'static str, &Distribution)>
     all
 }
 
-fn distributions(found: &MissRatios) -> Table {
+fn distributions(reuse: &ReuseStats) -> Table {
     let row = |(title, unit, one): (&str, &str, &Distribution)| {
         let mut row = vec![Cell::text(format!("{title}, {unit}"))];
         row.push(Cell::number(grouped(one.count)));
@@ -146,7 +150,7 @@ fn distributions(found: &MissRatios) -> Table {
     let header = ["what", "how many", "mean", "p10", "median", "p90", "p99", "greatest"];
     Table {
         header: header.map(String::from).to_vec(),
-        rows: named(found).into_iter().map(row).collect(),
+        rows: named(reuse).into_iter().map(row).collect(),
     }
 }
 

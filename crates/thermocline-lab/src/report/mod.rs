@@ -5,6 +5,7 @@
 
 mod buffering;
 mod by_size;
+mod character;
 mod chart;
 mod classes;
 mod comparison;
@@ -16,9 +17,12 @@ mod information;
 mod miss_ratios;
 mod over_time;
 mod plan;
+mod point;
+mod study;
 mod sweep;
 
 pub use buffering::buffers;
+pub use character::character;
 pub use chart::{
     Axis, BarChart, BoxChart, Chart, Distribution, Drawn, HeatMap, LineChart, Point, RankDiagram,
     ScatterChart, Series, Style, styles,
@@ -33,6 +37,8 @@ pub use information::{Information, information};
 pub use miss_ratios::miss_ratios;
 pub use over_time::chart_over_time;
 pub use plan::plan;
+pub use point::point;
+pub use study::{Difference, Study, study};
 pub use sweep::sweep;
 
 use std::path::{Path, PathBuf};
@@ -104,6 +110,11 @@ impl Report {
         Self { title: title.into(), blocks: vec![], definitions: vec![] }
     }
 
+    /// Its title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
     /// Adds a heading.
     pub fn heading(&mut self, text: &str) {
         self.blocks.push(Block::Heading(text.into()));
@@ -144,6 +155,13 @@ impl Report {
         if figure.choices.iter().any(|(_, charts)| !charts.is_empty()) {
             self.blocks.push(Block::Figure(figure));
         }
+    }
+
+    /// Adds all blocks of another document, under a heading of its title.
+    pub fn append(&mut self, other: Self) {
+        self.heading(&other.title);
+        self.blocks.extend(other.blocks);
+        self.definitions.extend(other.definitions);
     }
 
     /// Keeps what comes before the first heading, the sections whose heading is wanted, and of the others
@@ -229,6 +247,12 @@ impl Report {
     /// The document as one HTML file.
     pub fn to_html(&self) -> String {
         html::document(self)
+    }
+
+    /// What the document shows, as HTML for a page that has [`STYLE`] and brings charts and tables to life
+    /// itself: no title, no contents, no script.
+    pub fn to_fragment(&self) -> String {
+        html::body(self)
     }
 }
 
@@ -354,6 +378,19 @@ mod tests {
         let title = "<th scope=\"col\" class=\"number\"><abbr title=\"all &quot;hits&quot;\">hits</abbr></th>";
         assert!(html.contains(title), "{html}");
         assert!(html.contains("<td class=\"number\" data-value=\"1234.4\">1,234</td>"), "{html}");
+    }
+
+    #[test]
+    fn a_fragment_is_what_a_document_shows() {
+        let mut report = Report::new("title");
+        report.heading("One & two");
+        let mut other = Report::new("another");
+        other.paragraph("below");
+        report.append(other);
+        let fragment = report.to_fragment();
+        let wanted = "<h2 id=\"one-two\">One &amp; two</h2>\n<h2 id=\"another\">another</h2>\n<p>below</p>\n";
+        assert_eq!(fragment, wanted);
+        assert!(report.to_html().contains(&fragment));
     }
 
     #[test]

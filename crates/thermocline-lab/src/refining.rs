@@ -1,0 +1,194 @@
+//! Many configurations on one trace, for somebody who looks on: first from samples, then exactly.
+//!
+//! 1. Sizes come in the order in which a curve gains most: its ends, its middle, and so on by halves; all
+//!    policies at one size before the next one.
+//! 2. Each configuration is estimated in miniature ([`Miniature`]), unless its sample would be the whole
+//!    trace. Policies that need another look at the whole trace for that come after the others.
+//! 3. The whole trace is replayed through each, in the same order.
+
+use std::sync::Arc;
+
+use thermocline_trace::CompiledTrace;
+
+use crate::mrc::{Miniature, Rate};
+use crate::runs::{distinct, with_sizes_of};
+use crate::turns::in_order;
+use crate::{Configuration, LabError, RunOptions, Summary, Watch, run};
+
+/// How the figures of a configuration were found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Found {
+    /// The whole trace was replayed.
+    Exact,
+    /// A sample of the pages was replayed through a cache that is smaller by the same rate.
+    Sampled {
+        /// The share of the pages, above 0 and below 1.
+        rate: f64,
+    },
+}
+
+/// What is known of a configuration from now on.
+#[derive(Debug)]
+pub struct Refined {
+    /// The place of the configuration among those given.
+    pub place: usize,
+    /// How it was found.
+    pub found: Found,
+    /// The figures, or why there are none: a size that its policy cannot have. Of samples, figures only: a
+    /// cache may be too small for its policy where the whole one is not.
+    pub summary: Result<Summary, Arc<LabError>>,
+}
+
+/// Part of the work, as `tell` is told of it.
+#[derive(Debug)]
+pub enum Progress {
+    /// Something is known of a configuration, or more exactly.
+    Refined(Box<Refined>),
+    /// All that can be estimated is; from now on, results are exact.
+    Sampled,
+}
+
+/// Finds figures of all configurations, at first from samples where these are smaller than the trace, then
+/// exact ones. `tell` is told of each as soon as it is known, from several threads.
+///
+/// # Errors
+/// A size that cannot be, or [`LabError::Stopped`].
+pub fn refine(
+    trace: &CompiledTrace,
+    configurations: &[Configuration],
+    rate: Rate,
+    watch: &Watch,
+    tell: impl Fn(Progress) + Sync,
+) -> Result<(), LabError> {
+    let runs = Runs::new(trace, configurations)?;
+    let is_looking = |place: &usize| {
+        let known = &configurations[*place].policy.capabilities;
+        known.decides_by_extents || known.asks_for_miss_order || known.asks_for_run_lengths
+    };
+    let (looking, plain): (Vec<usize>, Vec<usize>) =
+        runs.order.iter().partition(|it| is_looking(it));
+    for places in [plain, looking] {
+        let chosen: Vec<Configuration> =
+            places.iter().map(|&place| configurations[place].clone()).collect();
+        // Samples of one rate are made together, and the first of these are those of the first places.
+        let mut groups = Miniature::for_each(trace, &chosen, rate, watch)?;
+        groups.retain(|(miniature, _)| miniature.rate() < 1.0);
+        groups.sort_by_key(|(_, places)| places.first().copied());
+        for (miniature, of_group) in groups {
+            let found = Found::Sampled { rate: miniature.rate() };
+            let estimate =
+                |configuration: &Configuration| miniature.summary(trace, configuration, watch);
+            let of_group: Vec<usize> = of_group.into_iter().map(|place| places[place]).collect();
+            runs.make(&of_group, found, estimate, &tell);
+            watch.check()?;
+        }
+    }
+    tell(Progress::Sampled);
+    let replay =
+        |configuration: &Configuration| run(trace, configuration, RunOptions::default(), watch);
+    runs.make(&runs.order, Found::Exact, replay, &tell);
+    watch.check()
+}
+
+/// The runs that configurations need, some of which serve several.
+struct Runs<'a> {
+    trace: &'a CompiledTrace,
+    configurations: &'a [Configuration],
+    /// For each configuration, the place of its run.
+    run_of: Vec<usize>,
+    /// The places of the runs, in the order in which they are made.
+    order: Vec<usize>,
+}
+
+impl<'a> Runs<'a> {
+    fn new(
+        trace: &'a CompiledTrace,
+        configurations: &'a [Configuration],
+    ) -> Result<Self, LabError> {
+        let (distinct, run_of) = distinct(configurations);
+        let capacities = configurations.iter().map(|one| one.capacity_pages(trace));
+        let capacities = capacities.collect::<Result<Vec<_>, _>>()?;
+        let mut sizes = capacities.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let rank = ranks_by_halves(sizes.len());
+        let rank_of = |place: usize| sizes.binary_search(&capacities[place]).map(|size| rank[size]);
+        let mut order: Vec<usize> = distinct.into_iter().map(|(place, _)| place).collect();
+        order.sort_by_key(|&place| (rank_of(place).unwrap_or(0), place));
+        Ok(Self { trace, configurations, run_of, order })
+    }
+
+    /// Makes runs of these places, and tells of the configurations that each serves. What is stopped is
+    /// not told.
+    fn make(
+        &self,
+        places: &[usize],
+        found: Found,
+        work: impl Fn(&Configuration) -> Result<Summary, LabError> + Sync,
+        tell: &(impl Fn(Progress) + Sync),
+    ) {
+        let Self { trace, configurations, run_of, .. } = self;
+        let make = |&run: &usize| {
+            let summary = work(&configurations[run]).map_err(Arc::new);
+            let is_told = match &summary {
+                Ok(_) => true,
+                Err(error) => found == Found::Exact && !matches!(**error, LabError::Stopped),
+            };
+            if !is_told {
+                return;
+            }
+            let served = run_of.iter().enumerate().filter(|(_, of)| **of == run);
+            for (place, _) in served {
+                let sized = |run| with_sizes_of(run, trace, &configurations[place]);
+                let summary = match &summary {
+                    Ok(run) => sized(run).map_err(Arc::new),
+                    Err(error) => Err(Arc::clone(error)),
+                };
+                tell(Progress::Refined(Box::new(Refined { place, found, summary })));
+            }
+        };
+        in_order(places, |&place| configurations[place].policy.is_hosted(), make);
+    }
+}
+
+/// The order in which points of a line are looked at: both ends, then the middle of each part, from the
+/// widest on. For each point, its place in this order.
+fn ranks_by_halves(points: usize) -> Vec<usize> {
+    let mut ranks = vec![usize::MAX; points];
+    let mut next = 0;
+    let mut take = |point: usize, ranks: &mut Vec<usize>| {
+        ranks[point] = next;
+        next += 1;
+    };
+    let Some(last) = points.checked_sub(1) else { return ranks };
+    take(0, &mut ranks);
+    if last > 0 {
+        take(last, &mut ranks);
+    }
+    let mut parts = vec![(0, last)];
+    while !parts.is_empty() {
+        let halved = parts.into_iter().filter(|(from, to)| to - from > 1).flat_map(|(from, to)| {
+            let middle = usize::midpoint(from, to);
+            take(middle, &mut ranks);
+            [(from, middle), (middle, to)]
+        });
+        parts = halved.collect();
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_are_halved() {
+        assert_eq!(ranks_by_halves(0), [0_usize; 0]);
+        assert_eq!(ranks_by_halves(1), [0]);
+        assert_eq!(ranks_by_halves(2), [0, 1]);
+        assert_eq!(ranks_by_halves(5), [0, 3, 2, 4, 1]);
+        let mut ranks = ranks_by_halves(100);
+        ranks.sort_unstable();
+        assert_eq!(ranks, (0..100).collect::<Vec<_>>());
+    }
+}
