@@ -2,6 +2,7 @@
 
 mod advise;
 mod corpus;
+mod explore;
 mod files;
 mod help;
 mod reading;
@@ -30,6 +31,7 @@ pub(crate) use corpus::{
     CorpusCheckOptions, CorpusCommand, CorpusCompileOptions, CorpusFetchOptions, CorpusOptions,
     CorpusReportOptions, CorpusRunOptions, ManifestOptions,
 };
+pub(crate) use explore::ExploreOptions;
 pub(crate) use help::command;
 pub(crate) use reading::{
     ColumnOptions, ObjectsAre, PartOfTrace, Reading, TencentUnit, TimeUnit, VolumesOf,
@@ -81,6 +83,8 @@ pub(crate) enum Command {
     Simulate(SimulateOptions),
     /// Replay a trace through many policies and sizes
     Compare(CompareOptions),
+    /// Look at a trace and try caches on it, on a page in the browser
+    Explore(ExploreOptions),
     /// Tell how often caches of many sizes miss: miss-ratio curves, and when pages are used again
     Mrc(MrcOptions),
     /// Run traces by policies by sizes by parameters from a file, resumable, into Parquet

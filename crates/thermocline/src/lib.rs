@@ -51,6 +51,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Identifiers(options) => commands::identifiers::run(options),
         Command::Trace(options) => commands::trace::run(options, &command, &mut status),
         Command::Simulate(options) => commands::simulate::run(options),
+        Command::Explore(options) => commands::explore::run(options),
         Command::Compare(options) => commands::compare::run(options, &command),
         Command::Mrc(options) => commands::mrc::run(options, &command),
         Command::Corpus(options) => commands::corpus::run(options, &command, &mut status),

@@ -1,5 +1,6 @@
 //! Opening a trace as the command line describes it.
 
+use std::fs::File;
 use std::io;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use thermocline_core::Clients;
 use thermocline_lab::spec::ColumnsSpec;
 use thermocline_lab::{
-    Configuration, LabError, RunOptions, Summary, can_run_while_compiling, run_while_compiling,
+    Configuration, LabError, RunOptions, Summary, Watch, can_run_while_compiling,
+    run_while_compiling,
 };
 use thermocline_papers::Take;
 use thermocline_trace::{
@@ -63,22 +65,8 @@ pub(crate) fn open_with_files(
     path: &Path,
     reading: &Reading,
 ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
-    if CompiledTrace::is_saved(path) {
-        ensure!(
-            reading.page_size.is_none()
-                && reading.format.is_none()
-                && reading.only.is_empty()
-                && reading.volumes.is_none()
-                && reading.columns.columns.is_none(),
-            "`{}` is a compiled trace: its page size and format are fixed, and it has no file table",
-            path.display()
-        );
-        ensure!(
-            reading.part == PartOfTrace::default(),
-            "`{}` is a compiled trace, of which no part can be taken: give the trace that it was made from",
-            path.display()
-        );
-        return Ok((CompiledTrace::open(path)?, None));
+    if let Some(saved) = open_saved(path, reading)? {
+        return Ok((saved, None));
     }
     let reader = open_reader(path, reading)?;
     let files = reader.file_table().cloned();
@@ -87,6 +75,87 @@ pub(crate) fn open_with_files(
     let trace = CompiledTrace::compile_reading_ahead(&mut part, page_size)?;
     part.into_source().finish();
     Ok((trace, files))
+}
+
+/// Opens a trace that is compiled already, if it is one.
+fn open_saved(path: &Path, reading: &Reading) -> Result<Option<CompiledTrace>> {
+    if !CompiledTrace::is_saved(path) {
+        return Ok(None);
+    }
+    ensure!(
+        reading.page_size.is_none()
+            && reading.format.is_none()
+            && reading.only.is_empty()
+            && reading.volumes.is_none()
+            && reading.columns.columns.is_none(),
+        "`{}` is a compiled trace: its page size and format are fixed, and it has no file table",
+        path.display()
+    );
+    ensure!(
+        reading.part == PartOfTrace::default(),
+        "`{}` is a compiled trace, of which no part can be taken: give the trace that it was made from",
+        path.display()
+    );
+    Ok(Some(CompiledTrace::open(path)?))
+}
+
+/// Somebody who looks on while a trace is read, from another thread.
+#[derive(Debug)]
+pub(crate) struct Onlooker {
+    /// Stops the reading.
+    pub(crate) watch: Watch,
+    /// The bytes that were read, of all if their number is known; it is never shown.
+    pub(crate) bytes: ProgressBar,
+}
+
+impl Onlooker {
+    pub(crate) fn new() -> Self {
+        Self { watch: Watch::default(), bytes: ProgressBar::hidden() }
+    }
+
+    /// Reads and compiles the trace of a path as [`open_with_files`] does, and tells how many more accesses
+    /// are compiled.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        reading: &Reading,
+        tell: impl FnMut(usize),
+    ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
+        match open_saved(path, reading)? {
+            Some(saved) => Ok((saved, None)),
+            None => self.compile(open_reader(path, reading)?, reading, tell),
+        }
+    }
+
+    /// Does the same with a file that has no name; `name` stands for it in messages.
+    pub(crate) fn open_unnamed(
+        &self,
+        name: &str,
+        file: File,
+        reading: &Reading,
+        tell: impl FnMut(usize),
+    ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
+        self.bytes.set_length(file.metadata()?.len());
+        let reader = Reader::from_read(name, file, &read_options(reading)?)?;
+        self.compile(reader, reading, tell)
+    }
+
+    fn compile(
+        &self,
+        reader: Reader,
+        reading: &Reading,
+        tell: impl FnMut(usize),
+    ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
+        let files = reader.file_table().cloned();
+        let page_size = page_size(reading, &reader)?;
+        if let (_, Some(bytes)) = reader.progress_bytes() {
+            self.bytes.set_length(bytes);
+        }
+        let mut part = part(WithProgress { reader, bar: self.bytes.clone() }, reading);
+        let trace = self.watch.compile_telling(&mut part, page_size, tell)?;
+        part.into_source().finish();
+        Ok((trace, files))
+    }
 }
 
 /// Reads and compiles a trace while a policy replays it, if that can be.

@@ -64,7 +64,9 @@ impl Command {
             Self::Advise(advise) => (&advise.traces, [advise.save.as_ref(), None]),
             Self::Hot(hot) => (from_ref(&hot.trace), [hot.report.as_ref(), None]),
             Self::Buffer(buffer) => (from_ref(&buffer.trace), [buffer.report.as_ref(), None]),
-            Self::Demo(_)
+            // Reports go to the browser.
+            Self::Explore(_)
+            | Self::Demo(_)
             | Self::Policies(_)
             | Self::Identifiers(_)
             | Self::Devices(_)

@@ -8,7 +8,10 @@ use crate::output::wrapped;
 /// All commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Begin", &["demo"]),
-    ("Find a cache for a workload", &["simulate", "compare", "mrc", "sweep", "plan", "advise"]),
+    (
+        "Find a cache for a workload",
+        &["explore", "simulate", "compare", "mrc", "sweep", "plan", "advise"],
+    ),
     ("Traces", &["trace", "corpus"]),
     ("Hot data and write buffers", &["hot", "buffer"]),
     ("Run a cache", &["serve", "cache", "top"]),
@@ -20,6 +23,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// An example of every command that has none below it; the lines after the first go on with it.
 const EXAMPLES: &[(&[&str], &str)] = &[
     (&["demo"], "thermocline demo"),
+    (&["explore"], "thermocline explore db.csv.zst"),
     (
         &["simulate"],
         "thermocline simulate db.csv.zst --policy tac --tier ram=64MiB --tier flash=4x",

@@ -75,6 +75,56 @@ pub(crate) struct PartOfTrace {
     pub(crate) to_time: Option<u64>,
 }
 
+impl Reading {
+    /// The words of a command line that say the same.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self {
+            format,
+            page_size,
+            only,
+            volumes,
+            time_unit,
+            allow_truncated,
+            objects,
+            tencent_unit,
+            columns: ColumnOptions { columns, ops, delimiter, header, layout },
+            part: PartOfTrace { skip, limit, from_time, to_time },
+        } = self;
+        let only = (!only.is_empty()).then(|| only.join(","));
+        let header = header.map(|is_there| if is_there { "yes" } else { "no" }.to_owned());
+        let count = |number: &Option<u64>| number.map(|number| number.to_string());
+        let time = |time: &Option<u64>| {
+            time.map(|ns| format!("{}.{:03}us", ns / 1000, ns % 1000).replace(".000us", "us"))
+        };
+        let options = [
+            ("--format", format.clone()),
+            ("--page-size", page_size.clone()),
+            ("--only", only),
+            ("--volumes", volumes.as_ref().and_then(word)),
+            ("--time-unit", time_unit.as_ref().and_then(word)),
+            ("--objects", objects.as_ref().and_then(word)),
+            ("--tencent-unit", tencent_unit.as_ref().and_then(word)),
+            ("--columns", columns.clone()),
+            ("--ops", ops.clone()),
+            ("--delimiter", delimiter.clone()),
+            ("--header", header),
+            ("--struct", layout.clone()),
+            ("--skip", count(skip)),
+            ("--limit", count(limit)),
+            ("--from-time", time(from_time)),
+            ("--to-time", time(to_time)),
+        ];
+        let given = options.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?]));
+        let truncated = allow_truncated.then(|| "--allow-truncated".to_owned());
+        given.flatten().chain(truncated).collect()
+    }
+}
+
+/// The word that stands for a value of an option.
+fn word(value: &impl ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
+}
+
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
@@ -128,4 +178,36 @@ pub(crate) enum TimeUnit {
     Ns,
     Us,
     Ms,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        reading: Reading,
+    }
+
+    #[test]
+    fn words_are_what_was_given() {
+        let read = |words: &[String]| {
+            let line = [&["t".to_owned()], words].concat();
+            Line::try_parse_from(line).unwrap().reading
+        };
+        let all = "--page-size 8KiB --only data,log --volumes files --time-unit us --objects one \
+                   --tencent-unit mixed --columns time=1:us,key=2 --ops GET=read --delimiter tab \
+                   --header yes --struct <IQ --skip 3 --limit 7 --from-time 1500us --to-time 2.5us \
+                   --allow-truncated";
+        let all: Vec<String> = all.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(read(&all).words().join(" "), all.join(" ").replace("2.5us", "2.500us"));
+        let again = read(&read(&all).words());
+        assert_eq!(format!("{again:?}"), format!("{:?}", read(&all)));
+        let format: Vec<String> = vec!["--format".into(), "spc".into()];
+        assert_eq!(read(&format).words(), format);
+        assert!(Reading::default().words().is_empty());
+    }
 }

@@ -10,6 +10,7 @@ pub(crate) mod corpus;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod drives;
+pub(crate) mod explore;
 pub(crate) mod hot;
 pub(crate) mod identifiers;
 mod listing;

@@ -1,7 +1,7 @@
 //! `thermocline trace`: look at, convert and make traces.
 
 mod capture;
-mod information;
+pub(crate) mod information;
 pub(crate) mod record;
 
 use std::path::Path;

@@ -12,10 +12,10 @@ use crate::commands::compare::VERSION;
 use crate::{output, reading};
 
 /// So many files are named.
-const HOTTEST: usize = 10;
+pub(crate) const HOTTEST: usize = 10;
 
 /// The points of a chart over time.
-const POINTS: usize = 100;
+pub(crate) const POINTS: usize = 100;
 
 /// What `trace info` prints as JSON.
 #[derive(Serialize)]
@@ -115,7 +115,8 @@ fn describe_files(files: &FileShares, processes: &[ProcessShare]) -> String {
     text
 }
 
-fn describe(stats: &Stats) -> Vec<Vec<String>> {
+/// The figures of a trace, as names and values.
+pub(crate) fn describe(stats: &Stats) -> Vec<Vec<String>> {
     let share = |share: f64| output::percent(share);
     let reads = 1.0 - stats.write_share;
     let mut rows = vec![
