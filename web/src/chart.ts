@@ -12,6 +12,8 @@ const FAINT = 0.5;
 const AHEAD = "400px";
 /** What the copy in which a span is chosen takes, with the axes of both, in pixels. */
 const OVERVIEW = 140;
+/** Vega tells of errors only. */
+const ERRORS = 1;
 /** What a reader has zoomed to. */
 const ZOOMED = ["zoom_x", "zoom_y", "span_x"];
 
@@ -133,7 +135,6 @@ export class Chart {
   private read(): void {
     this.source = sourceOf(this.element);
     this.specification = JSON.parse(this.source || "{}");
-    this.cursor?.show(undefined, this.specification);
     // The drawing waits in the space that the chart will take, so that nothing moves.
     const { height, vconcat } = this.specification;
     const pixels = vconcat ? Number(vconcat[0]?.height) + OVERVIEW : Number(height);
@@ -178,6 +179,7 @@ export class Chart {
       // No expression is compiled, so that a page may forbid scripts from texts.
       ast: true,
       defaultStyle: false,
+      logLevel: ERRORS,
       config: colours(),
       tooltip: { theme: isDark() ? "dark" : "light", disableDefaultStyle: true },
     });

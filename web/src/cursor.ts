@@ -55,7 +55,6 @@ export class Cursor {
     private readonly picking: Picking,
   ) {
     element.classList.add("picks");
-    element.setAttribute("role", "application");
     element.addEventListener("click", (event) => {
       const place = this.nearest(event);
       if (place) {
@@ -71,23 +70,24 @@ export class Cursor {
   }
 
   /** Tells what is drawn now. */
-  show(view: View | undefined, specification: Specification, hidden = new Set<string>()): void {
+  show(view: View, specification: Specification, hidden: Set<string>): void {
     this.view = view;
     this.specification = specification;
     this.hidden = hidden;
     this.places = undefined;
-    if (!view) {
-      return;
-    }
     this.element.append(this.ring, this.words);
-    this.element.setAttribute(
-      "aria-label",
-      `${specification["title"] ?? "Chart"}. Arrow keys go from point to point, Enter shows its details.`,
-    );
-    if (this.found().length > 0) {
-      this.element.setAttribute("tabindex", "0");
-    } else {
-      this.element.removeAttribute("tabindex");
+    const title = specification["title"] ?? "Chart";
+    const attributes = {
+      role: "application",
+      tabindex: "0",
+      "aria-label": `${title}. Arrow keys go from point to point, Enter shows its details.`,
+    };
+    for (const [name, value] of Object.entries(attributes)) {
+      if (this.found().length > 0) {
+        this.element.setAttribute(name, value);
+      } else {
+        this.element.removeAttribute(name);
+      }
     }
     if (!this.ring.hidden) {
       this.mark(this.found().find((place) => place.label === this.at));

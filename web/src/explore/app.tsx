@@ -1,5 +1,6 @@
 // The page: a trace, what is chosen, and what comes of it.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { download } from "../elements";
@@ -15,6 +16,9 @@ import { Point } from "./point";
 import { Results, progressOf } from "./results";
 import { Tabs } from "./tabs";
 import { Traces } from "./traces";
+
+/** Where controls have room beside the results; the style says the same. */
+const WIDE = matchMedia("(min-width: 60rem)");
 
 /** The page, when it knows what there is to choose. */
 export function App() {
@@ -45,7 +49,7 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
     () => new Map(active === undefined ? [] : [[active, address.origin]]),
   );
   const [choices, setChoices] = useState<Choices>(() => known(catalogue, address.choices));
-  const [pins, setPins] = useState<Pin[]>(address.pins);
+  const [allPins, setPins] = useState<Pin[]>(address.pins);
   const [point, setPoint] = useState<Place>();
   const [saving, setSaving] = useState<{ isSaving: boolean; error?: string | undefined }>({ isSaving: false });
 
@@ -79,25 +83,27 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
   const running = useStudy(question);
   const { study } = running;
   const rows = study?.rows ?? [];
-  useEffect(() => setPins((now) => refreshed(now, rows)), [study]);
+  useEffect(() => {
+    setPins((now) => (now.length > 0 ? refreshed(now, running.isOld ? [] : rows, active) : now));
+  }, [study, running.isOld, active]);
+  const pins = allPins.filter((pin) => pin.trace === undefined || pin.trace === active);
   useEffect(() => {
     const origin = active === undefined ? address.origin : origins.get(active);
     history.replaceState(null, "", writeAddress({ trace: active, origin, choices, pins }));
-  }, [active, origins, choices, pins]);
-  useEffect(() => refuseDrops(), []);
+  }, [active, origins, choices, allPins]);
 
   const setPinned = (place: Place, isPinned: boolean): void => {
     setPins((now) => {
-      const others = now.filter((pin) => !isSame(pin, place));
+      const others = now.filter((pin) => pin.trace !== active || !isSame(pin, place));
       const { policy, ram_pages, flash_pages } = place;
       const row = rows.find((row) => isSame(row, place));
-      return isPinned ? [...others, { policy, ram_pages, flash_pages, row }] : others;
+      return isPinned ? [...others, { trace: active, policy, ram_pages, flash_pages, row }] : others;
     });
   };
   const save = async (): Promise<void> => {
     setSaving({ isSaving: true });
     try {
-      const body = { study: study?.id, pins: pins.map(({ row: _, ...place }) => place) };
+      const body = { study: study?.id, pins: pins.map(({ policy, ram_pages, flash_pages }) => ({ policy, ram_pages, flash_pages })) };
       const response = await askOnce("POST", "report", body);
       const name = response.headers.get("content-disposition")?.match(/filename="?([^";]+)/)?.[1];
       download(name ?? "thermocline-session.html", "text/html", await response.blob());
@@ -109,6 +115,7 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
   };
 
   const progress = study && !running.isOld ? progressOf(study) : running.isRunning ? "The study begins." : "";
+  const pinned = <Pins pins={pins} open={setPoint} unpin={(pin) => setPinned(pin, false)} />;
   const pointRow = point && rows.find((row) => isSame(row, point));
   const results = (
     <>
@@ -121,17 +128,6 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
         </p>
       )}
       <Results study={study} isOld={running.isOld && study !== undefined} open={(row: Row) => setPoint(row)} />
-      {study && (
-        <Pins
-          pins={pins}
-          canSave={!running.isOld}
-          isSaving={saving.isSaving}
-          error={saving.error}
-          open={setPoint}
-          unpin={(pin) => setPinned(pin, false)}
-          save={() => void save()}
-        />
-      )}
     </>
   );
   return (
@@ -145,14 +141,14 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
         forget={forget}
       />
       <div class="sides">
-        <div class="side">
+        <Side>
           <Controls
             catalogue={catalogue}
             trace={trace}
             choices={choices}
             set={(change) => setChoices((now) => ({ ...now, ...change }))}
           />
-        </div>
+        </Side>
         <div class="main">
           <div class="study">
             <span class="words">{progress}</span>
@@ -169,13 +165,24 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
                 Run again
               </button>
             )}
+            {study && (
+              <button type="button" disabled={running.isOld || saving.isSaving} onClick={() => void save()}>
+                {saving.isSaving ? "Making the report..." : "Save as a report"}
+              </button>
+            )}
           </div>
+          {saving.error !== undefined && (
+            <p class="problem" role="alert">
+              {saving.error}
+            </p>
+          )}
           <Told text={progress} />
           <Tabs
             label="What is shown"
             tabs={[
               { id: "results", title: "Results", content: results },
-              { id: "character", title: "Character of the trace", content: <Character trace={trace} /> },
+              { id: "pins", title: `Pinned (${pins.length})`, content: pinned },
+              { id: "character", title: "Character", content: <Character trace={trace} /> },
             ]}
           />
         </div>
@@ -195,6 +202,22 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
   );
 }
 
+/** The side of the page; where there is no room beside the results, it is above them and folded up. */
+function Side({ children }: { children: ComponentChildren }) {
+  const [isOpen, setOpen] = useState(WIDE.matches);
+  useEffect(() => {
+    const change = (): void => setOpen(WIDE.matches);
+    WIDE.addEventListener("change", change);
+    return () => WIDE.removeEventListener("change", change);
+  }, []);
+  return (
+    <details class="side" open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>What is compared</summary>
+      {children}
+    </details>
+  );
+}
+
 /** What a trace is like. */
 function Character({ trace }: { trace: Trace | undefined }) {
   const path = trace?.state === "ready" ? `traces/${trace.id}/character` : undefined;
@@ -210,15 +233,4 @@ function known(catalogue: Catalogue, choices: Partial<Choices>): Choices {
   const names = new Set(catalogue.policies.map(({ name }) => name));
   const all = { ...defaults(catalogue), ...choices };
   return { ...all, policies: all.policies.filter((name) => names.has(name)) };
-}
-
-/** A file that misses its place does not replace the page. */
-function refuseDrops(): () => void {
-  const refuse = (event: Event): void => event.preventDefault();
-  addEventListener("dragover", refuse);
-  addEventListener("drop", refuse);
-  return () => {
-    removeEventListener("dragover", refuse);
-    removeEventListener("drop", refuse);
-  };
 }

@@ -70,7 +70,7 @@ export function Controls(props: {
             {tier === "flash" ? "Flash device" : "Disk device"}
             <select
               value={devices[tier]}
-              onChange={(event) => set({ devices: { ...devices, [tier]: event.currentTarget.value } })}
+              onInput={(event) => set({ devices: { ...devices, [tier]: event.currentTarget.value } })}
             >
               <option value="">as usual</option>
               {catalogue.devices[tier].map((device) => (

@@ -29,7 +29,9 @@ export function Slider(props: {
   return (
     <div class="slider">
       <label for={id}>{label}</label>
-      <output for={id}>{words}</output>
+      <span class="value" aria-hidden="true">
+        {words}
+      </span>
       <input
         id={id}
         type="range"

@@ -4,8 +4,10 @@ import type { Place, Row } from "./api";
 import { bytes, grouped, short } from "./numbers";
 import { isSame } from "./picks";
 
-/** A pinned point, with what was last known of it. */
+/** A pinned point of a trace, with what was last known of it. */
 export interface Pin extends Place {
+  /** None before the trace of the address is there. */
+  trace?: number | undefined;
   row?: Row | undefined;
 }
 
@@ -27,15 +29,10 @@ const COLUMNS: Column[] = [
 
 export function Pins(props: {
   pins: Pin[];
-  /** Whether there is a study that a report can be made of. */
-  canSave: boolean;
-  isSaving: boolean;
-  error: string | undefined;
   open(pin: Pin): void;
   unpin(pin: Pin): void;
-  save(): void;
 }) {
-  const { pins, canSave, isSaving, error, open, unpin, save } = props;
+  const { pins, open, unpin } = props;
   const columns = COLUMNS.filter(({ of }) => pins.some(({ row }) => row && of(row) !== null));
   const best = (column: Column): number | undefined => {
     const values = pins.flatMap(({ row }) => (row ? [column.of(row) ?? NaN] : [])).filter(Number.isFinite);
@@ -46,7 +43,7 @@ export function Pins(props: {
       <h2 id="pins-title">Pinned points</h2>
       {pins.length === 0 && <p class="hint">Choose a point of a chart or a row of a table, and pin it.</p>}
       {pins.length > 0 && (
-        <div class="wide" tabindex={0} role="region" aria-labelledby="pins-title">
+        <div class="wide" tabindex={0} role="region" aria-label="Table of pinned points">
           <table>
             <thead>
               <tr>
@@ -91,21 +88,14 @@ export function Pins(props: {
           </table>
         </div>
       )}
-      <p>
-        <button type="button" disabled={!canSave || isSaving} onClick={save}>
-          {isSaving ? "Making the report..." : "Save the session as a report"}
-        </button>
-      </p>
-      {error !== undefined && (
-        <p class="problem" role="alert">
-          {error}
-        </p>
-      )}
     </section>
   );
 }
 
-/** The pins with what is known of them now. */
-export function refreshed(pins: Pin[], rows: Row[]): Pin[] {
-  return pins.map((pin) => ({ ...pin, row: rows.find((row) => isSame(row, pin)) ?? pin.row }));
+/** The pins with what is known now of those of a trace. */
+export function refreshed(pins: Pin[], rows: Row[], trace: number | undefined): Pin[] {
+  return pins.map((pin) => {
+    const own = { ...pin, trace: pin.trace ?? trace };
+    return own.trace === trace ? { ...own, row: rows.find((row) => isSame(row, pin)) ?? pin.row } : own;
+  });
 }

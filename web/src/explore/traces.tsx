@@ -1,6 +1,6 @@
 // Choosing a trace, and watching it being read.
 
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { type Trace, ask, send, wordsOf } from "./api";
 import type { Origin } from "./choices";
@@ -68,15 +68,21 @@ export function Traces(props: {
       setSending((now) => (now?.abort === abort ? undefined : now));
     }
   };
-  const drop = (event: DragEvent): void => {
-    event.preventDefault();
-    setOver(false);
-    void upload(event.dataTransfer?.files[0]);
-  };
-  const drag = (event: DragEvent): void => {
-    event.preventDefault();
-    setOver(event.type === "dragover");
-  };
+  const latest = useRef(upload);
+  latest.current = upload;
+  useEffect(() => {
+    const drag = (event: DragEvent): void => {
+      // A file may be dropped anywhere, and never replaces the page.
+      event.preventDefault();
+      setOver(event.type === "dragover");
+      if (event.type === "drop") {
+        void latest.current(event.dataTransfer?.files[0]);
+      }
+    };
+    const names = ["dragover", "dragleave", "drop"] as const;
+    names.forEach((name) => addEventListener(name, drag));
+    return () => names.forEach((name) => removeEventListener(name, drag));
+  }, []);
   return (
     <section class="traces" aria-labelledby="traces-title">
       <h2 id="traces-title">Trace</h2>
@@ -106,7 +112,8 @@ export function Traces(props: {
           {active.error ?? "The trace cannot be read."}
         </p>
       )}
-      <div class={isOver ? "chooser is-over" : "chooser"} onDragOver={drag} onDragLeave={drag} onDrop={drop}>
+      <details class="chooser" open={active === undefined || active.state === "failed"}>
+        <summary>{active ? "Another trace" : "Choose a trace"}</summary>
         <button type="button" onClick={() => void open({ bundled: true })}>
           Use the bundled trace
         </button>
@@ -130,7 +137,7 @@ export function Traces(props: {
           <button type="submit">Open</button>
         </form>
         <label class="file">
-          Or drop a file here, or choose one{" "}
+          Or drop a file on this page, or choose one{" "}
           <input
             type="file"
             onChange={(event) => {
@@ -139,7 +146,8 @@ export function Traces(props: {
             }}
           />
         </label>
-      </div>
+      </details>
+      {isOver && <p class="over">Drop the file to read it.</p>}
       {sending && (
         <p class="progress">
           <label>
