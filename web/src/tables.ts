@@ -65,14 +65,16 @@ export class LiveTable {
       return false;
     }
     // A row that was here stays the same row, so that it keeps the focus.
-    const former = new Map(this.rows.map((row) => [keyOf(row, this.head), row]));
+    const before = this.rows;
+    const former = new Map(before.map((row) => [keyOf(row, this.head), row]));
     this.rows = rows.map((row) => {
       const key = keyOf(row, this.head);
       const known = former.get(key);
       former.delete(key);
       return known ? changed(known, row) : row;
     });
-    former.forEach((row) => row.remove());
+    const kept = new Set(this.rows);
+    before.filter((row) => !kept.has(row)).forEach((row) => row.remove());
     this.showRows();
     return true;
   }

@@ -9,11 +9,13 @@ use std::io::Cursor;
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{PageId, registry};
 use thermocline_lab::mrc::{
-    CurveOptions, Method, MissRatios, Rate, Sample, StackPass, curve_configurations,
+    CurveOptions, Method, Miniature, MissRatios, Rate, Sample, StackPass, curve_configurations,
     default_sizes_pages, miss_ratios,
 };
 use thermocline_lab::spec::HierarchySpec;
-use thermocline_lab::{Configuration, LabError, TierSize, Watch, find_policy};
+use thermocline_lab::{
+    Configuration, LabError, RunOptions, Summary, TierSize, TierSummary, Watch, find_policy, run,
+};
 use thermocline_trace::generate::{Generator, Options, Pattern};
 use thermocline_trace::{Choice, CompiledTrace, PageSize, ReadOptions, Reader, Sampling};
 
@@ -348,4 +350,51 @@ fn what_cannot_be_is_refused() {
     let defaults = default_sizes_pages(&trace, 1);
     assert!(defaults.is_sorted_by(|one, other| one < other) && defaults[0] >= 1);
     assert_eq!(defaults.last(), Some(&trace.footprint_pages()));
+}
+
+/// What reports show of a run can be shown of a sample: figures, verdict and costs.
+#[test]
+fn a_summary_of_a_sample_stands_for_that_of_the_whole() {
+    let trace = thermocline_lab::bundled_trace().unwrap();
+    for (policy, points) in [
+        ("lru", 1.0),
+        ("arc", 1.0),
+        ("s3-fifo", 1.0),
+        ("hat", 1.0),
+        ("lru-exclusive", 1.0),
+        ("face-gsc", 2.0),
+        ("tac", 2.0),
+    ] {
+        let sizes = sizes(&trace, policy, &["5%", "20%"], &["1x", "2x"]);
+        let rate = Rate::Fixed { rate: 0.25, seed: 1 };
+        let groups = Miniature::for_each(&trace, &sizes, rate, &Watch::default()).unwrap();
+        for configuration in &sizes {
+            let whole = run(&trace, configuration, RunOptions::default(), &Watch::default());
+            let whole = whole.unwrap();
+            let sampled = groups[0].0.summary(&trace, configuration, &Watch::default()).unwrap();
+            let [one, other] = [&sampled, &whole].map(|run| run.aggregate_hit_ratio() * 100.0);
+            assert!((one - other).abs() < points, "{policy}: {one} for {other}");
+            let time = sampled.io_time_ms / whole.io_time_ms;
+            assert!((0.9..1.1).contains(&time), "{policy}: {time} of the I/O time");
+            let accesses = |run: &Summary| {
+                let ops = |tier: &TierSummary| [tier.read_hits, tier.write_hits];
+                run.tiers
+                    .iter()
+                    .map(ops)
+                    .fold([0; 2], |sum, ops| [sum[0] + ops[0], sum[1] + ops[1]])
+            };
+            assert_eq!(accesses(&sampled), accesses(&whole), "{policy}: all accesses count");
+            let pages = |run: &Summary| -> Vec<Option<u64>> {
+                run.tiers.iter().map(|tier| tier.capacity_pages).collect()
+            };
+            assert_eq!(pages(&sampled), pages(&whole));
+        }
+        // A sample of all pages is the whole.
+        let all = Rate::Fixed { rate: 1.0, seed: 1 };
+        let groups = Miniature::for_each(&trace, &sizes[..1], all, &Watch::default()).unwrap();
+        let sampled = groups[0].0.summary(&trace, &sizes[0], &Watch::default()).unwrap();
+        let whole = run(&trace, &sizes[0], RunOptions::default(), &Watch::default()).unwrap();
+        assert_eq!(sampled.counts, whole.counts, "{policy}");
+        assert_eq!(sampled.io_time_ms.to_bits(), whole.io_time_ms.to_bits());
+    }
 }

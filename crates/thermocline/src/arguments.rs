@@ -26,7 +26,9 @@ use thermocline_papers::{STUDIES, StudyEntry};
 
 use crate::backing::BackingLocation;
 use crate::bytes::Bytes;
-pub(crate) use advise::{AdviceFormat, AdviseOptions, Have, KindWord, ListenWith};
+pub(crate) use advise::{
+    AdviceFormat, AdviseOptions, ENDURANCE_CYCLES, Have, KindWord, ListenWith,
+};
 pub(crate) use corpus::{
     CorpusCheckOptions, CorpusCommand, CorpusCompileOptions, CorpusFetchOptions, CorpusOptions,
     CorpusReportOptions, CorpusRunOptions, ManifestOptions,

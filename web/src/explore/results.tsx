@@ -5,7 +5,7 @@ import { useMemo, useRef } from "preact/hooks";
 import type { Actions } from "../fragment";
 import type { Row, Study } from "./api";
 import { FragmentView } from "./fragment-view";
-import { grouped, short } from "./numbers";
+import { grouped } from "./numbers";
 import { nameOf, pickedRow, tableRow } from "./picks";
 
 export function Results(props: {
@@ -56,7 +56,7 @@ export function progressOf(study: Study): string {
   if (state === "done") {
     return points === 1 ? "The point is exact." : `All ${grouped(points)} points are exact.`;
   }
-  const off = error ? `; sampled points are off by at most ${short(error.max)} points` : "";
+  const off = error ? `; sampled points are off by at most ${Math.max(0.01, error.max).toFixed(2)} points` : "";
   const end = state === "stopped" ? "; stopped" : "";
   return `${grouped(Math.max(sampled, exact))} of ${grouped(points)} points sampled, ${grouped(exact)} exact${off}${end}.`;
 }

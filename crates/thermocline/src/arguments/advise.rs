@@ -9,6 +9,9 @@ use thermocline_lab::advising::Kind;
 
 use super::{OUTPUT, PartOfTrace, Reading, TimeUnit};
 
+/// How many times all of flash may be written, if it is not said: once a day for five years.
+pub(crate) const ENDURANCE_CYCLES: f64 = 1825.0;
+
 #[derive(Args, Debug)]
 pub(crate) struct AdviseOptions {
     /// Traces, or samples that `--save` wrote; several samples are joined, as those of several days
@@ -54,7 +57,7 @@ pub(crate) struct AdviseOptions {
     #[arg(long, value_name = "YEARS", default_value_t = 5.0)]
     pub(crate) min_lifetime_years: f64,
     /// How many times all of flash may be written: its rated terabytes divided by its size
-    #[arg(long, value_name = "TIMES", default_value_t = 1825.0)]
+    #[arg(long, value_name = "TIMES", default_value_t = ENDURANCE_CYCLES)]
     pub(crate) endurance: f64,
     /// The device that flash is; see `thermocline devices`
     #[arg(long, value_name = "NAME", default_value = "sata-ssd")]

@@ -3,10 +3,12 @@
 use anyhow::Result;
 use serde::Serialize;
 use thermocline_core::registry::{self, Depth};
+use thermocline_device::Device;
 use thermocline_papers::{Camp, shipped_and_published};
 use thermocline_trace::PageSize;
 
 use super::traces::TraceJson;
+use crate::arguments::ENDURANCE_CYCLES;
 
 /// The policies that are chosen to begin with.
 const POLICIES: [&str; 7] = ["hat", "lc", "tac", "face-gsc", "lru-exclusive", "arc", "lru"];
@@ -41,14 +43,22 @@ struct Defaults {
     policies: [&'static str; POLICIES.len()],
     ram: [&'static str; RAM.len()],
     flash: [&'static str; FLASH.len()],
+    /// How many times all of flash may be written.
+    endurance_cycles: f64,
 }
 
-/// Names of devices, by what they can be.
+/// Devices, by what they can be.
 #[derive(Debug, Serialize)]
 struct Devices {
-    ram: Vec<String>,
-    flash: Vec<String>,
-    disk: Vec<String>,
+    ram: Vec<DeviceJson>,
+    flash: Vec<DeviceJson>,
+    disk: Vec<DeviceJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson {
+    name: String,
+    about: String,
 }
 
 /// All that the page offers, and the traces that are open.
@@ -73,7 +83,12 @@ pub(super) fn catalogue(traces: Vec<TraceJson>, drop_limit_bytes: u64) -> Result
     Ok(Catalogue {
         version: env!("CARGO_PKG_VERSION"),
         policies: policies.collect(),
-        defaults: Defaults { policies: POLICIES, ram: RAM, flash: FLASH },
+        defaults: Defaults {
+            policies: POLICIES,
+            ram: RAM,
+            flash: FLASH,
+            endurance_cycles: ENDURANCE_CYCLES,
+        },
         devices: devices()?,
         traces,
         drop_limit_bytes,
@@ -84,13 +99,19 @@ fn devices() -> Result<Devices> {
     let catalogue = thermocline_lab::catalogue(None)?;
     let named = |is_it: &dyn Fn(f64) -> bool| {
         let devices = catalogue.devices().iter().filter(|device| is_it(device.read_ms));
-        devices.map(|device| device.name.clone()).collect()
+        devices.map(DeviceJson::of).collect()
     };
     Ok(Devices {
         ram: named(&|read_ms| read_ms <= MEMORY_MS),
         flash: named(&|read_ms| read_ms > MEMORY_MS && read_ms < FLASH_MS),
         disk: named(&|read_ms| read_ms >= FLASH_MS),
     })
+}
+
+impl DeviceJson {
+    fn of(device: &Device) -> Self {
+        Self { name: device.name.clone(), about: device.summary.clone() }
+    }
 }
 
 #[cfg(test)]
@@ -107,7 +128,7 @@ mod tests {
         assert_eq!(["hat", "bcache", "arc"].map(group), ["published", "shipped", "one tier"]);
         let Devices { ram, flash, disk } = devices;
         for (tier, device) in [(ram, "memory"), (flash, "samsung-470"), (disk, "st380011a")] {
-            assert!(tier.iter().any(|name| name == device), "{device}: {tier:?}");
+            assert!(tier.iter().any(|one| one.name == device), "{device}: {tier:?}");
         }
     }
 }
