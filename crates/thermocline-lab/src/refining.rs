@@ -70,23 +70,27 @@ pub fn refine(
     for places in [plain, looking] {
         let chosen: Vec<Configuration> =
             places.iter().map(|&place| configurations[place].clone()).collect();
-        // Samples of one rate are made together, and the first of these are those of the first places.
-        let mut groups = Miniature::for_each(trace, &chosen, rate, watch)?;
-        groups.retain(|(miniature, _)| miniature.rate() < 1.0);
-        groups.sort_by_key(|(_, places)| places.first().copied());
-        for (miniature, of_group) in groups {
-            let found = Found::Sampled { rate: miniature.rate() };
-            let estimate =
-                |configuration: &Configuration| miniature.summary(trace, configuration, watch);
-            let of_group: Vec<usize> = of_group.into_iter().map(|place| places[place]).collect();
-            runs.make(&of_group, found, estimate, &tell);
-            watch.check()?;
+        let groups = Miniature::for_each(trace, &chosen, rate, watch)?;
+        let mut miniature_of = vec![None; configurations.len()];
+        for (miniature, of_group) in groups.iter().filter(|(miniature, _)| miniature.rate() < 1.0) {
+            for &chosen in of_group {
+                miniature_of[places[chosen]] = Some(miniature);
+            }
         }
+        let estimate = |place: usize| {
+            let miniature = miniature_of[place]?;
+            let found = Found::Sampled { rate: miniature.rate() };
+            Some((found, miniature.summary(trace, &configurations[place], watch)))
+        };
+        runs.make(&places, estimate, &tell);
+        watch.check()?;
     }
     tell(Progress::Sampled);
-    let replay =
-        |configuration: &Configuration| run(trace, configuration, RunOptions::default(), watch);
-    runs.make(&runs.order, Found::Exact, replay, &tell);
+    let replay = |place: usize| {
+        let summary = run(trace, &configurations[place], RunOptions::default(), watch);
+        Some((Found::Exact, summary))
+    };
+    runs.make(&runs.order, replay, &tell);
     watch.check()
 }
 
@@ -94,9 +98,9 @@ pub fn refine(
 struct Runs<'a> {
     trace: &'a CompiledTrace,
     configurations: &'a [Configuration],
-    /// For each configuration, the place of its run.
+    /// For each configuration, the place of the first one that has the same run.
     run_of: Vec<usize>,
-    /// The places of the runs, in the order in which they are made.
+    /// The places of these, in the order in which their runs are made.
     order: Vec<usize>,
 }
 
@@ -106,6 +110,8 @@ impl<'a> Runs<'a> {
         configurations: &'a [Configuration],
     ) -> Result<Self, LabError> {
         let (distinct, run_of) = distinct(configurations);
+        let first = |(run, _): (usize, _)| run_of.iter().position(|&of| of == run);
+        let firsts: Vec<usize> = distinct.into_iter().filter_map(first).collect();
         let capacities = configurations.iter().map(|one| one.capacity_pages(trace));
         let capacities = capacities.collect::<Result<Vec<_>, _>>()?;
         let mut sizes = capacities.clone();
@@ -113,23 +119,24 @@ impl<'a> Runs<'a> {
         sizes.dedup();
         let rank = ranks_by_halves(sizes.len());
         let rank_of = |place: usize| sizes.binary_search(&capacities[place]).map(|size| rank[size]);
-        let mut order: Vec<usize> = distinct.into_iter().map(|(place, _)| place).collect();
+        let run_of = run_of.into_iter().map(|run| firsts[run]).collect();
+        let mut order = firsts;
         order.sort_by_key(|&place| (rank_of(place).unwrap_or(0), place));
         Ok(Self { trace, configurations, run_of, order })
     }
 
-    /// Makes runs of these places, and tells of the configurations that each serves. What is stopped is
-    /// not told.
+    /// Makes the runs of these places, those that there are, and tells of the configurations that each
+    /// serves. What is stopped is not told.
     fn make(
         &self,
         places: &[usize],
-        found: Found,
-        work: impl Fn(&Configuration) -> Result<Summary, LabError> + Sync,
+        work: impl Fn(usize) -> Option<(Found, Result<Summary, LabError>)> + Sync,
         tell: &(impl Fn(Progress) + Sync),
     ) {
         let Self { trace, configurations, run_of, .. } = self;
         let make = |&run: &usize| {
-            let summary = work(&configurations[run]).map_err(Arc::new);
+            let Some((found, summary)) = work(run) else { return };
+            let summary = summary.map_err(Arc::new);
             let is_told = match &summary {
                 Ok(_) => true,
                 Err(error) => found == Found::Exact && !matches!(**error, LabError::Stopped),

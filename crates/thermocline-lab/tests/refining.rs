@@ -53,8 +53,9 @@ fn figures(summary: &Summary) -> serde_json::Value {
 
 #[test]
 fn samples_come_first_and_exact_figures_are_those_of_a_comparison() {
-    // Of bcache, all misses are looked at, and its sample is the whole of so small a trace.
-    let all = study(&["hat", "arc", "bcache"], &[5.0, 10.0], &[1.0, 2.0, 4.0]);
+    // TAC decides by extents, and a sample with enough of them is the whole of so small a trace. ARC and
+    // LRU have one run for all sizes of flash.
+    let all = study(&["hat", "arc", "tac", "lru"], &[5.0, 10.0], &[1.0, 2.0, 4.0]);
     let (told, result) = told(&all, &Watch::default());
     result.unwrap();
     let end_of_samples = told.iter().position(Option::is_none).unwrap();
@@ -74,7 +75,7 @@ fn samples_come_first_and_exact_figures_are_those_of_a_comparison() {
         }
     }
     for (one, times) in all.iter().zip(sampled) {
-        assert_eq!(times, usize::from(one.policy.name != "bcache"), "{}", one.policy.name);
+        assert_eq!(times, usize::from(one.policy.name != "tac"), "{}", one.policy.name);
     }
     let trace = bundled_trace().unwrap();
     let options = RunOptions::default();
@@ -82,19 +83,21 @@ fn samples_come_first_and_exact_figures_are_those_of_a_comparison() {
     for (exact, compared) in exact.into_iter().zip(&compared) {
         assert_eq!(exact.unwrap(), figures(compared));
     }
-    // The ends of the curve are there before its middle.
+    // The ends of HAT's curve are begun first; each other thread may be done with one more before.
     let size = |place: usize| all[place].capacity_pages(&trace).unwrap();
-    let first: Vec<_> = told.iter().flatten().take(3).map(|(place, ..)| size(*place)).collect();
-    let (least, greatest) = (size(0), size(all.len() - 1));
-    assert!(first.iter().all(|size| *size == least || *size == greatest), "{first:?}");
+    let of_hat = told.iter().flatten().filter(|(place, ..)| all[*place].policy.name == "hat");
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let first: Vec<_> = of_hat.take(1 + threads).map(|(place, ..)| size(*place)).collect();
+    assert!(first.contains(&size(0)) && first.contains(&size(all.len() - 1)), "{first:?}");
 }
 
 #[test]
 fn what_cannot_be_is_told_and_the_rest_goes_on() {
-    // FaCE replaces groups of pages, which such a flash does not hold.
-    let mut all = study(&["face-gr", "hat"], &[5.0], &[1.0]);
+    // HAT needs memory, and bcache has none of its own.
+    let mut all = study(&["hat", "bcache"], &[5.0], &[1.0]);
     for configuration in &mut all {
-        configuration.tiers[1].size = TierSize::Pages(1.0);
+        configuration.tiers[0].size = TierSize::Pages(0.0);
+        configuration.tiers[1].size = TierSize::Pages(2000.0);
     }
     let (told, result) = told(&all, &Watch::default());
     result.unwrap();

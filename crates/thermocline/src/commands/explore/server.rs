@@ -25,7 +25,8 @@ use super::{catalogue, character, upload};
 /// The page before its script has run.
 const SHELL: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-    <title>Thermocline explore</title>\n<link rel=\"stylesheet\" href=\"style.css\">\n\
+    <title>Thermocline explore</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+    <link rel=\"stylesheet\" href=\"style.css\">\n\
     <script src=\"page.js\" defer></script>\n</head>\n<body>\n\
     <main class=\"explore\" id=\"app\">\n<h1>Thermocline explore</h1>\n\
     <noscript><p>This page needs scripts.</p></noscript>\n</main>\n</body>\n</html>\n";
