@@ -24,6 +24,8 @@ interface Part {
 /** Shows what a server sends as HTML. */
 export class Fragment {
   private parts = new Map<string, Part>();
+  /** What is not shown now, and comes again as the reader has set it. */
+  private readonly parked = new Map<string, Part>();
 
   constructor(
     private readonly place: HTMLElement,
@@ -34,33 +36,37 @@ export class Fragment {
   show(html: string): void {
     const template = make("template");
     template.innerHTML = html;
+    const next = keyed(template.content);
+    const keys = new Set(next.map(([key]) => key));
+    for (const [key, part] of this.parts) {
+      if (!keys.has(key)) {
+        part.place.remove();
+        this.parked.set(key, part);
+      }
+    }
     const former = this.parts;
     this.parts = new Map();
     let last: Element | null = null;
-    for (const [key, element] of keyed(template.content)) {
-      const known = former.get(key);
-      former.delete(key);
+    for (const [key, element] of next) {
+      const known = this.parked.get(key) ?? former.get(key);
+      this.parked.delete(key);
       const part: Part = known ?? { place: make("div", { class: "part" }), source: "" };
       const after: Element | null = last ? last.nextElementSibling : this.place.firstElementChild;
-      // What is no longer shown goes at the end.
-      if (!known) {
-        this.place.insertBefore(part.place, after);
-      } else if (after !== part.place && !isStale(after, former)) {
+      // Only what is new or elsewhere is moved: what moves loses the focus.
+      if (after !== part.place) {
         this.place.insertBefore(part.place, after);
       }
       this.parts.set(key, part);
       this.fill(part, element);
       last = part.place;
     }
-    for (const part of former.values()) {
-      part.figure?.remove();
-      part.place.remove();
-    }
   }
 
   /** Ends all that it shows. */
   clear(): void {
     this.show("");
+    this.parked.forEach((part) => part.figure?.remove());
+    this.parked.clear();
   }
 
   private fill(part: Part, next: Element): void {
@@ -68,7 +74,6 @@ export class Fragment {
     if (part.source === source) {
       return;
     }
-    const isNew = part.source === "";
     part.source = source;
     if (next instanceof HTMLElement && next.tagName === "FIGURE") {
       if (part.figure) {
@@ -85,16 +90,11 @@ export class Fragment {
     }
     part.place.replaceChildren(next);
     if (table) {
-      part.table = new LiveTable(table, this.actions.rows);
-    } else if (isNew || next.tagName === "PRE") {
+      part.table = new LiveTable(table, this.actions.rows, part.table);
+    } else {
       addCopyButtons(part.place);
     }
   }
-}
-
-/** Whether this is the place of a part that is about to go. */
-function isStale(place: Element | null, former: Map<string, Part>): boolean {
-  return [...former.values()].some((part) => part.place === place);
 }
 
 /** The blocks, each with a name that the same block has in another version. */

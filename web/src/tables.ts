@@ -24,7 +24,10 @@ export function enhanceTables(root: ParentNode): void {
 export class LiveTable {
   /** The rows in the order in which they came. */
   private rows: HTMLTableRowElement[];
-  private sorting: { column: number; isDown: boolean } | undefined;
+  /** The title of the column by which rows are sorted. */
+  private sorting: { title: string; isDown: boolean } | undefined;
+  /** The titles of the columns, no two of them the same. */
+  private readonly titles: string[];
   private readonly head: HTMLTableRowElement | undefined;
   private readonly body: HTMLTableSectionElement | undefined;
   private readonly tools = make("div", { class: "tools" });
@@ -36,13 +39,16 @@ export class LiveTable {
   private readonly filterLabel = make("label", {}, "Filter rows ", this.filter);
   private readonly save = make("span", { class: "save" }, "Save as ");
 
+  /** `former` is a table of other columns that this one stands for: what the reader has set stays. */
   constructor(
     private readonly table: HTMLTableElement,
     private readonly action?: RowAction,
+    former?: LiveTable,
   ) {
     this.head = table.tHead?.rows[0];
     this.body = table.tBodies[0];
     this.rows = [...(this.body?.rows ?? [])];
+    this.titles = uniqueNames([...(this.head?.cells ?? [])].map((cell) => textOf(cell) || "name"));
     if (!this.head || !this.body || this.rows.length === 0) {
       return;
     }
@@ -53,6 +59,11 @@ export class LiveTable {
     this.constants.addEventListener("change", () => this.hideConstants());
     this.filter.addEventListener("input", () => this.applyFilter());
     makeScrollable(wide);
+    if (former) {
+      this.constants.checked = former.constants.checked;
+      this.filter.value = former.filter.value;
+      this.sorting = former.sorting;
+    }
     this.showRows();
   }
 
@@ -102,8 +113,12 @@ export class LiveTable {
   private makeSortable(head: HTMLTableRowElement): void {
     this.table.classList.add("sortable");
     [...head.cells].forEach((cell, column) => {
+      const title = this.titles[column] ?? "";
       if (cell.tagName !== "TH") {
         return;
+      }
+      if (this.sorting?.title === title) {
+        cell.setAttribute("aria-sort", this.sorting.isDown ? "descending" : "ascending");
       }
       const sort = button("", () => {
         const isDown = cell.getAttribute("aria-sort") === "ascending";
@@ -111,7 +126,7 @@ export class LiveTable {
           other.removeAttribute("aria-sort");
         }
         cell.setAttribute("aria-sort", isDown ? "descending" : "ascending");
-        this.sorting = { column, isDown };
+        this.sorting = { title, isDown };
         this.sort();
       });
       sort.className = "sort";
@@ -123,9 +138,10 @@ export class LiveTable {
   private sort(): void {
     const { sorting, body } = this;
     let ordered = this.rows;
-    if (sorting) {
+    const column = sorting ? this.titles.indexOf(sorting.title) : -1;
+    if (sorting && column >= 0) {
       ordered = this.rows
-        .map((row) => ({ row, value: valueOf(row.cells[sorting.column]) }))
+        .map((row) => ({ row, value: valueOf(row.cells[column]) }))
         .sort((one, other) => {
           // What has no number stands last in either direction.
           const isMixed = typeof one.value !== typeof other.value;
@@ -185,12 +201,11 @@ export class LiveTable {
 
   private addDownloads(): void {
     const title = titleOf(this.table);
-    const names = uniqueNames([...(this.head?.cells ?? [])].map((cell) => textOf(cell) || "name"));
     const values = (): Value[][] =>
-      this.rows.map((row) => names.map((_, column) => valueOf(row.cells[column])));
+      this.rows.map((row) => this.titles.map((_, column) => valueOf(row.cells[column])));
     const offer = (format: string, type: string, make: (names: string[], rows: Value[][]) => BlobPart): void => {
       const made = button(format, () => {
-        download(fileName(title, format.toLowerCase()), type, make(names, values()));
+        download(fileName(title, format.toLowerCase()), type, make(this.titles, values()));
       });
       made.setAttribute("aria-label", `Save the table ${title} as ${format}`);
       this.save.append(made, " ");

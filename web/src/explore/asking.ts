@@ -6,6 +6,8 @@ import { type Study, type StudyAsk, type Trace, Refusal, ask, pause, poll, words
 
 /** A change starts a study after this time, so that a slider that moves starts one. */
 const SETTLED_MS = 350;
+/** Former results stay for this long, if the next ones are fewer till then. */
+const FORMER_MS = 1500;
 /** Without a trace to watch, the server is asked this often whether it is there. */
 const WATCH_MS = 10_000;
 
@@ -73,6 +75,7 @@ export function useStudy(question: StudyAsk | undefined): Running {
   const [tries, setTries] = useState(0);
   const [stopped, setStopped] = useState("");
   const started = useRef<number | undefined>(undefined);
+  const isFormer = useRef(false);
   const key = question && JSON.stringify(question);
   const run = `${tries} ${key}`;
   const isStopped = stopped === run;
@@ -92,9 +95,13 @@ export function useStudy(question: StudyAsk | undefined): Running {
       setError(undefined);
       const { id } = await ask<{ id: number }>("POST", "studies", question, abort.signal);
       started.current = id;
+      const begun = Date.now();
       await poll<Study>(`studies/${id}`, abort.signal, (next) => {
-        // The former results stay until there is something to show.
-        if (next.html !== "" || next.state === "failed") {
+        // The former results stay until there is about as much to show.
+        const isEnough = next.sampled >= next.points || Date.now() > begun + FORMER_MS;
+        const isOver = next.state !== "sampling" && next.state !== "exact";
+        if (isOver || (next.html !== "" && (isEnough || !isFormer.current))) {
+          isFormer.current = true;
           setStudy(next);
           setOld(false);
         }
@@ -111,6 +118,7 @@ export function useStudy(question: StudyAsk | undefined): Running {
   // What was found on another trace says nothing of this one.
   const trace = question?.trace;
   useEffect(() => {
+    isFormer.current = false;
     setStudy(undefined);
     setError(undefined);
   }, [trace]);
