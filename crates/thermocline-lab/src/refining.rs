@@ -1,4 +1,4 @@
-//! Many configurations on one trace, for somebody who looks on: first from samples, then exactly.
+//! Run many configurations on one trace while a user watches: first on samples, then on the whole trace.
 //!
 //! 1. Sizes come in the order in which a curve gains most: its ends, its middle, and so on by halves; all
 //!    policies at one size before the next one.
@@ -39,7 +39,7 @@ pub struct Refined {
     pub summary: Result<Summary, Arc<LabError>>,
 }
 
-/// Part of the work, as `tell` is told of it.
+/// A step of [`refine`], as its callback gets it.
 #[derive(Debug)]
 pub enum Progress {
     /// Something is known of a configuration, or more exactly.
@@ -48,8 +48,8 @@ pub enum Progress {
     Sampled,
 }
 
-/// Finds figures of all configurations, at first from samples where these are smaller than the trace, then
-/// exact ones. `tell` is told of each as soon as it is known, from several threads.
+/// Estimate all configurations from samples where these are smaller than the trace, then replay the whole
+/// trace through each. Several threads call `tell`, with each result as soon as it is known.
 ///
 /// # Errors
 /// A size that cannot be, or [`LabError::Stopped`].
@@ -125,8 +125,8 @@ impl<'a> Runs<'a> {
         Ok(Self { trace, configurations, run_of, order })
     }
 
-    /// Makes the runs of these places, those that there are, and tells of the configurations that each
-    /// serves. What is stopped is not told.
+    /// Make the runs of these places, where `work` gives one, and call `tell` for every configuration that
+    /// a run serves. A stopped run calls it for none.
     fn make(
         &self,
         places: &[usize],

@@ -57,8 +57,8 @@ impl Watch {
         Ok(compiled?)
     }
 
-    /// Does the same while another thread reads ahead, and tells how many more accesses are compiled, part
-    /// by part.
+    /// Compile what a source has while another thread reads ahead. `tell` is called with the number of
+    /// accesses in each part that is compiled.
     ///
     /// # Errors
     /// As for [`compile`](Self::compile).

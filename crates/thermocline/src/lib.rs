@@ -11,20 +11,18 @@ mod arguments;
 mod backing;
 mod bytes;
 mod commands;
+mod errors;
 mod hierarchy;
 mod interrupt;
 mod note;
 mod output;
 mod reading;
 
-use std::error::Error;
 use std::ffi::OsString;
-use std::io::Write as _;
-
-use thermocline_lab::LabError;
-use thermocline_trace::TraceError;
 
 use crate::arguments::Command;
+use crate::errors::explained;
+use crate::output::print;
 
 /// The exit status after an error.
 const FAILURE: u8 = 1;
@@ -78,35 +76,6 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
             };
             output::note(&format!("error: {}", explained(&error, flag)));
             FAILURE
-        }
-    }
-}
-
-/// An error with all its causes, and the option that helps if there is one; `spell` makes of its name
-/// what the reader would write.
-fn explained(error: &anyhow::Error, spell: impl Fn(&str) -> String) -> String {
-    let remedy = |one: &'_ (dyn Error + 'static)| match one.downcast_ref::<LabError>() {
-        Some(error) => error.remedy(&spell),
-        None => one.downcast_ref::<TraceError>()?.remedy(&spell),
-    };
-    let note = |one: &'_ (dyn Error + 'static)| {
-        one.downcast_ref().and_then(note::remedy).map(str::to_owned)
-    };
-    match error.chain().find_map(|one| remedy(one).or_else(|| note(one))) {
-        Some(remedy) => format!("{error:#}; {remedy}"),
-        None => format!("{error:#}"),
-    }
-}
-
-/// Prints a result, if it can; that the reader has had enough (`| head`) is no failure.
-fn print(text: &str) -> bool {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
-        Err(error) => {
-            output::note(&format!("error: cannot write to standard output: {error}"));
-            false
         }
     }
 }

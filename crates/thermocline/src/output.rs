@@ -1,7 +1,7 @@
 //! Tables, numbers and files, as every command writes them.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -19,7 +19,20 @@ pub(crate) use thermocline_lab::write_file;
 /// Writes a line to standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to be told that standard error is closed.
-    drop(writeln!(std::io::stderr(), "{text}"));
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
+/// Prints a result, if it can; that the reader has had enough (`| head`) is no failure.
+pub(crate) fn print(text: &str) -> bool {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => true,
+        Err(error) => {
+            note(&format!("error: cannot write to standard output: {error}"));
+            false
+        }
+    }
 }
 
 /// Writes a report, and says which files were written where the name of one is not the name asked for.

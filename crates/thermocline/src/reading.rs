@@ -99,6 +99,16 @@ fn open_saved(path: &Path, reading: &Reading) -> Result<Option<CompiledTrace>> {
     Ok(Some(CompiledTrace::open(path)?))
 }
 
+/// Refuses a trace that cannot be opened, before it is read.
+///
+/// What the standard input has is not looked at: it comes once.
+pub(crate) fn check(path: &Path, reading: &Reading) -> Result<()> {
+    if path == Path::new(STANDARD_INPUT) || open_saved(path, reading)?.is_some() {
+        return Ok(());
+    }
+    page_size(reading, &open_reader(path, reading)?).map(drop)
+}
+
 /// Somebody who looks on while a trace is read, from another thread.
 #[derive(Debug)]
 pub(crate) struct Onlooker {

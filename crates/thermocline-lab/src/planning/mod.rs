@@ -22,13 +22,13 @@ use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_device::ssd::SsdConfig;
 use thermocline_trace::CompiledTrace;
 
+use crate::lifetime::{lifetime_years, recorded_s};
 use crate::metric::flash_drive;
 use crate::mrc::{Estimate, Miniature, Rate};
 use crate::spec::Step::Key;
 use crate::spec::{
     DeviceSpec, DriveSpec, HierarchySpec, ModelSpec, TierSpec, TimingMode, TimingSpec,
 };
-use crate::tiers::{lifetime_years, recorded_s};
 use crate::turns::in_parallel;
 use crate::{
     Arrivals, Configuration, LabError, RunOptions, TierSize, TimingSummary, TraceSummary, Watch,

@@ -9,6 +9,7 @@ mod command;
 mod corpus;
 #[cfg(target_os = "linux")]
 mod endings;
+mod explore;
 mod formats;
 mod help;
 mod mrc;

@@ -119,7 +119,7 @@ impl Drawn for ScatterChart {
 }
 
 /// Where a name is written, in pixels: left, right and middle.
-type Box = (f64, f64, f64);
+type Extent = (f64, f64, f64);
 
 impl ScatterChart {
     /// Returns which of the front have their names right of them, and which left. A name that would cover
@@ -129,7 +129,7 @@ impl ScatterChart {
             Kind::Linear(from, to, _) => (value - from) / (to - from),
             Kind::Log(..) | Kind::Bands(_) => 0.0,
         };
-        let mut taken: Vec<Box> = vec![];
+        let mut taken: Vec<Extent> = vec![];
         let mut sides = [vec![], vec![]];
         for &place in front {
             let Point { name, x, y } = &self.points[place];
@@ -137,9 +137,9 @@ impl ScatterChart {
             let y = share(&plot.y, *y) * PLANE.1;
             let width = name.chars().count() as f64 * LETTER;
             let boxes = [(x + GAP, x + GAP + width, y), (x - GAP - width, x - GAP, y)];
-            let is_free = |&(left, right, middle): &Box| {
+            let is_free = |&(left, right, middle): &Extent| {
                 let is_inside = left >= 0.0 && right <= PLANE.0;
-                let covers = |other: &Box| {
+                let covers = |other: &Extent| {
                     left < other.1 && other.0 < right && (middle - other.2).abs() < LINE
                 };
                 is_inside && !taken.iter().any(covers)

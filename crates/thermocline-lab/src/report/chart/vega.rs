@@ -97,7 +97,7 @@ struct Data {
 }
 
 impl Data {
-    /// Return what a layer refers to its rows by.
+    /// Returns what a layer refers to its rows by.
     fn reference(&mut self, rows: Vec<Value>) -> Value {
         let rows = Value::Array(rows);
         let place = self.sets.iter().position(|set| *set == rows).unwrap_or_else(|| {

@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, anyhow};
 use tokio::sync::oneshot;
 
 use crate::arguments::ExploreOptions;
-use crate::interrupt;
+use crate::{interrupt, output, reading};
 use session::Session;
 
 /// Bytes of the token in the address.
@@ -31,6 +31,9 @@ const TOKEN_BYTES: usize = 16;
 
 /// Runs the command, until a signal ends it.
 pub(crate) fn run(options: &ExploreOptions) -> Result<String> {
+    if let Some(trace) = &options.trace {
+        reading::check(trace, &options.reading)?;
+    }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).with_context(|| {
         format!("--port {}: cannot listen on 127.0.0.1 there; give another one", options.port)
     })?;
@@ -51,7 +54,7 @@ pub(crate) fn run(options: &ExploreOptions) -> Result<String> {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let server = tokio::spawn(async { axum::serve(listener, router).await });
-                if !crate::print(&format!("http://127.0.0.1:{port}/{token}/\n")) {
+                if !output::print(&format!("http://127.0.0.1:{port}/{token}/\n")) {
                     return Err(anyhow!("the address of the page could not be printed"));
                 }
                 // An error is a sender that is gone, and with it who would stop the server.

@@ -33,7 +33,7 @@ impl Problem {
 
 /// An error with its causes and its remedy, in one sentence.
 pub(super) fn sentence(error: &anyhow::Error) -> String {
-    crate::explained(error, flag_of)
+    crate::errors::explained(error, flag_of)
 }
 
 impl From<anyhow::Error> for Problem {

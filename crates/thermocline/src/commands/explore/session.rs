@@ -81,10 +81,8 @@ impl Session {
     /// There is none, or it is not read yet, or could not be read.
     pub(super) fn ready(&self, id: u64) -> Result<Ready, Problem> {
         let trace = self.trace(id)?;
-        let opened = trace.opened().ok_or_else(|| {
-            let sentence = format!("trace {id} is not read: wait until its state is `ready`");
-            Problem::new(StatusCode::CONFLICT, sentence)
-        })?;
+        let opened = trace.opened();
+        let opened = opened.map_err(|sentence| Problem::new(StatusCode::CONFLICT, sentence))?;
         Ok((trace, opened))
     }
 

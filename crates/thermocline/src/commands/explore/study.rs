@@ -155,11 +155,13 @@ impl Study {
         self.state.look(|state, _| state.phase.is_over())
     }
 
-    /// Changes what is not over.
+    /// Changes the state unless the study is over: what ends it first decides how it ended.
     fn change(&self, change: impl FnOnce(&mut State)) {
-        if !self.is_over() {
-            self.state.change(change);
-        }
+        self.state.change(|state| {
+            if !state.phase.is_over() {
+                change(state);
+            }
+        });
     }
 
     fn take(&self, progress: Progress) {

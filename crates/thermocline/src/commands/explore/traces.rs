@@ -153,11 +153,19 @@ impl Trace {
         self.onlooker.watch.stop();
     }
 
-    /// The trace, if it was read.
-    pub(super) fn opened(&self) -> Option<Arc<Opened>> {
+    /// The trace.
+    ///
+    /// # Errors
+    /// It is not read yet, or could not be, in a sentence.
+    pub(super) fn opened(&self) -> Result<Arc<Opened>, String> {
         self.phase.look(|phase, _| match phase {
-            Phase::Ready(opened) => Some(Arc::clone(opened)),
-            Phase::Reading | Phase::Failed(_) => None,
+            Phase::Ready(opened) => Ok(Arc::clone(opened)),
+            Phase::Reading => {
+                Err(format!("trace {} is still being read: wait until it is ready", self.id))
+            }
+            Phase::Failed(_) => {
+                Err(format!("trace {} could not be read: open another one", self.id))
+            }
         })
     }
 
@@ -198,10 +206,10 @@ impl Trace {
     /// What it is, in a line.
     pub(super) fn title(&self) -> String {
         match self.opened() {
-            Some(opened) => {
+            Ok(opened) => {
                 format!("{} ({} accesses)", self.name, output::count(opened.compiled.len() as u64))
             }
-            None => self.name.clone(),
+            Err(_) => self.name.clone(),
         }
     }
 }
