@@ -7,11 +7,8 @@ use crate::output::wrapped;
 
 /// All commands by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Begin", &["demo"]),
-    (
-        "Find a cache for a workload",
-        &["explore", "simulate", "compare", "mrc", "sweep", "plan", "advise"],
-    ),
+    ("Begin", &["demo", "explore"]),
+    ("Find a cache for a workload", &["simulate", "compare", "mrc", "sweep", "plan", "advise"]),
     ("Traces", &["trace", "corpus"]),
     ("Hot data and write buffers", &["hot", "buffer"]),
     ("Run a cache", &["serve", "cache", "top"]),

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde::{Deserialize, Serialize};
+use thermocline_lab::Watch;
 use thermocline_lab::report::STYLE;
 use tokio::task::spawn_blocking;
 
@@ -148,10 +149,7 @@ async fn trace_character(
         html: String,
     }
     let (trace, opened) = session.ready(number(&id)?)?;
-    let interest = Interest::default();
-    let watch = interest.0.clone();
-    let html = blocking(move || Ok(character::html(&trace, &opened, &watch)?)).await?;
-    drop(interest);
+    let html = awaited(move |watch| Ok(character::html(&trace, &opened, watch)?)).await?;
     Ok(Json(Html { html }))
 }
 
@@ -194,16 +192,12 @@ async fn point(State(session): Shared, body: Body200) -> Answer<impl IntoRespons
     }
     let Asked { ask, point } = parse(&bytes(body)?)?;
     let (trace, opened) = session.ready(ask.trace)?;
-    let interest = Interest::default();
-    let watch = interest.0.clone();
-    let json = blocking(move || {
+    let json = awaited(move |watch| {
         let of = (&*trace, &opened);
-        let detail = Detail::find(&ask, &point, of, &session.reading, &watch)?;
+        let detail = Detail::find(&ask, &point, of, &session.reading, watch)?;
         Ok(detail.json(&opened))
     });
-    let json = json.await?;
-    drop(interest);
-    Ok(Json(json))
+    Ok(Json(json.await?))
 }
 
 async fn report(State(session): Shared, body: Body200) -> Answer<Response> {
@@ -216,19 +210,16 @@ async fn report(State(session): Shared, body: Body200) -> Answer<Response> {
     }
     let Asked { study, pins } = parse(&bytes(body)?)?;
     let study = session.found_study(study)?;
-    let interest = Interest::default();
-    let watch = interest.0.clone();
-    let html = blocking(move || {
+    let html = awaited(move |watch| {
         let mut report = study.report();
         for point in &pins {
             let of = (&*study.trace, &study.opened);
-            let detail = Detail::find(&study.ask, point, of, &session.reading, &watch)?;
+            let detail = Detail::find(&study.ask, point, of, &session.reading, watch)?;
             report.append(detail.pinned());
         }
         Ok(report.to_html())
     });
     let html = html.await?;
-    drop(interest);
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"thermocline-explore.html\""),
@@ -244,6 +235,17 @@ async fn blocking<T: Send + 'static>(
         let sentence = format!("the work has failed ({error}), which is a fault of this program");
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, sentence))
     })
+}
+
+/// Does such work, and stops it if its client leaves: then this is dropped, and the interest with it.
+async fn awaited<T: Send + 'static>(
+    work: impl FnOnce(&Watch) -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let interest = Interest::default();
+    let watch = interest.0.clone();
+    let found = blocking(move || work(&watch)).await;
+    drop(interest);
+    found
 }
 
 /// A whole body.
