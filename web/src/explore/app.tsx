@@ -1,7 +1,7 @@
 // The page: a trace, what is chosen, and what comes of it.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { download } from "../elements";
 import { type Catalogue, type Place, type Row, type Trace, ask, askOnce, wordsOf } from "./api";
@@ -87,7 +87,8 @@ function Session({ catalogue }: { catalogue: Catalogue }) {
     setPins((now) => (now.length > 0 ? refreshed(now, running.isOld ? [] : rows, active) : now));
   }, [study, running.isOld, active]);
   const pins = allPins.filter((pin) => pin.trace === undefined || pin.trace === active);
-  useEffect(() => {
+  // Before the page is painted: an address that follows later lacks what the reader sees as chosen.
+  useLayoutEffect(() => {
     const origin = active === undefined ? address.origin : origins.get(active);
     history.replaceState(null, "", writeAddress({ trace: active, origin, choices, pins }));
   }, [active, origins, choices, allPins]);
