@@ -193,6 +193,27 @@ mod tests {
     }
 
     #[test]
+    fn a_tie_does_not_count_as_the_least() {
+        let at = |flash_pages: u64, hat: f64, lc: f64| {
+            [("hat", hat), ("lc", lc)].map(|(policy, ms)| summary(policy, flash_pages, ms))
+        };
+        let answer = |runs: &[[Summary; 2]]| verdict(&runs.concat()).swap_remove(0);
+        let wins = at(80, 500.0, 400.0);
+        let (ties, ties_too) = (at(20, 699.0, 700.0), at(40, 590.0, 600.0));
+        let begins = |found: &str, with: &str| {
+            let with = format!("lc needs the least I/O time {with}");
+            assert!(found.starts_with(&with), "{found} does not begin with {with}");
+        };
+        begins(&answer(&[wins.clone()]), "with");
+        let one = "at both sizes (within 2.0 % at one of them): with";
+        begins(&answer(&[wins.clone(), ties.clone()]), one);
+        let two = "at all 3 sizes (within 2.0 % at 2 of them): with";
+        begins(&answer(&[wins.clone(), ties.clone(), ties_too]), two);
+        // Equal figures are the least of both.
+        begins(&answer(&[wins, at(20, 700.0, 700.0)]), "at both sizes: with");
+    }
+
+    #[test]
     fn flash_that_saves_nothing_is_said_to() {
         let found = verdict(&[writing(summary("hat", 20, 595.0), 80), summary("lru", 20, 600.0)]);
         assert!(

@@ -76,6 +76,12 @@ impl<'a, Run: Ranked> Ranking<'a, Run> {
         self.tied().any(|run| run.name() == name)
     }
 
+    /// Whether another run's figure is less, by however little.
+    fn is_beaten(&self, name: &str) -> bool {
+        let (least, _) = self.best();
+        self.runs.iter().any(|(figure, run)| run.name() == name && *figure > least)
+    }
+
     /// The best of the others.
     fn behind(&self) -> Option<(f64, &'a Run)> {
         self.runs.iter().copied().find(|(figure, _)| self.saved(*figure) > TIE_SHARE)
@@ -110,19 +116,27 @@ fn ties<Run: Ranked>(ranking: &Ranking<'_, Run>) -> Option<String> {
     }
 }
 
-/// The words before the winner's figure: whether it is as good as any at all sizes, and the sizes that the
-/// figure is for, the greatest.
+/// The words before the winner's figure: whether it is the best at all sizes, where it only ties with the
+/// best, and the sizes that the figure is for, the greatest.
 fn at_sizes<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> String {
     let Some(last) = rankings.last() else { return String::new() };
     let (_, best) = last.best();
     let name = best.name();
-    let wins = rankings.iter().filter(|ranking| ranking.is_tied(&name)).count();
     let at = best.sizes();
-    match rankings.len() {
-        2 if wins == 2 => format!("at both sizes: with {at}, "),
-        all if all == wins && all > 1 => format!("at all {all} sizes: with {at}, "),
-        _ => format!("with {at}: "),
-    }
+    let isnt_tied = rankings.iter().any(|ranking| !ranking.is_tied(&name));
+    let which = match rankings.len() {
+        _ if isnt_tied => return format!("with {at}: "),
+        1 => return format!("with {at}: "),
+        2 => String::from("at both sizes"),
+        all => format!("at all {all} sizes"),
+    };
+    let ties = rankings.iter().filter(|ranking| ranking.is_beaten(&name)).count();
+    let within = match ties {
+        0 => String::new(),
+        1 => format!(" (within {} at one of them)", share(TIE_SHARE)),
+        ties => format!(" (within {} at {ties} of them)", share(TIE_SHARE)),
+    };
+    format!("{which}{within}: with {at}, ")
 }
 
 /// Caches with their sizes in bytes, as in `RAM 3 MiB and flash 49 MiB`.
