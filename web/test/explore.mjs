@@ -4,19 +4,13 @@
 // names, if it is set.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import test, { after, before } from "node:test";
 
-import { chromium } from "playwright-core";
+import { DESK, PHONE, launch, look as lookAt, picture, start } from "./browser.mjs";
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const DESK = { width: 1280, height: 800 };
-const PHONE = { width: 390, height: 844 };
 /** A study that is over soon. */
 const SMALL = "from=bundled&policies=hat+lru&ram=2+2+1&flash=2+8+2";
 /** A trace that is read at once. */
@@ -25,31 +19,18 @@ const TRACE = [
   ...Array.from({ length: 400 }, (_, n) => `${n * 1000},${n % 5 ? "R" : "W"},0,${((n * 7) % 50) * 4096},4096`),
 ].join("\n");
 
-const program = process.env.THERMOCLINE;
-assert.ok(program, "THERMOCLINE names no program");
+const serve = () => start(["explore"], "stdout", /(http:\S+)/);
 const folder = mkdtempSync(join(tmpdir(), "explore-"));
 let browser;
 let server;
 before(async () => {
-  const executablePath = process.env.CHROMIUM ?? "chromium";
-  // The page is ours, and the browser of a container has no sandbox.
-  [browser, server] = await Promise.all([chromium.launch({ executablePath, args: ["--no-sandbox"] }), serve()]);
+  [browser, server] = await Promise.all([launch(), serve()]);
 });
 after(async () => {
   await browser?.close();
   server?.process.kill();
   rmSync(folder, { recursive: true });
 });
-
-/** Starts the program, and waits for the address that it prints. */
-async function serve() {
-  const process = spawn(program, ["explore"], { stdio: ["ignore", "pipe", "inherit"] });
-  for await (const line of createInterface({ input: process.stdout })) {
-    const address = line.match(/http:\S+/)?.[0];
-    if (address) return { process, address };
-  }
-  throw new Error("the program prints no address");
-}
 
 /** Opens the page, and fails on errors at the end, but for answers that say no. */
 async function open(t, { hash = "", address = server.address, size = DESK, colorScheme = "light", faulty = false } = {}) {
@@ -75,19 +56,10 @@ async function open(t, { hash = "", address = server.address, size = DESK, color
   return page;
 }
 
-/** Looks for what screen readers and keyboards cannot use, and for what is wider than the page. */
+/** Looks at the page, and saves what it looks like. */
 async function look(page, name) {
-  await page.evaluate(AXE);
-  const violations = await page.evaluate(async () => {
-    const { violations } = await globalThis.axe.run();
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join("\n")}`);
-  });
-  assert.deepEqual(violations, [], name);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  assert.ok(wide <= 0, `${name} is ${wide} pixels wider than the page`);
-  if (process.env.SCREENSHOTS) {
-    await page.screenshot({ path: join(process.env.SCREENSHOTS, `explore-${name}.png`) });
-  }
+  await lookAt(page, name);
+  await picture(page, `explore-${name}`);
 }
 
 /** Waits until every point is exact. */

@@ -5,24 +5,20 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { basename, join } from "node:path";
+import { basename } from "node:path";
 import { pathToFileURL } from "node:url";
 import test, { after, before } from "node:test";
 
-import { chromium } from "playwright-core";
 import { parquetReadObjects } from "hyparquet";
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const WIDTHS = { desk: 1280, phone: 390 };
+import { DESK, PHONE, launch, look, picture } from "./browser.mjs";
+
 const reports = (process.env.REPORTS ?? "").split("\n").filter(Boolean);
 assert.ok(reports.length > 0, "REPORTS names no report");
 
 let browser;
 before(async () => {
-  const executablePath = process.env.CHROMIUM ?? "chromium";
-  // The pages are ours, and the browser of a container has no sandbox.
-  browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  browser = await launch();
 });
 after(() => browser?.close());
 
@@ -53,27 +49,17 @@ async function drawAll(page) {
 }
 
 for (const path of reports) {
-  for (const [name, width] of Object.entries(WIDTHS)) {
+  for (const [name, size] of Object.entries({ desk: DESK, phone: PHONE })) {
     for (const colorScheme of ["light", "dark"]) {
       // All reports have the same rules: the first is looked at in every way, the others in two.
       if (path !== reports[0] && (name === "desk") !== (colorScheme === "light")) continue;
       test(`${basename(path)}: ${name}, ${colorScheme}`, async () => {
-        const { page, faults, close } = await open(path, { viewport: { width, height: 900 }, colorScheme });
+        const { page, faults, close } = await open(path, { viewport: size, colorScheme });
         await drawAll(page);
-        await page.evaluate(AXE);
-        const found = await page.evaluate(() => globalThis.axe.run());
-        const violations = found.violations.map(
-          ({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join("\n")}`,
-        );
-        assert.deepEqual(violations, []);
+        await look(page, basename(path));
         assert.deepEqual(faults, []);
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-        assert.ok(wide <= width, `the page is ${wide} pixels wide`);
-        if (process.env.SCREENSHOTS) {
-          const file = `${basename(path, ".html")}-${name}-${colorScheme}.png`;
-          await page.evaluate(() => scrollTo(0, 0));
-          await page.screenshot({ path: join(process.env.SCREENSHOTS, file), fullPage: true });
-        }
+        await page.evaluate(() => scrollTo(0, 0));
+        await picture(page, `${basename(path, ".html")}-${name}-${colorScheme}`, { fullPage: true });
         await close();
       });
     }

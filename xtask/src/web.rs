@@ -29,7 +29,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
 }
 
 /// Checks the types of the scripts' sources, that the committed scripts are made from them, and that
-/// reports and `explore` of this `thermocline` work in a browser. What needs a program that is missing
+/// reports, `explore` and the page of `serve` of this `thermocline` work in a browser. What needs a program that is missing
 /// says that it is skipped.
 pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
     if !has_npm() {
@@ -52,7 +52,9 @@ pub(crate) fn check(root: &Path, program: &Path) -> Result<()> {
     let chromium = chromium.to_str().context("the browser's folder is not UTF-8")?;
     npm(root, &["test"], &[("REPORTS", &reports.join("\n")), ("CHROMIUM", chromium)])?;
     let program = program.to_str().context("the program's folder is not UTF-8")?;
-    npm(root, &["run", "test:explore"], &[("THERMOCLINE", program), ("CHROMIUM", chromium)])
+    let programs = [("THERMOCLINE", program), ("CHROMIUM", chromium)];
+    npm(root, &["run", "test:explore"], &programs)?;
+    npm(root, &["run", "test:engine"], &programs)
 }
 
 /// Checks types, and returns the scripts.
