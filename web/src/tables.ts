@@ -261,6 +261,13 @@ function addAction(row: HTMLTableRowElement, action: RowAction): void {
   });
 }
 
+/** What a table is called, with its number among those that are called so: no two regions are called the same. */
+function labelOf(wide: Element): string {
+  const title = titleOf(wide);
+  const same = [...document.querySelectorAll(".wide")].filter((other) => titleOf(other) === title);
+  return same.length > 1 ? `${title}, table ${same.indexOf(wide) + 1}` : title;
+}
+
 /** A region that scrolls takes the keyboard's focus, so that keys scroll it. */
 function makeScrollable(wide: Element): void {
   const update = (): void => {
@@ -268,7 +275,7 @@ function makeScrollable(wide: Element): void {
     if (isScrolled) {
       wide.setAttribute("tabindex", "0");
       wide.setAttribute("role", "region");
-      wide.setAttribute("aria-label", titleOf(wide));
+      wide.setAttribute("aria-label", labelOf(wide));
     } else {
       wide.removeAttribute("tabindex");
       wide.removeAttribute("role");

@@ -117,8 +117,28 @@ fn reports(root: &Path, program: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
         ("hot", vec!["hot", trace, "--identifier", "all"]),
         ("buffer", vec!["buffer", trace, "--policy", "all", "--size", "1MiB,4MiB"]),
     ];
+    // A sweep of two traces: tables that are called the same, and names that are longer than a line.
+    let long = folder.join(format!("{}.csv", "made_without_a_place_to_break_it_".repeat(3)));
+    let long = long.to_str().context("the temporary folder is not UTF-8")?;
+    run(
+        root,
+        program,
+        &["trace", "generate", "--requests", "20000", "--pages", "2000", "-o", long],
+        &[],
+    )?;
+    let sweep = folder.join("sweep.toml");
+    let text = format!(
+        "policies = [\"lru\", \"hat\"]\n[[trace]]\npath = {trace:?}\n[[trace]]\npath = {long:?}\n\
+         [[tier]]\nname = \"ram\"\nsizes = [\"2%\"]\n\
+         [[tier]]\nname = \"flash\"\nsizes = [\"2x\", \"8x\"]\n"
+    );
+    std::fs::write(&sweep, text).context("cannot write a sweep")?;
+    let sweep = sweep.to_str().context("the temporary folder is not UTF-8")?;
+    let results = folder.join("sweep.parquet");
+    let results = results.to_str().context("the temporary folder is not UTF-8")?;
+    let sweep = ("sweep", vec!["sweep", sweep, "-o", results]);
     let mut reports = vec![];
-    for (name, words) in commands {
+    for (name, words) in commands.into_iter().chain([sweep]) {
         let report = folder.join(format!("{name}.html"));
         let path = report.to_str().context("the temporary folder is not UTF-8")?;
         run(root, program, &[&words[..], &["--report", path]].concat(), &[])?;

@@ -204,7 +204,7 @@ mod tests {
             let with = format!("lc needs the least I/O time {with}");
             assert!(found.starts_with(&with), "{found} does not begin with {with}");
         };
-        begins(&answer(&[wins.clone()]), "with");
+        begins(&answer(std::slice::from_ref(&wins)), "with");
         let one = "at both sizes (within 2.0 % at one of them): with";
         begins(&answer(&[wins.clone(), ties.clone()]), one);
         let two = "at all 3 sizes (within 2.0 % at 2 of them): with";
