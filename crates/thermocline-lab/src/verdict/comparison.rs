@@ -208,7 +208,7 @@ mod tests {
         let one = "at both sizes (within 2.0 % at one of them): with";
         begins(&answer(&[wins.clone(), ties.clone()]), one);
         let two = "at all 3 sizes (within 2.0 % at 2 of them): with";
-        begins(&answer(&[wins.clone(), ties.clone(), ties_too]), two);
+        begins(&answer(&[wins.clone(), ties, ties_too]), two);
         // Equal figures are the least of both.
         begins(&answer(&[wins, at(20, 700.0, 700.0)]), "at both sizes: with");
     }
