@@ -2,12 +2,14 @@
 //! which no fuzzer finds.
 
 use std::io;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
+use std::ops::Range;
 use std::sync::Arc;
 
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{
-    Device, Flash, FlashError, Frames, Layout, Options, PolicyOptions, Shard, Storage, Uuid,
+    Device, FlashError, FlashSet, Frames, Layout, Options, PolicyOptions, Shard, ShardMap, Storage,
+    Superblock, Uuid,
 };
 
 const BLOCK: usize = 4096;
@@ -65,13 +67,22 @@ fn options() -> Options {
     Options { spare_frames: 64, request_bytes_max: 4096, ..Options::new(PAGES, 8, 24, policy) }
 }
 
-/// A flash as it is set up.
-fn fresh() -> (Memory, Layout) {
+/// A flash as it is set up, of one to three regions.
+fn fresh(choice: u8) -> (Memory, FlashSet) {
     let layout = Layout::new(options().slots(), 4096);
-    let bytes = usize::try_from(layout.flash_bytes()).expect("it is small");
+    let shards = NonZeroU16::MIN.saturating_add(u16::from(choice) % 3);
+    let map = ShardMap::with_extents(shards, 4096);
+    let bytes = usize::try_from(FlashSet::bytes(&layout, &map)).expect("it is small");
     let mut memory = Memory(vec![0; bytes]);
-    Flash::initialise(&mut memory, CACHE, layout, options().size_bytes()).expect("it fits");
-    (memory, layout)
+    let size_bytes = options().size_bytes();
+    let set = FlashSet::initialise(&mut memory, CACHE, layout, map, size_bytes).expect("it fits");
+    (memory, set)
+}
+
+/// Where a region lies in memory.
+fn place(range: Range<u64>) -> Range<usize> {
+    let place = |bytes| usize::try_from(bytes).expect("memory is small");
+    place(range.start)..place(range.end)
 }
 
 /// An arbitrary image: pieces of the input wherever it says.
@@ -79,8 +90,8 @@ fn fresh() -> (Memory, Layout) {
 /// # Panics
 /// If the engine breaks a promise; that is what the fuzzer looks for.
 pub fn image(bytes: &[u8]) {
-    let (mut memory, _) = fresh();
-    let mut rest = bytes;
+    let Some((&choice, mut rest)) = bytes.split_first() else { return };
+    let (mut memory, _) = fresh(choice);
     while let Some((header, more)) = rest.split_first_chunk::<4>() {
         let place = u32::from_le_bytes([header[0], header[1], header[2], 0]) as usize;
         let place = place % memory.0.len();
@@ -97,7 +108,12 @@ pub fn image(bytes: &[u8]) {
 /// # Panics
 /// As [`image`].
 pub fn part(part: Part, bytes: &[u8]) {
-    let (mut memory, layout) = fresh();
+    let Some((&choice, mut rest)) = bytes.split_first() else { return };
+    let (mut memory, set) = fresh(choice);
+    let region = usize::from(choice / 3) % set.flashes().len();
+    let superblock = *set.flashes()[region].superblock();
+    let (layout, cache) = (superblock.layout, superblock.cache);
+    let start_bytes = place(set.range(region)).start;
     let journal = 2;
     let table = journal + layout.journal_blocks as usize;
     let blocks = match part {
@@ -106,25 +122,24 @@ pub fn part(part: Part, bytes: &[u8]) {
         Part::Table => table..table + 2 * layout.table_blocks as usize,
     };
     // A byte says where the next block goes, one of what kind it is, one how much of the input it is.
-    let mut rest = bytes;
     while let Some((&[place, kind, length], more)) = rest.split_first_chunk::<3>() {
         let place = usize::from(place) % blocks.len();
         let (fields, more) = more.split_at((usize::from(length) * 4).min(more.len()));
         rest = more;
-        let start = (blocks.start + place) * BLOCK;
+        let start = start_bytes + (blocks.start + place) * BLOCK;
         let block = &mut memory.0[start..start + BLOCK];
         block.fill(0);
         let is_raw = kind.is_multiple_of(4);
         match part {
             Part::Superblock => raw(block, b"thermocline\0\0\0\0\0", fields),
             Part::Journal if is_raw => {
-                raw(block, &[&b"tcl-jrnl"[..], CACHE.as_bytes()].concat(), fields)
+                raw(block, &[&b"tcl-jrnl"[..], cache.as_bytes()].concat(), fields)
             }
             Part::Table if is_raw => {
-                raw(block, &[&b"tcl-tabl"[..], CACHE.as_bytes()].concat(), fields)
+                raw(block, &[&b"tcl-tabl"[..], cache.as_bytes()].concat(), fields)
             }
-            Part::Journal => journal_block(block, place, layout, kind, fields),
-            Part::Table => table_block(block, place, kind, fields),
+            Part::Journal => journal_block(block, place, &superblock, kind, fields),
+            Part::Table => table_block(block, place, cache, kind, fields),
         }
         let checksum = crc32c::crc32c(&block[..BLOCK - 4]);
         block[BLOCK - 4..].copy_from_slice(&checksum.to_le_bytes());
@@ -164,7 +179,8 @@ fn checksum(page: u32, version: u64, is_right: bool) -> u32 {
 }
 
 /// A block of the journal's first rounds, with a record per four bytes.
-fn journal_block(block: &mut [u8], place: usize, layout: Layout, kind: u8, fields: &[u8]) {
+fn journal_block(block: &mut [u8], place: usize, superblock: &Superblock, kind: u8, fields: &[u8]) {
+    let layout = superblock.layout;
     let ring = u64::from(layout.journal_blocks / 2);
     let sequence = place as u64 % ring + ring * u64::from(kind >> 6);
     let (numbers, records) = fields.split_at(fields.len().min(2));
@@ -173,7 +189,7 @@ fn journal_block(block: &mut [u8], place: usize, layout: Layout, kind: u8, field
     };
     let mut to = Fields(block, 0);
     to.put(b"tcl-jrnl");
-    to.put(CACHE.as_bytes());
+    to.put(superblock.cache.as_bytes());
     for number in [1, sequence, near(0), near(1), 1 << 20] {
         to.u64(number);
     }
@@ -193,10 +209,10 @@ fn journal_block(block: &mut [u8], place: usize, layout: Layout, kind: u8, field
 }
 
 /// A block of the table, with a slot per four bytes.
-fn table_block(block: &mut [u8], place: usize, kind: u8, fields: &[u8]) {
+fn table_block(block: &mut [u8], place: usize, cache: Uuid, kind: u8, fields: &[u8]) {
     let mut to = Fields(block, 0);
     to.put(b"tcl-tabl");
-    to.put(CACHE.as_bytes());
+    to.put(cache.as_bytes());
     to.u64(2 * u64::from(kind >> 2) + place as u64 % 2);
     to.u32(u32::try_from(place / 2).expect("there are few"));
     to.put(&[0; 12]);
@@ -212,25 +228,29 @@ fn table_block(block: &mut [u8], place: usize, kind: u8, fields: &[u8]) {
 /// Reads, recovers, checks, serves, drains and forgets whatever it is.
 fn examine(memory: Memory) {
     let mut read_only = memory.clone();
-    let Ok(read) = Flash::read(&mut read_only) else { return };
+    let Ok(read) = FlashSet::read(&mut read_only) else { return };
     assert!(read_only == memory, "reading changes nothing");
     let contents = read.contents();
-    let slots = u64::from(contents.superblock.layout.slots);
+    let slots = u64::from(contents.superblock.layout.slots) * read.flashes().len() as u64;
     assert!(contents.dirty_pages <= contents.held_pages && contents.held_pages <= slots);
 
     let mut memory = memory;
-    let mut recovered = Flash::recover(&mut memory).expect("what can be read can be recovered");
-    let same = |flash: &Flash, what: &str| {
+    let mut recovered = read;
+    recovered.take_over(&mut memory).expect("what can be read can be recovered");
+    let same = |flash: &FlashSet, what: &str| {
         let found = flash.contents();
         let counted = (found.held_pages, found.dirty_pages);
         assert_eq!(counted, (contents.held_pages, contents.dirty_pages), "{what}");
     };
     same(&recovered, "recovery finds what reading finds");
-    let again = Flash::read(&mut memory).expect("what was recovered can be read");
+    let again = FlashSet::read(&mut memory).expect("what was recovered can be read");
     same(&again, "recovery writes what it found");
-    if let Ok(shard) = Shard::open(options(), &recovered) {
-        assert_eq!(u64::from(shard.dirty_slots()), contents.dirty_pages);
-        assert!(shard.lost_pages().is_empty());
+    let each = options().of_shards(contents.superblock.share.map).unwrap_or_default();
+    for (options, flash) in each.into_iter().zip(recovered.flashes()) {
+        if let Ok(shard) = Shard::open(options, flash) {
+            assert_eq!(u64::from(shard.dirty_slots()), flash.contents().dirty_pages);
+            assert!(shard.lost_pages().is_empty());
+        }
     }
     let checked = recovered.check(&mut memory);
     let damaged = checked.damaged_clean_pages.len() + checked.lost_pages.len();
@@ -239,9 +259,11 @@ fn examine(memory: Memory) {
     if backing_bytes <= 1 << 24 {
         let bytes = usize::try_from(backing_bytes).expect("it is small");
         let flash = memory.0.clone();
-        let open = |frames: &Arc<Frames>| {
-            let mut driver = MemoryDriver::new(frames, flash.len(), bytes);
-            driver.bytes(Device::Flash).copy_from_slice(&flash);
+        let open = |region: Range<u64>, frames: &Arc<Frames>| {
+            let region = place(region);
+            let region = &flash[region.start..region.end.min(flash.len())];
+            let mut driver = MemoryDriver::new(frames, region.len(), bytes);
+            driver.bytes(Device::Flash).copy_from_slice(region);
             Ok::<_, FlashError>(driver)
         };
         let drained = recovered.drain(&mut memory, backing_bytes, NonZeroUsize::MIN, open, |_| {});
@@ -250,7 +272,7 @@ fn examine(memory: Memory) {
         assert_eq!(drained.written_pages + drained.lost_pages.len() as u64, contents.dirty_pages);
     }
     recovered.forget(&mut memory).expect("memory does not fail");
-    match Flash::read(&mut memory) {
+    match FlashSet::read(&mut memory) {
         Ok(forgotten) => assert_eq!(forgotten.contents().held_pages, 0),
         Err(FlashError::Damaged) => panic!("a flash is whole after it was written"),
         Err(error) => panic!("{error}"),

@@ -118,7 +118,17 @@ impl Flash {
         (cache, epoch): (Uuid, u64),
         end: End,
     ) -> Result<(), FlashError> {
-        let (mut superblock, place, _) = recovery::read_superblock(storage)?;
+        Self::end_region(storage, 0, (cache, epoch), end)
+    }
+
+    /// The same of the region of that shard.
+    pub(crate) fn end_region(
+        storage: &mut dyn Storage,
+        index: u16,
+        (cache, epoch): (Uuid, u64),
+        end: End,
+    ) -> Result<(), FlashError> {
+        let (mut superblock, place, _) = recovery::read_superblock(storage, index)?;
         if (superblock.cache, superblock.epoch) != (cache, epoch) {
             return Err(FlashError::Foreign);
         }

@@ -5,6 +5,8 @@ use thermocline_core::registry::PolicyEntry;
 use thermocline_core::{Admission, BoxedPolicy, Indexing, Nanos, PageCost, Setup, Tier, WriteMiss};
 use thiserror::Error;
 
+use crate::shard_map::{ShardMap, Share};
+
 /// How an engine is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -45,6 +47,9 @@ pub struct Options {
     pub flash_error_budget: u32,
     /// How long a request may wait for the devices, above 0: after that it fails.
     pub backing_timeout: Nanos,
+    /// Which of the shards that serve the backing store this is. The sizes are those of this shard, but
+    /// [`backing_pages`](Self::backing_pages), and it is asked for nothing that another one has.
+    pub share: Share,
 }
 
 /// Which policy, with which parameters.
@@ -119,6 +124,17 @@ pub enum OptionsError {
         /// What was given.
         gib: f64,
     },
+    /// There are more shards than there is for them.
+    #[error(
+        "{shards} shards are too many: each needs a page of RAM, one of flash if there is any, and an \
+         extent of the backing store, which are {extent_bytes} bytes; use fewer"
+    )]
+    TooManyShards {
+        /// How many were wanted.
+        shards: u32,
+        /// Bytes of an extent.
+        extent_bytes: u64,
+    },
     /// Requests may not wait at all.
     #[error("`backing_timeout` is 0: it must be above 0")]
     Timeout,
@@ -159,7 +175,47 @@ impl Options {
             flash_write_budget_gib_per_day: None,
             flash_error_budget: 64,
             backing_timeout: Nanos(30_000_000_000),
+            share: Share::WHOLE,
         }
+    }
+
+    /// The options of each of the shards that serve the same as one with these options: what is shared
+    /// out is divided by their number.
+    ///
+    /// # Errors
+    /// [`OptionsError::TooManyShards`] if a shard would have nothing to serve or to hold.
+    pub fn of_shards(&self, map: ShardMap) -> Result<Vec<Self>, OptionsError> {
+        let shards = u32::from(map.number().get());
+        if shards == 1 {
+            return Ok(vec![Self { share: Share::WHOLE, ..self.clone() }]);
+        }
+        let serves_nothing =
+            (0..map.shards()).any(|shard| map.bytes_of(shard, self.size_bytes()) == 0);
+        let is_short = |pages: u32| pages > 0 && pages < shards;
+        if serves_nothing || self.ram_pages < shards || is_short(self.flash_pages) {
+            return Err(OptionsError::TooManyShards { shards, extent_bytes: map.extent_bytes() });
+        }
+        // What may be 0 stays so; what may not stays above.
+        let part = |number: u32| number.div_ceil(shards);
+        let of = |share| Self {
+            ram_pages: self.ram_pages / shards,
+            flash_pages: self.flash_pages / shards,
+            spare_frames: part(self.spare_frames),
+            undurable_pages_max: part(self.undurable_pages_max),
+            unsynced_pages_max: part(self.unsynced_pages_max),
+            // A shard sees its part of a stream.
+            sequential_bypass_bytes: self
+                .sequential_bypass_bytes
+                .map(|bytes| bytes.div_ceil(shards.into())),
+            cleaning: self.cleaning.part(shards),
+            flash_write_budget_gib_per_day: self
+                .flash_write_budget_gib_per_day
+                .map(|gib| gib / f64::from(shards)),
+            flash_error_budget: part(self.flash_error_budget),
+            share,
+            ..self.clone()
+        };
+        Ok(Share::all(map).map(of).collect())
     }
 
     /// Slots that a flash of this setup has: those of the policy, as many as RAM has pages for what
@@ -286,6 +342,18 @@ impl PolicyOptions {
                 PageCost { read_ms: 12.7, write_ms: 13.7 },
             ],
         })
+    }
+}
+
+impl Cleaning {
+    /// What one of so many shards does of it.
+    #[must_use]
+    pub fn part(self, shards: u32) -> Self {
+        Self {
+            pages_per_second_max: self.pages_per_second_max.div_ceil(shards),
+            pages_in_flight_max: self.pages_in_flight_max.div_ceil(shards),
+            ..self
+        }
     }
 }
 

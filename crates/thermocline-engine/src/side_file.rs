@@ -220,12 +220,12 @@ impl SideFile {
     pub fn check(note: Option<Self>, flash: Option<&Contents>) -> Result<(), SideFileError> {
         let holds_pages = flash.is_some_and(|flash| flash.held_pages > 0);
         match (note, flash) {
-            (Some(note), Some(flash)) if note.cache == flash.superblock.cache => {
+            (Some(note), Some(flash)) if note.cache == flash.superblock.owner() => {
                 note.check_epoch(flash)
             }
             (Some(Self { cache, has_dirty: true, .. }), _) => Err(SideFileError::Dirty { cache }),
             (_, Some(flash)) if holds_pages => {
-                Err(SideFileError::OtherBacking { cache: flash.superblock.cache })
+                Err(SideFileError::OtherBacking { cache: flash.superblock.owner() })
             }
             _ => Ok(()),
         }

@@ -158,7 +158,7 @@ impl Found {
         let contents = self.contents().filter(|contents| contents.held_pages > 0)?;
         let before = self.recorded(contents)?.backing?;
         (before.size_bytes <= self.backing_bytes)
-            .then_some((contents.superblock.cache, before.size_bytes))
+            .then_some((contents.superblock.owner(), before.size_bytes))
     }
 
     /// What is to be done, or why it must not be.
@@ -200,7 +200,7 @@ impl Found {
     /// The end that the flash or its note has, if the backing store is still to be as it was then.
     fn recorded(&self, contents: &Contents) -> Option<End> {
         let superblock = &contents.superblock;
-        match self.note.filter(|note| note.cache == superblock.cache) {
+        match self.note.filter(|note| note.cache == superblock.owner()) {
             // A drain that began, and may have written to the backing store, took the end away.
             Some(note) if note.begins.is_some() && note.epoch == superblock.epoch => note.end,
             note => superblock.end.or_else(|| note.and_then(|note| note.end)),
@@ -221,7 +221,7 @@ impl Found {
     /// A flash may be given up, but not if another one has the newest bytes of the backing store, as
     /// that one would be given up with it.
     fn check_force(&self) -> Result<(), SideFileError> {
-        let found = self.contents().map(|contents| contents.superblock.cache);
+        let found = self.contents().map(|contents| contents.superblock.owner());
         match self.note.filter(|note| note.has_dirty) {
             Some(SideFile { cache, .. }) if found != Some(cache) => {
                 Err(SideFileError::DirtyElsewhere { cache })
@@ -238,7 +238,7 @@ impl Found {
         }
         let superblock = &contents.superblock;
         let is_resized = superblock.backing_bytes != self.backing_bytes;
-        let known = self.note.filter(|note| note.cache == superblock.cache);
+        let known = self.note.filter(|note| note.cache == superblock.owner());
         let last = known.map_or(0, |note| note.last_epoch()).max(superblock.epoch);
         let epoch = last + 1;
         let begin = Begin {
@@ -255,7 +255,7 @@ impl Found {
             is_later && superblock.end.is_none() && (note.begins.is_some() || note.end.is_some())
         });
         let starting = SideFile {
-            cache: superblock.cache,
+            cache: superblock.owner(),
             epoch: former.map_or(superblock.epoch, |note| note.epoch),
             has_dirty: contents.dirty_pages > 0 || known.is_some_and(|note| note.has_dirty),
             begins: Some(epoch + u64::from(is_cleared)),
@@ -267,7 +267,7 @@ impl Found {
             steps.extend(is_cleared.then_some(Step::Clear));
             steps.extend(&END[1..]);
         } else {
-            let running = SideFile::running(superblock.cache, epoch);
+            let running = SideFile::running(superblock.owner(), epoch);
             steps.extend([Step::SyncFlash, Step::SyncBacking, Step::ServeReads]);
             steps.extend([Step::BeginEpoch(begin), Step::WriteNote(running), Step::Serve]);
             steps.extend(END);

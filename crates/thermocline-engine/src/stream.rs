@@ -1,7 +1,5 @@
 //! Requests that continue one another: backups and scans, which caches should let pass.
 
-use crate::request::Request;
-
 /// Streams that are followed at one time.
 const STREAMS: usize = 16;
 
@@ -14,13 +12,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Notes a request. Returns how many bytes, this request's included, continue one another.
-    pub(crate) fn note(&mut self, request: &Request) -> u64 {
+    /// Notes a request of so many bytes, at a position among those that the shard serves. Returns how
+    /// many bytes, this request's included, continue one another.
+    pub(crate) fn note(&mut self, position: u64, length_bytes: u64) -> u64 {
         self.time += 1;
-        let continued = self
-            .streams
-            .iter_mut()
-            .find(|(end, length, _)| *length > 0 && *end == request.offset_bytes);
+        let continued =
+            self.streams.iter_mut().find(|(end, length, _)| *length > 0 && *end == position);
         let stream = match continued {
             Some(stream) => stream,
             None => {
@@ -30,8 +27,8 @@ impl Streams {
                 oldest
             }
         };
-        stream.0 = request.offset_bytes + request.length_bytes;
-        stream.1 += request.length_bytes;
+        stream.0 = position + length_bytes;
+        stream.1 += length_bytes;
         stream.2 = self.time;
         stream.1
     }
@@ -45,19 +42,19 @@ mod tests {
     fn interleaved_streams_are_told_apart() {
         let mut streams = Streams::default();
         for step in 0..4 {
-            assert_eq!(streams.note(&Request::read(0, step * 100, 100)), (step + 1) * 100);
-            assert_eq!(streams.note(&Request::read(0, 9000 + step * 50, 50)), (step + 1) * 50);
-            assert_eq!(streams.note(&Request::read(0, 70_000 - step * 10, 10)), 10);
+            assert_eq!(streams.note(step * 100, 100), (step + 1) * 100);
+            assert_eq!(streams.note(9000 + step * 50, 50), (step + 1) * 50);
+            assert_eq!(streams.note(70_000 - step * 10, 10), 10);
         }
     }
 
     #[test]
     fn a_stream_that_pauses_for_long_is_forgotten() {
         let mut streams = Streams::default();
-        assert_eq!(streams.note(&Request::read(0, 0, 100)), 100);
+        assert_eq!(streams.note(0, 100), 100);
         for other in 1..=STREAMS as u64 {
-            let _length = streams.note(&Request::read(0, other * 1_000_000, 10));
+            let _length = streams.note(other * 1_000_000, 10);
         }
-        assert_eq!(streams.note(&Request::read(0, 100, 100)), 100);
+        assert_eq!(streams.note(100, 100), 100);
     }
 }

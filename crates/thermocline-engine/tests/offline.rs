@@ -3,15 +3,15 @@
 #![expect(clippy::cast_possible_truncation, reason = "all numbers are small")]
 
 use std::fs::{self, File};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::Path;
 use std::sync::Arc;
 
 use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::{
-    Contents, Engine, Flash, FlashError, Frames, Layout, Options, PolicyOptions, Request, Shard,
-    SideFile, SideFileError, Superblock, Uuid,
+    Contents, Engine, Flash, FlashError, FlashSet, Frames, Layout, Options, PolicyOptions, Request,
+    Shard, ShardMap, Share, SideFile, SideFileError, Superblock, Uuid,
 };
 
 const PAGES: u32 = 64;
@@ -164,6 +164,7 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
             has_single_journal: false,
             end: None,
             is_given_up: false,
+            share: Share::WHOLE,
         };
         Contents { superblock, held_pages, dirty_pages: 0, dirty_end_bytes: 0, damaged_blocks: 0 }
     };
@@ -235,4 +236,24 @@ fn any_byte_of_metadata_may_be_wrong() {
         let check = flash.check(&mut open(folder.path(), "flash"));
         assert_eq!(check.intact_pages, 20, "byte {place}");
     }
+}
+
+#[test]
+fn a_flash_of_several_shards_is_never_taken_for_that_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(options().slots(), PAGE as u32);
+    let map = ShardMap::with_extents(NonZeroU16::new(2).unwrap(), PAGE as u64);
+    let bytes = FlashSet::bytes(&layout, &map);
+    File::create(folder.path().join("flash")).unwrap().set_len(bytes).unwrap();
+    let mut flash = open(folder.path(), "flash");
+    let backing_bytes = u64::from(PAGES) * PAGE as u64;
+    FlashSet::initialise(&mut flash, CACHE, layout, map, backing_bytes).unwrap();
+    let refused = Flash::read(&mut flash).unwrap_err();
+    assert!(matches!(refused, FlashError::OtherShards { found, .. } if found == map), "{refused}");
+    assert!(Flash::recover(&mut flash).is_err());
+    assert_eq!(FlashSet::read(&mut flash).unwrap().flashes().len(), 2);
+
+    // The other way round, nothing of the regions is left.
+    Flash::initialise(&mut flash, CACHE, layout, backing_bytes).unwrap();
+    assert_eq!(FlashSet::read(&mut flash).unwrap().flashes().len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use thermocline_engine::{
     Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
-    Notice, SideFile, SideFileError, Step, Superblock, Uuid,
+    Notice, Share, SideFile, SideFileError, Step, Superblock, Uuid,
 };
 
 const CACHE: Uuid = Uuid::from_u128(1);
@@ -31,6 +31,7 @@ fn flash(clean: u64, dirty: u64, end: Option<End>) -> Contents {
         has_single_journal: false,
         end,
         is_given_up: false,
+        share: Share::WHOLE,
     };
     Contents {
         superblock,

@@ -6,7 +6,7 @@
 
 use thermocline_engine::{
     Begin, Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
-    SideFile, Step, Superblock, Uuid,
+    Share, SideFile, Step, Superblock, Uuid,
 };
 
 const PAGE: u64 = 4096;
@@ -233,6 +233,7 @@ fn set_up(cache: Uuid) -> Flash {
         has_single_journal: false,
         end: None,
         is_given_up: false,
+        share: Share::WHOLE,
     };
     Flash { superblock, held: None }
 }

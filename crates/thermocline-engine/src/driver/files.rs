@@ -38,6 +38,8 @@ const ALLOCATIONS_MAX: usize = 4096;
 pub struct DeviceFile {
     file: File,
     is_direct: bool,
+    /// The part of it that is used, if that is not all.
+    region: Option<Range<u64>>,
 }
 
 /// How a device is opened.
@@ -122,12 +124,12 @@ impl DeviceFile {
         #[cfg(target_os = "linux")]
         if caching == Caching::Direct {
             match open(exclusive | OFlags::DIRECT) {
-                Ok(file) => return Ok(Self { file, is_direct: true }),
+                Ok(file) => return Ok(Self { file, is_direct: true, region: None }),
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { file: open(exclusive)?, is_direct: false })
+        Ok(Self { file: open(exclusive)?, is_direct: false, region: None })
     }
 
     /// The same open file again: whoever has either holds its lock.
@@ -135,7 +137,34 @@ impl DeviceFile {
     /// # Errors
     /// What the system says.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct })
+        let region = self.region.clone();
+        Ok(Self { file: self.file.try_clone()?, is_direct: self.is_direct, region })
+    }
+
+    /// The same open file, of which a range is used as if it were a device of its own. A sync concerns
+    /// the whole file: several that write to regions of one file need
+    /// [`SharedSyncs`](crate::SharedSyncs).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn region(&self, range: Range<u64>) -> io::Result<Self> {
+        Ok(Self { region: Some(range), ..self.try_clone()? })
+    }
+
+    /// Where in the file a range of this device is.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] if the device ends before.
+    pub(super) fn place(&self, offset_bytes: u64, length_bytes: u64) -> io::Result<u64> {
+        let Some(region) = &self.region else { return Ok(offset_bytes) };
+        let is_within = offset_bytes
+            .checked_add(length_bytes)
+            .is_some_and(|end| end <= region.end - region.start);
+        if is_within {
+            Ok(region.start + offset_bytes)
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 
     /// Whether a path leads to this file or block device.
@@ -183,7 +212,9 @@ impl DeviceFile {
     /// # Errors
     /// What the system says.
     pub fn size_bytes(&self) -> io::Result<u64> {
-        seek(&self.file, SeekFrom::End(0)).map_err(Into::into)
+        let end = seek(&self.file, SeekFrom::End(0))?;
+        let Some(region) = &self.region else { return Ok(end) };
+        Ok(end.min(region.end).saturating_sub(region.start))
     }
 
     /// Which parts of a range are holes, as far as the file system tells: as many extents as one answer
@@ -215,10 +246,11 @@ impl DeviceFile {
     /// # Errors
     /// What the system says; also if the device ends within the range.
     pub(super) fn perform(&self, frames: &Frames, operation: &Operation) -> io::Result<()> {
-        let (offset, length) = (operation.offset_bytes, operation.length_bytes);
+        let length = operation.length_bytes;
+        let offset = self.place(operation.offset_bytes, length)?;
         match operation.kind {
-            OperationKind::Read => read(&self.file, frames, operation),
-            OperationKind::Write => write(&self.file, frames, operation),
+            OperationKind::Read => read(&self.file, offset, frames, operation),
+            OperationKind::Write => write(&self.file, offset, frames, operation),
             OperationKind::Sync => Ok(rustix::fs::fdatasync(&self.file)?),
             OperationKind::Discard => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -228,7 +260,7 @@ impl DeviceFile {
             OperationKind::Zero => {
                 let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
                 rustix::fs::fallocate(&self.file, flags, offset, length)
-                    .or_else(|_| write(&self.file, frames, operation))
+                    .or_else(|_| write(&self.file, offset, frames, operation))
             }
         }
     }
@@ -275,7 +307,7 @@ pub(super) fn pieces<'a>(
     })
 }
 
-fn read(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
+fn read(file: &File, offset: u64, frames: &Frames, operation: &Operation) -> io::Result<()> {
     let mut done_bytes = 0;
     while done_bytes < operation.length_bytes {
         let mut slices: Vec<IoSliceMut<'_>> = pieces(frames, operation, done_bytes)
@@ -285,7 +317,7 @@ fn read(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
             .collect();
         let mut slices = slices.as_mut_slice();
         while !slices.is_empty() {
-            let read = preadv(file, slices, operation.offset_bytes + done_bytes)?;
+            let read = preadv(file, slices, offset + done_bytes)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -296,7 +328,7 @@ fn read(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
     Ok(())
 }
 
-fn write(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> {
+fn write(file: &File, offset: u64, frames: &Frames, operation: &Operation) -> io::Result<()> {
     let mut done_bytes = 0;
     while done_bytes < operation.length_bytes {
         let mut slices: Vec<IoSlice<'_>> = pieces(frames, operation, done_bytes)
@@ -306,7 +338,7 @@ fn write(file: &File, frames: &Frames, operation: &Operation) -> io::Result<()> 
             .collect();
         let mut slices = slices.as_mut_slice();
         while !slices.is_empty() {
-            let written = pwritev(file, slices, operation.offset_bytes + done_bytes)?;
+            let written = pwritev(file, slices, offset + done_bytes)?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -326,6 +358,7 @@ impl DeviceFile {
             bytes.copy_from_slice(frames.bytes(crate::memory::FrameId(0)));
             return Ok(());
         }
+        offset = self.place(offset, bytes.len() as u64)?;
         let mut left = bytes;
         while !left.is_empty() {
             let read = match rustix::io::pread(&self.file, &mut *left, offset) {
@@ -348,6 +381,7 @@ impl DeviceFile {
             return self
                 .perform(&frames, &whole(&frames, OperationKind::Write, offset, bytes.len()));
         }
+        offset = self.place(offset, bytes.len() as u64)?;
         let mut left = bytes;
         while !left.is_empty() {
             let written = match rustix::io::pwrite(&self.file, left, offset) {

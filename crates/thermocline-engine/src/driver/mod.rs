@@ -1,6 +1,8 @@
 //! Drivers perform the operations that a [`Shard`](crate::Shard) asks for.
 
 pub mod files;
+#[cfg(target_os = "linux")]
+pub mod joint;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod split;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ struct Flying {
     kind: OperationKind,
     /// The pieces of memory; the kernel reads them when the operation starts.
     vectors: Vec<Vector>,
+    /// Where in the file it begins.
+    start_bytes: u64,
     /// How many bytes are done.
     done_bytes: u64,
 }
@@ -147,12 +149,17 @@ impl UringDriver {
         self.flash = Some(flash);
     }
 
-    fn file(&self, device: Device) -> Option<RawFd> {
-        let file = match device {
-            Device::Flash => &self.flash,
-            Device::Backing => &self.backing,
-        };
-        file.as_ref().map(|file| file.file().as_raw_fd())
+    fn device(&self, device: Device) -> Option<&DeviceFile> {
+        match device {
+            Device::Flash => self.flash.as_ref(),
+            Device::Backing => self.backing.as_ref(),
+        }
+    }
+
+    /// Where in its file an operation begins.
+    fn place(&self, operation: &Operation) -> Result<u64, DeviceError> {
+        let device = self.device(operation.device).ok_or(DeviceError(io::ErrorKind::NotFound))?;
+        Ok(device.place(operation.offset_bytes, operation.length_bytes)?)
     }
 
     /// Hands waiting operations to the ring as far as it has room.
@@ -160,15 +167,18 @@ impl UringDriver {
         while self.in_flight.len() < DEPTH as usize
             && let Some(operation) = self.waiting.pop_front()
         {
-            if self.file(operation.device).is_none() {
-                self.failed.push((operation, Err(DeviceError(io::ErrorKind::NotFound))));
-                continue;
-            }
+            let start_bytes = match self.place(&operation) {
+                Ok(start_bytes) => start_bytes,
+                Err(error) => {
+                    self.failed.push((operation, Err(error)));
+                    continue;
+                }
+            };
             let has_vectors = matches!(operation.kind, OperationKind::Read | OperationKind::Write);
             let vectors = if has_vectors { vectors(&self.frames, &operation, 0) } else { vec![] };
             let (device, kind) = (operation.device, operation.kind);
             let operation = Some(operation);
-            let flying = Flying { operation, device, kind, vectors, done_bytes: 0 };
+            let flying = Flying { operation, device, kind, vectors, start_bytes, done_bytes: 0 };
             let number = self.in_flight.insert(flying);
             self.push(number);
         }
@@ -177,8 +187,8 @@ impl UringDriver {
     /// Hands an operation, or what is left of it, to the ring.
     fn push(&mut self, number: usize) {
         let flying = &self.in_flight[number];
-        let file = self.file(flying.device).expect("the device is there");
-        let entry = entry(flying, types::Fd(file)).user_data(number as u64);
+        let device = self.device(flying.device).expect("the device is there");
+        let entry = entry(flying, types::Fd(device.file().as_raw_fd())).user_data(number as u64);
         // SAFETY: the vectors and frames that the entry points to live, unmoved, until its completion
         // is taken: the vectors belong to `in_flight`, and the shard keeps the frames until the
         // operation is reported; of one that is reported before, the vectors are empty.
@@ -315,9 +325,9 @@ fn vectors(frames: &Frames, operation: &Operation, done_bytes: u64) -> Vec<Vecto
 
 /// What the kernel is asked for.
 fn entry(flying: &Flying, file: types::Fd) -> squeue::Entry {
-    let Flying { operation, vectors, done_bytes, .. } = flying;
+    let Flying { operation, vectors, start_bytes, done_bytes, .. } = flying;
     let operation = operation.as_ref().expect("what was given up is not handed over again");
-    let offset = operation.offset_bytes + done_bytes;
+    let offset = start_bytes + done_bytes;
     let count = u32::try_from(vectors.len()).expect("operations have few frames");
     match flying.kind {
         OperationKind::Read => {

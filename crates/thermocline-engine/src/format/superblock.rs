@@ -1,21 +1,27 @@
 //! Whose flash this is, and how it is laid out.
 
+use std::num::NonZeroU16;
+
 use uuid::Uuid;
 
 use super::{BLOCK_BYTES, Layout, Reader, Writer};
 use crate::epoch::End;
 use crate::fingerprint::{Fingerprint, Mark};
+use crate::shard_map::{ShardMap, Share};
 
 /// What a superblock begins with.
 const MAGIC: &[u8; 16] = b"thermocline\0\0\0\0\0";
-/// The version of the format, and the one before, which is read too.
+/// The version of the format of a flash that one shard has, and the one before, which is read too.
 pub(crate) const FORMAT: u32 = 2;
 const FORMAT_OF_SINGLE_JOURNAL: u32 = 1;
+/// The version of the format of a region that is one of several: programs that know of one shard must
+/// not take it for a whole flash.
+pub(crate) const FORMAT_OF_REGION: u32 = 3;
 
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The cache's identity.
+    /// The identity of this region of the cache: [`Share::identity`]. That of the cache if it is the only one.
     pub cache: Uuid,
     /// How often the cache was started; blocks of the journal carry it.
     pub epoch: u64,
@@ -33,6 +39,8 @@ pub struct Superblock {
     pub end: Option<End>,
     /// Whether its pages were given up without the backing store: the note need not know.
     pub is_given_up: bool,
+    /// Which of the shards has this region.
+    pub share: Share,
 }
 
 /// Why a block is no superblock.
@@ -49,11 +57,35 @@ pub(crate) enum Unreadable {
 }
 
 impl Superblock {
+    /// That of a flash that was just set up.
+    pub(crate) const fn first(cache: Uuid, layout: Layout, backing_bytes: u64) -> Self {
+        Self {
+            cache,
+            epoch: 1,
+            layout,
+            backing_bytes,
+            first_sequence: 1,
+            written_bytes: 0,
+            has_single_journal: false,
+            end: None,
+            is_given_up: false,
+            share: Share::WHOLE,
+        }
+    }
+
+    /// The cache that the region belongs to, by which the note names it.
+    pub fn owner(&self) -> Uuid {
+        self.share.identity(self.cache)
+    }
+
     pub(crate) fn encode(&self, block: &mut [u8]) {
         let mut writer = Writer::new(block);
         writer.bytes(MAGIC);
-        let is_former = self.has_single_journal;
-        writer.u32(if is_former { FORMAT_OF_SINGLE_JOURNAL } else { FORMAT });
+        writer.u32(match (self.share.is_whole(), self.has_single_journal) {
+            (false, _) => FORMAT_OF_REGION,
+            (true, true) => FORMAT_OF_SINGLE_JOURNAL,
+            (true, false) => FORMAT,
+        });
         writer.u32(0);
         writer.bytes(self.cache.as_bytes());
         writer.u64(self.epoch);
@@ -65,6 +97,11 @@ impl Superblock {
         writer.u64(self.first_sequence);
         writer.u64(self.written_bytes);
         encode_end(&mut writer, self.end, self.is_given_up);
+        if !self.share.is_whole() {
+            writer.u32(self.share.map.number().get().into());
+            writer.u32(self.share.index.into());
+            writer.u64(self.share.map.extent_bytes());
+        }
         writer.seal();
     }
 
@@ -77,7 +114,7 @@ impl Superblock {
         }
         let format = u32::from_le_bytes([block[16], block[17], block[18], block[19]]);
         let mut reader = Reader::new(block).ok_or(Unreadable::Torn)?;
-        if ![FORMAT, FORMAT_OF_SINGLE_JOURNAL].contains(&format) {
+        if ![FORMAT, FORMAT_OF_SINGLE_JOURNAL, FORMAT_OF_REGION].contains(&format) {
             return Err(Unreadable::Format(format));
         }
         let _magic: [u8; 16] = reader.array();
@@ -98,8 +135,12 @@ impl Superblock {
             has_single_journal: format == FORMAT_OF_SINGLE_JOURNAL,
             end: None,
             is_given_up: false,
+            share: Share::WHOLE,
         };
         (superblock.end, superblock.is_given_up) = decode_end(&mut reader);
+        if format == FORMAT_OF_REGION {
+            superblock.share = decode_share(&mut reader).ok_or(Unreadable::Torn)?;
+        }
         superblock.is_plausible().then_some(superblock).ok_or(Unreadable::Torn)
     }
 
@@ -118,6 +159,8 @@ impl Superblock {
             && self.epoch < super::EPOCH_LIMIT
             && self.first_sequence < super::SEQUENCE_LIMIT
             && self.written_bytes < super::WRITTEN_BYTES_LIMIT
+            && (self.share.is_whole()
+                || self.share.map.extent_bytes().is_multiple_of(u64::from(page_bytes)))
     }
 }
 
@@ -127,6 +170,8 @@ const HAS_BACKING: u32 = 2;
 const HAS_FILE: u32 = 4;
 const HAS_DEVICE: u32 = 8;
 const GIVEN_UP: u32 = 16;
+/// Longer extents are nonsense.
+const EXTENT_BYTES_LIMIT: u64 = 1 << 40;
 
 /// Writes how an epoch ended; zeroes if it did not.
 fn encode_end(writer: &mut Writer<'_>, end: Option<End>, is_given_up: bool) {
@@ -144,6 +189,17 @@ fn encode_end(writer: &mut Writer<'_>, end: Option<End>, is_given_up: bool) {
     writer.u64(backing.map_or(0, |backing| backing.size_bytes));
     writer.u64(first);
     writer.u64(second);
+}
+
+/// Which of several shards has the region; none if the numbers do not go together.
+fn decode_share(reader: &mut Reader<'_>) -> Option<Share> {
+    let (shards, index, extent_bytes) = (reader.u32(), reader.u32(), reader.u64());
+    let shards = u16::try_from(shards).ok().and_then(NonZeroU16::new)?;
+    let is_plausible = shards.get() > 1
+        && index < u32::from(shards.get())
+        && (1..EXTENT_BYTES_LIMIT).contains(&extent_bytes);
+    let index = u16::try_from(index).ok()?;
+    is_plausible.then(|| Share { map: ShardMap::with_extents(shards, extent_bytes), index })
 }
 
 fn decode_end(reader: &mut Reader<'_>) -> (Option<End>, bool) {

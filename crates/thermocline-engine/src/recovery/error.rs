@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::shard_map::ShardMap;
+
 /// Why a flash cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -43,6 +45,35 @@ pub enum FlashError {
     Format {
         /// The format of the flash.
         found: u32,
+    },
+    /// A region of a flash that several shards have cannot be used.
+    #[error("region {index} of the flash: {error}")]
+    Region {
+        /// Which region.
+        index: u16,
+        /// What is wrong with it.
+        error: Box<Self>,
+    },
+    /// A region is not of the same flash as the first one.
+    #[error(
+        "region {index} of the flash is none of the same cache: the flash was put together from \
+         several; name the right one, or give up what this one holds"
+    )]
+    Mixed {
+        /// Which region.
+        index: u16,
+    },
+    /// It was made for other shards.
+    #[error(
+        "the flash was made for {}, and not for {}: drain it, then initialise it by force",
+        shards(found),
+        shards(given)
+    )]
+    OtherShards {
+        /// What the flash says.
+        found: ShardMap,
+        /// What was given.
+        given: ShardMap,
     },
     /// Both superblocks are damaged.
     #[error("both superblocks of the flash are damaged: only initialising it by force can help")]
@@ -98,4 +129,12 @@ pub enum FlashError {
         /// What the layout needs.
         wanted_bytes: u64,
     },
+}
+
+fn shards(map: &ShardMap) -> String {
+    let extent_bytes = map.extent_bytes();
+    match map.shards() {
+        1 => "one shard".to_owned(),
+        shards => format!("{shards} shards (extents of {extent_bytes} bytes)"),
+    }
 }

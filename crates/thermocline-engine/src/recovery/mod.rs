@@ -24,6 +24,7 @@ use crate::epoch::Begin;
 use crate::format::superblock::{Superblock, Unreadable};
 use crate::format::table::{Row, SLOTS_PER_BLOCK};
 use crate::format::{self, BLOCK_BYTES, Layout};
+use crate::shard_map::{ShardMap, Share};
 use crate::storage::{AlignedBytes, Storage};
 
 /// Recovery takes a device for unused if this many bytes at its beginning and at its end are zero.
@@ -68,21 +69,19 @@ impl Flash {
         layout: Layout,
         backing_bytes: u64,
     ) -> Result<Self, FlashError> {
+        Self::set_up(storage, Superblock::first(cache, layout, backing_bytes))
+    }
+
+    /// The same with that superblock.
+    pub(crate) fn set_up(
+        storage: &mut dyn Storage,
+        superblock: Superblock,
+    ) -> Result<Self, FlashError> {
+        let layout = superblock.layout;
         let (found_bytes, wanted_bytes) = (storage.size_bytes()?, layout.flash_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
         }
-        let superblock = Superblock {
-            cache,
-            epoch: 1,
-            layout,
-            backing_bytes,
-            first_sequence: 1,
-            written_bytes: 0,
-            has_single_journal: false,
-            end: None,
-            is_given_up: false,
-        };
         // A superblock of a former cache must not be found, and neither must its table.
         let (zeroes, end) = (vec![0; ZEROES_BYTES], layout.metadata_bytes());
         for start in (0..end).step_by(ZEROES_BYTES) {
@@ -164,12 +163,22 @@ impl Flash {
         write_superblock(storage, &self.superblock, first_copy)
     }
 
-    /// Finds out what a flash holds, and changes nothing.
+    /// Finds out what the flash of one shard holds, and changes nothing. [`FlashSet::read`] reads one of
+    /// any number of shards.
     ///
     /// # Errors
-    /// What is no flash of ours, is damaged, or fails.
+    /// What is no flash of ours, is damaged, or fails; a flash of several shards.
+    ///
+    /// [`FlashSet::read`]: crate::FlashSet::read
     pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
-        let (superblock, place, damaged) = read_superblock(storage)?;
+        let flash = Self::read_region(storage, 0)?;
+        flash.check_map(Share::WHOLE.map)?;
+        Ok(flash)
+    }
+
+    /// Finds out what the region of that shard holds.
+    pub(crate) fn read_region(storage: &mut dyn Storage, index: u16) -> Result<Self, FlashError> {
+        let (superblock, place, damaged) = read_superblock(storage, index)?;
         let (found_bytes, wanted_bytes) = (storage.size_bytes()?, superblock.layout.flash_bytes());
         if found_bytes < wanted_bytes {
             return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
@@ -188,6 +197,15 @@ impl Flash {
     /// before [`take_over`](Self::take_over) has ended the journal.
     pub const fn is_settled(&self) -> bool {
         self.is_settled
+    }
+
+    /// Whether it was made for these shards.
+    ///
+    /// # Errors
+    /// [`FlashError::OtherShards`] if not.
+    pub fn check_map(&self, given: ShardMap) -> Result<(), FlashError> {
+        let found = self.superblock.share.map;
+        if found.is_same(given) { Ok(()) } else { Err(FlashError::OtherShards { found, given }) }
     }
 
     /// What it is.
@@ -262,9 +280,11 @@ impl Flash {
     }
 }
 
-/// The newest superblock, its place, and how many copies are damaged.
+/// The newest superblock, its place, and how many copies are damaged, in the region of that shard. What
+/// a device put there of another region is damage.
 pub(crate) fn read_superblock(
     storage: &mut dyn Storage,
+    index: u16,
 ) -> Result<(Superblock, u64, u64), FlashError> {
     if storage.size_bytes()? < 2 * BLOCK_BYTES as u64 {
         return Err(if is_blank(storage)? { FlashError::Empty } else { FlashError::Foreign });
@@ -274,7 +294,13 @@ pub(crate) fn read_superblock(
     for place in 0..2 {
         let mut block = vec![0; BLOCK_BYTES];
         match storage.read_at(Layout::superblock_offset_bytes(place), &mut block) {
-            Ok(()) => found.push((place, Superblock::decode(&block))),
+            Ok(()) => {
+                let decoded = Superblock::decode(&block).and_then(|superblock| {
+                    let is_here = superblock.share.index == index;
+                    is_here.then_some(superblock).ok_or(Unreadable::Torn)
+                });
+                found.push((place, decoded));
+            }
             Err(error) => failure = Some(error),
         }
     }

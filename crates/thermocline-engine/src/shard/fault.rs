@@ -71,6 +71,12 @@ impl Shard {
         Ok(())
     }
 
+    /// Gives the flash up as if it had failed: another shard's region of the same flash did, and one
+    /// note speaks for all.
+    pub fn give_up_flash(&mut self) {
+        self.flash_failed();
+    }
+
     /// The flash can no longer be trusted with anything. Pages that RAM or disk has are served from
     /// there; what only flash has is read from it while it can be, and goes to disk before anything else
     /// is called durable. What cannot be read is lost.

@@ -177,17 +177,8 @@ impl Shard {
     /// Options that cannot work.
     pub fn new(options: Options) -> Result<Self, OptionsError> {
         options.check()?;
-        let superblock = Superblock {
-            cache: Uuid::nil(),
-            epoch: 1,
-            layout: Layout::new(options.slots(), options.page_bytes),
-            backing_bytes: options.size_bytes(),
-            first_sequence: 1,
-            written_bytes: 0,
-            has_single_journal: false,
-            end: None,
-            is_given_up: false,
-        };
+        let layout = Layout::new(options.slots(), options.page_bytes);
+        let superblock = Superblock::first(Uuid::nil(), layout, options.size_bytes());
         Self::build(options, &Flash::empty(superblock))
     }
 
@@ -220,6 +211,11 @@ impl Shard {
         let (found_bytes, given_bytes) = (superblock.backing_bytes, options.size_bytes());
         if found_bytes != given_bytes {
             return Err(FlashError::OtherBacking { found_bytes, given_bytes }.into());
+        }
+        flash.check_map(options.share.map)?;
+        let index = superblock.share.index;
+        if index != options.share.index {
+            return Err(FlashError::Mixed { index }.into());
         }
         let wanted_slots = options.flash_pages.saturating_add(SPARE_SLOTS_MIN);
         if layout.slots < wanted_slots || options.flash_pages == 0 {

@@ -147,7 +147,7 @@ impl Shard {
         if !is_blank {
             self.policy_background();
         }
-        let stream_bytes = self.streams.note(&request);
+        let stream_bytes = self.note_stream(&request);
         let is_sequential =
             self.options.sequential_bypass_bytes.is_some_and(|bytes| stream_bytes > bytes);
         let mut building = Building {
@@ -266,6 +266,12 @@ impl Shard {
             }
         }
         self.requests.push_reply(reply);
+    }
+
+    /// How many bytes, this request's included, continue one another, of those that the shard serves.
+    fn note_stream(&mut self, request: &Request) -> u64 {
+        let (_, position) = self.options.share.map.place(request.offset_bytes);
+        self.streams.note(position, request.length_bytes)
     }
 
     /// A request that waits for a flush.

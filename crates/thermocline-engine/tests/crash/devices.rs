@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "the devices fill frames that the shard owns")]
 
 use std::cell::{RefCell, RefMut};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
@@ -11,7 +11,9 @@ use std::sync::Arc;
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::Completion;
 use thermocline_engine::driver::memory::transfer;
-use thermocline_engine::{Device, DeviceError, Frames, Layout, Operation, OperationKind, Storage};
+use thermocline_engine::{
+    Device, DeviceError, Frames, Layout, Operation, OperationKind, ShardMap, SharedSyncs, Storage,
+};
 
 use crate::disk::Disk;
 use crate::faults::{Faults, Outage};
@@ -20,9 +22,12 @@ use crate::witness::Witness;
 /// Both devices, and the operations in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Devices {
-    pub(crate) flash: Disk,
+    /// The parts of the flash, one per shard. A sync concerns all.
+    pub(crate) regions: Vec<Region>,
     pub(crate) backing: Disk,
     pub(crate) in_flight: Vec<Flying>,
+    /// Syncs that several shards ask for, per device.
+    joint: [Joint; 2],
     pub(crate) time: u64,
     /// The clock of the world, for operations that hang.
     pub(crate) now_ns: u64,
@@ -34,27 +39,80 @@ pub(crate) struct Devices {
     pub(crate) recovery_operations: u64,
     pub(crate) faults: Faults,
     pub(crate) random: SplitMix64,
-    /// Blocks of the flash that cannot be read until they are written again.
-    pub(crate) unreadable: BTreeSet<usize>,
     /// Whether the next process can read them again.
     pub(crate) is_unreadable_once: bool,
     pub(crate) outage: Option<Outage>,
     /// Whether the server of the backing store ended since the last sync.
     pub(crate) next_sync_fails: bool,
-    pub(crate) witness: Witness,
-    /// Writes of slots that did not happen.
-    pub(crate) lost: Vec<(usize, Vec<u8>)>,
-    /// Metadata blocks that are wrong, and what they should be.
-    pub(crate) damaged_blocks: Vec<(usize, Vec<u8>)>,
     /// Pages of flash that were damaged so far.
     pub(crate) damages: u64,
     /// The size that the flash says it has, if that is not its real one.
     pub(crate) flash_bytes: Option<u64>,
 }
 
+/// The part of the flash that one shard has. Offsets count from its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Region {
+    pub(crate) disk: Disk,
+    pub(crate) witness: Witness,
+    /// Blocks that cannot be read until they are written again.
+    pub(crate) unreadable: BTreeSet<usize>,
+    /// Writes of slots that did not happen.
+    pub(crate) lost: Vec<(usize, Vec<u8>)>,
+    /// Metadata blocks that are wrong, and what they should be.
+    pub(crate) damaged_blocks: Vec<(usize, Vec<u8>)>,
+}
+
+impl Region {
+    fn new(layout: Layout) -> Self {
+        Self {
+            disk: Disk::new(layout.flash_bytes() as usize, 512),
+            witness: Witness::new(layout),
+            unreadable: BTreeSet::new(),
+            lost: vec![],
+            damaged_blocks: vec![],
+        }
+    }
+
+    /// Blocks that a write covers can be read again.
+    fn make_readable(&mut self, range: &Range<usize>) {
+        self.unreadable.retain(|block| !range.contains(block));
+    }
+}
+
+/// The syncs of one device that several shards have, as `JointDriver` performs them.
+#[derive(Clone, Debug)]
+struct Joint {
+    syncs: SharedSyncs,
+    /// Per shard: what waits for syncs.
+    waiting: Vec<VecDeque<Rc<Operation>>>,
+    /// What is done, and was not told yet.
+    ready: VecDeque<(usize, Rc<Operation>, Result<(), DeviceError>)>,
+}
+
+impl Joint {
+    fn new(shards: usize) -> Self {
+        let waiting = vec![VecDeque::new(); shards];
+        Self { syncs: SharedSyncs::new(shards), waiting, ready: VecDeque::new() }
+    }
+
+    /// A sync is over: whoever waited for it is to be told.
+    fn done(&mut self, result: Result<(), DeviceError>) {
+        let Self { syncs, waiting, ready } = self;
+        syncs.done(result.is_ok(), |shard, count, is_durable| {
+            let told = if is_durable { Ok(()) } else { Err(DeviceError(io::ErrorKind::Other)) };
+            for operation in waiting[shard].drain(..count) {
+                ready.push_back((shard, operation, told));
+            }
+        });
+    }
+}
+
 /// An operation in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flying {
+    /// Whose it is; nobody's if it is a sync for several shards.
+    pub(crate) shard: Option<usize>,
     /// Copies of the devices share it; only the original completes it.
     pub(crate) operation: Rc<Operation>,
     started: u64,
@@ -69,11 +127,17 @@ pub(crate) struct Flying {
 }
 
 impl Devices {
-    pub(crate) fn new(layout: Layout, backing: usize, backing_atom: usize, seed: u64) -> Self {
+    pub(crate) fn new(
+        (layout, map): (Layout, ShardMap),
+        backing: usize,
+        backing_atom: usize,
+        seed: u64,
+    ) -> Self {
         Self {
-            flash: Disk::new(layout.flash_bytes() as usize, 512),
+            regions: (0..map.shards()).map(|_| Region::new(layout)).collect(),
             backing: Disk::new(backing, backing_atom),
             in_flight: vec![],
+            joint: [Joint::new(map.shards()), Joint::new(map.shards())],
             time: 0,
             now_ns: 0,
             operations_left: u64::MAX,
@@ -81,38 +145,69 @@ impl Devices {
             recovery_operations: 0,
             faults: Faults::default(),
             random: SplitMix64::new(seed),
-            unreadable: BTreeSet::new(),
             is_unreadable_once: false,
             outage: None,
             next_sync_fails: false,
-            witness: Witness::new(layout),
-            lost: vec![],
-            damaged_blocks: vec![],
             damages: 0,
             flash_bytes: None,
         }
     }
 
-    pub(crate) fn disk(&mut self, device: Device) -> &mut Disk {
+    /// The disk that an operation of a shard is on.
+    fn disk(&mut self, shard: Option<usize>, device: Device) -> &mut Disk {
         match device {
-            Device::Flash => &mut self.flash,
+            Device::Flash => &mut self.region(shard).disk,
             Device::Backing => &mut self.backing,
         }
     }
 
-    pub(crate) fn start(&mut self, frames: &Frames, operation: Operation) {
+    /// The region of a shard.
+    pub(crate) fn region(&mut self, shard: Option<usize>) -> &mut Region {
+        &mut self.regions[shard.expect("only syncs are nobody's")]
+    }
+
+    /// Every disk of a device.
+    pub(crate) fn disks(&mut self, device: Device) -> Vec<&mut Disk> {
+        match device {
+            Device::Flash => self.regions.iter_mut().map(|region| &mut region.disk).collect(),
+            Device::Backing => vec![&mut self.backing],
+        }
+    }
+
+    pub(crate) fn start(&mut self, shard: usize, frames: &Frames, operation: Operation) {
+        if operation.kind == OperationKind::Sync && self.regions.len() > 1 {
+            let joint = &mut self.joint[operation.device as usize];
+            joint.syncs.ask(shard);
+            joint.waiting[shard].push_back(Rc::new(operation));
+            self.begin_joint_syncs();
+        } else {
+            self.fly(Some(shard), frames, operation);
+        }
+    }
+
+    /// Begins the syncs for several shards that may begin.
+    fn begin_joint_syncs(&mut self) {
+        for device in [Device::Flash, Device::Backing] {
+            if self.joint[device as usize].syncs.begin() {
+                self.fly(None, &Frames::new(1, 4096), Operation::sync(device));
+            }
+        }
+    }
+
+    fn fly(&mut self, shard: Option<usize>, frames: &Frames, operation: Operation) {
         self.time += 1;
         let mut bytes = vec![];
         if is_write(operation.kind) {
             // SAFETY: the world passes the frames of the shard that gave it the operation.
             unsafe { operation.gather(frames, 0..operation.length_bytes, &mut bytes) };
         }
-        if operation.device == Device::Flash {
-            self.witness.started(&bytes);
+        if operation.device == Device::Flash && is_write(operation.kind) {
+            self.region(shard).witness.started(&bytes);
         }
         let held_until = self.held_until();
         let (started, is_dropped, is_refused) = (self.time, false, false);
         self.in_flight.push(Flying {
+            shard,
             operation: Rc::new(operation),
             started,
             bytes,
@@ -123,13 +218,14 @@ impl Devices {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
+        self.in_flight.is_empty() && self.joint.iter().all(|joint| joint.ready.is_empty())
     }
 
     /// Whether operations are in flight and none of them may complete yet.
     pub(crate) fn hangs(&self) -> bool {
         let is_held = |flying: &Flying| self.is_held(flying);
-        !self.in_flight.is_empty() && self.in_flight.iter().all(is_held)
+        let tells = self.joint.iter().any(|joint| !joint.ready.is_empty());
+        !self.in_flight.is_empty() && !tells && self.in_flight.iter().all(is_held)
     }
 
     /// What never ends by itself ends soon.
@@ -143,25 +239,52 @@ impl Devices {
         flying.held_until > self.now_ns
     }
 
-    /// Completes one of the operations in flight; none if the power failed, or if all of them hang.
-    pub(crate) fn complete_one(&mut self, frames: &Arc<Frames>) -> Option<Completion> {
+    /// Completes one of the operations in flight, and says whose it was; none if the power failed, or if
+    /// all of them hang, or if several shards are still to be told of it. `frames` are those of a shard.
+    pub(crate) fn complete_one(
+        &mut self,
+        frames: impl Fn(usize) -> Arc<Frames>,
+    ) -> Option<(usize, Completion)> {
         self.operations_left = self.operations_left.saturating_sub(1);
-        if self.operations_left == 0 || self.in_flight.is_empty() {
+        if self.operations_left == 0 || self.is_idle() {
             return None;
         }
         self.misbehave();
+        if let Some(told) = self.tell() {
+            return Some(told);
+        }
         let flying = self.choose()?;
         self.time += 1;
-        let operation = &flying.operation;
-        if flying.is_refused || self.fails(operation) {
+        let (shard, operation) = (flying.shard, Rc::clone(&flying.operation));
+        let result = if flying.is_refused || self.fails(&flying) {
             if operation.kind == OperationKind::Sync && !flying.is_refused {
                 self.fail_sync(operation.device);
             }
-            return Some((given_back(flying.operation), Err(DeviceError(io::ErrorKind::Other))));
+            drop(flying);
+            Err(DeviceError(io::ErrorKind::Other))
+        } else {
+            self.perform(frames, flying);
+            Ok(())
+        };
+        if let Some(shard) = shard {
+            return Some((shard, (given_back(operation), result)));
         }
-        let operation = Rc::clone(&flying.operation);
-        self.perform(frames, flying);
-        Some((given_back(operation), Ok(())))
+        self.joint[operation.device as usize].done(result);
+        self.begin_joint_syncs();
+        None
+    }
+
+    /// Tells a shard that a sync for several is done, now or later.
+    fn tell(&mut self) -> Option<(usize, Completion)> {
+        for device in [Device::Flash, Device::Backing] {
+            if self.joint[device as usize].ready.is_empty() || self.random.bits().is_multiple_of(2)
+            {
+                continue;
+            }
+            let (shard, operation, result) = self.joint[device as usize].ready.pop_front()?;
+            return Some((shard, (given_back(operation), result)));
+        }
+        None
     }
 
     /// Takes out the operation that completes next: the oldest one rather often, or some would wait for
@@ -175,8 +298,9 @@ impl Devices {
         Some(self.in_flight.remove(chosen))
     }
 
-    fn perform(&mut self, frames: &Arc<Frames>, flying: Flying) {
-        let Flying { operation, started, bytes, is_dropped, .. } = flying;
+    fn perform(&mut self, frames: impl Fn(usize) -> Arc<Frames>, flying: Flying) {
+        let Flying { shard, operation, started, bytes, is_dropped, .. } = flying;
+        let frames = || frames(shard.expect("only syncs are nobody's"));
         let (time, device) = (self.time, operation.device);
         let start = operation.offset_bytes as usize;
         let end = start + operation.length_bytes as usize;
@@ -185,25 +309,27 @@ impl Devices {
                 if operation.kind == OperationKind::Write {
                     let mut again = vec![];
                     // SAFETY: the operation is in flight; the frames are those of its shard.
-                    unsafe { operation.gather(frames, 0..operation.length_bytes, &mut again) };
+                    unsafe { operation.gather(&frames(), 0..operation.length_bytes, &mut again) };
                     assert!(again == bytes, "the bytes of a write in flight do not change");
                 } else {
                     assert!(bytes.iter().all(|&byte| byte == 0), "a zero's frames hold zeroes");
                 }
                 match device {
                     _ if is_dropped => {}
-                    Device::Flash => self.write_flash(start, &bytes),
+                    Device::Flash => self.write_flash(shard.unwrap_or(0), start, &bytes),
                     Device::Backing => self.backing.write(time, start, &bytes),
                 }
             }
             OperationKind::Sync => {
-                self.disk(device).sync(started);
+                for disk in self.disks(device) {
+                    disk.sync(started);
+                }
                 if device == Device::Flash {
-                    self.witness.synced(started);
+                    self.regions.iter_mut().for_each(|region| region.witness.synced(started));
                 }
             }
             OperationKind::Read => {
-                let mut read = self.disk(device).now[start..end].to_vec();
+                let mut read = self.disk(shard, device).now[start..end].to_vec();
                 let errors = self.faults.flash_errors;
                 let spoil = errors > 0
                     && device == Device::Flash
@@ -213,7 +339,7 @@ impl Devices {
                     read[700] ^= 0x10;
                 }
                 // SAFETY: the operation is in flight; the frames are those of its shard.
-                unsafe { transfer(frames, &operation, &mut read) };
+                unsafe { transfer(&frames(), &operation, &mut read) };
             }
             OperationKind::Discard => self.discard(start..end),
         }
@@ -236,7 +362,7 @@ impl Devices {
         self.undo_double_faults();
         self.backing.show_what_it_has();
         for flying in std::mem::take(&mut self.in_flight) {
-            let Flying { operation, bytes, is_refused, .. } = flying;
+            let Flying { shard, operation, bytes, is_refused, .. } = flying;
             let start = operation.offset_bytes as usize;
             if operation.kind == OperationKind::Discard {
                 let end = start + operation.length_bytes as usize;
@@ -245,8 +371,8 @@ impl Devices {
             let comes_through = is_write(operation.kind) && !is_refused;
             if comes_through && self.random.bits().is_multiple_of(2) {
                 let time = self.time;
-                self.make_readable(&operation);
-                self.disk(operation.device).write(time, start, &bytes);
+                self.make_readable(shard, &operation);
+                self.disk(shard, operation.device).write(time, start, &bytes);
             }
         }
         self.restarted();
@@ -269,13 +395,14 @@ impl Devices {
         true
     }
 
-    /// Whether a part of the flash was written and not synced, or is being written.
-    pub(crate) fn is_writing_flash(&self, range: Range<usize>) -> bool {
-        self.flash.is_unsynced(&range)
+    /// Whether a part of a region was written and not synced, or is being written.
+    pub(crate) fn is_writing_flash(&self, region: usize, range: Range<usize>) -> bool {
+        self.regions[region].disk.is_unsynced(&range)
             || self.in_flight.iter().any(|flying| {
                 let operation = &flying.operation;
                 let start = operation.offset_bytes as usize;
                 operation.device == Device::Flash
+                    && flying.shard == Some(region)
                     && is_write(operation.kind)
                     && start < range.end
                     && range.start < start + operation.length_bytes as usize
@@ -293,24 +420,32 @@ impl Devices {
                 self.discard(start..end);
             }
             if is_write(flying.operation.kind) && !flying.is_refused {
-                self.make_readable(&flying.operation);
-                self.disk(flying.operation.device).cut_off(time, start, flying.bytes);
+                self.make_readable(flying.shard, &flying.operation);
+                self.disk(flying.shard, flying.operation.device).cut_off(time, start, flying.bytes);
             }
         }
         let mut random = SplitMix64::new(self.random.bits());
-        self.flash.crash(&mut random);
+        for region in &mut self.regions {
+            region.disk.crash(&mut random);
+            region.witness.power_failed();
+        }
         self.backing.crash(&mut random);
-        self.witness.power_failed();
         self.restarted();
+    }
+
+    /// From one region of the flash to the next, in bytes.
+    fn region_bytes(&self) -> u64 {
+        let bytes = self.regions[0].disk.now.len() as u64;
+        if self.regions.len() == 1 { bytes } else { bytes.next_multiple_of(1 << 20) }
+    }
+
+    fn whole_flash_bytes(&self) -> u64 {
+        self.region_bytes() * self.regions.len() as u64
     }
 
     /// Another flash takes the place of the one that failed.
     pub(crate) fn replace_flash(&mut self, layout: Layout) {
-        self.flash = Disk::new(layout.flash_bytes() as usize, 512);
-        self.witness = Witness::new(layout);
-        self.unreadable.clear();
-        self.lost.clear();
-        self.damaged_blocks.clear();
+        self.regions.fill_with(|| Region::new(layout));
         self.outage = None;
         self.faults.flash_gone = false;
     }
@@ -321,18 +456,19 @@ impl Devices {
     }
 
     /// Blocks of the flash that a write covers can be read again.
-    fn make_readable(&mut self, operation: &Operation) {
+    fn make_readable(&mut self, shard: Option<usize>, operation: &Operation) {
         let start = operation.offset_bytes as usize;
-        let range = start..start + operation.length_bytes as usize;
         if operation.device == Device::Flash {
-            self.unreadable.retain(|block| !range.contains(block));
+            self.region(shard).make_readable(&(start..start + operation.length_bytes as usize));
         }
     }
 
     fn restarted(&mut self) {
         if std::mem::take(&mut self.is_unreadable_once) {
-            self.unreadable.clear();
+            self.regions.iter_mut().for_each(|region| region.unreadable.clear());
         }
+        let shards = self.regions.len();
+        self.joint = [Joint::new(shards), Joint::new(shards)];
         self.operations_left = u64::MAX;
         self.was_refused = false;
         // The next process has a connection of its own.
@@ -348,6 +484,13 @@ pub(crate) const fn is_write(kind: OperationKind) -> bool {
 pub(crate) struct FlashStorage(pub(crate) Rc<RefCell<Devices>>);
 
 impl FlashStorage {
+    /// The region of a place on the flash, and the place in it. Regions begin at multiples of 1 MiB.
+    fn place(&self, offset_bytes: u64) -> (usize, usize) {
+        let devices = self.0.borrow();
+        let region_bytes = devices.region_bytes();
+        ((offset_bytes / region_bytes) as usize, (offset_bytes % region_bytes) as usize)
+    }
+
     fn step(&self, kind: OperationKind, start: usize) -> io::Result<RefMut<'_, Devices>> {
         let mut devices = self.0.borrow_mut();
         devices.time += 1;
@@ -368,31 +511,38 @@ impl FlashStorage {
 impl Storage for FlashStorage {
     fn size_bytes(&mut self) -> io::Result<u64> {
         let devices = self.0.borrow();
-        Ok(devices.flash_bytes.unwrap_or(devices.flash.now.len() as u64))
+        Ok(devices.flash_bytes.unwrap_or_else(|| devices.whole_flash_bytes()))
     }
 
     fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let start = offset_bytes as usize;
+        let (region, start) = self.place(offset_bytes);
         let devices = self.step(OperationKind::Read, start)?;
-        if devices.unreadable.range(start..start + bytes.len()).next().is_some() {
+        let region = &devices.regions[region];
+        if region.unreadable.range(start..start + bytes.len()).next().is_some() {
             return Err(io::Error::other("a bad sector"));
         }
-        bytes.copy_from_slice(&devices.flash.now[start..start + bytes.len()]);
+        // Between two regions there may be room that neither uses.
+        bytes.fill(0);
+        let here = region.disk.now.get(start..).unwrap_or_default();
+        let here = &here[..here.len().min(bytes.len())];
+        bytes[..here.len()].copy_from_slice(here);
         Ok(())
     }
 
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        let start = offset_bytes as usize;
+        let (region, start) = self.place(offset_bytes);
         let mut devices = self.step(OperationKind::Write, start)?;
-        devices.write_flash(start, bytes);
+        devices.write_flash(region, start, bytes);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         let mut devices = self.step(OperationKind::Sync, 0)?;
         let time = devices.time;
-        devices.flash.sync(time);
-        devices.witness.synced(time);
+        for region in &mut devices.regions {
+            region.disk.sync(time);
+            region.witness.synced(time);
+        }
         Ok(())
     }
 }

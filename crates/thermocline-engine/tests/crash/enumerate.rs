@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use thermocline_core::random::SplitMix64;
-use thermocline_engine::{Flash, FlashError, Shard};
+use thermocline_engine::{FlashError, FlashSet, Shard};
 
 use crate::devices::{Devices, FlashStorage};
-use crate::exchange::{Exchange, Failed};
+use crate::exchange::Exchange;
 use crate::plan::{PAGES, Plan};
+use crate::set::Shards;
 use crate::world::World;
 
 /// Ends of the engine per run whose recoveries are cut off everywhere.
@@ -77,15 +78,15 @@ impl World {
     }
 
     /// The world after a restart on a copy of the devices.
-    fn copy(&self, devices: Devices, flash: &Flash, was_killed: bool) -> Result<Self, String> {
-        let options = self.plan.options.clone();
-        let shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
+    fn copy(&self, devices: Devices, flash: &FlashSet, was_killed: bool) -> Result<Self, String> {
+        let shards = Shards::open(&self.plan.options, flash, Shard::open);
+        let shards = shards.map_err(|error| error.to_string())?;
         Ok(Self {
             plan: self.plan.clone(),
             random: self.random.clone(),
             devices: Rc::new(RefCell::new(devices)),
             oracle: self.oracle.clone(),
-            shard,
+            shards,
             asked: BTreeMap::new(),
             next_tag: self.next_tag,
             now: self.now,
@@ -97,7 +98,6 @@ impl World {
             crashes: 0,
             caches: 0,
             exchange: Exchange::Idle,
-            failed: Failed::default(),
         })
     }
 
@@ -107,7 +107,7 @@ impl World {
         while !self.unverified.is_empty() {
             steps += 1;
             if steps > STEPS_MAX {
-                return Err(format!("stuck: {:?}", self.shard));
+                return Err(format!("stuck: {:?}", self.shards));
             }
             self.submit_any();
             self.start_operations();
@@ -119,10 +119,15 @@ impl World {
 }
 
 /// Recovers from the flash, unless the power fails at an operation before that.
-fn recover(mut devices: Devices, operations: u64) -> (Devices, Result<Flash, FlashError>) {
+fn recover(mut devices: Devices, operations: u64) -> (Devices, Result<FlashSet, FlashError>) {
     devices.operations_left = operations;
     let devices = Rc::new(RefCell::new(devices));
-    let recovered = Flash::recover(&mut FlashStorage(Rc::clone(&devices)));
+    let mut storage = FlashStorage(Rc::clone(&devices));
+    let recovered = FlashSet::read(&mut storage).and_then(|mut flash| {
+        flash.take_over(&mut storage)?;
+        Ok(flash)
+    });
+    drop(storage);
     let mut devices = Rc::into_inner(devices).expect("recovery is over").into_inner();
     devices.operations_left = u64::MAX;
     if recovered.is_ok() {

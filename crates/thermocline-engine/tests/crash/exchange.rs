@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thermocline_core::WriteMiss;
-use thermocline_engine::{Event, Flash, Shard};
+use thermocline_engine::{Event, FlashSet, Shard};
 
 use crate::devices::FlashStorage;
 use crate::policies::{entries, policy};
@@ -28,10 +28,9 @@ pub(crate) enum Exchange {
 pub(crate) struct Failed(Arc<AtomicBool>);
 
 impl Failed {
-    /// Watches a shard.
-    pub(crate) fn watch(&mut self, shard: &mut Shard) {
-        let failed = Arc::new(AtomicBool::new(false));
-        self.0 = Arc::clone(&failed);
+    /// Watches a shard, too.
+    pub(crate) fn watch(&self, shard: &mut Shard) {
+        let failed = Arc::clone(&self.0);
         shard.observe(Box::new(move |event| {
             if matches!(event, Event::FlashFailed { .. }) {
                 failed.store(true, Ordering::Relaxed);
@@ -49,24 +48,28 @@ impl World {
     pub(crate) fn exchange(&mut self) -> Result<(), String> {
         if self.exchange == Exchange::Idle {
             // A flash that failed is replaced sooner than one that works.
-            let seldom = if self.failed.has_failed() { 3 } else { 80 };
+            let seldom = if self.shards.has_failed() { 3 } else { 80 };
             if self.below(seldom) > 0 || !self.unverified.is_empty() {
                 return Ok(());
             }
             self.exchange = Exchange::Leaving;
         }
         // A server refuses to forget lost pages. By a draw it changes its mind.
-        let stays = !self.shard.lost_pages().is_empty() || self.below(400) == 0;
+        let stays = !self.shards.lost_pages().is_empty() || self.below(400) == 0;
         if stays && self.exchange == Exchange::Leaving {
             self.exchange = Exchange::Idle;
-            return self.shard.stay_with_flash().map_err(|error| error.to_string());
+            return self
+                .shards
+                .each()
+                .try_for_each(Shard::stay_with_flash)
+                .map_err(|error| error.to_string());
         }
-        if self.shard.has_left_flash() {
+        if self.shards.has_left_flash() {
             self.exchange = Exchange::Left;
-            self.shard.release_flash();
+            self.shards.each().for_each(Shard::release_flash);
         }
-        self.shard.leave_flash();
-        if stays || !self.shard.is_flash_released() {
+        self.shards.each().for_each(Shard::leave_flash);
+        if stays || !self.shards.is_flash_released() {
             return Ok(());
         }
         self.take_new_flash()
@@ -79,9 +82,8 @@ impl World {
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
         let policy = policy(entry, WriteMiss::Fetch);
-        let flash_pages = self.plan.options.flash_pages;
-        self.shard.take_flash(flash_pages, policy, &flash).map_err(|error| error.to_string())?;
-        self.failed.watch(&mut self.shard);
+        let taken = self.shards.take_flash(&self.plan.options, &policy, &flash);
+        taken.map_err(|error| error.to_string())?;
         self.exchange = Exchange::Idle;
         // What only RAM and the old flash had would be missed soon after.
         let fails_soon = self.below(3) == 0;
@@ -94,12 +96,13 @@ impl World {
     }
 
     /// Sets another flash up; none if the power fails meanwhile, or it fails.
-    fn new_flash(&mut self) -> Result<Option<Flash>, String> {
+    fn new_flash(&mut self) -> Result<Option<FlashSet>, String> {
         let layout = self.plan.layout();
         self.devices.borrow_mut().replace_flash(layout);
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
-        match Flash::initialise(&mut storage, cache, layout, self.plan.options.size_bytes()) {
+        let (map, size_bytes) = (self.plan.map(), self.plan.options.size_bytes());
+        match FlashSet::initialise(&mut storage, cache, layout, map, size_bytes) {
             Ok(flash) => Ok(Some(flash)),
             Err(_) if self.devices.borrow().is_excused() => Ok(None),
             Err(error) => Err(format!("a new flash: {error}")),
@@ -108,8 +111,8 @@ impl World {
 
     /// Whether the next start goes on with the flash, by what the note says.
     pub(crate) fn is_flash_named(&self) -> bool {
-        let is_used = self.shard.has_flash() || self.exchange == Exchange::Leaving;
-        is_used && !self.failed.has_failed()
+        let is_used = self.shards.has_flash() || self.exchange == Exchange::Leaving;
+        is_used && !self.shards.has_failed()
     }
 
     /// Starts with a new flash after a crash: the backing store has everything that was durable.
@@ -124,6 +127,6 @@ impl World {
         self.devices.borrow_mut().end_outage();
         while !self.devices.borrow_mut().sync_backing() {}
         let flash = self.new_flash()?.ok_or("the new flash failed")?;
-        self.open(self.plan.options.clone(), &flash)
+        self.open(&self.plan.options.clone(), &flash)
     }
 }

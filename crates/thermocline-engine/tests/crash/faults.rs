@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use thermocline_core::random::SplitMix64;
-use thermocline_engine::{Device, Operation, OperationKind};
+use thermocline_engine::{Device, OperationKind};
 
-use crate::devices::{Devices, is_write};
+use crate::devices::{Devices, Flying, Region, is_write};
 
 const BLOCK: usize = 4096;
 /// How long an operation that hangs takes, in nanoseconds; the last one never ends by itself.
@@ -152,7 +152,8 @@ impl Devices {
     /// Whether a device that is out of order fails an operation at that place.
     pub(crate) fn is_out(&self, device: Device, kind: OperationKind, start: usize) -> bool {
         let Some(outage) = self.outage else { return false };
-        let is_metadata = start < self.witness.slots_start();
+        // The regions are laid out alike.
+        let is_metadata = start < self.regions[0].witness.slots_start();
         let is_part = match outage.part {
             Part::Metadata if device == Device::Flash => is_metadata,
             Part::Slots if device == Device::Flash => !is_metadata,
@@ -162,14 +163,15 @@ impl Devices {
         outage.device == device && outage.starts_in == 0 && concerns && is_part
     }
 
-    pub(crate) fn fails(&mut self, operation: &Operation) -> bool {
+    pub(crate) fn fails(&mut self, flying: &Flying) -> bool {
+        let operation = &flying.operation;
         let start = operation.offset_bytes as usize;
         if self.is_out(operation.device, operation.kind, start) {
             return true;
         }
         let is_sync = operation.kind == OperationKind::Sync;
         match operation.device {
-            Device::Flash => self.faults.flash_gone || self.is_unreadable(operation),
+            Device::Flash => self.faults.flash_gone || self.is_unreadable(flying),
             Device::Backing if is_sync && std::mem::take(&mut self.next_sync_fails) => true,
             Device::Backing if is_sync && self.faults.sync_errors > 0 => {
                 self.happens(self.faults.sync_errors)
@@ -178,17 +180,21 @@ impl Devices {
         }
     }
 
-    fn is_unreadable(&self, operation: &Operation) -> bool {
+    fn is_unreadable(&mut self, flying: &Flying) -> bool {
+        let operation = &flying.operation;
         let start = operation.offset_bytes as usize;
         let end = start + operation.length_bytes as usize;
-        operation.kind == OperationKind::Read && self.unreadable.range(start..end).next().is_some()
+        operation.kind == OperationKind::Read
+            && self.region(flying.shard).unreadable.range(start..end).next().is_some()
     }
 
     /// What a failed sync drops may include writes that are still on their way.
     pub(crate) fn fail_sync(&mut self, device: Device) {
         let mut random = SplitMix64::new(self.random.bits());
         let still_shows = random.bits().is_multiple_of(2);
-        self.disk(device).fail_sync(&mut random, still_shows);
+        for disk in self.disks(device) {
+            disk.fail_sync(&mut random, still_shows);
+        }
         for flying in &mut self.in_flight {
             flying.is_dropped |=
                 flying.operation.device == device && random.bits().is_multiple_of(4);
@@ -224,139 +230,166 @@ impl Devices {
     }
 
     /// Writes to the flash, unless the write is lost or goes elsewhere.
-    pub(crate) fn write_flash(&mut self, start: usize, bytes: &[u8]) {
+    pub(crate) fn write_flash(&mut self, at: usize, start: usize, bytes: &[u8]) {
         let end = start + bytes.len();
-        let blocks: Vec<usize> = self.unreadable.range(start..end).copied().collect();
-        for block in blocks {
-            self.unreadable.remove(&block);
-        }
-        if start < self.witness.slots_start() {
-            self.damaged_blocks.retain(|(place, _)| !(start..end).contains(place));
+        let (time, faults) = (self.time, self.faults);
+        let region = &mut self.regions[at];
+        region.unreadable.retain(|block| !(start..end).contains(block));
+        if start < region.witness.slots_start() {
+            region.damaged_blocks.retain(|(place, _)| !(start..end).contains(place));
             // One of two copies may be wrong, so nothing happens while another block is.
-            let may_lose = bytes.len() == BLOCK && self.damaged_blocks.is_empty();
-            if may_lose && self.happens(self.faults.lost_blocks) {
-                return self.lose_block(start, bytes);
+            let may_lose = bytes.len() == BLOCK && region.damaged_blocks.is_empty();
+            if may_lose && self.happens(faults.lost_blocks) {
+                return self.lose_block(at, start, bytes);
             }
-            self.witness.completed(self.time, bytes);
+            self.regions[at].witness.completed(time, bytes);
         } else {
-            self.lost.retain(|(place, _)| !(start..end).contains(place));
-            if self.happens(self.faults.lost_pages) {
-                return self.lose_page(start, bytes);
+            region.lost.retain(|(place, _)| !(start..end).contains(place));
+            if self.happens(faults.lost_pages) {
+                return self.lose_page(at, start, bytes);
             }
         }
-        self.flash.write(self.time, start, bytes);
+        self.regions[at].disk.write(time, start, bytes);
+    }
+
+    /// One of the regions of the flash, by a draw.
+    fn any_region(&mut self) -> usize {
+        match self.regions.len() {
+            1 => 0,
+            regions => self.below(regions),
+        }
     }
 
     /// One page of a write is lost; perhaps another slot has it.
-    fn lose_page(&mut self, start: usize, bytes: &[u8]) {
-        let page_bytes = self.witness.page_bytes();
+    fn lose_page(&mut self, at: usize, start: usize, bytes: &[u8]) {
+        let page_bytes = self.regions[at].witness.page_bytes();
         let lost = self.below(bytes.len() / page_bytes);
         for (index, page) in bytes.chunks(page_bytes).enumerate() {
             let place = start + index * page_bytes;
             if index != lost {
-                self.flash.write(self.time, place, page);
+                self.regions[at].disk.write(self.time, place, page);
                 continue;
             }
             self.damages += 1;
-            self.lost.push((place, page.to_vec()));
-            if let Some(victim) = self.certain_slot()
+            self.regions[at].lost.push((place, page.to_vec()));
+            if let Some((other, victim)) = self.certain_slot()
                 && self.random.bits().is_multiple_of(2)
-                && victim.start != place
+                && (other, victim.start) != (at, place)
             {
                 self.damages += 1;
-                self.flash.write(self.time, victim.start, page);
+                self.regions[other].disk.write(self.time, victim.start, page);
             }
         }
     }
 
     /// A write of a metadata block is lost; perhaps another block has it.
-    fn lose_block(&mut self, start: usize, bytes: &[u8]) {
-        self.damaged_blocks.push((start, bytes.to_vec()));
-        let victim = self.below(self.witness.slots_start() / BLOCK) * BLOCK;
-        let twin = self.witness.twin(start);
-        let is_busy = self.is_writing_flash(victim..victim + BLOCK);
-        if self.random.bits().is_multiple_of(2) && victim != start && victim != twin && !is_busy {
-            let former = self.flash.now[victim..victim + BLOCK].to_vec();
-            self.damaged_blocks.push((victim, former));
-            self.flash.put(victim, bytes);
+    fn lose_block(&mut self, at: usize, start: usize, bytes: &[u8]) {
+        self.regions[at].damaged_blocks.push((start, bytes.to_vec()));
+        let victim = self.below(self.regions[at].witness.slots_start() / BLOCK) * BLOCK;
+        let twin = self.regions[at].witness.twin(start);
+        let other = self.any_region();
+        let is_busy = self.is_writing_flash(other, victim..victim + BLOCK);
+        let is_elsewhere = if other == at {
+            victim != start && victim != twin
+        } else {
+            self.regions[other].damaged_blocks.is_empty()
+        };
+        if self.random.bits().is_multiple_of(2) && is_elsewhere && !is_busy {
+            let region = &mut self.regions[other];
+            let former = region.disk.now[victim..victim + BLOCK].to_vec();
+            region.damaged_blocks.push((victim, former));
+            region.disk.put(victim, bytes);
         }
     }
 
     /// A slot that the journal durably and certainly names, that is not being written.
-    fn certain_slot(&mut self) -> Option<Range<usize>> {
-        let slot = self.below(self.witness.slots());
-        let page_bytes = self.witness.page_bytes();
-        let start = self.witness.slots_start() + slot * page_bytes;
+    fn certain_slot(&mut self) -> Option<(usize, Range<usize>)> {
+        let at = self.any_region();
+        let slot = self.below(self.regions[at].witness.slots());
+        let Region { witness, disk, .. } = &self.regions[at];
+        let page_bytes = witness.page_bytes();
+        let start = witness.slots_start() + slot * page_bytes;
         let range = start..start + page_bytes;
-        let is_certain = self.witness.is_certain(slot, &self.flash.now[range.clone()]);
-        (is_certain && !self.is_writing_flash(range.clone())).then_some(range)
+        let is_certain = witness.is_certain(slot, &disk.now[range.clone()]);
+        (is_certain && !self.is_writing_flash(at, range.clone())).then_some((at, range))
     }
 
     /// A slot that the engine relies on rots: a byte changes, or it cannot be read.
     pub(crate) fn rot_slot(&mut self) {
-        let Some(slot) = self.certain_slot() else { return };
+        let Some((at, slot)) = self.certain_slot() else { return };
         self.damages += 1;
         let place = slot.start + self.below(slot.len());
         // A free slot that cannot be read looks like a lost page if a crash cuts off its next write.
         let may_lose = self.faults.rotten_slots > 0;
-        match self.below(3) {
-            0 if may_lose => drop(self.unreadable.insert(slot.start)),
-            1 => self.flash.spoil(slot, |byte| *byte = 0x5A),
-            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 4),
+        let drawn = self.below(3);
+        let region = &mut self.regions[at];
+        match drawn {
+            0 if may_lose => drop(region.unreadable.insert(slot.start)),
+            1 => region.disk.spoil(slot, |byte| *byte = 0x5A),
+            _ => region.disk.spoil(place..place + 1, |byte| *byte ^= 4),
         }
     }
 
     /// One block of the flash's metadata, the first bytes of the flash, is damaged at rest: a byte of
     /// it changes, a sector becomes zero, a former write of it turns out to be lost, or it cannot be read.
     pub(crate) fn rot(&mut self, metadata_bytes: usize) {
-        if !self.damaged_blocks.is_empty() {
+        if self.regions.iter().any(|region| !region.damaged_blocks.is_empty()) {
             return;
         }
+        let at = self.any_region();
         let block = self.below(metadata_bytes / BLOCK) * BLOCK;
         let place = block + self.below(BLOCK);
-        match self.below(4) {
+        let drawn = self.below(4);
+        let region = &mut self.regions[at];
+        match drawn {
             0 => {
                 let sector = place / 512 * 512;
-                self.flash.spoil(sector..sector + 512, |byte| *byte = 0);
+                region.disk.spoil(sector..sector + 512, |byte| *byte = 0);
             }
             1 => {
                 // One block at a time: its twin may be one that was not written since.
-                self.unreadable.clear();
-                self.unreadable.insert(block);
+                region.unreadable.clear();
+                region.unreadable.insert(block);
                 self.is_unreadable_once = self.random.bits().is_multiple_of(2);
             }
-            2 => self.flash.spoil(block..block + BLOCK, |byte| *byte = 0xA5),
-            _ => self.flash.spoil(place..place + 1, |byte| *byte ^= 0x40),
+            2 => region.disk.spoil(block..block + BLOCK, |byte| *byte = 0xA5),
+            _ => region.disk.spoil(place..place + 1, |byte| *byte ^= 0x40),
         }
     }
 
     /// Undoes what would be two faults at once: damage to a slot that the journal does not yet call
     /// certain, and damage to one copy of a block while the power failure tears the other.
     pub(crate) fn undo_double_faults(&mut self) {
-        let (page_bytes, slots_start) = (self.witness.page_bytes(), self.witness.slots_start());
-        for (place, bytes) in std::mem::take(&mut self.lost) {
-            let slot = (place - slots_start) / page_bytes;
-            if self.witness.is_certain(slot, &bytes) {
-                self.lost.push((place, bytes));
-            } else {
-                self.flash.put(place, &bytes);
+        for at in 0..self.regions.len() {
+            let region = &mut self.regions[at];
+            let Region { witness, disk, lost, .. } = region;
+            let (page_bytes, slots_start) = (witness.page_bytes(), witness.slots_start());
+            for (place, bytes) in std::mem::take(lost) {
+                let slot = (place - slots_start) / page_bytes;
+                if witness.is_certain(slot, &bytes) {
+                    lost.push((place, bytes));
+                } else {
+                    disk.put(place, &bytes);
+                }
             }
-        }
-        for (place, bytes) in std::mem::take(&mut self.damaged_blocks) {
-            let twin = self.witness.twin(place);
-            if self.is_writing_flash(twin..twin + BLOCK) {
-                self.flash.put(place, &bytes);
-            } else {
-                self.damaged_blocks.push((place, bytes));
+            for (place, bytes) in std::mem::take(&mut region.damaged_blocks) {
+                let twin = self.regions[at].witness.twin(place);
+                if self.is_writing_flash(at, twin..twin + BLOCK) {
+                    self.regions[at].disk.put(place, &bytes);
+                } else {
+                    self.regions[at].damaged_blocks.push((place, bytes));
+                }
             }
         }
     }
 
     /// A recovery succeeded: it does not rely on the old journal, and knows all slots.
     pub(crate) fn recovered(&mut self) {
-        self.witness.recovered();
-        self.lost.clear();
-        let journal = self.witness.journal();
-        self.damaged_blocks.retain(|(place, _)| !journal.contains(place));
+        for region in &mut self.regions {
+            region.witness.recovered();
+            region.lost.clear();
+            let journal = region.witness.journal();
+            region.damaged_blocks.retain(|(place, _)| !journal.contains(place));
+        }
     }
 }

@@ -30,6 +30,7 @@ mod plan;
 #[path = "../policies/mod.rs"]
 mod policies;
 mod restart;
+mod set;
 mod starts;
 mod witness;
 mod world;

@@ -1,8 +1,10 @@
 //! What a run is made of, for each kind of fault.
 
+use std::num::NonZeroU16;
+
 use thermocline_core::random::SplitMix64;
 use thermocline_core::{Nanos, WriteMiss};
-use thermocline_engine::{Layout, Options, WriteMode};
+use thermocline_engine::{Layout, Options, ShardMap, WriteMode};
 
 use crate::faults::Faults;
 use crate::oracle::SECTORS;
@@ -32,6 +34,10 @@ pub(crate) struct Plan {
     pub(crate) exchanges: bool,
     /// Blocks of the journal's region.
     pub(crate) journal_blocks: u32,
+    /// Shards, and pages of their extents.
+    pub(crate) shards: NonZeroU16,
+    pub(crate) extent_pages: u64,
+    /// Those of all shards together.
     pub(crate) options: Options,
 }
 
@@ -60,6 +66,12 @@ impl Plan {
         options.unsynced_pages_max = [2, 16, 1000][below(3) as usize];
         let faults = Faults::default();
         let journal_blocks = [8, 32][below(2) as usize];
+        // Half of the runs have one shard, as most engines do.
+        let shards = [1, 2, 1, 3, 1, 4][(seed / entries.len() as u64 % 6) as usize];
+        options.ram_pages = options.ram_pages.max(shards.into());
+        options.flash_pages = options.flash_pages.max(shards.into());
+        let shards = NonZeroU16::new(shards).unwrap();
+        let extent_pages = 1 + seed % 4;
         // What may be written at once is a share of a day's budget: some pages, or none.
         options.flash_write_budget_gib_per_day =
             [None, None, None, Some(0.000_01), Some(0.0005), Some(0.005)][below(6) as usize];
@@ -74,6 +86,8 @@ impl Plan {
             resizes,
             exchanges,
             journal_blocks,
+            shards,
+            extent_pages,
             options,
         }
     }
@@ -165,6 +179,10 @@ impl Plan {
         plan
     }
 
+    pub(crate) fn map(&self) -> ShardMap {
+        ShardMap::with_extents(self.shards, self.extent_pages * u64::from(self.options.page_bytes))
+    }
+
     /// Whether requests may fail.
     pub(crate) fn has_faults(&self) -> bool {
         self.loses_flash || self.faults.fail_requests() || self.faults.lose_pages()
@@ -179,7 +197,8 @@ impl Plan {
     }
 
     pub(crate) fn layout(&self) -> Layout {
-        let layout = Layout::new(self.options.slots(), self.options.page_bytes);
+        let each = self.options.of_shards(self.map()).unwrap();
+        let layout = Layout::new(each[0].slots(), self.options.page_bytes);
         Layout { journal_blocks: self.journal_blocks, ..layout }
     }
 }

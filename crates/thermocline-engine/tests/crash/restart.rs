@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use thermocline_core::Nanos;
-use thermocline_engine::{Flash, FlashError, Options, Request, RequestError, Shard};
+use thermocline_engine::{Flash, FlashError, FlashSet, Options, Request, RequestError, Shard};
 
 use crate::devices::FlashStorage;
 use crate::exchange::Exchange;
 use crate::plan::PAGES;
+use crate::set::Shards;
 use crate::world::World;
 
 impl World {
@@ -27,10 +27,10 @@ impl World {
         // What was not read since the last restart is what the devices had before that.
         self.was_killed = self.plan.kills && self.unverified.is_empty() && self.below(2) == 0;
         let mut options = self.plan.options.clone();
-        options.write_mode = self.shard.options().write_mode;
+        options.write_mode = self.shards.write_mode();
         // An engine that leaves its flash has a policy of RAM.
         if self.exchange == Exchange::Idle {
-            options.policy = self.shard.options().policy.clone();
+            options.policy = self.shards.policy().clone();
         }
         self.forget_session();
         let flash = self.recover(&options)?;
@@ -39,11 +39,11 @@ impl World {
             self.refuses_other_backing(&options, &flash)?;
         }
         if self.is_early {
-            self.shard.epoch_has_begun(&flash);
-            self.shard.assert_invariants();
+            self.shards.epoch_has_begun(&flash);
+            self.shards.assert_invariants();
             return Ok(());
         }
-        self.open(options, &flash)
+        self.open(&options, &flash)
     }
 
     /// Nobody waits for an answer any more, and nothing was read since the end.
@@ -56,17 +56,21 @@ impl World {
 
     /// Both devices are synced. By a draw, an engine serves reads before the epoch of the flash begins.
     /// Returns whether the power is still on.
-    pub(crate) fn read_early(&mut self, options: Options, flash: &Flash) -> Result<bool, String> {
+    pub(crate) fn read_early(
+        &mut self,
+        options: &Options,
+        flash: &FlashSet,
+    ) -> Result<bool, String> {
         self.is_early = self.below(2) == 0 && flash.is_settled();
         if !self.is_early {
             return Ok(true);
         }
-        self.shard = Shard::open_early(options, flash).map_err(|error| error.to_string())?;
-        self.failed.watch(&mut self.shard);
-        self.shard.tick(Nanos(self.now));
+        let shards = Shards::open(options, flash, Shard::open_early);
+        self.shards = shards.map_err(|error| error.to_string())?;
+        self.shards.tick(self.now);
         let steps = self.below(300);
         self.live(steps)?;
-        self.shard.assert_invariants();
+        self.shards.assert_invariants();
         // What was read is durable: a crash before the epoch has begun changes none of it.
         for page in (0..PAGES).filter(|page| !self.unverified.contains(page)) {
             let promise = self.oracle.promise(page);
@@ -75,12 +79,12 @@ impl World {
         Ok(self.devices.borrow().operations_left > 0)
     }
 
-    pub(crate) fn open(&mut self, options: Options, flash: &Flash) -> Result<(), String> {
-        self.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
-        self.failed.watch(&mut self.shard);
+    pub(crate) fn open(&mut self, options: &Options, flash: &FlashSet) -> Result<(), String> {
+        let shards = Shards::open(options, flash, Shard::open);
+        self.shards = shards.map_err(|error| error.to_string())?;
         self.exchange = Exchange::Idle;
-        self.shard.tick(Nanos(self.now));
-        self.shard.assert_invariants();
+        self.shards.tick(self.now);
+        self.shards.assert_invariants();
         Ok(())
     }
 
@@ -91,9 +95,9 @@ impl World {
         if drains {
             self.devices.borrow_mut().end_outage();
             self.until_idle()?;
-            self.shard.drain();
+            self.shards.each().for_each(Shard::drain);
         } else {
-            self.shard.stop();
+            self.shards.each().for_each(Shard::stop);
         }
         // Whether it can be relied on is what a last flush says.
         if self.unverified.is_empty() {
@@ -101,7 +105,7 @@ impl World {
         }
         self.until_idle()?;
         let is_undisturbed = !self.plan.has_faults() && self.unverified.is_empty();
-        if drains && is_undisturbed && self.shard.dirty_pages() > 0 {
+        if drains && is_undisturbed && self.shards.dirty_pages() > 0 {
             return Err("pages are dirty after draining".to_owned());
         }
         if drains && is_undisturbed {
@@ -114,12 +118,13 @@ impl World {
     }
 
     /// Ends the run of the devices, and finds out what the flash holds.
-    fn recover(&mut self, options: &Options) -> Result<Flash, String> {
+    fn recover(&mut self, options: &Options) -> Result<FlashSet, String> {
         let layout = self.plan.layout();
         let table = layout.table_range();
         let table_range = table.start as usize..table.end as usize;
         // A power failure that tears one copy and damage to the other would be two faults at once.
-        let is_table_whole = !self.devices.borrow().is_writing_flash(table_range);
+        let is_table_whole = (0..self.plan.map().shards())
+            .all(|region| !self.devices.borrow().is_writing_flash(region, table_range.clone()));
         let end = if is_table_whole { layout.metadata_bytes() } else { table.start } as usize;
         let (mut is_killed, mut rots) = (self.was_killed, self.plan.faults.rots);
         let rotten_slots = if self.plan.faults.rotten_slots > 0 { self.below(3) } else { 0 };
@@ -169,9 +174,9 @@ impl World {
     fn begin_epoch(
         &mut self,
         options: &Options,
-    ) -> Result<Result<Option<Flash>, FlashError>, String> {
+    ) -> Result<Result<Option<FlashSet>, FlashError>, String> {
         let mut storage = FlashStorage(Rc::clone(&self.devices));
-        let read = Flash::read(&mut storage)
+        let read = FlashSet::read(&mut storage)
             .and_then(|flash| Flash::make_durable(&mut storage).map(|()| flash));
         let mut flash = match read {
             Ok(flash) => flash,
@@ -180,7 +185,7 @@ impl World {
         if !self.devices.borrow_mut().sync_backing() {
             return Ok(Ok(None));
         }
-        if !self.read_early(options.clone(), &flash)? {
+        if !self.read_early(options, &flash)? {
             return Ok(Err(FlashError::from(std::io::Error::other("the power failed"))));
         }
         Ok(flash.take_over(&mut storage).map(|()| Some(flash)))
@@ -193,10 +198,10 @@ impl World {
             self.devices.borrow_mut().operations_left = u64::MAX;
             self.devices.borrow_mut().end_outage();
             self.until_idle()?;
-            self.shard.drain();
+            self.shards.each().for_each(Shard::drain);
             self.until_idle()?;
-            let dirty = self.shard.dirty_pages();
-            let lost = self.shard.lost_pages();
+            let dirty = self.shards.dirty_pages();
+            let lost = self.shards.lost_pages();
             if dirty > 0 && !self.plan.faults.fail_requests() {
                 return Err(format!("{dirty} pages are dirty after draining without a flash"));
             }
@@ -221,22 +226,27 @@ impl World {
         let options = self.plan.options.clone();
         let cache = self.new_cache();
         let mut storage = FlashStorage(Rc::clone(&self.devices));
-        let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes())
+        let (map, size_bytes) = (self.plan.map(), options.size_bytes());
+        let flash = FlashSet::initialise(&mut storage, cache, layout, map, size_bytes)
             .map_err(|error| format!("a new flash: {error}"))?;
-        self.open(options, &flash)
+        self.open(&options, &flash)
     }
 
     /// A flash that became smaller is refused; one that became larger is as good as before.
     fn resize_flash(&mut self) -> Result<(), String> {
         if self.below(2) == 0 {
-            self.devices.borrow_mut().flash.grow(4096);
+            let mut devices = self.devices.borrow_mut();
+            devices.regions.last_mut().unwrap().disk.grow(4096);
             return Ok(());
         }
-        let bytes = self.plan.layout().flash_bytes();
+        let (layout, map) = (self.plan.layout(), self.plan.map());
+        let former_regions =
+            FlashSet::bytes(&layout, &map) / map.shards() as u64 * (map.shards() as u64 - 1);
+        let bytes = former_regions + layout.flash_bytes();
         let less = 1 + self.below(bytes / 4096 - 1);
         self.devices.borrow_mut().flash_bytes = Some(bytes - less * 4096);
         self.devices.borrow_mut().end_outage();
-        let recovered = Flash::recover(&mut FlashStorage(Rc::clone(&self.devices)));
+        let recovered = FlashSet::read(&mut FlashStorage(Rc::clone(&self.devices)));
         self.devices.borrow_mut().flash_bytes = None;
         match recovered {
             Err(_) => Ok(()),
@@ -245,13 +255,15 @@ impl World {
     }
 
     /// A backing store of another size is refused.
-    fn refuses_other_backing(&mut self, options: &Options, flash: &Flash) -> Result<(), String> {
+    fn refuses_other_backing(&mut self, options: &Options, flash: &FlashSet) -> Result<(), String> {
         let mut other = options.clone();
         let difference = 1 + self.below(10) as u32;
         let grows = self.below(2) == 0;
         other.backing_pages =
             if grows { other.backing_pages + difference } else { other.backing_pages - difference };
-        match Shard::check_open(&other, flash) {
+        let each = other.of_shards(self.plan.map()).map_err(|error| error.to_string())?;
+        let mut each = each.iter().zip(flash.flashes());
+        match each.try_for_each(|(options, flash)| Shard::check_open(options, flash)) {
             Err(_) => Ok(()),
             Ok(()) => Err(format!("a backing store of {} pages is taken", other.backing_pages)),
         }

@@ -8,17 +8,17 @@
 
 use std::rc::Rc;
 
-use thermocline_core::Nanos;
 use thermocline_engine::{
-    End, Fingerprint, Flash, FlashError, Found, FoundFlash, Intent, Mark, Options, Shard, SideFile,
-    Step, Storage as _, Uuid,
+    Contents, End, Fingerprint, Flash, FlashError, FlashSet, Found, FoundFlash, FoundSet, Intent,
+    Mark, Options, Shard, SideFile, Step, Storage as _, Uuid,
 };
 
-use crate::devices::{BackingStorage, Devices, FlashStorage};
+use crate::devices::{BackingStorage, Devices, FlashStorage, Region};
 use crate::disk::Disk;
 use crate::oracle::Oracle;
 use crate::plan::{PAGES, Plan};
 use crate::policies::policy;
+use crate::set::Shards;
 use crate::witness::Witness;
 use crate::world::World;
 
@@ -30,8 +30,7 @@ const TRIES_MAX: u32 = 100;
 /// A flash that somebody copied.
 #[derive(Clone)]
 struct Copied {
-    flash: Disk,
-    witness: Witness,
+    regions: Vec<Region>,
     epoch: u64,
 }
 
@@ -91,8 +90,8 @@ pub(crate) fn run(plan: Plan) -> Result<u64, String> {
 /// Whose flash it is, and its epoch.
 fn identity(devices: &Devices) -> Result<(Uuid, u64), String> {
     let devices = Rc::new(std::cell::RefCell::new(devices.clone()));
-    let flash = Flash::read(&mut FlashStorage(devices)).map_err(|error| error.to_string())?;
-    Ok((flash.superblock().cache, flash.superblock().epoch))
+    let flash = FlashSet::read(&mut FlashStorage(devices)).map_err(|error| error.to_string())?;
+    Ok((flash.superblock().owner(), flash.superblock().epoch))
 }
 
 impl Starts {
@@ -107,13 +106,11 @@ impl Starts {
 
     fn copy(&self) -> Copied {
         let devices = self.world.devices.borrow();
-        let (flash, witness) = (devices.flash.clone(), devices.witness.clone());
-        Copied { flash, witness, epoch: self.epoch }
+        Copied { regions: devices.regions.clone(), epoch: self.epoch }
     }
 
     fn bring(&self, copied: Copied) {
-        let mut devices = self.world.devices.borrow_mut();
-        (devices.flash, devices.witness) = (copied.flash, copied.witness);
+        self.world.devices.borrow_mut().regions = copied.regions;
     }
 
     /// The engine ends: it is killed, the power fails, or it stops in order and says so.
@@ -125,8 +122,8 @@ impl Starts {
             world.devices.borrow_mut().operations_left = u64::MAX;
             world.until_idle()?;
             match world.below(2) {
-                0 => world.shard.drain(),
-                _ => world.shard.stop(),
+                0 => world.shards.each().for_each(Shard::drain),
+                _ => world.shards.each().for_each(Shard::stop),
             }
             world.until_idle()?;
         }
@@ -137,8 +134,8 @@ impl Starts {
                 world.oracle.flushed(page, promise);
             }
         }
-        let (dirty, sequence) = (world.shard.dirty_pages(), world.shard.next_sequence());
-        let has_flash = world.shard.has_flash();
+        let (dirty, sequence) = (world.shards.dirty_pages(), world.shards.next_sequence());
+        let has_flash = world.shards.has_flash();
         world.asked.clear();
         world.was_killed = is_verified && (is_orderly || world.below(2) == 0);
         world.unverified = (0..PAGES).collect();
@@ -163,7 +160,7 @@ impl Starts {
             self.world.devices.borrow_mut().operations_left = operations;
         }
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
-        match Flash::end(&mut storage, (self.cache, self.epoch), end) {
+        match FlashSet::end(&mut storage, (self.cache, self.epoch), end) {
             Ok(()) => {}
             Err(_) if self.has_no_power() => {
                 self.power_fails();
@@ -201,7 +198,13 @@ impl Starts {
         if count > 0 {
             let chosen = self.world.below(count) as usize;
             let newest = self.copy();
-            self.bring(self.copies[chosen].clone());
+            let mut copied = self.copies[chosen].clone();
+            // Perhaps of some regions only.
+            if copied.regions.len() > 1 && self.world.below(2) == 0 {
+                let kept = self.world.below(copied.regions.len() as u64) as usize;
+                copied.regions[kept] = newest.regions[kept].clone();
+            }
+            self.bring(copied);
             self.tampered = Tampered::OldFlash(newest);
         }
     }
@@ -223,7 +226,7 @@ impl Starts {
 
     /// The backing store is served without its flash, if the note allows that.
     fn serve_alone(&mut self) -> Result<(), String> {
-        let found = self.found(FoundFlash::None);
+        let found = self.found(FoundFlash::None, vec![]);
         let Ok(plan) = found.plan(Intent::Serve) else { return Ok(()) };
         // From here on the note may say that the flash is too old.
         self.tampered = Tampered::ServedAlone;
@@ -242,8 +245,9 @@ impl Starts {
         options.flash_pages = 0;
         let lru = thermocline_core::registry::find("lru").expect("it is registered");
         options.policy = policy(lru, options.policy.write_miss);
-        self.world.shard = Shard::new(options).map_err(|error| error.to_string())?;
-        self.world.shard.tick(Nanos(self.world.now));
+        let shards = Shards::without_flash(&options, self.world.plan.map());
+        self.world.shards = shards.map_err(|error| error.to_string())?;
+        self.world.shards.tick(self.world.now);
         self.serve()?;
         self.end()
     }
@@ -283,15 +287,18 @@ impl Starts {
     /// One try to start: looks, plans, and carries the steps out. The power may fail at any time.
     fn start(&mut self, intent: Intent) -> Result<Tried, String> {
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
-        let (flash, mut known) = match Flash::read(&mut storage) {
-            Ok(flash) => (FoundFlash::Cache(flash.contents()), Some(flash)),
-            Err(FlashError::Empty) => (FoundFlash::Blank, None),
-            Err(_) if intent == Intent::ForceInit => (FoundFlash::Foreign, None),
+        let (flash, regions, mut known) = match FlashSet::read(&mut storage) {
+            Ok(flash) => {
+                let regions = flash.each_contents();
+                (FoundFlash::Cache(regions[0]), regions, Some(flash))
+            }
+            Err(FlashError::Empty) => (FoundFlash::Blank, vec![], None),
+            Err(_) if intent == Intent::ForceInit => (FoundFlash::Foreign, vec![], None),
             Err(error) => return Ok(Tried::Refused(error.to_string())),
         };
-        let mut found = self.found(flash);
+        let mut found = self.found(flash, regions);
         if let Some((cache, size_bytes)) = found.sample() {
-            found.backing = Some(self.fingerprint(cache, size_bytes)?);
+            found.found.backing = Some(self.fingerprint(cache, size_bytes)?);
         }
         let plan = match found.plan(intent) {
             Ok(plan) => plan,
@@ -339,37 +346,40 @@ impl Starts {
     }
 
     /// Reads for a while before the epoch begins, or not at all. Returns whether the power is still on.
-    fn serve_reads(&mut self, flash: &Flash) -> Result<bool, String> {
+    fn serve_reads(&mut self, flash: &FlashSet) -> Result<bool, String> {
         let options = self.world.plan.options.clone();
-        let has_power = self.world.read_early(options, flash)?;
+        let has_power = self.world.read_early(&options, flash)?;
         if !has_power {
             self.power_fails();
         }
         Ok(has_power)
     }
 
-    fn open(&mut self, flash: &Flash) -> Result<(), String> {
+    fn open(&mut self, flash: &FlashSet) -> Result<(), String> {
         let world = &mut self.world;
         world.devices.borrow_mut().operations_left = u64::MAX;
         world.devices.borrow_mut().recovered();
         if std::mem::take(&mut world.is_early) {
-            world.shard.epoch_has_begun(flash);
+            world.shards.epoch_has_begun(flash);
         } else {
             let options: Options = world.plan.options.clone();
-            world.shard = Shard::open(options, flash).map_err(|error| error.to_string())?;
-            world.shard.tick(Nanos(world.now));
+            let shards = Shards::open(&options, flash, Shard::open);
+            world.shards = shards.map_err(|error| error.to_string())?;
+            world.shards.tick(world.now);
         }
-        (self.cache, self.epoch) = (flash.superblock().cache, flash.superblock().epoch);
+        (self.cache, self.epoch) = (flash.superblock().owner(), flash.superblock().epoch);
         self.tampered = Tampered::Not;
         Ok(())
     }
 
-    fn set_up(&mut self, cache: Uuid) -> Result<Option<Flash>, String> {
-        let layout = self.world.plan.layout();
-        self.world.devices.borrow_mut().witness = Witness::new(layout);
+    fn set_up(&mut self, cache: Uuid) -> Result<Option<FlashSet>, String> {
+        let (layout, map) = (self.world.plan.layout(), self.world.plan.map());
+        for region in &mut self.world.devices.borrow_mut().regions {
+            region.witness = Witness::new(layout);
+        }
         let size_bytes = self.backing_bytes();
         let mut storage = FlashStorage(Rc::clone(&self.world.devices));
-        let flash = Flash::initialise(&mut storage, cache, layout, size_bytes);
+        let flash = FlashSet::initialise(&mut storage, cache, layout, map, size_bytes);
         self.survived(flash)
     }
 
@@ -410,12 +420,13 @@ impl Starts {
         self.world.devices.borrow_mut().crash();
     }
 
-    fn found(&mut self, flash: FoundFlash) -> Found {
+    fn found(&mut self, flash: FoundFlash, regions: Vec<Contents>) -> FoundSet {
         self.world.caches += 1;
         let seed = u128::from(self.world.plan.seed) + 1;
         let new_cache = Uuid::from_u128(seed + (self.world.caches << 64));
         let backing_bytes = self.backing_bytes();
-        Found { note: self.note, flash, backing_bytes, backing: None, new_cache }
+        let found = Found { note: self.note, flash, backing_bytes, backing: None, new_cache };
+        FoundSet { found, regions }
     }
 
     fn backing_bytes(&self) -> u64 {

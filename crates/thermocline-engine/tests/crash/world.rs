@@ -4,19 +4,20 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use thermocline_core::WriteMiss;
 use thermocline_core::random::SplitMix64;
-use thermocline_core::{Nanos, WriteMiss};
 use thermocline_engine::{
-    Flash, OperationKind, Reply, Request, RequestError, RequestKind, Shard, SubmitError, Uuid,
+    FlashSet, OperationKind, Request, RequestError, RequestKind, Shard, SubmitError, Uuid,
     WriteMode,
 };
 
 use crate::devices::{Devices, FlashStorage};
-use crate::exchange::{Exchange, Failed};
+use crate::exchange::Exchange;
 use crate::faults::Faults;
 use crate::oracle::{Oracle, Promise, SECTORS};
 use crate::plan::{PAGES, Plan};
 use crate::policies::{entries, policy};
+use crate::set::{Answer, Shards};
 
 /// How late a request may be answered that waits for too long: the engine looks at times only now and
 /// then.
@@ -38,7 +39,7 @@ pub(crate) struct World {
     pub(crate) random: SplitMix64,
     pub(crate) devices: Rc<RefCell<Devices>>,
     pub(crate) oracle: Oracle,
-    pub(crate) shard: Shard,
+    pub(crate) shards: Shards,
     pub(crate) asked: BTreeMap<u64, Asked>,
     pub(crate) next_tag: u64,
     pub(crate) now: u64,
@@ -58,7 +59,6 @@ pub(crate) struct World {
     pub(crate) caches: u128,
     /// The exchange of the flash under way.
     pub(crate) exchange: Exchange,
-    pub(crate) failed: Failed,
 }
 
 impl World {
@@ -92,21 +92,22 @@ impl World {
         let options = plan.options.clone();
         let (layout, page_bytes) = (plan.layout(), plan.page_bytes());
         let atom = if plan.is_disk_atomic { page_bytes } else { plan.sector_bytes() };
-        let devices = Devices::new(layout, PAGES * page_bytes, atom, plan.seed ^ 0xD15C);
+        let map = plan.map();
+        let devices = Devices::new((layout, map), PAGES * page_bytes, atom, plan.seed ^ 0xD15C);
         let devices = Rc::new(RefCell::new(devices));
         devices.borrow_mut().faults = plan.faults;
         let cache = Uuid::from_u128(u128::from(plan.seed) + 1);
         let mut storage = FlashStorage(Rc::clone(&devices));
-        let flash = Flash::initialise(&mut storage, cache, layout, options.size_bytes()).unwrap();
-        let mut shard = Shard::open(options, &flash).unwrap();
-        let mut failed = Failed::default();
-        failed.watch(&mut shard);
+        let flash =
+            FlashSet::initialise(&mut storage, cache, layout, map, options.size_bytes()).unwrap();
+        let shards = Shards::open(&options, &flash, Shard::open);
+        let shards = shards.unwrap();
         Self {
             random: SplitMix64::new(plan.seed),
             oracle: Oracle::new(PAGES, &plan),
             plan,
             devices,
-            shard,
+            shards,
             asked: BTreeMap::new(),
             next_tag: 1,
             now: 0,
@@ -118,7 +119,6 @@ impl World {
             crashes: 0,
             caches: 0,
             exchange: Exchange::Idle,
-            failed,
         }
     }
 
@@ -142,7 +142,7 @@ impl World {
                 5 if self.below(4) == 0 => self.tick(),
                 6 if self.below(60) == 0 => self.change_policy(),
                 7 if self.below(60) == 0 => self.change_mode(),
-                8 if self.below(200) == 0 => self.shard.assert_invariants(),
+                8 if self.below(200) == 0 => self.shards.assert_invariants(),
                 _ => {
                     if !self.complete_one() {
                         return Ok(());
@@ -155,7 +155,7 @@ impl World {
             self.start_operations();
             self.take_replies()?;
             if self.devices.borrow().is_idle() && self.below(8) == 0 {
-                self.shard.assert_invariants();
+                self.shards.assert_invariants();
             }
         }
         Ok(())
@@ -168,38 +168,44 @@ impl World {
     }
 
     pub(crate) fn start_operations(&mut self) {
-        while let Some(operation) = self.shard.next_operation() {
-            let may_write = !self.shard.awaits_epoch();
+        while let Some((shard, operation)) = self.shards.next_operation() {
+            let may_write = !self.shards.awaits_epoch();
             assert!(may_write || operation.kind == OperationKind::Read, "{operation:?} too early");
-            self.devices.borrow_mut().start(self.shard.frames(), operation);
+            let frames = self.shards.frames(shard);
+            self.devices.borrow_mut().start(shard, &frames, operation);
         }
     }
 
     /// Whether the power is still on.
     pub(crate) fn complete_one(&mut self) -> bool {
-        let completed = self.devices.borrow_mut().complete_one(self.shard.frames());
-        if let Some((operation, result)) = completed {
-            self.shard.complete(operation, result);
+        let frames = |shard| self.shards.frames(shard);
+        let completed = self.devices.borrow_mut().complete_one(frames);
+        if let Some((shard, completion)) = completed {
+            self.shards.complete(shard, completion);
         }
         self.devices.borrow().operations_left > 0
     }
 
     fn tick(&mut self) {
-        self.now += self.random.bits() % 400_000_000;
+        // Of more shards, each comes to its turn as often as the only one.
+        let slower = self.plan.map().shards() as u64;
+        self.now += self.random.bits() % 400_000_000 / slower;
         self.devices.borrow_mut().now_ns = self.now;
-        self.shard.tick(Nanos(self.now));
+        self.shards.tick(self.now);
     }
 
     fn change_policy(&mut self) {
         let entries = entries();
         let entry = entries[self.below(entries.len() as u64) as usize];
-        self.shard.set_policy(policy(entry, WriteMiss::Fetch)).unwrap();
+        for shard in self.shards.each() {
+            shard.set_policy(policy(entry, WriteMiss::Fetch)).unwrap();
+        }
     }
 
     fn change_mode(&mut self) {
         let modes = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
         let mode = modes[self.below(3) as usize];
-        self.shard.set_write_mode(mode);
+        self.shards.each().for_each(|shard| shard.set_write_mode(mode));
     }
 
     pub(crate) fn submit_any(&mut self) {
@@ -234,7 +240,7 @@ impl World {
             let length_bytes = length_bytes.min((PAGES * page_bytes) as u64 - offset_bytes);
             let tag = self.next_tag;
             let request = Request { tag, kind, offset_bytes, length_bytes, is_durable };
-            let length_bytes = self.shard.part_bytes(&request);
+            let length_bytes = self.shards.part_bytes(&request);
             return self.submit(Request { length_bytes, ..request });
         }
         let hot = [PAGES as u64, 12, 4][self.below(3) as usize];
@@ -266,7 +272,7 @@ impl World {
             | RequestKind::WriteZeroes
             | RequestKind::Cache => vec![],
         };
-        match self.shard.submit(request, &payload) {
+        match self.shards.submit(request, &payload) {
             Ok(()) => self.next_tag += 1,
             Err(SubmitError::Full) => return,
             Err(error) => panic!("{request:?}: {error}"),
@@ -291,20 +297,21 @@ impl World {
     }
 
     pub(crate) fn take_replies(&mut self) -> Result<(), String> {
-        while let Some(reply) = self.shard.next_reply() {
-            let asked = self.asked.remove(&reply.tag).ok_or("a reply without a request")?;
-            let fault = match reply.result {
-                Ok(()) => self.answered(&asked, &reply),
+        while let Some(answer) = self.shards.next_answer() {
+            let asked = self.asked.remove(&answer.tag).ok_or("an answer without a request")?;
+            let fault = match answer.result {
+                Ok(()) => self.answered(&asked, &answer),
                 Err(error) if self.may_fail(error) => {
                     self.failed(&asked, error);
                     Ok(())
                 }
                 Err(error) => Err(format!("{:?}: {error}", asked.request)),
             };
-            self.shard.release(reply);
             fault?;
         }
-        let latest = self.plan.options.backing_timeout.0 + OVERDUE_SLACK_NS;
+        // Of several shards, a part may wait for its turn as long as for the devices then.
+        let timeouts = if self.plan.map().shards() == 1 { 1 } else { 2 };
+        let latest = timeouts * self.plan.options.backing_timeout.0 + OVERDUE_SLACK_NS;
         match self.asked.values().find(|asked| self.now - asked.since > latest) {
             Some(asked) => Err(format!("waits for too long: {:?}", asked.request)),
             None => Ok(()),
@@ -323,9 +330,9 @@ impl World {
         }
     }
 
-    fn answered(&mut self, asked: &Asked, reply: &Reply) -> Result<(), String> {
+    fn answered(&mut self, asked: &Asked, answer: &Answer) -> Result<(), String> {
         match asked.request.kind {
-            RequestKind::Read => self.check_read(asked, reply),
+            RequestKind::Read => self.check_read(asked, &answer.bytes),
             RequestKind::Flush => {
                 for &(page, promise) in &asked.promises {
                     self.oracle.flushed(page, promise);
@@ -342,11 +349,7 @@ impl World {
         }
     }
 
-    fn check_read(&mut self, asked: &Asked, reply: &Reply) -> Result<(), String> {
-        let mut bytes = vec![];
-        for piece in self.shard.pieces(reply) {
-            bytes.extend_from_slice(piece);
-        }
+    fn check_read(&mut self, asked: &Asked, bytes: &[u8]) -> Result<(), String> {
         if bytes.len() as u64 != asked.request.length_bytes {
             return Err(format!("{:?} gave {} bytes", asked.request, bytes.len()));
         }
@@ -376,22 +379,22 @@ impl World {
     /// disk lacks.
     pub(crate) fn end(mut self) -> Result<(), String> {
         self.until_idle()?;
-        self.shard.assert_invariants();
+        self.shards.assert_invariants();
         let flash_gone = self.devices.borrow().faults.flash_gone;
         self.devices.borrow_mut().faults = Faults { flash_gone, ..Faults::default() };
         self.devices.borrow_mut().end_outage();
-        self.shard.drain();
+        self.shards.each().for_each(Shard::drain);
         self.until_idle()?;
         if !self.asked.is_empty() {
             return Err(format!("never answered: {:?}", self.asked));
         }
-        self.shard.assert_invariants();
-        let dirty = self.shard.dirty_pages();
+        self.shards.assert_invariants();
+        let dirty = self.shards.dirty_pages();
         if dirty > 0 {
             return Err(format!("{dirty} pages are dirty after draining"));
         }
         self.devices.borrow_mut().crash();
-        let lost = self.shard.lost_pages();
+        let lost = self.shards.lost_pages();
         if !lost.is_empty() && !self.may_fail(RequestError::Lost) {
             return Err(format!("lost {lost:?} for no reason"));
         }
@@ -421,12 +424,12 @@ impl World {
 
     pub(crate) fn until_idle(&mut self) -> Result<(), String> {
         let (mut idle_steps, mut steps) = (0, 0);
-        while !self.shard.is_idle() {
+        while !self.shards.is_idle() {
             self.start_operations();
             idle_steps = if self.devices.borrow().is_idle() { idle_steps + 1 } else { 0 };
             steps += 1;
             if idle_steps > 50 || steps > 20_000 {
-                return Err(format!("stuck: {:?}", self.shard));
+                return Err(format!("stuck: {:?}", self.shards));
             }
             self.complete_one();
             if self.devices.borrow().hangs() {

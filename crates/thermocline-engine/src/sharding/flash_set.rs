@@ -1,0 +1,366 @@
+//! A flash of several shards: regions of equal size, one after the other.
+//!
+//! Each region is laid out as the flash of one shard, and its superblock says which of how many it is. A
+//! flash of one shard is one region, which fills it.
+//!
+//! Setting a flash up erases the first superblock before all else, and writes it after all else: a crash
+//! on the way leaves no flash, never one of which regions are missing.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::drain::{DrainProgress, Drained};
+use crate::driver::Driver;
+use crate::epoch::{Begin, End};
+use crate::format::superblock::Superblock;
+use crate::format::{BLOCK_BYTES, Layout};
+use crate::memory::Frames;
+use crate::offline::{Check, Contents};
+use crate::recovery::{self, Flash, FlashError};
+use crate::shard_map::{ShardMap, Share};
+use crate::storage::Storage;
+
+/// Regions begin at multiples of this.
+const REGION_ALIGNMENT: u64 = 1 << 20;
+
+/// What the shards of one cache have on flash.
+#[derive(Clone, Debug)]
+pub struct FlashSet {
+    /// One per shard, in order.
+    flashes: Vec<Flash>,
+}
+
+impl FlashSet {
+    /// Bytes that a flash must have for regions of that layout.
+    pub fn bytes(layout: &Layout, map: &ShardMap) -> u64 {
+        region_range(layout, map, map.shards() - 1).end
+    }
+
+    /// Makes a device a flash of a new cache. What was on it is lost.
+    ///
+    /// # Errors
+    /// A device that is too small, or that fails.
+    pub fn initialise(
+        storage: &mut dyn Storage,
+        cache: Uuid,
+        layout: Layout,
+        map: ShardMap,
+        backing_bytes: u64,
+    ) -> Result<Self, FlashError> {
+        let (found_bytes, wanted_bytes) = (storage.size_bytes()?, Self::bytes(&layout, &map));
+        if found_bytes < wanted_bytes {
+            return Err(FlashError::TooSmall { found_bytes, wanted_bytes });
+        }
+        if map.shards() > 1 {
+            storage.write_at(0, &[0; 2 * BLOCK_BYTES])?;
+            storage.sync()?;
+        }
+        let mut flashes = vec![];
+        for share in Share::all(map).collect::<Vec<_>>().into_iter().rev() {
+            let superblock = Superblock {
+                share,
+                ..Superblock::first(share.identity(cache), layout, backing_bytes)
+            };
+            let range = region_range(&layout, &map, share.index.into());
+            flashes.push(Flash::set_up(&mut Region::new(storage, range), superblock)?);
+        }
+        flashes.reverse();
+        Ok(Self { flashes })
+    }
+
+    /// Finds out what a flash holds, and changes nothing.
+    ///
+    /// # Errors
+    /// What is no flash of ours, is damaged, is put together from several flashes, or fails.
+    pub fn read(storage: &mut dyn Storage) -> Result<Self, FlashError> {
+        let (first, _, _) = recovery::read_superblock(storage, 0)?;
+        let mut flashes = vec![];
+        for share in Share::all(first.share.map) {
+            let mut region = region(storage, &first, share.index.into());
+            let flash = Flash::read_region(&mut region, share.index)
+                .map_err(|error| in_region(error, share))?;
+            let found = flash.superblock();
+            let is_of_set = found.share == share
+                && found.owner() == first.owner()
+                && found.layout == first.layout;
+            if !is_of_set {
+                return Err(FlashError::Mixed { index: share.index });
+            }
+            flashes.push(flash);
+        }
+        Ok(Self { flashes })
+    }
+
+    /// Whether it was made for these shards.
+    ///
+    /// # Errors
+    /// [`FlashError::OtherShards`] if not.
+    pub fn check_map(&self, map: ShardMap) -> Result<(), FlashError> {
+        self.flashes[0].check_map(map)
+    }
+
+    /// Prepares, in memory, how the next epoch begins in every region: [`Flash::adapt`].
+    pub fn adapt(&mut self, begin: &Begin) {
+        for flash in &mut self.flashes {
+            flash.adapt(begin);
+        }
+    }
+
+    /// Begins a new epoch in every region: [`Flash::take_over`]. A crash on the way leaves regions of
+    /// two epochs, which the note allows for.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn take_over(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.each(storage, Flash::take_over)
+    }
+
+    /// Whether every region [is settled](Flash::is_settled).
+    pub fn is_settled(&self) -> bool {
+        self.flashes.iter().all(Flash::is_settled)
+    }
+
+    /// What it is: the superblock of the first region.
+    pub fn superblock(&self) -> &Superblock {
+        self.flashes[0].superblock()
+    }
+
+    /// The regions, one per shard, in order.
+    pub fn flashes(&self) -> &[Flash] {
+        &self.flashes
+    }
+
+    /// Where a region lies, in bytes.
+    pub fn range(&self, shard: usize) -> Range<u64> {
+        let Superblock { layout, share, .. } = self.superblock();
+        region_range(layout, &share.map, shard)
+    }
+
+    /// The flash of one shard.
+    ///
+    /// # Errors
+    /// [`FlashError::OtherShards`] if there are several.
+    pub fn into_only(mut self) -> Result<Flash, FlashError> {
+        self.check_map(Share::WHOLE.map)?;
+        Ok(self.flashes.swap_remove(0))
+    }
+
+    /// What each region holds, in order.
+    pub fn each_contents(&self) -> Vec<Contents> {
+        self.flashes.iter().map(Flash::contents).collect()
+    }
+
+    /// What all regions hold together, with the superblock of the first one.
+    pub fn contents(&self) -> Contents {
+        let each = self.each_contents();
+        let sum = |of: fn(&Contents) -> u64| each.iter().map(of).sum();
+        Contents {
+            superblock: *self.superblock(),
+            held_pages: sum(|region| region.held_pages),
+            dirty_pages: sum(|region| region.dirty_pages),
+            dirty_end_bytes: each.iter().map(|region| region.dirty_end_bytes).max().unwrap_or(0),
+            damaged_blocks: sum(|region| region.damaged_blocks),
+        }
+    }
+
+    /// Bytes written to all regions before the last start.
+    pub fn written_bytes(&self) -> u64 {
+        self.flashes.iter().map(|flash| flash.superblock().written_bytes).sum()
+    }
+
+    /// The pages that the disk may not have, in order.
+    pub fn dirty_pages(&self) -> Vec<u32> {
+        let mut pages: Vec<u32> = self.flashes.iter().flat_map(Flash::dirty_pages).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Reads every page on flash and compares its checksum: [`Flash::check`].
+    pub fn check(&self, storage: &mut dyn Storage) -> Check {
+        let mut all = Check::default();
+        for (shard, flash) in self.flashes.iter().enumerate() {
+            let found = flash.check(&mut region(storage, self.superblock(), shard));
+            all.intact_pages += found.intact_pages;
+            all.damaged_clean_pages.extend(found.damaged_clean_pages);
+            all.lost_pages.extend(found.lost_pages);
+        }
+        all.damaged_clean_pages.sort_unstable();
+        all.lost_pages.sort_unstable();
+        all
+    }
+
+    /// Writes every page that the backing store may not have to it, region by region: [`Flash::drain`].
+    /// `open` makes a driver of a region and the backing store.
+    ///
+    /// # Errors
+    /// As [`Flash::drain`].
+    ///
+    /// # Panics
+    /// If a driver completes what it was not asked for.
+    pub fn drain<D: Driver, E: From<FlashError> + Send>(
+        &mut self,
+        storage: &mut dyn Storage,
+        backing_bytes: u64,
+        workers: NonZeroUsize,
+        open: impl Fn(Range<u64>, &Arc<Frames>) -> Result<D, E> + Sync,
+        mut watch: impl FnMut(DrainProgress) + Send,
+    ) -> Result<Drained, E> {
+        let dirty_pages = self.contents().dirty_pages;
+        let mut all = Drained::default();
+        let mut before = 0;
+        for shard in 0..self.flashes.len() {
+            let range = self.range(shard);
+            let mut region = Region::new(storage, range.clone());
+            let flash = &mut self.flashes[shard];
+            let here = flash.contents().dirty_pages;
+            let open = |frames: &Arc<Frames>| open(range.clone(), frames);
+            let watch = |progress: DrainProgress| {
+                let done_pages = before + progress.done_pages;
+                watch(DrainProgress { done_pages, dirty_pages });
+            };
+            let drained = flash.drain(&mut region, backing_bytes, workers, open, watch)?;
+            all.written_pages += drained.written_pages;
+            all.lost_pages.extend(drained.lost_pages);
+            before += here;
+        }
+        all.lost_pages.sort_unstable();
+        Ok(all)
+    }
+
+    /// Drops everything that the flash holds, because the backing store has it too.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn clear(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.each(storage, Flash::clear)
+    }
+
+    /// Gives up everything that the flash holds; what only flash had is lost.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn forget(&mut self, storage: &mut dyn Storage) -> Result<(), FlashError> {
+        self.each(storage, Flash::forget)
+    }
+
+    /// Says in every region that the epoch of that cache ended in order: [`Flash::end`].
+    ///
+    /// # Errors
+    /// A device that fails; a flash of another cache or epoch.
+    pub fn end(
+        storage: &mut dyn Storage,
+        (cache, epoch): (Uuid, u64),
+        end: End,
+    ) -> Result<(), FlashError> {
+        let (first, _, _) = recovery::read_superblock(storage, 0)?;
+        for share in Share::all(first.share.map) {
+            let mut region = region(storage, &first, share.index.into());
+            Flash::end_region(&mut region, share.index, (share.identity(cache), epoch), end)
+                .map_err(|error| in_region(error, share))?;
+        }
+        Ok(())
+    }
+
+    fn each(
+        &mut self,
+        storage: &mut dyn Storage,
+        work: impl Fn(&mut Flash, &mut dyn Storage) -> Result<(), FlashError>,
+    ) -> Result<(), FlashError> {
+        for shard in 0..self.flashes.len() {
+            let range = self.range(shard);
+            let flash = &mut self.flashes[shard];
+            let share = flash.superblock().share;
+            work(flash, &mut Region::new(storage, range))
+                .map_err(|error| in_region(error, share))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a region lies. The only one has the whole device.
+fn region_range(layout: &Layout, map: &ShardMap, shard: usize) -> Range<u64> {
+    if map.shards() == 1 {
+        return 0..layout.flash_bytes();
+    }
+    let bytes = layout.flash_bytes().next_multiple_of(REGION_ALIGNMENT);
+    let start = shard as u64 * bytes;
+    start..start + bytes
+}
+
+/// The region of a shard on the flash with that first superblock.
+fn region<'a>(storage: &'a mut dyn Storage, first: &Superblock, shard: usize) -> Region<'a> {
+    Region::new(storage, region_range(&first.layout, &first.share.map, shard))
+}
+
+/// Says which region an error is about, if there are several.
+fn in_region(error: FlashError, share: Share) -> FlashError {
+    if share.is_whole() {
+        return error;
+    }
+    FlashError::Region { index: share.index, error: Box::new(error) }
+}
+
+/// A part of a device, as a device.
+pub(crate) struct Region<'a> {
+    storage: &'a mut dyn Storage,
+    range: Range<u64>,
+}
+
+impl<'a> Region<'a> {
+    /// The bytes of that range.
+    fn new(storage: &'a mut dyn Storage, range: Range<u64>) -> Self {
+        Self { storage, range }
+    }
+
+    /// Where on the device a range of the region is.
+    fn place(&self, offset_bytes: u64, length: usize) -> io::Result<u64> {
+        let start = self.range.start.checked_add(offset_bytes);
+        let is_within =
+            |start: &u64| start.checked_add(length as u64).is_some_and(|end| end <= self.range.end);
+        start.filter(is_within).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+impl Storage for Region<'_> {
+    fn size_bytes(&mut self) -> io::Result<u64> {
+        let end = self.storage.size_bytes()?.min(self.range.end);
+        Ok(end.saturating_sub(self.range.start))
+    }
+
+    fn read_at(&mut self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let place = self.place(offset_bytes, bytes.len())?;
+        self.storage.read_at(place, bytes)
+    }
+
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let place = self.place(offset_bytes, bytes.len())?;
+        self.storage.write_at(place, bytes)
+    }
+
+    fn read_each(&mut self, pieces: &mut [(u64, &mut [u8])]) -> Vec<io::Result<()>> {
+        let starts: io::Result<Vec<u64>> =
+            pieces.iter().map(|(offset, bytes)| self.place(*offset, bytes.len())).collect();
+        let Ok(starts) = starts else {
+            return pieces.iter().map(|_| Err(io::ErrorKind::UnexpectedEof.into())).collect();
+        };
+        let placed =
+            starts.into_iter().zip(pieces).map(|(start, (_, bytes))| (start, &mut **bytes));
+        self.storage.read_each(&mut placed.collect::<Vec<_>>())
+    }
+
+    fn write_each(&mut self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        let placed = pieces
+            .iter()
+            .map(|(offset, bytes)| Ok((self.place(*offset, bytes.len())?, *bytes)))
+            .collect::<io::Result<Vec<_>>>()?;
+        self.storage.write_each(&placed)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.storage.sync()
+    }
+}

@@ -1,0 +1,119 @@
+//! Syncs of a device that several shards write to.
+//!
+//! A sync that fails may have dropped what any shard wrote to the device since the last one that
+//! succeeded, and the system tells only one caller of it. So one sync is under way at a time, for all who
+//! asked before it began; when it fails, it fails for these, and the next sync of every other shard
+//! fails as well. It also spares devices: shards that commit at the same time share a sync.
+//!
+//! It enforces rule 9 of durability (`ARCHITECTURE.md`) across shards.
+
+/// Who waits for a sync of one device.
+#[derive(Clone, Debug)]
+pub struct SharedSyncs {
+    members: Vec<Member>,
+    is_running: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// Syncs that it asked for, and that have not begun.
+    asks: usize,
+    /// Those that the one under way is for.
+    waits: usize,
+    /// Whether a sync of others failed since its last one: what it wrote may be gone.
+    is_doubtful: bool,
+}
+
+impl SharedSyncs {
+    /// Nothing was written or asked for by so many shards.
+    pub fn new(shards: usize) -> Self {
+        Self { members: vec![Member::default(); shards], is_running: false }
+    }
+
+    /// A shard wants what it wrote to be durable.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn ask(&mut self, shard: usize) {
+        self.members[shard].asks += 1;
+    }
+
+    /// Whether the device is to be synced now. Then that has begun, until [`done`](Self::done).
+    pub fn begin(&mut self) -> bool {
+        if self.is_running {
+            return false;
+        }
+        for member in &mut self.members {
+            member.waits = std::mem::take(&mut member.asks);
+            self.is_running |= member.waits > 0;
+        }
+        self.is_running
+    }
+
+    /// The sync is over. Tells, shard by shard, how many of its syncs that answers, those asked for first,
+    /// and whether what the shard wrote is durable.
+    ///
+    /// # Panics
+    /// If none is under way.
+    pub fn done(&mut self, is_success: bool, mut tell: impl FnMut(usize, usize, bool)) {
+        assert!(std::mem::take(&mut self.is_running), "a sync is under way");
+        for (shard, member) in self.members.iter_mut().enumerate() {
+            let waits = std::mem::take(&mut member.waits);
+            if waits == 0 {
+                member.is_doubtful |= !is_success;
+                continue;
+            }
+            let was_doubtful = std::mem::take(&mut member.is_doubtful);
+            tell(shard, waits, is_success && !was_doubtful);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(syncs: &mut SharedSyncs, is_success: bool) -> Vec<(usize, usize, bool)> {
+        let mut told = vec![];
+        syncs.done(is_success, |shard, count, is_durable| told.push((shard, count, is_durable)));
+        told
+    }
+
+    #[test]
+    fn those_who_ask_together_share_a_sync() {
+        let mut syncs = SharedSyncs::new(3);
+        assert!(!syncs.begin());
+        for shard in [0, 2, 2] {
+            syncs.ask(shard);
+        }
+        assert!(syncs.begin());
+        // What is written now, the sync under way need not cover.
+        syncs.ask(1);
+        syncs.ask(2);
+        assert!(!syncs.begin());
+        assert_eq!(done(&mut syncs, true), [(0, 1, true), (2, 2, true)]);
+        assert!(syncs.begin());
+        assert_eq!(done(&mut syncs, true), [(1, 1, true), (2, 1, true)]);
+        assert!(!syncs.begin());
+    }
+
+    #[test]
+    fn a_failure_is_told_to_every_shard_once() {
+        let mut syncs = SharedSyncs::new(3);
+        syncs.ask(0);
+        assert!(syncs.begin());
+        // It asked before the failure, and wrote before it.
+        syncs.ask(1);
+        assert_eq!(done(&mut syncs, false), [(0, 1, false)]);
+        syncs.ask(0);
+        assert!(syncs.begin());
+        assert_eq!(done(&mut syncs, true), [(0, 1, true), (1, 1, false)]);
+        for is_durable in [false, true] {
+            for shard in 0..3 {
+                syncs.ask(shard);
+            }
+            assert!(syncs.begin());
+            assert_eq!(done(&mut syncs, true), [(0, 1, true), (1, 1, true), (2, 1, is_durable)]);
+        }
+    }
+}
