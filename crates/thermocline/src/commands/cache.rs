@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -11,8 +12,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
 use thermocline_engine::{
-    DrainOptions, DrainProgress, Drained, End, Fingerprint, Flash, Found, FoundFlash, Frames,
-    Intent, Mark, Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
+    DrainOptions, DrainProgress, Drained, End, Fingerprint, FlashSet, Found, FoundFlash, FoundSet,
+    Frames, Intent, Mark, Notice, Plan, SideFile, SideFileError, Step, Storage as _, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
@@ -68,10 +69,11 @@ pub(crate) fn run(options: &CacheOptions) -> Result<String> {
 #[derive(Serialize)]
 struct Inspected {
     cache: String,
+    shards: usize,
     starts: u64,
     page_bytes: u32,
     backing_bytes: u64,
-    slots: u32,
+    slots: u64,
     held_pages: u64,
     dirty_pages: u64,
     damaged_metadata_blocks: u64,
@@ -82,22 +84,25 @@ fn inspect(path: &Path, as_json: bool) -> Result<String> {
     let (_, flash) = open(path)?;
     let contents = flash.contents();
     let superblock = contents.superblock;
+    let shards = flash.flashes().len();
     let found = Inspected {
-        cache: superblock.cache.to_string(),
+        cache: superblock.owner().to_string(),
+        shards,
         starts: superblock.epoch,
         page_bytes: superblock.layout.page_bytes,
         backing_bytes: superblock.backing_bytes,
-        slots: superblock.layout.slots,
+        slots: u64::from(superblock.layout.slots) * shards as u64,
         held_pages: contents.held_pages,
         dirty_pages: contents.dirty_pages,
         damaged_metadata_blocks: contents.damaged_blocks,
-        lifetime_written_bytes: superblock.written_bytes,
+        lifetime_written_bytes: flash.written_bytes(),
     };
     if as_json {
         return output::json(&found);
     }
     let rows: Vec<Vec<String>> = [
         ("cache", found.cache),
+        ("shards", found.shards.to_string()),
         ("starts", found.starts.to_string()),
         ("bytes per page", found.page_bytes.to_string()),
         ("bytes of the backing store", found.backing_bytes.to_string()),
@@ -187,7 +192,7 @@ fn drain(
             Step::EndFlash => end = Some(draining.end(fingerprint)?),
             Step::EndNote => {
                 let superblock = draining.flash.superblock();
-                let (cache, epoch) = (superblock.cache, superblock.epoch);
+                let (cache, epoch) = (superblock.owner(), superblock.epoch);
                 let has_dirty = !drained.lost_pages.is_empty();
                 place.store(SideFile::running(cache, epoch).ended(epoch, has_dirty, end))?;
             }
@@ -217,7 +222,7 @@ struct Draining<'a> {
     place: &'a NotePlace,
     page_bytes: u32,
     file: DeviceFile,
-    flash: Flash,
+    flash: FlashSet,
     disk: Disk,
 }
 
@@ -226,15 +231,16 @@ impl Draining<'_> {
     fn plan(&mut self, options: DrainOptions) -> Result<Plan> {
         let size_bytes = self.disk.size_bytes();
         let size_bytes = size_bytes.with_context(|| format!("`{}`", self.backing))?;
-        let mut found = Found {
+        let found = Found {
             note: self.place.load()?,
             flash: FoundFlash::Cache(self.flash.contents()),
             backing_bytes: size_bytes / u64::from(self.page_bytes) * u64::from(self.page_bytes),
             backing: None,
             new_cache: Uuid::nil(),
         };
+        let mut found = FoundSet { found, regions: self.flash.each_contents() };
         if let Some((cache, size_bytes)) = found.sample() {
-            found.backing = Some(self.take(cache, size_bytes)?);
+            found.found.backing = Some(self.take(cache, size_bytes)?);
         }
         let plan = found.plan(Intent::Drain(options));
         plan.map_err(|error| {
@@ -267,7 +273,8 @@ impl Draining<'_> {
         let dirty_pages = usize::try_from(flash.contents().dirty_pages)?;
         let bar = output::progress(dirty_pages, "pages")?;
         let workers = disk.drain_workers();
-        let open = |frames: &Arc<Frames>| disk.drive(frames, &driven);
+        let open =
+            |region: Range<u64>, frames: &Arc<Frames>| disk.drive(frames, &driven.region(region)?);
         let watch = |progress: DrainProgress| bar.set_position(progress.done_pages);
         let drained = flash.drain(file, backing_bytes, workers, open, watch);
         bar.finish_and_clear();
@@ -281,7 +288,7 @@ impl Draining<'_> {
             return Ok(None);
         }
         let superblock = contents.superblock;
-        self.take(superblock.cache, superblock.backing_bytes).map(Some)
+        self.take(superblock.owner(), superblock.backing_bytes).map(Some)
     }
 
     fn take(&mut self, cache: Uuid, size_bytes: u64) -> Result<Fingerprint> {
@@ -292,9 +299,9 @@ impl Draining<'_> {
 
     fn end(&mut self, backing: Option<Fingerprint>) -> Result<End> {
         let superblock = self.flash.superblock();
-        let start = (superblock.cache, superblock.epoch);
+        let start = (superblock.owner(), superblock.epoch);
         let end = End { next_sequence: superblock.first_sequence, backing };
-        Flash::end(&mut self.file, start, end).with_context(|| in_flash(self.path))?;
+        FlashSet::end(&mut self.file, start, end).with_context(|| in_flash(self.path))?;
         Ok(end)
     }
 }
@@ -419,8 +426,10 @@ fn connect(uri: &NbdUri) -> Result<NbdBacking> {
 }
 
 /// Whether a flash belongs to the backing store with this note.
-fn check_note(path: &Path, note: Option<SideFile>, flash: &Flash) -> Result<()> {
-    SideFile::check(note, Some(&flash.contents()))
+fn check_note(path: &Path, note: Option<SideFile>, flash: &FlashSet) -> Result<()> {
+    let mut regions = flash.each_contents().into_iter();
+    regions
+        .try_for_each(|region| SideFile::check(note, Some(&region)))
         .with_context(|| format!("`{}` is the note of the backing store", path.display()))
 }
 
@@ -439,10 +448,10 @@ fn lock(path: &Path) -> io::Result<DeviceFile> {
     })
 }
 
-fn open(path: &Path) -> Result<(DeviceFile, Flash)> {
+fn open(path: &Path) -> Result<(DeviceFile, FlashSet)> {
     let context = || in_flash(path);
     let mut file = lock(path).with_context(context)?;
-    let flash = Flash::read(&mut file).with_context(context)?;
+    let flash = FlashSet::read(&mut file).with_context(context)?;
     Ok((file, flash))
 }
 

@@ -23,6 +23,7 @@ mod model;
 mod nbd_backing;
 mod page;
 mod recording;
+mod regions;
 mod replacing;
 mod start;
 mod top;

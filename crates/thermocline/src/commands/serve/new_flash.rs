@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_engine::driver::files::{Caching, DeviceFile};
-use thermocline_engine::{Flash, FlashError, PolicyOptions, Uuid};
+use thermocline_engine::{Flash, FlashError, FlashSet, PolicyOptions, Uuid};
 
 use super::config::Config;
 use super::control::ReplaceOrder;
@@ -50,7 +50,8 @@ pub(crate) fn new_flash(
     let caching = if config.io.direct { Caching::Direct } else { Caching::Buffered };
     let options = options(&config, backing_bytes)?;
     let mut file = lock_flash(&order.flash, caching, None, || Ok(())).with_context(in_flash)?;
-    let contents = if order.forces_init { Err(FlashError::Empty) } else { Flash::read(&mut file) };
+    let contents =
+        if order.forces_init { Err(FlashError::Empty) } else { FlashSet::read(&mut file) };
     match contents {
         Err(FlashError::Empty) => {}
         // Such as one that an earlier try has set up.
@@ -60,7 +61,7 @@ pub(crate) fn new_flash(
             bail!(
                 "{}: it is the flash of cache {}, with {} pages; --force-init gives up what it holds",
                 in_flash(),
-                found.superblock.cache,
+                found.superblock.owner(),
                 found.held_pages
             );
         }

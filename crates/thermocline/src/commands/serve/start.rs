@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{
-    Fingerprint, Flash, FlashError, Found, FoundFlash, Intent, Likeness, Mark, Notice, Plan,
-    SideFile, SideFileError, Uuid,
+    Fingerprint, Flash, FlashError, FlashSet, Found, FoundFlash, Intent, Likeness, Mark, Notice,
+    Plan, SideFile, SideFileError, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
@@ -39,12 +39,17 @@ pub(crate) fn look(
     backing_bytes: u64,
     force_init: bool,
 ) -> Result<Looked> {
-    let read = flash.map(|file| Flash::read(file)).transpose();
+    let read = flash.map(|file| FlashSet::read(file)).transpose();
     let (flash, found) = match read {
         Ok(None) => (None, FoundFlash::None),
         Ok(Some(flash)) => {
             let contents = flash.contents();
-            (Some(flash), FoundFlash::Cache(contents))
+            let flash = match flash.into_only() {
+                Ok(flash) => Some(flash),
+                Err(_) if force_init => None,
+                Err(error) => return Err(explained(error)),
+            };
+            (flash, FoundFlash::Cache(contents))
         }
         Err(FlashError::Empty) => (None, FoundFlash::Blank),
         Err(_) if force_init => (None, FoundFlash::Foreign),
@@ -57,8 +62,13 @@ pub(crate) fn look(
 
 /// An error of a flash, and that force can help where it can.
 fn explained(error: FlashError) -> anyhow::Error {
-    let can_force =
-        matches!(error, FlashError::Foreign | FlashError::Damaged | FlashError::Format { .. });
+    let can_force = matches!(
+        error,
+        FlashError::Foreign
+            | FlashError::Damaged
+            | FlashError::Format { .. }
+            | FlashError::OtherShards { .. }
+    );
     let error = anyhow::Error::new(error);
     if can_force {
         error.context("nothing was changed; --force-init gives up what it holds")
