@@ -161,7 +161,7 @@ impl Shards {
         if spanning.is_over() {
             let spanning = self.spanning.remove(&whole).expect("it was there");
             let (result, _, given) = spanning.into_answer();
-            let bytes = given.flatten().collect();
+            let bytes = given.collect::<Vec<Vec<u8>>>().concat();
             self.answers.push_back(Answer { tag: whole, result, bytes });
         }
     }
@@ -170,7 +170,7 @@ impl Shards {
         for at in 0..self.members.len() {
             while let Some(reply) = self.members[at].next_reply() {
                 let given = (reply.kind == RequestKind::Read && reply.result.is_ok())
-                    .then(|| self.members[at].pieces(&reply).flatten().copied().collect());
+                    .then(|| self.members[at].pieces(&reply).collect::<Vec<_>>().concat());
                 let (tag, result) = (reply.tag, reply.result);
                 self.members[at].release(reply);
                 self.part_answered(tag, result, given);
