@@ -346,7 +346,7 @@ impl PolicyOptions {
 }
 
 impl Cleaning {
-    /// What one of so many shards does of it.
+    /// Returns the share of one shard of `shards`: the limits divided by their number, rounded up.
     #[must_use]
     pub fn part(self, shards: u32) -> Self {
         Self {

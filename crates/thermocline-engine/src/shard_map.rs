@@ -21,13 +21,14 @@ pub struct ShardMap {
 }
 
 impl ShardMap {
-    /// So many shards, over extents of as many whole pages as 1 MiB has, one at least.
+    /// Returns the map for a number of shards, with extents of as many whole pages as fit into 1 MiB, at
+    /// least one.
     pub fn new(shards: NonZeroU16, page_bytes: u32) -> Self {
         let page_bytes = u64::from(page_bytes).max(1);
         Self::with_extents(shards, (EXTENT_BYTES / page_bytes).max(1) * page_bytes)
     }
 
-    /// So many shards, over extents of so many bytes, a multiple of the page.
+    /// Returns the map for a number of shards and a length of extents, which is a multiple of the page.
     ///
     /// # Panics
     /// If an extent has no bytes.

@@ -11,7 +11,7 @@ use thermocline_engine::driver::files::{Caching, DeviceFile};
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::{
     Contents, Engine, Flash, FlashError, FlashSet, Frames, Layout, Options, PolicyOptions, Request,
-    Shard, ShardMap, Share, SideFile, SideFileError, Superblock, Uuid,
+    Shard, ShardMap, SideFile, SideFileError, Superblock, Uuid,
 };
 
 const PAGES: u32 = 64;
@@ -153,19 +153,8 @@ fn a_backing_store_with_newer_bytes_elsewhere_is_refused() {
     assert_eq!(read, Some(note));
     let other = Uuid::from_u128(9);
     let of = |cache, epoch, held_pages| {
-        let layout = Layout::new(64, 4096);
-        let superblock = Superblock {
-            cache,
-            epoch,
-            layout,
-            backing_bytes: 1 << 18,
-            first_sequence: 1,
-            written_bytes: 0,
-            has_single_journal: false,
-            end: None,
-            is_given_up: false,
-            share: Share::WHOLE,
-        };
+        let first = Superblock::first(cache, Layout::new(64, 4096), 1 << 18);
+        let superblock = Superblock { epoch, ..first };
         Contents { superblock, held_pages, dirty_pages: 0, dirty_end_bytes: 0, damaged_blocks: 0 }
     };
     let check = |note, flash: Option<Contents>| SideFile::check(note, flash.as_ref());

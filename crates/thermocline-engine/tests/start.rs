@@ -2,7 +2,7 @@
 
 use thermocline_engine::{
     Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
-    Notice, Share, SideFile, SideFileError, Step, Superblock, Uuid,
+    Notice, SideFile, SideFileError, Step, Superblock, Uuid,
 };
 
 const CACHE: Uuid = Uuid::from_u128(1);
@@ -21,18 +21,8 @@ fn end(next_sequence: u64) -> End {
 
 /// A flash of epoch 3 with so many clean and dirty pages.
 fn flash(clean: u64, dirty: u64, end: Option<End>) -> Contents {
-    let superblock = Superblock {
-        cache: CACHE,
-        epoch: 3,
-        layout: Layout::new(64, 4096),
-        backing_bytes: BYTES,
-        first_sequence: 1,
-        written_bytes: 0,
-        has_single_journal: false,
-        end,
-        is_given_up: false,
-        share: Share::WHOLE,
-    };
+    let first = Superblock::first(CACHE, Layout::new(64, 4096), BYTES);
+    let superblock = Superblock { epoch: 3, end, ..first };
     Contents {
         superblock,
         held_pages: clean + dirty,

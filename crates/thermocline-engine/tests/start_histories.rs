@@ -6,7 +6,7 @@
 
 use thermocline_engine::{
     Begin, Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
-    Share, SideFile, Step, Superblock, Uuid,
+    SideFile, Step, Superblock, Uuid,
 };
 
 const PAGE: u64 = 4096;
@@ -223,18 +223,7 @@ impl World {
 }
 
 fn set_up(cache: Uuid) -> Flash {
-    let superblock = Superblock {
-        cache,
-        epoch: 1,
-        layout: Layout::new(64, 4096),
-        backing_bytes: PAGE,
-        first_sequence: 1,
-        written_bytes: 0,
-        has_single_journal: false,
-        end: None,
-        is_given_up: false,
-        share: Share::WHOLE,
-    };
+    let superblock = Superblock::first(cache, Layout::new(64, 4096), PAGE);
     Flash { superblock, held: None }
 }
 

@@ -30,7 +30,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 pub struct JointSyncs(Arc<Hub>);
 
 impl JointSyncs {
-    /// Starts the thread that syncs this device for so many shards.
+    /// Starts the thread that syncs this device for `shards` shards.
     ///
     /// # Errors
     /// If the system gives no more threads or file descriptors.

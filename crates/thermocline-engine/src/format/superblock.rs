@@ -57,8 +57,8 @@ pub(crate) enum Unreadable {
 }
 
 impl Superblock {
-    /// That of a flash that was just set up.
-    pub(crate) const fn first(cache: Uuid, layout: Layout, backing_bytes: u64) -> Self {
+    /// Returns the superblock of a flash of one shard that was just set up.
+    pub const fn first(cache: Uuid, layout: Layout, backing_bytes: u64) -> Self {
         Self {
             cache,
             epoch: 1,

@@ -3,7 +3,7 @@
 //! A sync that fails may have dropped what any shard wrote to the device since the last one that
 //! succeeded, and the system tells only one caller of it. So one sync is under way at a time, for all who
 //! asked before it began; when it fails, it fails for these, and the next sync of every other shard
-//! fails as well. It also spares devices: shards that commit at the same time share a sync.
+//! fails as well. Devices also have fewer syncs to perform: shards that commit at the same time share one.
 //!
 //! It enforces rule 9 of durability (`ARCHITECTURE.md`) across shards.
 
@@ -25,7 +25,7 @@ struct Member {
 }
 
 impl SharedSyncs {
-    /// Nothing was written or asked for by so many shards.
+    /// Returns the state before any of the shards has written or asked.
     pub fn new(shards: usize) -> Self {
         Self { members: vec![Member::default(); shards], is_running: false }
     }

@@ -123,10 +123,10 @@ fn at_sizes<Run: Ranked>(rankings: &[Ranking<'_, Run>]) -> String {
     let (_, best) = last.best();
     let name = best.name();
     let at = best.sizes();
-    let isnt_tied = rankings.iter().any(|ranking| !ranking.is_tied(&name));
+    if rankings.len() == 1 || rankings.iter().any(|ranking| !ranking.is_tied(&name)) {
+        return format!("with {at}: ");
+    }
     let which = match rankings.len() {
-        _ if isnt_tied => return format!("with {at}: "),
-        1 => return format!("with {at}: "),
         2 => String::from("at both sizes"),
         all => format!("at all {all} sizes"),
     };

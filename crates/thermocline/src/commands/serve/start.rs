@@ -60,15 +60,24 @@ pub(crate) fn look(
     Ok(Looked { found, flash })
 }
 
-/// An error of a flash, and that force can help where it can.
-fn explained(error: FlashError) -> anyhow::Error {
-    let can_force = matches!(
+/// Whether initialising a flash by force helps against an error.
+fn can_force(error: &FlashError) -> bool {
+    if let FlashError::Region { error, .. } = error {
+        return can_force(error);
+    }
+    matches!(
         error,
         FlashError::Foreign
             | FlashError::Damaged
             | FlashError::Format { .. }
+            | FlashError::Mixed { .. }
             | FlashError::OtherShards { .. }
-    );
+    )
+}
+
+/// An error of a flash, and that force can help where it can.
+fn explained(error: FlashError) -> anyhow::Error {
+    let can_force = can_force(&error);
     let error = anyhow::Error::new(error);
     if can_force {
         error.context("nothing was changed; --force-init gives up what it holds")
