@@ -4,8 +4,9 @@
 // the folder that SCREENSHOTS names, if it is set.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { basename } from "node:path";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import test, { after, before } from "node:test";
 
@@ -168,6 +169,23 @@ test("tables are sorted, filtered and saved", async () => {
   // What is saved is not rounded.
   assert.ok(json.some((row) => !Number.isInteger(row[title] * 10)), "figures are as exact as they were found");
   assert.deepEqual(faults, []);
+  await close();
+});
+
+test("two tables under one heading have names of their own", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "pages-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const twice = join(folder, "twice.html");
+  const report = readFileSync(reports[0], "utf8");
+  writeFileSync(twice, report.replace(/<div class="wide">[^]*?<\/table><\/div>/, (table) => table + table));
+  const { page, close } = await open(twice, { viewport: PHONE });
+  await drawAll(page);
+  // Axe tells tables apart only where they scroll.
+  const regions = page.locator('.wide[role="region"]');
+  await regions.nth(1).waitFor();
+  const labels = await regions.evaluateAll((all) => all.map((it) => it.getAttribute("aria-label")));
+  assert.ok(labels.length > 1 && new Set(labels).size === labels.length, String(labels));
+  await look(page, "two tables");
   await close();
 });
 
