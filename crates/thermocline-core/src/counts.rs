@@ -2,7 +2,7 @@
 
 use crate::action::Sink;
 use crate::tier::TIERS_MAX;
-use crate::{Action, Clients, Op, PageId, Tier};
+use crate::{Action, Clients, Op, PageCost, PageId, Tier};
 
 /// Hits and page transfers per tier.
 ///
@@ -168,6 +168,19 @@ impl Counts {
         self.copies[source.index()][target.index()]
     }
 
+    /// The total I/O time of the cost model in milliseconds: every page transfer at its tier's cost (HAT,
+    /// section 4). Tiers without a cost cost nothing.
+    pub fn io_time_ms(&self, costs: &[PageCost]) -> f64 {
+        (0_u8..)
+            .map(Tier)
+            .zip(costs)
+            .map(|(tier, cost)| {
+                self.page_reads(tier) as f64 * cost.read_ms
+                    + self.page_writes(tier) as f64 * cost.write_ms
+            })
+            .sum()
+    }
+
     /// Accesses counted.
     pub fn accesses(&self) -> u64 {
         self.hits.iter().flatten().sum()
@@ -216,6 +229,8 @@ mod tests {
         assert_eq!((counts.page_reads(Tier::DISK), counts.page_writes(Tier::DISK)), (1, 0));
         assert_eq!((counts.page_reads(Tier::RAM), counts.page_writes(Tier::RAM)), (0, 2));
         assert_eq!((counts.page_reads(Tier::FLASH), counts.page_writes(Tier::FLASH)), (0, 1));
+        let cost = |read_ms, write_ms| PageCost { read_ms, write_ms };
+        assert_eq!(counts.io_time_ms(&[cost(0.0, 1.0), cost(0.0, 8.0), cost(64.0, 0.0)]), 74.0);
         let three = Clients::new(3).expect("three are few");
         let mut shared = Counts::new();
         shared.add(&[

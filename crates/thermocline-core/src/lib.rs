@@ -46,6 +46,7 @@ pub mod random;
 pub mod registry;
 mod run_lengths;
 mod setup;
+mod strata;
 mod tier;
 
 pub use access::{Access, Nanos, Op, PageId};
@@ -65,4 +66,5 @@ pub use policy::{BoxedPolicy, Policy, Survivor};
 pub use prefetch::prefetch;
 pub use run_lengths::{Run, RunLengths};
 pub use setup::{PageCost, Setup, WriteMiss};
+pub use strata::Strata;
 pub use tier::{CACHE_TIERS_MAX, Clients, TIERS_MAX, Tier};

@@ -18,8 +18,8 @@ use std::collections::HashMap;
 use thermocline_core::config::{ConfigError, Values};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{
-    Access, Actions, BoxedPolicy, Counts, Geometry, Nanos, Op, PageCost, PageId, Setup, Tier,
-    WriteMiss,
+    Access, Actions, BoxedPolicy, Counts, Geometry, Nanos, Op, PageCost, PageId, Setup, Strata,
+    Tier, WriteMiss,
 };
 use thiserror::Error;
 
@@ -174,7 +174,7 @@ impl Shadows {
     pub fn access(&mut self, page: u32, op: Op, now: Nanos) {
         self.accesses[op as usize] += 1;
         for sample in &mut self.samples {
-            if sample.strata.contains(page >> sample.unit.shift) {
+            if sample.strata.sampled((page >> sample.unit.shift).into()).is_some() {
                 sample.access(page, op, now, &mut self.actions);
             }
         }
@@ -213,7 +213,7 @@ impl Sample {
         let pages_max = units_max.saturating_mul(1 << unit.shift);
         let shadows = options
             .into_iter()
-            .map(|(place, options)| Shadow::new(place, options, strata.rate(), pages_max, costs))
+            .map(|(place, options)| Shadow::new(place, options, strata, pages_max, costs))
             .collect::<Result<_, _>>()?;
         Ok(Self { unit, strata, numbers: HashMap::default(), shadows })
     }
@@ -234,60 +234,11 @@ impl Sample {
     }
 }
 
-/// A sample of one unit, at random, out of each stratum: out of so many neighbours.
-///
-/// Whichever part of the disk is in use, close to the same share of it is sampled. Were each unit
-/// sampled on its own, the share would vary, and with it the misses.
-#[derive(Clone, Copy, Debug)]
-struct Strata {
-    /// Units of a stratum.
-    units: u32,
-    /// The reciprocal of `units`, as a share of 2^64 rounded up: its product with a number of 32 bits
-    /// gives the quotient exactly (Lemire, Kaser, Kurz, *Faster Remainder by Direct Computation*,
-    /// Software: Practice and Experience 49(6), 2019). 0 for a stratum of one unit.
-    reciprocal: u64,
-}
-
-impl Strata {
-    /// A sample of at least the share `rate`, above 0 and at most 1.
-    fn new(rate: f64) -> Self {
-        // The reciprocal of a hundredth may be a little less than 100.
-        let units = (1.0 / rate + 1e-9).floor();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a quotient of at least 1; what is beyond 32 bits becomes the greatest number"
-        )]
-        let units = units as u32;
-        Self { units, reciprocal: (u64::MAX / u64::from(units)).wrapping_add(1) }
-    }
-
-    /// The share of units that is sampled.
-    fn rate(self) -> f64 {
-        1.0 / f64::from(self.units)
-    }
-
-    #[inline]
-    const fn contains(self, unit: u32) -> bool {
-        if self.units == 1 {
-            return true;
-        }
-        let stratum = ((self.reciprocal as u128 * unit as u128) >> 64) as u64;
-        let place = unit as u64 - stratum * self.units as u64;
-        place == ((hash(stratum) >> 32) * self.units as u64) >> 32
-    }
-
-    /// Units in the sample at most, of this many.
-    const fn units_max(self, units: u32) -> u32 {
-        units.div_ceil(self.units)
-    }
-}
-
 impl Shadow {
     fn new(
         place: usize,
         options: ShadowOptions,
-        rate: f64,
+        strata: Strata,
         pages_max: u32,
         [ram, flash, disk]: &[PageCost; 3],
     ) -> Result<Self, ShadowError> {
@@ -297,16 +248,10 @@ impl Shadow {
         if depth == Depth::Buffer || !depth.allows(1 + usize::from(has_flash)) {
             return Err(ShadowError::Depth { label: label() });
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of a number of pages"
-        )]
-        let scaled = |pages: f64| (pages * rate).round().max(1.0) as u32;
-        let mut capacity_pages = vec![scaled(f64::from(options.ram_pages))];
+        let mut capacity_pages = vec![strata.scaled_pages(options.ram_pages)];
         let mut costs = vec![*ram];
         if has_flash {
-            capacity_pages.push(scaled(f64::from(options.flash_pages)));
+            capacity_pages.push(strata.scaled_pages(options.flash_pages));
             costs.push(*flash);
         }
         costs.push(*disk);
@@ -340,15 +285,6 @@ impl Shadow {
         let flash_hit_ratio = share(flash_hits).min(1.0 - misses);
         let transfers =
             |index| self.counts.page_reads(tier(index)) + self.counts.page_writes(tier(index));
-        let io_ms: f64 = self
-            .costs
-            .iter()
-            .enumerate()
-            .map(|(index, cost)| {
-                self.counts.page_reads(tier(index)) as f64 * cost.read_ms
-                    + self.counts.page_writes(tier(index)) as f64 * cost.write_ms
-            })
-            .sum();
         Estimate {
             label: self.options.label.clone(),
             accesses,
@@ -362,17 +298,9 @@ impl Shadow {
                 0.0
             },
             disk_transfers_per_access: share(transfers(disk)),
-            io_ms_per_access: io_ms / expected,
+            io_ms_per_access: self.counts.io_time_ms(&self.costs) / expected,
         }
     }
-}
-
-/// A hash whose bits are all alike random: the finaliser of splitmix64.
-const fn hash(number: u64) -> u64 {
-    let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]
@@ -464,31 +392,6 @@ mod tests {
         let tac = vec![options("tac", 40_960, 1 << 17)];
         let tac = Shadows::new(tac, 1 << 20, 0.01, &COSTS).unwrap().rate();
         assert!((tac - 0.1).abs() < 1e-9);
-    }
-
-    #[test]
-    fn every_part_of_the_disk_is_sampled_alike() {
-        for (rate, one_of) in [(1.0, 1), (0.7, 1), (0.5, 2), (0.031, 32), (0.01, 100), (1e-3, 1000)]
-        {
-            let strata = Strata::new(rate);
-            let sampled =
-                |units: std::ops::Range<u32>| units.filter(|&unit| strata.contains(unit)).count();
-            for first in [0, one_of, one_of * 777, u32::MAX / one_of * one_of - one_of] {
-                assert_eq!(sampled(first..first + one_of), 1, "one of {one_of} from {first}");
-            }
-            let some = u32::try_from(sampled(0..200_001)).unwrap();
-            assert!(some <= strata.units_max(200_001) && some + 1 >= strata.units_max(200_001));
-            // Where in its stratum a unit lies says nothing.
-            for place in 0..one_of.min(32) {
-                let here = (0..20_000).filter(|stratum| strata.contains(stratum * one_of + place));
-                let expected = 20_000.0 / f64::from(one_of);
-                let difference = here.count() as f64 - expected;
-                assert!(
-                    difference.abs() <= 5.0 * expected.sqrt(),
-                    "{one_of}, {place}: {difference}"
-                );
-            }
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use thermocline_core::registry::Depth;
-use thermocline_core::{Clients, Counts, Inputs, PageCost, Tier};
+use thermocline_core::{Clients, Counts, Inputs, Tier};
 use thermocline_trace::CompiledTrace;
 
 use crate::action_log::ActionLog;
@@ -322,7 +322,7 @@ impl Summary {
             over_time: None,
             trace: TraceSummary::of(trace),
             policy: PolicySummary::of(configuration),
-            io_time_ms: io_time_ms(&configuration.costs(), &counts),
+            io_time_ms: counts.io_time_ms(&configuration.costs()),
             tiers: tier_summaries(configuration, &capacity_pages, &counts, trace),
             warm_up_accesses: 0,
             replay_seconds,
@@ -394,16 +394,4 @@ fn tier_summaries(
             latency_ms,
         })
         .collect()
-}
-
-/// The total I/O time of the cost model: every page transfer at its tier's cost (HAT, section 4).
-fn io_time_ms(costs: &[PageCost], counts: &Counts) -> f64 {
-    (0_u8..)
-        .map(Tier)
-        .zip(costs)
-        .map(|(tier, cost)| {
-            counts.page_reads(tier) as f64 * cost.read_ms
-                + counts.page_writes(tier) as f64 * cost.write_ms
-        })
-        .sum()
 }
