@@ -8,10 +8,12 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 pub use error::ConfigError;
+pub use words::{WORDS_MAX, Words};
 
 use crate::names::it_has;
 
 mod error;
+mod words;
 
 /// One parameter of a policy or an identifier, as the registries list it.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,8 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One or more of these words, joined by `+`; at most [`WORDS_MAX`] are declared.
+    Words(&'static [&'static str]),
 }
 
 /// The value of a parameter.
@@ -77,6 +81,8 @@ pub enum Value {
     Switch(bool),
     /// A word.
     Choice(&'static str),
+    /// Several words.
+    Words(Words),
     /// Chosen by the policy from the hierarchy.
     Auto,
 }
@@ -145,6 +151,14 @@ impl Parameter {
         Self::new(name, Kind::Choice(words), Value::Choice(default))
     }
 
+    /// One or more of these words, joined by `+`; by default those of a mask.
+    ///
+    /// # Panics
+    /// As for [`Words::new`].
+    pub const fn words(name: &'static str, words: &'static [&'static str], default: u32) -> Self {
+        Self::new(name, Kind::Words(words), Value::Words(Words::new(words, default)))
+    }
+
     const fn new(name: &'static str, kind: Kind, default: Value) -> Self {
         Self { name, kind, default, summary: "", source: "", scaling: Scaling::Fixed }
     }
@@ -208,6 +222,7 @@ impl Parameter {
             Kind::Choice(words) => {
                 words.iter().find(|&&word| word == text).map(|&word| Value::Choice(word))
             }
+            Kind::Words(words) => Words::parse(words, text).map(Value::Words),
         };
         value.ok_or_else(|| ConfigError::BadValue {
             name: self.name.to_owned(),
@@ -353,7 +368,7 @@ impl Values {
         match self.value(name) {
             Value::Real(value) => Some(value),
             Value::Auto => None,
-            Value::Integer(_) | Value::Switch(_) | Value::Choice(_) => {
+            Value::Integer(_) | Value::Switch(_) | Value::Choice(_) | Value::Words(_) => {
                 panic!("parameter `{name}` is not declared as a number")
             }
         }
@@ -389,6 +404,17 @@ impl Values {
         value
     }
 
+    /// The value of a parameter that is declared as several words.
+    ///
+    /// # Panics
+    /// If it is not declared.
+    pub fn words(&self, name: &str) -> Words {
+        let Value::Words(words) = self.value(name) else {
+            panic!("parameter `{name}` is not declared as several words")
+        };
+        words
+    }
+
     fn value(&self, name: &str) -> Value {
         self.iter()
             .find(|(known, _)| *known == name)
@@ -412,6 +438,7 @@ impl fmt::Display for Kind {
             Self::Real { min, max } => write!(f, "a number from {min} to {max}"),
             Self::Switch => f.write_str("true or false"),
             Self::Choice(words) => f.write_str(&words.join(" or ")),
+            Self::Words(words) => write!(f, "one or more, joined by +, of {}", words.join(", ")),
         }
     }
 }
@@ -440,6 +467,7 @@ impl fmt::Display for Value {
             Self::Real(value) => write!(f, "{value}"),
             Self::Switch(value) => write!(f, "{value}"),
             Self::Choice(word) => f.write_str(word),
+            Self::Words(words) => write!(f, "{words}"),
             Self::Auto => f.write_str("auto"),
         }
     }

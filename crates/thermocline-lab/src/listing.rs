@@ -133,6 +133,7 @@ impl ListedParameter {
             Kind::Real { min, max } => ("real", Number::from_f64(min), Number::from_f64(max), None),
             Kind::Switch => ("switch", None, None, None),
             Kind::Choice(words) => ("choice", None, None, Some(words)),
+            Kind::Words(words) => ("words", None, None, Some(words)),
         };
         Self {
             name: parameter.name,

@@ -266,6 +266,7 @@ fn json(value: Value) -> serde_json::Value {
         Value::Real(value) => value.into(),
         Value::Switch(value) => value.into(),
         Value::Choice(word) => word.into(),
+        Value::Words(words) => words.to_string().into(),
         Value::Auto => "auto".into(),
     }
 }
