@@ -265,11 +265,12 @@ def test_parameters_have_typed_ranges() -> None:
         kinds.add(parameter.kind)
         is_number = parameter.kind in {"integer", "real"}
         assert (parameter.min is not None) == (parameter.max is not None) == is_number
-        assert (parameter.words is not None) == (parameter.kind == "choice")
+        assert (parameter.words is not None) == (parameter.kind in {"choice", "words"})
         if is_number and parameter.default != "auto":
             assert parameter.min is not None
             assert parameter.max is not None
             assert parameter.min <= float(parameter.default) <= parameter.max
         if parameter.words is not None:
-            assert parameter.default in parameter.words
-    assert kinds == {"integer", "real", "switch", "choice"}
+            defaults = parameter.default.split("+" if parameter.kind == "words" else None)
+            assert set(defaults) <= set(parameter.words)
+    assert kinds == {"integer", "real", "switch", "choice", "words"}

@@ -154,6 +154,11 @@ def test_what_cannot_be_tuned_is_told(
         ({"policy": "lru"}, tc.ConfigurationError, "`lru` has no parameter to tune"),
         ({"search": ["x"]}, tc.ConfigurationError, "`hat` has no parameter `x` to tune"),
         (
+            {"policy": "auto", "search": ["candidates"]},
+            tc.ConfigurationError,
+            "'candidates'.: it takes several words",
+        ),
+        (
             {"search": {"nonhot_ratio": (0.5, 2.0)}},
             tc.ConfigurationError,
             r"\(0.5, 2.0\) is no range in it",

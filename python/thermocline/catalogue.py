@@ -36,7 +36,8 @@ class Parameter:
     range : str
         What values it takes, in words.
     kind : str
-        What a value is: ``"integer"``, ``"real"``, ``"switch"`` or ``"choice"``.
+        What a value is: ``"integer"``, ``"real"``, ``"switch"``, ``"choice"`` (one word) or
+        ``"words"`` (one or more, joined by ``+``).
     summary : str
         What it does.
     source : str

@@ -131,8 +131,8 @@ def tune(
         The traces to judge on; or the share of each trace, in ``(0, 1)``, at its end, that is
         held out. Caches begin empty on it.
     search : Sequence[str] or Mapping[str, tuple[float, float] or None], optional
-        The parameters to tune; if not given all but ``seed`` and those whose range has
-        no end; of a number, its range instead of the registry's.
+        The parameters to tune; if not given all but ``seed``, those whose range has no end and
+        those that take several words; of a number, its range instead of the registry's.
     objective : str or callable, optional
         What is to be small: a column of :attr:`Result.table` such as ``"io_time_ms"``,
         ``"miss_ratio"``, ``"flash_page_writes"`` or, with ``timing="events"``, ``"read_p99_us"``;
@@ -385,6 +385,10 @@ def _space(
                 # Nobody asked for this one.
                 if asked is not None:
                     raise
+        elif one.kind == "words":
+            if asked is not None:
+                message = f"search[{name!r}]: it takes several words, which are not tuned: leave it"
+                raise ConfigurationError(message)
         elif ends is not None:
             message = f"search[{name!r}]: it is no number, and has no range: give None"
             raise ConfigurationError(message)

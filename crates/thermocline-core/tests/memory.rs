@@ -61,6 +61,8 @@ fn bytes_held(entry: &PolicyEntry, disk_pages: u32, accesses: &[Access]) -> usiz
             most = most.max(HEAP.current_usage() - before);
         }
     }
+    // The buffer has grown to the most actions of an access, and is not the policy's.
+    drop(actions);
     let held = HEAP.current_usage() - before;
     let reported = policy.memory_bytes();
     let error = held.abs_diff(reported);

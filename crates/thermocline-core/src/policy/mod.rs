@@ -29,6 +29,25 @@ pub struct Survivor {
     pub is_dirty: bool,
 }
 
+/// A change from one policy to another, of a policy that lets one of several decide.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Switch {
+    /// Number of changes so far, this one included.
+    pub number: u64,
+    /// Accesses before the change.
+    pub accesses: u64,
+    /// The policy that decided before.
+    pub former: &'static str,
+    /// The policy that decides now.
+    pub adopted: &'static str,
+    /// The accesses since which the one adopted was better.
+    pub over_accesses: u64,
+    /// Estimated I/O time per access of the former policy over these, in milliseconds.
+    pub former_ms_per_access: f64,
+    /// Estimated I/O time per access of the one adopted over these, in milliseconds.
+    pub adopted_ms_per_access: f64,
+}
+
 /// A cache policy.
 ///
 /// A policy never reads a clock, a file or a random device, and it cannot fail. The same calls give
@@ -106,6 +125,11 @@ pub trait Policy: Debug {
 
     /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
+
+    /// The last change of the policy that decides, if this one lets one of several decide.
+    fn latest_switch(&self) -> Option<Switch> {
+        None
+    }
 }
 
 /// The loop of [`Policy::access_all`].

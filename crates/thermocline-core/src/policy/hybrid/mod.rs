@@ -1,6 +1,7 @@
 //! Policies of RAM and flash over the disk.
 
 pub mod arc_l2arc;
+pub mod auto;
 pub mod face;
 pub mod hat;
 pub mod hca;
@@ -34,4 +35,5 @@ pub const POLICIES: &[PolicyEntry] = &[
     shipped::dm_pcache::DM_PCACHE,
     shipped::log::CACHELIB,
     shipped::log::FOYER,
+    auto::AUTO,
 ];
