@@ -62,7 +62,7 @@ pub use indexing::{Ids, Indexing};
 pub use inputs::Inputs;
 pub use ledger::{Ledger, Reason, Violation};
 pub use miss_order::MissOrder;
-pub use policy::{BoxedPolicy, Policy, Survivor, Switch};
+pub use policy::{BoxedPolicy, Choosing, Policy, SWITCHES_KEPT, Survivor, Switch};
 pub use prefetch::prefetch;
 pub use run_lengths::{Run, RunLengths};
 pub use setup::{PageCost, Setup, WriteMiss};

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
+pub use choosing::{Choosing, SWITCHES_KEPT, Switch};
+
 use crate::{Access, Action, Actions, Counts, Nanos, PageId, Tier};
 
 pub mod buffer;
@@ -11,6 +13,7 @@ pub mod multi;
 pub mod single;
 
 mod blocks;
+mod choosing;
 mod sequence;
 
 /// How many accesses ahead a policy is asked for what the state of a page leads to; the state itself has
@@ -27,25 +30,6 @@ pub struct Survivor {
     pub page: PageId,
     /// Whether the surviving copy is newer than the disk's.
     pub is_dirty: bool,
-}
-
-/// A change from one policy to another, of a policy that lets one of several decide.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Switch {
-    /// Number of changes so far, this one included.
-    pub number: u64,
-    /// Accesses before the change.
-    pub accesses: u64,
-    /// The policy that decided before.
-    pub former: &'static str,
-    /// The policy that decides now.
-    pub adopted: &'static str,
-    /// The accesses since which the one adopted was better.
-    pub over_accesses: u64,
-    /// Estimated I/O time per access of the former policy over these, in milliseconds.
-    pub former_ms_per_access: f64,
-    /// Estimated I/O time per access of the one adopted over these, in milliseconds.
-    pub adopted_ms_per_access: f64,
 }
 
 /// A cache policy.
@@ -126,8 +110,8 @@ pub trait Policy: Debug {
     /// Tells `report` what the policy adapts, as it stands: a name, the tier concerned, the value.
     fn gauges(&self, _report: &mut dyn FnMut(&'static str, Tier, f64)) {}
 
-    /// The last change of the policy that decides, if this one lets one of several decide.
-    fn latest_switch(&self) -> Option<Switch> {
+    /// How it has chosen, if this policy lets one of several decide.
+    fn choosing(&self) -> Option<Choosing> {
         None
     }
 }

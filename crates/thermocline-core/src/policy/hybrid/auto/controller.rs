@@ -1,9 +1,10 @@
 //! When `auto` adopts another candidate: a sequential test of the I/O times that windows would take.
 
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::policy::Switch;
+use crate::policy::{Choosing, SWITCHES_KEPT, Switch};
 
 /// A change that comes less than so many windows after another one was hasty, that one or this.
 const HASTY_WINDOWS: u64 = 128;
@@ -44,7 +45,8 @@ pub(super) struct Controller {
     calm_windows: u64,
     /// How many times the cost of a move an advantage must reach.
     reluctance: f64,
-    latest: Option<Switch>,
+    switches: u64,
+    recent: VecDeque<Switch>,
 }
 
 /// What is known of a candidate since its advantage began.
@@ -74,7 +76,8 @@ impl Controller {
             accesses: 0,
             calm_windows: HASTY_WINDOWS,
             reluctance: 1.0,
-            latest: None,
+            switches: 0,
+            recent: VecDeque::with_capacity(SWITCHES_KEPT),
         }
     }
 
@@ -111,8 +114,12 @@ impl Controller {
         let (adopted, why) =
             sure.max_by(|one, other| one.1.ahead_ms.total_cmp(&other.1.ahead_ms))?;
         let per_access = |ms| ms / why.accesses.max(1) as f64;
-        self.latest = Some(Switch {
-            number: self.switches() + 1,
+        self.switches += 1;
+        if self.recent.len() == SWITCHES_KEPT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Switch {
+            number: self.switches,
             accesses: self.accesses,
             former: self.words[self.in_force],
             adopted: self.words[adopted],
@@ -130,13 +137,19 @@ impl Controller {
     }
 
     /// How often another candidate was adopted.
-    pub(super) fn switches(&self) -> u64 {
-        self.latest.map_or(0, |switch| switch.number)
+    pub(super) const fn switches(&self) -> u64 {
+        self.switches
     }
 
-    /// The last change.
-    pub(super) const fn latest(&self) -> Option<Switch> {
-        self.latest
+    /// How it has chosen so far.
+    pub(super) fn choosing(&self) -> Choosing {
+        Choosing {
+            in_force: self.words[self.in_force],
+            switches: self.switches,
+            regret_ms_per_access: self.regret_ms_per_access(),
+            candidates: self.times_ms_per_access().collect(),
+            recent: self.recent.iter().copied().collect(),
+        }
     }
 
     /// I/O time per access that the best candidate would have saved if it had been in force all along,
@@ -153,7 +166,11 @@ impl Controller {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.challengers) + size_of_val(&*self.words) + size_of_val(&*self.total_ms)
+        let recent = self.recent.capacity() * size_of::<Switch>();
+        size_of_val(&*self.challengers)
+            + size_of_val(&*self.words)
+            + size_of_val(&*self.total_ms)
+            + recent
     }
 
     /// Checks every invariant.
@@ -287,7 +304,7 @@ mod tests {
     fn a_change_says_why() {
         let mut controller = controller(0.0, 2, 15.0);
         assert_eq!(controller.end_window(10, &[100.0, 110.0, 120.0]), None);
-        assert_eq!(controller.latest(), None);
+        assert_eq!(controller.choosing().recent, []);
         assert_eq!(controller.end_window(10, &[100.0, 90.0, 120.0]), None);
         assert_eq!(controller.end_window(10, &[110.0, 100.0, 120.0]), Some(1));
         let expected = Switch {
@@ -299,11 +316,24 @@ mod tests {
             former_ms_per_access: 10.5,
             adopted_ms_per_access: 9.5,
         };
-        assert_eq!(controller.latest(), Some(expected));
+        assert_eq!(controller.choosing().recent, [expected]);
         // 310 were taken, and the second candidate would have needed 300.
         assert!((controller.regret_ms_per_access() - 10.0 / 30.0).abs() < 1e-12);
         let times: Vec<_> = controller.times_ms_per_access().collect();
         assert_eq!(times[2], ("three", 12.0));
+    }
+
+    #[test]
+    fn the_last_changes_are_kept_and_no_others() {
+        let mut controller = controller(0.0, 1, 0.0);
+        for better in (0..80).map(|change| 1 - change % 2) {
+            let times_ms = [0, 1, 2].map(|place| if place == better { 9.0 } else { 10.0 });
+            while controller.end_window(10, &times_ms).is_none() {}
+        }
+        let choosing = controller.choosing();
+        let numbers: Vec<u64> = choosing.recent.iter().map(|switch| switch.number).collect();
+        assert_eq!(numbers, (80 - SWITCHES_KEPT as u64 + 1..=80).collect::<Vec<_>>());
+        assert_eq!((choosing.switches, choosing.in_force), (80, "one"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use self::sample::Sample;
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::Switch;
+use crate::policy::Choosing;
 use crate::{Access, Actions, BoxedPolicy, PageCost, PageId, Policy, Setup, Survivor, Tier};
 
 mod candidates;
@@ -288,7 +288,7 @@ impl Policy for Auto {
         }
     }
 
-    fn latest_switch(&self) -> Option<Switch> {
-        self.choice.as_ref().and_then(|choice| choice.controller.latest())
+    fn choosing(&self) -> Option<Choosing> {
+        self.choice.as_ref().map(|choice| choice.controller.choosing())
     }
 }

@@ -158,17 +158,12 @@ fn phases_change_the_candidate_in_force_and_it_pays() {
         let mut auto = build(&setup, given);
         let mut ledger = Ledger::new(PAGES, &setup.capacity_pages);
         let (mut actions, mut counts) = (Actions::new(), Counts::new());
-        let mut changes = vec![];
         for access in phases() {
             counts.add(auto.step(access, &mut actions));
             ledger.access(access, &actions).unwrap();
             auto.assert_invariants();
-            if let Some(switch) =
-                auto.latest_switch().filter(|one| one.number > changes.len() as u64)
-            {
-                changes.push(switch);
-            }
         }
+        let changes = auto.choosing().map_or_else(Vec::new, |choosing| choosing.recent);
         (counts.io_time_ms(&COSTS), changes, auto)
     };
     let (time_ms, changes, auto) = run(EAGER);
@@ -216,10 +211,11 @@ fn wear_and_measured_costs_are_part_of_the_price() {
         for access in accesses(20_000, 50, 3) {
             auto.step(access, &mut actions);
         }
-        auto.latest_switch().map(|switch| switch.adopted)
+        let choosing = auto.choosing().unwrap();
+        (choosing.in_force, choosing.switches)
     };
-    assert_eq!(adopted("0"), None);
-    assert_eq!(adopted("20"), Some("second-access"));
+    assert_eq!(adopted("0"), ("lru-exclusive", 0));
+    assert_eq!(adopted("20"), ("second-access", 1));
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! What a policy that lets one of several decide says of its choice.
+
+use alloc::vec::Vec;
+
+/// The most changes that are kept.
+pub const SWITCHES_KEPT: usize = 64;
+
+/// How such a policy has chosen so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choosing {
+    /// The candidate that decides now.
+    pub in_force: &'static str,
+    /// Number of changes so far.
+    pub switches: u64,
+    /// I/O time per access that the best candidate would have saved had it decided all along, in
+    /// milliseconds; negative if changing has paid.
+    pub regret_ms_per_access: f64,
+    /// Each candidate, and its estimated I/O time per access so far, in milliseconds.
+    pub candidates: Vec<(&'static str, f64)>,
+    /// The last changes, oldest first; at most [`SWITCHES_KEPT`].
+    pub recent: Vec<Switch>,
+}
+
+/// A change from one candidate to another, and its reason.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Switch {
+    /// Number of changes so far, this one included.
+    pub number: u64,
+    /// Accesses before the change.
+    pub accesses: u64,
+    /// The candidate that decided before.
+    pub former: &'static str,
+    /// The candidate that decides from now on.
+    pub adopted: &'static str,
+    /// The last accesses, over which the one adopted was better.
+    pub over_accesses: u64,
+    /// Estimated I/O time per access of the former candidate over these, in milliseconds.
+    pub former_ms_per_access: f64,
+    /// Estimated I/O time per access of the one adopted over these, in milliseconds.
+    pub adopted_ms_per_access: f64,
+}
