@@ -1,6 +1,6 @@
 //! What a shard says of itself while it runs; every figure is at hand.
 
-use thermocline_core::{Nanos, Tier};
+use thermocline_core::{Choosing, Nanos, Tier};
 
 use super::{InFlight, Place, Shard};
 use crate::figure::Figure;
@@ -119,6 +119,11 @@ impl Shard {
     /// Tells `report` what the policy adapts; see [`Policy::gauges`](thermocline_core::Policy::gauges).
     pub fn policy_gauges(&self, report: &mut dyn FnMut(&'static str, Tier, f64)) {
         self.policy.gauges(report);
+    }
+
+    /// How the policy has chosen, if it lets one of several decide.
+    pub fn choosing(&self) -> Option<Choosing> {
+        self.policy.choosing()
     }
 
     /// Slots of the flash whose page the disk may not have.

@@ -210,7 +210,8 @@ fn status(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
     json(&*posted.status)
 }
 
-/// What other policies would do, which of them best, and what that advises.
+/// What other policies would do, which of them best, what that advises, and how the policy has chosen if
+/// it chooses by itself.
 fn shadows(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
     let status = &*posted.status;
     let best = status.best_shadow().map(|shadow| shadow.name.clone());
@@ -219,6 +220,8 @@ fn shadows(_: &Request, posted: &Posted, _: &Process) -> Response<String> {
         "policy": status.policy,
         "sample": status.shadow_sample,
         "best_by_io_time": best,
+        "regret_ms_per_access": status.regret_ms_per_access(),
+        "choosing": status.choosing,
         "advice": advice.sentences,
         "adopt": advice.adopt.map(|shadow| &shadow.name),
         "shadows": status.shadows,

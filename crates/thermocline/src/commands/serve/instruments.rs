@@ -9,7 +9,7 @@ use thermocline_engine::counters::{COUNTER_FIGURES, PURPOSE_NAMES, TRANSFER_FIGU
 use thermocline_engine::figures::SHARD_FIGURES;
 use thermocline_engine::{Counters, Device, Engine, Event, Options, RequestKind, Shard, WriteMode};
 use thermocline_nbd::cached::Meter;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::config::{Config, Record};
 use super::devices::AnyDriver;
@@ -17,7 +17,8 @@ use super::kept_note::Note;
 use super::record::Recording;
 use super::shadows::{Wanted, Watching};
 use super::status::{
-    DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier, Status,
+    ChoosingStatus, DeviceStatus, Extent, Figures, Found, GaugeStatus, Latency, PerOp, PerTier,
+    Status,
 };
 
 /// An incident ends when nothing has failed for so long.
@@ -35,6 +36,8 @@ pub(crate) struct Instruments {
     /// Bytes that it is rated to be written.
     flash_rated_written_bytes: Shared<Option<u64>>,
     flash_incident: Shared<Incident>,
+    /// How many changes of the candidate in force the log has.
+    switches_logged: Shared<u64>,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
@@ -100,6 +103,7 @@ impl Instruments {
             has_flash: config.flash.is_some(),
             flash_rated_written_bytes: Shared::new(Mutex::new(config.flash_rated_written_bytes()?)),
             flash_incident: Shared::default(),
+            switches_logged: Shared::default(),
         };
         instruments.set_recording(config.record.as_ref(), shard.options())?;
         shard.observe(Box::new(move |event| lock(&observed).see(event)));
@@ -119,6 +123,27 @@ impl Instruments {
                  engine goes on without it: replace the device"
             );
         }
+    }
+
+    /// Logs the changes that the log does not have yet, each with its reason.
+    fn log_switches(&self, choosing: Option<&ChoosingStatus>) {
+        let mut logged = lock(&self.switches_logged);
+        // A policy that has just taken over counts from the beginning.
+        *logged = choosing.map_or(0, |choosing| choosing.switches.min(*logged));
+        let Some(choosing) = choosing else { return };
+        for switch in choosing.recent.iter().filter(|switch| switch.number > *logged) {
+            info!(
+                number = switch.number,
+                former = switch.former,
+                adopted = switch.adopted,
+                accesses = switch.accesses,
+                over_accesses = switch.over_accesses,
+                former_ms_per_access = switch.former_ms_per_access,
+                adopted_ms_per_access = switch.adopted_ms_per_access,
+                "another candidate takes over: it would have needed less I/O time over the last accesses"
+            );
+        }
+        *logged = choosing.switches;
     }
 
     /// Who is told how long requests took.
@@ -185,6 +210,8 @@ impl Instruments {
             let tier = ["ram", "flash", "disk"][tier.index().min(2)].to_owned();
             gauges.push(GaugeStatus { name: name.to_owned(), tier, value });
         });
+        let choosing = shard.choosing().map(ChoosingStatus::from);
+        self.log_switches(choosing.as_ref());
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             export: self.export.clone(),
@@ -209,6 +236,7 @@ impl Instruments {
             backing: device(&counters.backing, shard.operations_in_flight(Device::Backing)),
             clients: clients as u64,
             gauges,
+            choosing,
             shadow_sample: shadows.map_or(0.0, |watching| watching.shadows.rate()),
             shadow_start_s: observed
                 .shadow_start

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thermocline_core::Tier;
+use thermocline_core::{Choosing, Switch, Tier};
 use thermocline_engine::figures::{Figure, Value};
 use thermocline_engine::shadow::Estimate;
 
@@ -62,6 +62,9 @@ pub(crate) struct Status {
     pub(crate) clients: u64,
     /// What the policy adapts.
     pub(crate) gauges: Vec<GaugeStatus>,
+    /// How the policy has chosen, if it lets one of several decide.
+    #[serde(default)]
+    pub(crate) choosing: Option<ChoosingStatus>,
     /// The share of pages that shadows see.
     pub(crate) shadow_sample: f64,
     /// When the shadows began, in seconds since the start.
@@ -177,6 +180,70 @@ pub(crate) struct ShadowStatus {
     /// What it takes to put it in force.
     #[serde(flatten)]
     pub(crate) adoption: Adoption,
+}
+
+/// How a policy that lets one of several decide has chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChoosingStatus {
+    /// The candidate that decides now.
+    pub(crate) in_force: String,
+    /// Number of changes so far.
+    pub(crate) switches: u64,
+    /// What the best candidate would have saved had it decided all along; negative if changing has paid.
+    pub(crate) regret_ms_per_access: f64,
+    pub(crate) candidates: Vec<CandidateStatus>,
+    /// The last changes, oldest first.
+    pub(crate) recent: Vec<SwitchStatus>,
+}
+
+/// A candidate, and its estimated I/O time so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CandidateStatus {
+    pub(crate) name: String,
+    pub(crate) io_ms_per_access: f64,
+}
+
+/// A change from one candidate to another, with its reason: what both needed over the last accesses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SwitchStatus {
+    pub(crate) number: u64,
+    /// Accesses before the change.
+    pub(crate) accesses: u64,
+    pub(crate) former: String,
+    pub(crate) adopted: String,
+    pub(crate) over_accesses: u64,
+    pub(crate) former_ms_per_access: f64,
+    pub(crate) adopted_ms_per_access: f64,
+}
+
+impl From<Choosing> for ChoosingStatus {
+    fn from(choosing: Choosing) -> Self {
+        let candidate = |(name, io_ms_per_access): (&str, f64)| CandidateStatus {
+            name: name.to_owned(),
+            io_ms_per_access,
+        };
+        Self {
+            in_force: choosing.in_force.to_owned(),
+            switches: choosing.switches,
+            regret_ms_per_access: choosing.regret_ms_per_access,
+            candidates: choosing.candidates.into_iter().map(candidate).collect(),
+            recent: choosing.recent.into_iter().map(SwitchStatus::from).collect(),
+        }
+    }
+}
+
+impl From<Switch> for SwitchStatus {
+    fn from(switch: Switch) -> Self {
+        Self {
+            number: switch.number,
+            accesses: switch.accesses,
+            former: switch.former.to_owned(),
+            adopted: switch.adopted.to_owned(),
+            over_accesses: switch.over_accesses,
+            former_ms_per_access: switch.former_ms_per_access,
+            adopted_ms_per_access: switch.adopted_ms_per_access,
+        }
+    }
 }
 
 /// How a shadow's policy and sizes are put in force.
@@ -392,11 +459,43 @@ impl Status {
         let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
         seen.min_by(|one, other| one.io_ms_per_access.total_cmp(&other.io_ms_per_access))
     }
+
+    /// What the best shadow of the engine's own sizes would have saved, in milliseconds per access; none
+    /// while the policy that runs is not among those that were seen.
+    pub(crate) fn regret_ms_per_access(&self) -> Option<f64> {
+        let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
+        let same_sizes = seen.filter(|shadow| shadow.adoption.takes != Takes::Restart);
+        let own = same_sizes.clone().find(|shadow| shadow.adoption.takes == Takes::Nothing)?;
+        let times_ms = same_sizes.map(|shadow| shadow.io_ms_per_access);
+        Some(own.io_ms_per_access - times_ms.fold(f64::INFINITY, f64::min))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regret_is_beside_the_best_of_the_same_sizes() {
+        let shadow = |takes, io_ms_per_access, sampled_accesses| ShadowStatus {
+            io_ms_per_access,
+            sampled_accesses,
+            adoption: Adoption { takes, ..Adoption::default() },
+            ..ShadowStatus::default()
+        };
+        let regret = |shadows: Vec<ShadowStatus>| {
+            Status { shadows, ..Status::default() }.regret_ms_per_access()
+        };
+        let own = shadow(Takes::Nothing, 5.0, 10);
+        let better = shadow(Takes::Reload, 3.5, 10);
+        let larger = shadow(Takes::Restart, 1.0, 10);
+        let unseen = shadow(Takes::Reload, 0.0, 0);
+        let all = vec![larger, better.clone(), own.clone(), unseen];
+        assert_eq!(regret(all), Some(1.5));
+        assert_eq!(regret(vec![own, shadow(Takes::Reload, 7.0, 10)]), Some(0.0));
+        assert_eq!(regret(vec![better, shadow(Takes::Nothing, 0.0, 0)]), None);
+        assert_eq!(regret(vec![]), None);
+    }
 
     #[test]
     fn times_fall_into_powers_of_two() {

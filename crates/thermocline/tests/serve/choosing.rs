@@ -1,0 +1,77 @@
+//! A policy that lets one of several decide: each change is in the log with its reason, once, and
+//! `/shadows` has the same.
+
+use serde_json::Value;
+
+use super::{Cache, Client, Engine};
+
+const ADOPTS: &str = "another candidate takes over";
+
+/// Reads that fill RAM and flash with pages that nobody wants again: what writes least to flash is best.
+fn read_once(client: &mut Client) {
+    for step in 0..2500_u64 {
+        client.read(step * 7 % 4096 * 4096, 4096).unwrap();
+    }
+}
+
+/// How the policy has chosen, once the log has the last change of it.
+fn choosing(engine: &Engine) -> Value {
+    engine.status();
+    let shadows: Value = serde_json::from_str(&engine.get("/shadows")).unwrap();
+    shadows["choosing"].clone()
+}
+
+#[test]
+fn every_change_is_logged_with_its_reason() {
+    let parameters = |window: i64| -> toml::Table {
+        toml::toml! {
+            candidates = "lru-exclusive+second-access"
+            sample_pages = 64
+            patience = 1
+            margin = 0.0
+            move_share = 0.0
+            window = window
+        }
+    };
+    let mut cache = Cache::new(16);
+    cache.set("policy.name", "auto").set("shadow", vec!["lru-exclusive"]);
+    let engine = cache.set("policy.parameters", parameters(100)).start();
+    let mut client = engine.client();
+    assert_eq!(choosing(&engine)["in_force"], "lru-exclusive");
+    read_once(&mut client);
+    let chosen = choosing(&engine);
+    let recent = chosen["recent"].as_array().unwrap();
+    assert_eq!(recent.len() as u64, chosen["switches"].as_u64().unwrap());
+    assert_eq!(recent[0]["former"], "lru-exclusive", "{chosen}");
+    assert_eq!(recent[0]["adopted"], "second-access", "{chosen}");
+    let log = engine.log();
+    assert_eq!(log.matches(ADOPTS).count(), recent.len(), "{log}");
+    for switch in recent {
+        let ms = |key: &str| switch[key].as_f64().unwrap();
+        assert!(ms("adopted_ms_per_access") < ms("former_ms_per_access"), "{chosen}");
+        let words = ["number", "former", "adopted", "accesses", "over_accesses"];
+        let has =
+            |line: &str| words.iter().all(|key| line.contains(&format!("{key}={}", switch[key])));
+        assert!(log.lines().any(|line| line.contains(ADOPTS) && has(line)), "{switch}\n{log}");
+    }
+    let candidates: Vec<&Value> =
+        chosen["candidates"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(candidates, ["lru-exclusive", "second-access"]);
+    let shown = engine.get("/metrics");
+    for name in ["in_force", "switches", "regret_ms", "lru-exclusive"] {
+        let metric = format!("thermocline_policy{{name=\"{name}\",tier=\"ram\"}}");
+        assert!(shown.contains(&metric), "{shown}");
+    }
+    // Another policy counts from the beginning, and so does the log.
+    cache.set("policy.parameters", parameters(101));
+    assert!(engine.reload(&cache));
+    read_once(&mut client);
+    let again = choosing(&engine)["switches"].as_u64().unwrap();
+    assert!(again > 0);
+    let logged = engine.log().matches(ADOPTS).count();
+    assert_eq!(logged as u64, recent.len() as u64 + again);
+    cache.set("policy.name", "lru-exclusive").unset("policy.parameters");
+    assert!(engine.reload(&cache));
+    assert_eq!(choosing(&engine), Value::Null, "nothing chooses any more");
+    engine.stop();
+}
