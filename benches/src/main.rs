@@ -8,12 +8,14 @@
 //! `cargo xtask bench -- shadow` shadow policies, `cargo xtask bench -- capture` the conversion of
 //! strace's lines, `cargo xtask bench -- at-rest` starting from a flash and draining it,
 //! `cargo xtask bench -- advise` what advice says of the first half of a trace beside what the second is,
+//! `cargo xtask bench -- auto` the policy that chooses beside those it chooses from,
 //! `cargo xtask bench -- profile` traces generated from profiles beside those that they were made of.
 //! None is a timed test.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its ratios")]
 
 mod advise;
 mod at_rest;
+mod auto;
 mod capture;
 mod hca;
 mod identifiers;
@@ -66,6 +68,8 @@ enum Benchmark {
     Advise(advise::Arguments),
     /// Traces generated from profiles, beside the traces that these were made of
     Profile(profile::Arguments),
+    /// `auto` beside each of its candidates, on single traces and where phases change
+    Auto(auto::Arguments),
     /// Starting from a flash after a kill, and draining it, beside plain reads and writes
     AtRest(at_rest::Arguments),
     /// Record writes in one identifier and print nothing: what callgrind counts
@@ -80,6 +84,7 @@ fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Advise(arguments) => advise::run_all(&arguments),
         Benchmark::AtRest(arguments) => at_rest::run_all(&arguments),
+        Benchmark::Auto(arguments) => auto::run_all(&arguments),
         Benchmark::Capture(arguments) => capture::run_all(&arguments),
         Benchmark::Replay(arguments) => replay::run_all(&arguments),
         Benchmark::Papers(arguments) => papers::run_all(&arguments),
