@@ -21,7 +21,7 @@ impl Words {
     pub const fn new(declared: &'static [&'static str], mask: u32) -> Self {
         assert!(declared.len() <= WORDS_MAX, "there is a bit for each word");
         assert!(mask != 0, "a word is chosen");
-        assert!(mask.ilog2() < declared.len() as u32, "each bit has a word");
+        assert!((mask.ilog2() as usize) < declared.len(), "each bit has a word");
         Self { declared, mask }
     }
 

@@ -3,9 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-pub use choosing::{Choosing, SWITCHES_KEPT, Switch};
-
-use crate::{Access, Action, Actions, Counts, Nanos, PageId, Tier};
+use crate::{Access, Action, Actions, Choosing, Counts, Nanos, PageId, Tier};
 
 pub mod buffer;
 pub mod hybrid;
@@ -13,7 +11,6 @@ pub mod multi;
 pub mod single;
 
 mod blocks;
-mod choosing;
 mod sequence;
 
 /// How many accesses ahead a policy is asked for what the state of a page leads to; the state itself has

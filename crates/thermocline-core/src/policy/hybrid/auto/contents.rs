@@ -1,4 +1,9 @@
 //! What memory and flash hold, and how it is handed over from one policy to another.
+//!
+//! * Source: this project; what survives a restart is handed over alike.
+//! * State: 13 bytes per cached page, sparse.
+//! * Cost: O(1) per action; a handover takes time in proportion to the cached pages.
+//! * Deviations: none.
 
 use alloc::vec::Vec;
 

@@ -30,8 +30,9 @@ use self::sample::Sample;
 use crate::capabilities::{Capabilities, Depth, SparseMemory};
 use crate::config::{Parameter, Scaling, Values};
 use crate::entry::{Build, PolicyEntry};
-use crate::policy::Choosing;
-use crate::{Access, Actions, BoxedPolicy, PageCost, PageId, Policy, Setup, Survivor, Tier};
+use crate::{
+    Access, Actions, BoxedPolicy, Choosing, PageCost, PageId, Policy, Setup, Survivor, Tier,
+};
 
 mod candidates;
 mod contents;

@@ -1,4 +1,11 @@
 //! Miniature copies of the candidates, on a sample of the pages.
+//!
+//! * Source: Waldspurger, Saemundsson, Ahmad, Park, *Cache Modeling and Optimization using Miniature
+//!   Simulations*, USENIX ATC 2017, sections 3 and 5.
+//! * State: that of all candidates at the rate of the sample; where page ids are not page numbers, 4
+//!   bytes per page that exists.
+//! * Cost: O(1) per access; for a sampled page, that of every candidate.
+//! * Deviations: the sample takes one page of each stratum, not those whose hash is small.
 
 use alloc::vec::Vec;
 use core::mem;
