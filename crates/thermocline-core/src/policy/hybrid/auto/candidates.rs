@@ -23,7 +23,7 @@ pub(super) struct Candidate {
     given: &'static [(&'static str, &'static str)],
 }
 
-/// All of them. The first one chosen is in force until another one is better: those that were best on
+/// All of them. The first one chosen is in force until another one is better: those that lost least on
 /// most traces come first.
 pub(super) const CANDIDATES: &[Candidate] = &[
     of("lazy-s3-fifo", two_tier::TWO_TIER, &[(two_tier::FLASH, "s3-fifo")]),
@@ -39,7 +39,7 @@ pub(super) const CANDIDATES: &[Candidate] = &[
     of("second-access", two_tier::TWO_TIER, SECOND_ACCESS),
 ];
 
-/// Those that are chosen by default, as a mask: one of each kind that is best on some trace.
+/// Those that are chosen by default, as a mask: one of each kind.
 pub(super) const BY_DEFAULT: u32 = 0b111_1111;
 
 const EXCLUSIVE_W_TINY_LFU: &[(&str, &str)] = &[

@@ -55,7 +55,7 @@ const COSTS: [PageCost; 3] = [
 pub const PARAMETERS: &[Parameter] = &[
     Parameter::words("candidates", &WORDS, BY_DEFAULT)
         .summary("the policies to choose among; the first of them, in this order, decides first")
-        .source("those that need the least I/O time on some trace of record/2026-11-26-auto.md"),
+        .source("one of each kind of policy; each more costs time and memory"),
     Parameter::integer("sample_pages", 1..=1 << 24, 256)
         .summary("pages that a miniature's smallest tier has at least, if the tier has them")
         .source("record/2026-11-26-auto.md"),
