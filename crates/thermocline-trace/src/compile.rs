@@ -356,7 +356,7 @@ fn bytes_of(extent: Extent, page: u64, page_size: PageSize) -> u32 {
 /// Puts volumes one after the other, aligned, with at least one page between them, and turns page
 /// numbers within volumes into global ones. Returns where the volumes begin, or `None` if they do
 /// not fit. A single volume stays where it is.
-fn place(pages: &mut [u64], volumes: &[u32], volume_count: usize) -> Option<Vec<u64>> {
+pub(crate) fn place(pages: &mut [u64], volumes: &[u32], volume_count: usize) -> Option<Vec<u64>> {
     let mut span_pages = vec![0_u64; volume_count.max(1)];
     for (index, &page) in pages.iter().enumerate() {
         let volume = volumes.get(index).map_or(0, |&volume| volume as usize);

@@ -27,6 +27,7 @@ pub mod columns;
 mod compile;
 mod compiled;
 pub mod convert;
+mod cut;
 mod decode;
 mod delimited;
 mod detect;

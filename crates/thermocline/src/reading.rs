@@ -45,11 +45,15 @@ pub(crate) fn open_taken<E: Into<anyhow::Error>>(
 ) -> Result<CompiledTrace> {
     if let Some(saved) = paths.iter().find(|path| CompiledTrace::is_saved(path)) {
         ensure!(
-            paths.len() == 1 && *take == Take::default(),
-            "`{}` is a compiled trace, and only a part of it or more than it is wanted: give the trace that it was made from",
+            paths.len() == 1 && take.only.is_empty() && take.volumes.is_empty(),
+            "`{}` is a compiled trace, and some of its classes or volumes, or more than it, are wanted: give the trace that it was made from",
             saved.display()
         );
-        return Ok(CompiledTrace::open(saved)?);
+        let trace = CompiledTrace::open(saved)?;
+        return Ok(match take.first_requests {
+            Some(limit) => trace.part(PartOptions { limit, ..PartOptions::default() })?,
+            None => trace,
+        });
     }
     let options = ReadOptions { only_classes: take.only.clone(), ..ReadOptions::default() };
     let series = Series::open(paths, options)?;
@@ -66,7 +70,7 @@ pub(crate) fn open_with_files(
     reading: &Reading,
 ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
     if let Some(saved) = open_saved(path, reading)? {
-        return Ok((saved, None));
+        return Ok((part_of_saved(saved, reading)?, None));
     }
     let reader = open_reader(path, reading)?;
     let files = reader.file_table().cloned();
@@ -91,12 +95,16 @@ fn open_saved(path: &Path, reading: &Reading) -> Result<Option<CompiledTrace>> {
         "`{}` is a compiled trace: its page size and format are fixed, and it has no file table",
         path.display()
     );
-    ensure!(
-        reading.part == PartOfTrace::default(),
-        "`{}` is a compiled trace, of which no part can be taken: give the trace that it was made from",
-        path.display()
-    );
+    check_times(reading)?;
     Ok(Some(CompiledTrace::open(path)?))
+}
+
+/// The requests of a compiled trace that are wanted.
+fn part_of_saved(trace: CompiledTrace, reading: &Reading) -> Result<CompiledTrace> {
+    if reading.part == PartOfTrace::default() {
+        return Ok(trace);
+    }
+    Ok(trace.part(part_options(reading))?)
 }
 
 /// Refuses a trace that cannot be opened, before it is read.
@@ -132,7 +140,7 @@ impl Onlooker {
         tell: impl FnMut(usize),
     ) -> Result<(CompiledTrace, Option<Arc<FileTable>>)> {
         match open_saved(path, reading)? {
-            Some(saved) => Ok((saved, None)),
+            Some(saved) => Ok((part_of_saved(saved, reading)?, None)),
             None => self.compile(open_reader(path, reading)?, reading, tell),
         }
     }
@@ -296,10 +304,7 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
 
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
-    let PartOfTrace { from_time, to_time, .. } = reading.part;
-    if let (Some(from), Some(to)) = (from_time, to_time) {
-        ensure!(from < to, "--to-time must be later than --from-time, or no request is left");
-    }
+    check_times(reading)?;
     let options = read_options(reading)?;
     if path == Path::new(STANDARD_INPUT) {
         return Ok(Reader::from_read("(standard input)", io::stdin(), &options)?);
@@ -307,16 +312,29 @@ pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
     Ok(Reader::open(path, &options)?)
 }
 
+/// Refuses a part that ends before it begins.
+fn check_times(reading: &Reading) -> Result<()> {
+    let PartOfTrace { from_time, to_time, .. } = reading.part;
+    if let (Some(from), Some(to)) = (from_time, to_time) {
+        ensure!(from < to, "--to-time must be later than --from-time, or no request is left");
+    }
+    Ok(())
+}
+
 /// The requests of a trace that are wanted.
 pub(crate) fn part<R: Requests>(source: R, reading: &Reading) -> Part<R> {
+    Part::new(source, part_options(reading))
+}
+
+/// Which requests are wanted.
+fn part_options(reading: &Reading) -> PartOptions {
     let PartOfTrace { skip, limit, from_time, to_time } = reading.part;
-    let options = PartOptions {
+    PartOptions {
         skip: skip.unwrap_or(0),
         limit: limit.unwrap_or(u64::MAX),
         from_ns: from_time.unwrap_or(0),
         to_ns: to_time.unwrap_or(u64::MAX),
-    };
-    Part::new(source, options)
+    }
 }
 
 /// What the columns of a trace are, if it is described.

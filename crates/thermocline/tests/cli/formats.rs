@@ -86,6 +86,74 @@ fn a_part_of_a_trace_is_taken() {
 }
 
 #[test]
+fn a_part_of_a_compiled_trace_is_that_of_its_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..400)
+        .map(|second| {
+            let op = if second % 3 == 0 { 'w' } else { 'r' };
+            let [volume, page] = [second % 2, second * second % 31 + second / 50];
+            format!("{volume},{},{},{op},{second}.5\n", page * 8, 4096 * (1 + second % 2))
+        })
+        .collect();
+    let source = written(folder.path(), "t.spc", &lines);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let saved = [("mapped", path("t.tct")), ("compiled", path("t.parquet"))];
+    for (form, path) in &saved {
+        text(&["trace", "convert", &source, "--to", form, "-o", path]);
+    }
+    let parts: [&[&str]; 4] = [
+        &["--limit", "150"],
+        &["--skip", "20", "--limit", "1000"],
+        &["--from-time", "50s", "--to-time", "90s"],
+        &["--limit", "1"],
+    ];
+    let sizes = ["--policy", "lru,sieve", "--tier", "ram=4p", "--tier", "flash=12p", "--json"];
+    let commands: [(&[&str], &[&str]); 5] = [
+        (&["compare"], &sizes),
+        (&["mrc"], &["--json"]),
+        (&["hot"], &["--identifier", "mbf", "--json"]),
+        (&["trace", "info"], &["--json"]),
+        (&["trace", "classes"], &["--json"]),
+    ];
+    for part in parts {
+        for (command, options) in commands {
+            let found = |trace: &str| {
+                let mut found = json(&[command, &[trace], part, options].concat());
+                without_names_and_speed(&mut found);
+                found
+            };
+            let expected = found(&source);
+            for (form, path) in &saved {
+                assert_eq!(found(path), expected, "{command:?} {part:?} {form}");
+            }
+        }
+    }
+    let [_, (_, compiled)] = &saved;
+    fails(&["trace", "info", compiled, "--skip", "400"], &["no request is in the part"]);
+    fails(
+        &["trace", "info", compiled, "--from-time", "9s", "--to-time", "9s"],
+        &["--to-time must be later"],
+    );
+}
+
+/// Leaves out what differs from run to run, and what names the file.
+fn without_names_and_speed(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| {
+                !["path", "format", "trace_path", "name", "replay_seconds", "check_ns", "decay_ns"]
+                    .contains(&&**name)
+                    && !name.contains("per_second")
+                    && !name.contains("elapsed")
+            });
+            fields.values_mut().for_each(without_names_and_speed);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_names_and_speed),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
 fn a_trace_comes_through_a_pipe() {
     let program = env!("CARGO_BIN_EXE_thermocline");
     let words = ["simulate", "-", "--policy", "lru", "--tier", "ram=4p", "--json"];
