@@ -157,6 +157,9 @@ pub trait Reproduction {
     /// [`StudyError::NoFigure`].
     fn check_figure(&self, number: u32) -> Result<(), StudyError>;
 
+    /// The numbers of the paper's figures that are made again, in ascending order.
+    fn figures(&self) -> &[u32];
+
     /// The report: of all that was run, or of one of the paper's figures. `version` names the program.
     fn report(&self, version: &str, figure: Option<u32>) -> Report;
 
@@ -351,6 +354,10 @@ impl<S: Study> Reproduction for Running<S> {
             return Ok(());
         }
         Err(StudyError::NoFigure { study: self.name, number, figures: figures.clone() })
+    }
+
+    fn figures(&self) -> &[u32] {
+        &self.file.figures
     }
 
     fn report(&self, version: &str, figure: Option<u32>) -> Report {

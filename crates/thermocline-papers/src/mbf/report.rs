@@ -11,7 +11,10 @@ use thermocline_lab::report::{
     Axis, Cell, LineChart, Pair, PairChart, Report, Series, Table, charts_over_time,
 };
 
-/// The labels of the charts over time: Figures 8 to 11 show these.
+/// The baselines: Figures 8 and 9 compare them.
+const BASELINES: [&str; 2] = ["WDAC", "DAM"];
+
+/// The labels of the charts over time: Figures 10 and 11 show these.
 const CHARTED: [&str; 5] = ["WDAC", "DAM", "MBF", "MHF", "MBF 2 KiB"];
 
 /// False identification rates per trace, the identifiers side by side, for a terminal.
@@ -78,9 +81,20 @@ fn reductions(results: &[WorkloadResult]) -> PairChart {
 /// Figures 8 to 11 and 13 to 15 of one workload.
 fn figures(report: &mut Report, result: &WorkloadResult) {
     report.heading(&result.workload);
-    let mut charted = result.against_wdac.clone();
-    charted.identifiers.retain(|one| CHARTED.contains(&&*one.label));
-    for chart in charts_over_time(&charted) {
+    let charts_of = |labels: &[&str]| {
+        let mut charted = result.against_wdac.clone();
+        charted.identifiers.retain(|one| labels.contains(&&*one.label));
+        charts_over_time(&charted)
+    };
+    // The first two charts over time are those of the paper.
+    let titles = [
+        "Hot ratio of WDAC and DAM (Figure 8)",
+        "Identifications of DAM that differ from those of WDAC (Figure 9)",
+    ];
+    for (chart, title) in charts_of(&BASELINES).into_iter().zip(titles) {
+        report.chart(&LineChart { title: title.into(), ..chart });
+    }
+    for chart in charts_of(&CHARTED) {
         report.chart(&chart);
     }
     let false_identification = |point: &SweepPoint| point.false_identification_rate * 100.0;

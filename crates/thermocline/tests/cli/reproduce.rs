@@ -40,10 +40,14 @@ fn one_figure_is_reported_alone() {
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.contains("period of DAM (Figure 14)") && html.contains("--figure 14"));
     assert!(!html.contains("Figure 13 d") && !html.contains("The traces really used"));
+    let output = reproduce(&["mbf", "--figure", "9", "--report", path]);
+    assert!(output.status.success());
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("differ from those of WDAC (Figure 9)") && !html.contains("(Figure 8)"));
     let output = reproduce(&["mbf", "--figure", "99", "--report", path]);
     assert!(!output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("`mbf` makes no Figure 99 again; it makes 6, 10, 11"), "{error}");
+    assert!(error.contains("`mbf` makes no Figure 99 again; it makes 6, 8, 9, 10, 11"), "{error}");
     assert!(!error.contains("runs;"), "before anything is run: {error}");
 }
 
@@ -61,6 +65,8 @@ fn a_list_says_what_is_found_and_what_is_missing() {
     assert!(missing.contains("realssd.*") && missing.contains("missing"), "{missing}");
     let stands_in = line("PostgreSQL (bundled)");
     assert!(stands_in.contains("stand-in") && stands_in.contains("with the program"));
+    let figures = line("Figures of the paper");
+    assert!(figures.contains("--figure N: 6, 8, 9, 10") && figures.contains("Nothing is run"));
 }
 
 #[test]

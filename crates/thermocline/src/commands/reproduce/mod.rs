@@ -148,7 +148,15 @@ fn list(reproduction: &dyn Reproduction, folder: &Folder) -> String {
         vec![name.to_owned(), role.into(), wanted, found]
     };
     let rows: Vec<Vec<String>> = reproduction.workloads().iter().map(row).collect();
-    output::table(&["workload", "trace", "file", "found"], &rows, 4)
+    let table = output::table(&["workload", "trace", "file", "found"], &rows, 4);
+    let figures: Vec<String> = reproduction.figures().iter().map(ToString::to_string).collect();
+    if figures.is_empty() {
+        return table;
+    }
+    let figures = figures.join(", ");
+    format!(
+        "{table}\nFigures of the paper that the report makes again, each alone with --figure N: {figures}. Nothing is run for its other figures.\n"
+    )
 }
 
 /// Says that a workload is left out, and why.
