@@ -1,5 +1,7 @@
 //! Commands that are ended while they write: nothing is left but what was there before.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -67,5 +69,49 @@ fn a_command_that_is_ended_leaves_no_temporary_file() {
             assert_eq!(left, ["kept.csv.zst"], "{words:?} after {signal}");
             assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
         }
+    }
+}
+
+#[test]
+fn a_recording_that_is_ended_before_it_begins_leaves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, programs) = (place.path().join("out"), place.path().join("programs"));
+    for folder in [&out, &programs] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let tried = place.path().join("tried");
+    let strace = programs.join("strace");
+    let paths = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let output = out.join("t.csv");
+    // strace is tried twice before anything is recorded; it takes long the first time, or the second.
+    for (times, signal) in
+        [(1, "TERM"), (1, "INT"), (1, "KILL"), (2, "TERM"), (2, "INT"), (2, "KILL")]
+    {
+        let script = format!(
+            "#!/bin/sh\necho >> {0}\n[ $(wc -l < {0}) -lt {times} ] || exec sleep 3\n",
+            tried.display()
+        );
+        std::fs::write(&tried, "").unwrap();
+        std::fs::write(&strace, script).unwrap();
+        std::fs::set_permissions(&strace, Permissions::from_mode(0o755)).unwrap();
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_thermocline")])
+            .args(["trace", "record", "--with", "strace", "-o"])
+            .arg(&output)
+            .args(["--", "true"])
+            .env("PATH", &paths)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait("strace is tried", || {
+            std::fs::read_to_string(&tried).is_ok_and(|lines| lines.len() == times)
+        });
+        let process = child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        wait("it ends", || child.try_wait().unwrap().is_some());
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0, "attempt {times}, {signal}");
     }
 }

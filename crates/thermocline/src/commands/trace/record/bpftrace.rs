@@ -53,19 +53,22 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Records into the file `raw`; a command's status.
-pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatus>> {
+pub(super) fn record(
+    target: &Target<'_>,
+    raw: &Path,
+    signals: &Signals,
+) -> Result<Option<ExitStatus>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let pipe = folder.path().join("start");
-    let signals = Signals::new()?;
     match target {
         Target::Processes(roots) => {
             let mut recorder = start(roots, folder.path(), raw)?;
             let pid = recorder.id();
-            let done = wait_until_ready(&mut recorder, folder.path(), raw, &signals)
+            let done = wait_until_ready(&mut recorder, folder.path(), raw, signals)
                 .and_then(|()| add_descendants(roots))
                 .and_then(|()| {
                     let end = |_| processes::signal(pid, Signal::INT);
-                    watch::wait(&mut recorder, raw, &signals, end)
+                    watch::wait(&mut recorder, raw, signals, end)
                 });
             end(&mut recorder)?;
             done.map(|_| None)
@@ -76,7 +79,7 @@ pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatu
             let mut shell = Command::new("sh");
             shell.args(["-c", WAITING_SHELL]).arg(&pipe).args(*command);
             let mut child = shell.spawn().context("cannot start the command")?;
-            let recorded = run(&mut child, &pipe, folder.path(), raw, &signals);
+            let recorded = run(&mut child, &pipe, folder.path(), raw, signals);
             if recorded.is_err() {
                 // It has not begun, or nobody watches it any more.
                 drop(child.kill());

@@ -14,7 +14,9 @@ use std::process::ExitStatus;
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::NamedTempFile;
 use thermocline_capture::{CaptureOptions, Source};
+use thermocline_trace::atomic::temporary;
 
+use self::watch::Signals;
 use super::capture;
 use crate::arguments::{RecordOptions, Recorder};
 use crate::output;
@@ -31,6 +33,13 @@ enum Target<'a> {
     Processes(&'a [u32]),
 }
 
+/// A recorder of which all is known that must be before it begins.
+#[derive(Debug)]
+enum Ready {
+    Strace(strace::Mode),
+    Bpftrace,
+}
+
 /// Runs the command; the status is that of the recorded one.
 pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
     let page_size = Some(options.page_size.as_str());
@@ -42,11 +51,20 @@ pub(super) fn record(options: &RecordOptions) -> Result<(String, u8)> {
         ..capture::capture_options(&options.capture, page_size, None)?
     };
     let target = target(options)?;
+    for path in options.keep_raw.iter().chain([&options.output]) {
+        temporary(path)?;
+    }
     let recorder = pick(options.with)?;
+    let ready = match recorder {
+        Recorder::Strace => Ready::Strace(strace::mode()?),
+        Recorder::Bpftrace => Ready::Bpftrace,
+    };
+    // A signal ends this process until here, when there is no file that it would leave.
+    let signals = Signals::new()?;
     let raw = raw_file(options)?;
-    let status = match recorder {
-        Recorder::Strace => strace::record(&target, raw.path())?,
-        Recorder::Bpftrace => bpftrace::record(&target, raw.path())?,
+    let status = match ready {
+        Ready::Strace(mode) => strace::record(&target, mode, raw.path(), &signals)?,
+        Ready::Bpftrace => bpftrace::record(&target, raw.path(), &signals)?,
     };
     let source = source(recorder);
     let kept = options.keep_raw.as_ref().map(|path| keep(&raw, path).map(|()| path));

@@ -42,7 +42,7 @@ pub(super) fn check() -> Result<()> {
 }
 
 /// How strace works here, by trying it.
-fn mode() -> Result<Mode> {
+pub(super) fn mode() -> Result<Mode> {
     installed("strace")?;
     let mut reason = String::new();
     for mode in Mode::ALL {
@@ -64,18 +64,21 @@ fn mode() -> Result<Mode> {
 }
 
 /// Records into the file `raw`; a command's status.
-pub(super) fn record(target: &Target<'_>, raw: &Path) -> Result<Option<ExitStatus>> {
-    let mode = mode()?;
-    let signals = Signals::new()?;
+pub(super) fn record(
+    target: &Target<'_>,
+    mode: Mode,
+    raw: &Path,
+    signals: &Signals,
+) -> Result<Option<ExitStatus>> {
     let command = match target {
         Target::Command(command) => command,
-        Target::Processes(roots) => return attach::record(roots, raw, &signals).map(|()| None),
+        Target::Processes(roots) => return attach::record(roots, raw, signals).map(|()| None),
     };
     let mut strace = recorder(mode, raw);
     strace.arg(OsStr::new("--")).args(*command);
     let mut child = strace.spawn().context("cannot start strace")?;
     let tracer = child.id();
-    let status = watch::wait(&mut child, raw, &signals, |signal| {
+    let status = watch::wait(&mut child, raw, signals, |signal| {
         // strace shields itself from signals while it runs a command.
         if !watch::is_everywhere(signal) {
             for receiver in processes::children(tracer) {
