@@ -131,6 +131,8 @@ struct Shadow {
     policy: BoxedPolicy,
     counts: Counts,
     costs: Vec<PageCost>,
+    /// Accesses of the engine before the shadow began.
+    accesses_before: [u64; 2],
 }
 
 impl Shadows {
@@ -169,6 +171,38 @@ impl Shadows {
         self.samples.iter().map(|sample| sample.strata.rate()).fold(0.0, f64::max)
     }
 
+    /// Keep what `former` found, in each shadow that stands for the same policy, parameters, sizes and costs
+    /// as one of these and sees the same sample. The labels are the new ones. Both must be of the same
+    /// engine, and these must not have seen an access. Returns how many shadows were kept.
+    pub fn take_over(&mut self, former: Self) -> usize {
+        self.accesses = former.accesses;
+        let mut kept = 0;
+        let mut former_samples = former.samples;
+        for sample in &mut self.samples {
+            for shadow in &mut sample.shadows {
+                shadow.accesses_before = self.accesses;
+            }
+            let is_same =
+                |one: &Sample| one.unit.shift == sample.unit.shift && one.strata == sample.strata;
+            let Some(place) = former_samples.iter().position(is_same) else { continue };
+            let mut former = former_samples.swap_remove(place);
+            let kept_before = kept;
+            for shadow in &mut sample.shadows {
+                let same = former.shadows.iter().position(|one| one.is_like(shadow));
+                let Some(same) = same else { continue };
+                let before = former.shadows.swap_remove(same);
+                let options = shadow.options.clone();
+                *shadow = Shadow { place: shadow.place, options, ..before };
+                kept += 1;
+            }
+            if kept > kept_before {
+                // Those that are kept know the pages by these numbers.
+                sample.numbers = former.numbers;
+            }
+        }
+        kept
+    }
+
     /// One page access of the engine.
     #[inline]
     pub fn access(&mut self, page: u32, op: Op, now: Nanos) {
@@ -182,14 +216,16 @@ impl Shadows {
 
     /// What each shadow found so far, in the order in which they were given.
     pub fn estimates(&self) -> Vec<Estimate> {
-        let accesses = self.accesses.iter().sum();
+        let accesses: u64 = self.accesses.iter().sum();
         let mut estimates: Vec<(usize, Estimate)> = self
             .samples
             .iter()
             .flat_map(|sample| {
                 let shadows = sample.shadows.iter();
-                shadows
-                    .map(|shadow| (shadow.place, shadow.estimate(accesses, sample.strata.rate())))
+                shadows.map(|shadow| {
+                    let accesses = accesses - shadow.accesses_before.iter().sum::<u64>();
+                    (shadow.place, shadow.estimate(accesses, sample.strata.rate()))
+                })
             })
             .collect();
         estimates.sort_by_key(|&(place, _)| place);
@@ -262,7 +298,22 @@ impl Shadow {
         };
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
-        Ok(Self { place, options, policy, counts: Counts::new(), costs })
+        let counts = Counts::new();
+        Ok(Self { place, options, policy, counts, costs, accesses_before: [0; 2] })
+    }
+
+    /// Whether both stand for the same, whatever they are called.
+    fn is_like(&self, other: &Self) -> bool {
+        let values = |one: &Self| -> Vec<(String, String)> {
+            let values = one.options.values.iter();
+            values.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        };
+        let (one, another) = (&self.options, &other.options);
+        one.entry.name == another.entry.name
+            && one.write_miss == another.write_miss
+            && [one.ram_pages, one.flash_pages] == [another.ram_pages, another.flash_pages]
+            && self.costs == other.costs
+            && values(self) == values(other)
     }
 
     fn access(&mut self, access: Access, now: Nanos, actions: &mut Actions) {
@@ -411,6 +462,35 @@ mod tests {
         let known = *extents.numbers.keys().min().unwrap();
         let ids = [0, 1, 63].map(|within| extents.renumber(known * 64 + within).0);
         assert_eq!([ids[1] - ids[0], ids[2] - ids[0], ids[0] % 64], [1, 63, 0]);
+    }
+
+    #[test]
+    fn shadows_that_stay_the_same_keep_what_they_found() {
+        let of = |shadows: Vec<ShadowOptions>| Shadows::new(shadows, 100_003, 0.5, &COSTS).unwrap();
+        let feed = |shadows: &mut Shadows| {
+            accesses(30_000).for_each(|(page, op)| shadows.access(page, op, Nanos(0)));
+        };
+        let sizes = |policy| options(policy, 2_000, 16_000);
+        let renamed = ShadowOptions { label: "mine".into(), ..sizes("lru") };
+        let mut former = of(vec![sizes("hat"), sizes("lru"), sizes("tac")]);
+        let mut new = of(vec![sizes("face-gsc"), renamed, options("hat", 2_001, 16_000)]);
+        feed(&mut former);
+        let found = former.estimates();
+        let mut twice = of(vec![sizes("lru")]);
+        [(); 2].iter().for_each(|()| feed(&mut twice));
+        assert_eq!(new.take_over(former), 1);
+        let now = new.estimates();
+        assert_eq!(now[1], Estimate { label: "mine".into(), ..found[1].clone() });
+        assert_eq!([now[0].accesses, now[2].accesses], [0, 0], "these begin");
+        feed(&mut new);
+        let now = new.estimates();
+        assert_eq!([now[0].accesses, now[1].accesses], [30_000, 60_000]);
+        let expected = twice.estimates().remove(0);
+        assert_eq!(now[1], Estimate { label: "mine".into(), ..expected }, "as if it never ended");
+        // Another sample is another shadow.
+        let mut full = Shadows::new(vec![sizes("lru")], 100_003, 1.0, &COSTS).unwrap();
+        assert_eq!(full.take_over(new), 0);
+        assert_eq!(full.estimates()[0].accesses, 0);
     }
 
     #[test]

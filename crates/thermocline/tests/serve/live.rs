@@ -150,6 +150,23 @@ fn write_mode_cleaning_and_shadows_change_live() {
     for shadow in status["shadows"].as_array().unwrap() {
         assert_eq!(shadow["sampled_accesses"], 1, "{shadow}");
     }
+
+    // A shadow with other settings begins anew, and so does one that is new; the others go on.
+    cache.set("shadow", vec!["lru", "hat:ram=3x", "face-gsc"]);
+    assert!(engine.reload(&cache));
+    client.read(0, PAGE).unwrap();
+    let status = engine.status();
+    let shadows = status["shadows"].as_array().unwrap().iter();
+    let seen: Vec<(&str, u64)> = shadows
+        .map(|one| (one["name"].as_str().unwrap(), one["sampled_accesses"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(seen, [("lru", 2), ("hat:ram=3x", 1), ("face-gsc", 1), ("lru-inclusive", 2)]);
+    let start = status["shadow_start_s"].clone();
+    assert!(engine.reload(&cache), "nothing of them changes");
+    client.read(0, PAGE).unwrap();
+    let status = engine.status();
+    assert_eq!(status["shadow_start_s"], start);
+    assert_eq!(status["shadows"][0]["sampled_accesses"], 3);
 }
 
 #[test]

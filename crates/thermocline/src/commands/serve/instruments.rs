@@ -151,11 +151,18 @@ impl Instruments {
         Box::new(LatencyMeter(Arc::clone(&self.latencies)))
     }
 
-    /// Begins with other shadows.
-    pub(crate) fn set_shadows(&self, shadows: Option<Watching>) {
+    /// Goes on with these shadows: those that were there before keep what they found.
+    pub(crate) fn set_shadows(&self, mut shadows: Option<Watching>) {
         let mut observed = lock(&self.observed);
+        let former = observed.shadows.take();
+        let all_stay = match (&mut shadows, former) {
+            (Some(shadows), Some(former)) => shadows.take_over(former),
+            _ => false,
+        };
         observed.shadows = shadows;
-        observed.shadow_start = Some(Instant::now());
+        if !all_stay {
+            observed.shadow_start = Some(Instant::now());
+        }
     }
 
     /// Judges the wear of the flash by another rating.

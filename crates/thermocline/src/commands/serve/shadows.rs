@@ -62,6 +62,16 @@ impl Watching {
         Ok(Some(Self { shadows: shadows.context("`shadow`")?, adoptions }))
     }
 
+    /// Keeps what the shadows before these found, where they stay the same; `true` if all of them do, in
+    /// their order, so that what was found of them over time goes on.
+    pub(crate) fn take_over(&mut self, former: Self) -> bool {
+        let names = |one: &Self| -> Vec<String> {
+            one.shadows.estimates().into_iter().map(|estimate| estimate.label).collect()
+        };
+        let (before, now) = (names(&former), names(self));
+        self.shadows.take_over(former.shadows) == now.len() && before == now
+    }
+
     /// What each shadow found so far.
     pub(crate) fn status(&self) -> Vec<ShadowStatus> {
         let estimates = self.shadows.estimates().into_iter().zip(&self.adoptions);
