@@ -13,6 +13,7 @@ use thermocline_core::{
 use thermocline_device::Catalogue;
 use thermocline_device::ssd::{Precondition, SsdConfig};
 use thermocline_lab::figure::{BUFFERS, Figure, IDENTIFIERS, INTERVALS, RUNS};
+use thermocline_lab::report::{Axis, LineChart, Report, Series};
 use thermocline_lab::{
     Arrivals, BufferConfiguration, BufferedSsd, Configuration, TierConfiguration, Watch,
     default_latencies_ms, run_buffers,
@@ -91,6 +92,27 @@ fn golden_buffers_hold() {
         text += &format!("{}\t{figures}\t{read_ns:.0}\t{write_ns:.0}\n", summary.policy.name);
     }
     hold("buffers.tsv", &text);
+}
+
+/// A drawing of a chart stays as it is: its marks, its legend and where its texts are. The width of a text is
+/// reckoned, not measured, so it is the same on machines with other fonts.
+#[test]
+fn a_golden_drawing_holds() {
+    let series =
+        |name: &str, values: [Option<f64>; 4]| Series { name: name.into(), values: values.into() };
+    let mut report = Report::new("golden");
+    report.chart(&LineChart {
+        title: "Hit ratio".into(),
+        x: Axis::sizes("RAM", &[1 << 20, 1 << 22, 1 << 24, 1 << 25]),
+        y_title: "hits, %".into(),
+        series: vec![
+            series("lru", [Some(12.5), Some(40.0), Some(71.0), Some(80.0)]),
+            series("hat", [Some(20.0), Some(48.5), Some(75.0), Some(82.25)]),
+            series("two-tier <a & b>", [None, Some(45.0), None, Some(81.0)]),
+        ],
+        emphasised: vec![],
+    });
+    hold("chart.svg", &report.charts()[0].1.svg());
 }
 
 /// The tables of figures of `docs/json.md` are those of the program, each between its comments.
