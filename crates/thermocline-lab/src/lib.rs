@@ -55,6 +55,7 @@ mod run_while_compiling;
 mod runs;
 mod size;
 pub mod spec;
+mod stretch;
 mod summary;
 pub mod sweep;
 mod tiers;

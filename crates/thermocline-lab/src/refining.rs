@@ -2,8 +2,10 @@
 //!
 //! 1. Sizes come in the order in which a curve gains most: its ends, its middle, and so on by halves; all
 //!    policies at one size before the next one.
-//! 2. Each configuration is estimated in miniature ([`Miniature`]), unless its sample would be the whole
-//!    trace. Policies that need another look at the whole trace for that come after the others.
+//! 2. Each configuration is estimated in miniature ([`Miniature`]). Where its sample would be more than an
+//!    eighth of the pages and the trace is long for its pages, the first accesses are replayed instead: at
+//!    least 2^20, and 64 per page, of which a quarter warms the cache up. A sample that would be the whole
+//!    trace of a trace that is not long is left out. Policies that need another look at the whole trace for that come after the others.
 //! 3. The whole trace is replayed through each, in the same order.
 
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use thermocline_trace::CompiledTrace;
 
 use crate::mrc::{Miniature, Rate};
 use crate::runs::{distinct, with_sizes_of};
+use crate::stretch::Stretch;
 use crate::turns::in_order;
 use crate::{Configuration, LabError, RunOptions, Summary, Watch, run};
 
@@ -25,7 +28,15 @@ pub enum Found {
         /// The share of the pages, above 0 and below 1.
         rate: f64,
     },
+    /// The first accesses were replayed through the cache as it is, a part of them uncounted.
+    Beginning {
+        /// The share of the accesses, above 0 and below 1.
+        share: f64,
+    },
 }
+
+/// A sample of a greater share of the pages is not made where the beginning of the trace can be replayed.
+const RATE_MOST: f64 = 1.0 / 8.0;
 
 /// What is known of a configuration from now on.
 #[derive(Debug)]
@@ -65,22 +76,34 @@ pub fn refine(
         let known = &configurations[*place].policy.capabilities;
         known.decides_by_extents || known.asks_for_miss_order || known.asks_for_run_lengths
     };
+    let rates = configurations.iter().map(|one| rate.of(trace, one));
+    let rates = rates.collect::<Result<Vec<f64>, _>>()?;
+    let has_large = runs.order.iter().any(|&place| rates[place] > RATE_MOST);
+    let beginning = if has_large { Stretch::of(trace)? } else { None };
+    let is_sampled =
+        |place: &usize| rates[*place] < 1.0 && (rates[*place] <= RATE_MOST || beginning.is_none());
     let (looking, plain): (Vec<usize>, Vec<usize>) =
-        runs.order.iter().partition(|it| is_looking(it));
+        runs.order.iter().partition(|it| is_looking(it) && is_sampled(it));
     for places in [plain, looking] {
+        let sampled: Vec<usize> = places.iter().copied().filter(is_sampled).collect();
         let chosen: Vec<Configuration> =
-            places.iter().map(|&place| configurations[place].clone()).collect();
+            sampled.iter().map(|&place| configurations[place].clone()).collect();
         let groups = Miniature::for_each(trace, &chosen, rate, watch)?;
         let mut miniature_of = vec![None; configurations.len()];
-        for (miniature, of_group) in groups.iter().filter(|(miniature, _)| miniature.rate() < 1.0) {
+        for (miniature, of_group) in &groups {
             for &chosen in of_group {
-                miniature_of[places[chosen]] = Some(miniature);
+                miniature_of[sampled[chosen]] = Some(miniature);
             }
         }
         let estimate = |place: usize| {
-            let miniature = miniature_of[place]?;
-            let found = Found::Sampled { rate: miniature.rate() };
-            Some((found, miniature.summary(trace, &configurations[place], watch)))
+            let configuration = &configurations[place];
+            if let Some(miniature) = miniature_of[place] {
+                let found = Found::Sampled { rate: miniature.rate() };
+                return Some((found, miniature.summary(trace, configuration, watch)));
+            }
+            let beginning = beginning.as_ref()?;
+            let found = Found::Beginning { share: beginning.share() };
+            Some((found, beginning.summary(trace, configuration, watch)))
         };
         runs.make(&places, estimate, &tell);
         watch.check()?;

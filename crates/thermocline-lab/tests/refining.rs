@@ -9,9 +9,11 @@ use thermocline_core::registry::PolicyEntry;
 use thermocline_lab::mrc::Rate;
 use thermocline_lab::spec::{HierarchySpec, TierSpec};
 use thermocline_lab::{
-    Configuration, Found, LabError, Progress, RunOptions, Summary, TierSize, Watch, bundled_trace,
-    compare, configurations, find_policy, refine,
+    Configuration, Found, LabError, Progress, Refined, RunOptions, Summary, TierSize, Watch,
+    bundled_trace, compare, configurations, find_policy, refine,
 };
+use thermocline_trace::generate::{Generator, Options};
+use thermocline_trace::{CompiledTrace, PageSize};
 
 fn study(policies: &[&str], ram: &[f64], flash: &[f64]) -> Vec<Configuration> {
     let ram: Vec<TierSize> = ram.iter().map(|&size| TierSize::FootprintPercent(size)).collect();
@@ -68,6 +70,7 @@ fn samples_come_first_and_exact_figures_are_those_of_a_comparison() {
                 assert!(order < end_of_samples && *rate < 1.0);
                 sampled[*place] += 1;
             }
+            Found::Beginning { .. } => panic!("the trace is short"),
             Found::Exact => {
                 assert!(order > end_of_samples && exact[*place].is_none());
                 exact[*place] = Some(figures(summary));
@@ -89,6 +92,36 @@ fn samples_come_first_and_exact_figures_are_those_of_a_comparison() {
     let threads = std::thread::available_parallelism().unwrap().get();
     let first: Vec<_> = of_hat.take(1 + threads).map(|(place, ..)| size(*place)).collect();
     assert!(first.contains(&size(0)) && first.contains(&size(all.len() - 1)), "{first:?}");
+}
+
+#[test]
+fn a_long_trace_of_few_pages_is_estimated_from_its_beginning() {
+    let made = Options { requests: 6_000_000, pages: 4_000, ..Options::default() };
+    let trace = Generator::new(made).unwrap();
+    let trace = CompiledTrace::compile(&mut { trace }, PageSize::DEFAULT).unwrap();
+    let all = study(&["lru", "hat", "lfu"], &[5.0, 20.0], &[1.0, 2.0]);
+    let told = Mutex::new(vec![]);
+    let tell = |progress| {
+        if let Progress::Refined(refined) = progress {
+            let Refined { place, found, summary } = *refined;
+            told.lock().unwrap().push((place, found, summary.unwrap()));
+        }
+    };
+    refine(&trace, &all, Rate::Auto { seed: 1 }, &Watch::default(), tell).unwrap();
+    let told = told.into_inner().unwrap();
+    for (place, configuration) in all.iter().enumerate() {
+        let of_it: Vec<_> = told.iter().filter(|one| one.0 == place).collect();
+        let [(_, first, estimate), (_, Found::Exact, exact)] = of_it[..] else {
+            panic!("{}: {of_it:?}", configuration.policy.name)
+        };
+        let Found::Beginning { share } = first else { panic!("{first:?}") };
+        assert!((0.15..0.25).contains(share), "{share}");
+        assert_eq!(estimate.trace.accesses, exact.trace.accesses);
+        let off = estimate.aggregate_hit_ratio() - exact.aggregate_hit_ratio();
+        assert!(off.abs() < 0.005, "{}: {off}", configuration.policy.name);
+        let time = estimate.io_time_ms / exact.io_time_ms;
+        assert!((0.95..1.05).contains(&time), "{}: {time}", configuration.policy.name);
+    }
 }
 
 #[test]

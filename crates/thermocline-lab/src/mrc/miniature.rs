@@ -98,7 +98,11 @@ const fn extent_pages(configuration: &Configuration) -> u32 {
 
 impl Rate {
     /// The rate for a configuration.
-    fn of(self, trace: &CompiledTrace, configuration: &Configuration) -> Result<f64, LabError> {
+    pub(crate) fn of(
+        self,
+        trace: &CompiledTrace,
+        configuration: &Configuration,
+    ) -> Result<f64, LabError> {
         match self {
             Self::Fixed { rate, .. } => Ok(rate),
             Self::Auto { .. } => {

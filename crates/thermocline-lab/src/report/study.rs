@@ -6,7 +6,7 @@ use super::{Cell, Options, Report};
 use crate::verdict::verdict;
 use crate::{Found, Summary};
 
-/// By how much hit ratios of samples differ from those of the whole trace, where both are known.
+/// By how much hit ratios of estimates differ from those of the whole trace, where both are known.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Difference {
     /// The greatest difference, in percentage points.
@@ -70,6 +70,7 @@ fn in_words(found: Found) -> String {
     match found {
         Found::Exact => "all accesses".into(),
         Found::Sampled { rate } => format!("1 in {:.0} pages", 1.0 / rate),
+        Found::Beginning { share } => format!("the first {:.1} % of accesses", share * 100.0),
     }
 }
 
@@ -80,17 +81,31 @@ fn progress(study: &Study<'_>) -> Option<String> {
     let (known, points) = (study.found.len(), study.points);
     if exact < points {
         sentences.push(format!(
-            "Of {points} configurations, {exact} are exact, {} are from samples of the pages, and {} are missing.",
+            "Of {points} configurations, {exact} are exact, {} are estimates from {}, and {} are missing.",
             known - exact,
+            origins(study.found),
             points - known
         ));
     }
     if let Some(Difference { max, mean, points }) = study.difference {
         sentences.push(format!(
-            "Where both are known ({points}), hit ratios of samples differ from exact ones by {mean:.2} percentage points in the mean and {max:.2} at most."
+            "Where both are known ({points}), hit ratios of estimates differ from exact ones by {mean:.2} percentage points in the mean and {max:.2} at most."
         ));
     }
     (!sentences.is_empty()).then(|| sentences.join(" "))
+}
+
+/// What estimates are made from.
+fn origins(found: &[Found]) -> &'static str {
+    let has = |is_such: fn(&Found) -> bool| found.iter().any(is_such);
+    match [
+        has(|found| matches!(found, Found::Sampled { .. })),
+        has(|found| matches!(found, Found::Beginning { .. })),
+    ] {
+        [true, true] => "samples of the pages or the beginning of the trace",
+        [false, true] => "the beginning of the trace",
+        [_, false] => "samples of the pages",
+    }
 }
 
 /// The columns that a comparison does not have.
@@ -110,7 +125,7 @@ fn columns(study: &Study<'_>) -> Vec<Column> {
     if study.found.iter().any(|found| *found != Found::Exact) {
         columns.push(Column {
             title: "from".into(),
-            meaning: "what was replayed: the whole trace, or a sample of its pages through a cache that is smaller by the same rate",
+            meaning: "what was replayed: the whole trace, a sample of its pages through a cache that is smaller by the same rate, or its first accesses, of which a quarter is not counted",
             cells: study.found.iter().map(|found| Cell::text(in_words(*found))).collect(),
         });
     }
@@ -136,11 +151,16 @@ mod tests {
         let sampled = Found::Sampled { rate: 0.0625 };
         let difference = Difference::of([[0.5, 0.52], [0.75, 0.75]]);
         let all = html(&[sampled, Found::Exact], 3, difference);
-        let said = "Of 3 configurations, 1 are exact, 1 are from samples of the pages, and 1 are missing. Where both are known (2), hit ratios of samples differ from exact ones by 1.00 percentage points in the mean and 2.00 at most.";
+        let said = "Of 3 configurations, 1 are exact, 1 are estimates from samples of the pages, and 1 are missing. Where both are known (2), hit ratios of estimates differ from exact ones by 1.00 percentage points in the mean and 2.00 at most.";
         assert!(all.contains(said), "{all}");
         for part in ["<td>1 in 16 pages</td>", "<td>all accesses</td>", "data-value=\"2.25\">2.2<"]
         {
             assert!(all.contains(part), "{part}: {all}");
+        }
+        let beginning = html(&[Found::Beginning { share: 0.0524 }, Found::Exact], 2, None);
+        for part in ["1 are estimates from the beginning of the trace", "first 5.2 % of accesses<"]
+        {
+            assert!(beginning.contains(part), "{part}: {beginning}");
         }
         let exact = html(&[Found::Exact, Found::Exact], 2, None);
         assert!(!exact.contains("Of 2") && !exact.contains(">from<"), "{exact}");

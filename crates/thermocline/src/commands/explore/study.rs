@@ -262,7 +262,7 @@ impl State {
             Some((Found::Exact, run)) => {
                 Some([known.sampled_hit_ratio?, run.aggregate_hit_ratio()])
             }
-            Some((Found::Sampled { .. }, _)) | None => None,
+            Some((Found::Sampled { .. } | Found::Beginning { .. }, _)) | None => None,
         }))
     }
 }
