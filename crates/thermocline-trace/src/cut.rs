@@ -33,7 +33,8 @@ impl CompiledTrace {
     /// objects, the bytes that requests ask for and sequential requests are counted in whole pages.
     ///
     /// # Errors
-    /// [`TraceError::Content`] if no request is in the part.
+    /// [`TraceError::Content`] if no request is in the part, or [`TraceError::Limit`] if its volumes cannot lie
+    /// side by side.
     pub fn part(&self, options: PartOptions) -> Result<Self, TraceError> {
         let Columns {
             packed,
@@ -59,6 +60,10 @@ impl CompiledTrace {
             };
         }
         let volume_bases = place(&mut pages, &volumes, self.volume_names.len());
+        let volume_bases = volume_bases.ok_or_else(|| TraceError::Limit {
+            path: self.path.clone(),
+            reason: "the volumes side by side need more than 2^64 pages".into(),
+        })?;
         let page_bytes = self.page_size_bytes();
         let has_bytes = access_bytes.iter().any(|&bytes| u64::from(bytes) != page_bytes);
         let has_clients = access_clients.iter().any(|&client| client != 0);
@@ -74,7 +79,7 @@ impl CompiledTrace {
             access_bytes: if has_bytes { access_bytes } else { vec![] }.into(),
             clients: self.clients,
             page_numbers: pages.into(),
-            volume_bases: volume_bases.expect("a part needs no more pages than the trace"),
+            volume_bases,
             volume_names: self.volume_names.clone(),
             summary,
             foresight: OnceLock::new(),
@@ -122,7 +127,7 @@ impl CompiledTrace {
             let end = &mut ends[volume as usize];
             let is_sequential = *end == first && !self.has_objects_of_one_page();
             columns.summary.sequential_requests += u64::from(is_sequential);
-            *end = first + (columns.packed.len() - begin) as u64;
+            *end = first.wrapping_add((columns.packed.len() - begin) as u64);
         }
         columns
     }

@@ -305,6 +305,11 @@ fn merge(traces: &[PathBuf], reading: &Reading, options: &ClientOptions) -> Resu
 /// Opens a trace for reading.
 pub(crate) fn open_reader(path: &Path, reading: &Reading) -> Result<Reader> {
     check_times(reading)?;
+    ensure!(
+        !CompiledTrace::is_saved(path),
+        "`{}` is a compiled trace, which holds accesses to pages, not the requests that are needed here: give the trace that it was made from",
+        path.display()
+    );
     let options = read_options(reading)?;
     if path == Path::new(STANDARD_INPUT) {
         return Ok(Reader::from_read("(standard input)", io::stdin(), &options)?);

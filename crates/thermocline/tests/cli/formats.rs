@@ -128,6 +128,11 @@ fn a_part_of_a_compiled_trace_is_that_of_its_source() {
             }
         }
     }
+    for (_, path) in &saved {
+        let output = folder.path().join("out.csv");
+        let words = ["trace", "convert", path, "--to", "csv", "-o", output.to_str().unwrap()];
+        fails(&words, &["is a compiled trace", "give the trace that it was made from"]);
+    }
     let [_, (_, compiled)] = &saved;
     fails(&["trace", "info", compiled, "--skip", "400"], &["no request is in the part"]);
     fails(
