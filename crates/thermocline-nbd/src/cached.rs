@@ -41,6 +41,14 @@ pub trait Meter: fmt::Debug + Send {
     fn answered(&mut self, kind: RequestKind, found: Option<Tier>, time: Duration);
 }
 
+/// The answer to a piece, with the slowest tier that it needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) tag: Tag,
+    pub(crate) outcome: Result<(), ErrorCode>,
+    pub(crate) found: Option<Tier>,
+}
+
 /// A piece that the engine works on.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
@@ -195,6 +203,39 @@ impl<D: Driver> Cached<D> {
         }
     }
 
+    /// The next piece that was answered, if there is one, as [`Service::next_reply`] tells it.
+    pub(crate) fn next_answer(&mut self) -> Option<Answer> {
+        if let Some((tag, error)) = self.refused.pop_front() {
+            return Some(Answer { tag, outcome: Err(error), found: None });
+        }
+        if let Some((number, allocations)) = self.answered.pop_front() {
+            let Pending { tag, .. } = self.take_pending(number).expect("it was asked");
+            let Question { newer } = self.questions.remove(&number).expect("it was asked");
+            self.told = Some(Told { allocations, newer });
+            self.ask_waiting();
+            return Some(Answer { tag, outcome: Ok(()), found: None });
+        }
+        let reply = loop {
+            let reply = self.engine.next_reply()?;
+            if reply.result.is_err() || !self.go_on(reply.tag) {
+                break reply;
+            }
+            self.engine.release(reply);
+        };
+        let Pending { tag, since, .. } =
+            self.take_pending(reply.tag).expect("the engine answers what it was asked");
+        if let Some(meter) = &mut self.meter {
+            meter.answered(reply.kind, reply.found, since.elapsed());
+        }
+        let (outcome, found) = (reply.result.map_err(code), reply.found);
+        if reply.kind == RequestKind::Read && outcome.is_ok() {
+            self.announced = Some((tag, reply));
+        } else {
+            self.engine.release(reply);
+        }
+        Some(Answer { tag, outcome, found })
+    }
+
     fn pending_mut(&mut self, number: u64) -> Option<&mut Pending> {
         usize::try_from(number).ok().and_then(|number| self.pending.get_mut(number))
     }
@@ -347,7 +388,12 @@ impl<D: Driver> Cached<D> {
 }
 
 /// Adds to the last extent, or another one unless there are enough. Returns whether it did.
-fn push_extent(found: &mut Vec<Extent>, length_bytes: u64, status: u32, count_max: usize) -> bool {
+pub(crate) fn push_extent(
+    found: &mut Vec<Extent>,
+    length_bytes: u64,
+    status: u32,
+    count_max: usize,
+) -> bool {
     let length_bytes = u32::try_from(length_bytes).expect("a part of what was asked for");
     let is_full = found.len() == count_max;
     match found.last_mut() {
@@ -406,35 +452,7 @@ impl<D: Driver> Service for Cached<D> {
     }
 
     fn next_reply(&mut self) -> Option<service::Reply> {
-        if let Some((tag, error)) = self.refused.pop_front() {
-            return Some(service::Reply { tag, outcome: Err(error) });
-        }
-        if let Some((number, allocations)) = self.answered.pop_front() {
-            let Pending { tag, .. } = self.take_pending(number).expect("it was asked");
-            let Question { newer } = self.questions.remove(&number).expect("it was asked");
-            self.told = Some(Told { allocations, newer });
-            self.ask_waiting();
-            return Some(service::Reply { tag, outcome: Ok(()) });
-        }
-        let reply = loop {
-            let reply = self.engine.next_reply()?;
-            if reply.result.is_err() || !self.go_on(reply.tag) {
-                break reply;
-            }
-            self.engine.release(reply);
-        };
-        let Pending { tag, since, .. } =
-            self.take_pending(reply.tag).expect("the engine answers what it was asked");
-        if let Some(meter) = &mut self.meter {
-            meter.answered(reply.kind, reply.found, since.elapsed());
-        }
-        let outcome = reply.result.map_err(code);
-        if reply.kind == RequestKind::Read && outcome.is_ok() {
-            self.announced = Some((tag, reply));
-        } else {
-            self.engine.release(reply);
-        }
-        Some(service::Reply { tag, outcome })
+        self.next_answer().map(|Answer { tag, outcome, .. }| service::Reply { tag, outcome })
     }
 
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>) {
@@ -462,8 +480,8 @@ impl<D: Driver> Service for Cached<D> {
         }
     }
 
-    fn descriptor(&self) -> Option<RawFd> {
-        self.descriptor
+    fn descriptors(&self) -> Vec<RawFd> {
+        self.descriptor.into_iter().collect()
     }
 
     fn wait_limit(&self) -> Option<Duration> {
@@ -471,7 +489,8 @@ impl<D: Driver> Service for Cached<D> {
     }
 }
 
-fn kind(command: Command) -> Option<RequestKind> {
+/// What the engine calls a command, if it takes it.
+pub(crate) fn kind(command: Command) -> Option<RequestKind> {
     match command {
         Command::Read => Some(RequestKind::Read),
         Command::Write => Some(RequestKind::Write),

@@ -4,6 +4,7 @@
 //! * [`codec`]: both sides of the conversation, as state machines over bytes.
 //! * [`service`]: what is served.
 //! * [`cached`]: a cache engine, served.
+//! * `sharded`: the engines of several shards, served as one export (Linux).
 //! * [`uri`]: where exports are found.
 //! * [`backing`]: another server as the backing store of an engine.
 //! * [`server`]: sockets, and the loop that drives a service in the same thread.
@@ -32,4 +33,6 @@ pub mod codec;
 pub mod protocol;
 pub mod server;
 pub mod service;
+#[cfg(target_os = "linux")]
+pub mod sharded;
 pub mod uri;

@@ -4,7 +4,7 @@
 //! work ([`Service::drive`]), and takes replies until there are none. A piece that can be answered at
 //! once (a page in RAM) is answered by the next [`Service::next_reply`], without allocation or wait;
 //! any other is answered after a later `drive`, in any order. A service never blocks; the file
-//! descriptor of [`Service::descriptor`] tells the server when driving it makes sense.
+//! descriptors of [`Service::descriptors`] tell the server when driving it makes sense.
 //!
 //! Every piece that was submitted is answered exactly once, also when its client has gone.
 
@@ -78,14 +78,35 @@ pub trait Service {
     /// [`Service::next_reply`] has said that the service found out.
     fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>);
 
-    /// A descriptor that becomes readable when [`Service::drive`] has something to take note of.
-    fn descriptor(&self) -> Option<RawFd> {
-        None
+    /// Whether a range is to be submitted before a client is told its status in a context.
+    fn must_ask(&self, context: Context) -> bool {
+        context == Context::Allocation
+    }
+
+    /// Descriptors that become readable when [`Service::drive`] has something to take note of.
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![]
     }
 
     /// The longest time until `drive` must be called even if nothing happens.
     fn wait_limit(&self) -> Option<Duration> {
         None
+    }
+
+    /// The server is about to wait for its descriptors. Returns whether it may: nothing has come that no
+    /// descriptor tells of.
+    fn may_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// The server does not wait any more.
+    fn has_woken(&mut self) {}
+
+    /// Whether it must be driven although its server ends, for others who use it. `has_clients` says
+    /// whether the server still has some.
+    fn is_needed(&mut self, has_clients: bool) -> bool {
+        _ = has_clients;
+        false
     }
 }
 

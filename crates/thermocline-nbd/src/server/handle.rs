@@ -1,52 +1,94 @@
 //! Reaches a server from other threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mio::Waker;
 use rustls::ServerConfig;
 
+use super::transport::Socket;
+
 #[cfg(doc)]
 use super::{Server, Settings};
 
-/// Reaches a server from another thread.
+/// Reaches one or more servers from other threads.
 #[derive(Clone, Debug)]
 pub struct Handle {
+    pub(super) reaches: Vec<Reach>,
+}
+
+/// What a server shares with other threads.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) clients: Arc<AtomicUsize>,
     pub(super) held_bytes: Arc<AtomicUsize>,
     /// Certificates that the server has not taken over yet.
     pub(super) new_tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
+    /// Clients that another server accepted, and that this one has not taken yet.
+    pub(super) inbox: Arc<Mutex<Vec<Socket>>>,
     pub(super) waker: Arc<Waker>,
 }
 
+impl Reach {
+    pub(super) fn wake(&self) {
+        // A server that cannot be woken has ended.
+        drop(self.waker.wake());
+    }
+
+    /// Clients, those on their way included.
+    pub(super) fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed) + lock(&self.inbox).len()
+    }
+
+    /// Gives the server a client.
+    pub(super) fn hand_over(&self, socket: Socket) {
+        lock(&self.inbox).push(socket);
+        self.wake();
+    }
+}
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Handle {
+    /// Reaches the servers of both.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.reaches.extend(other.reaches);
+        self
+    }
+
     /// Asks the server to answer what it has begun, and end.
     pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
+        for reach in &self.reaches {
+            reach.is_stopping.store(true, Ordering::Release);
+        }
         self.wake();
     }
 
     /// Gives the server other certificates, for clients that connect from now on. A server that was
     /// set up without TLS stays without.
     pub fn set_tls(&self, configuration: Arc<ServerConfig>) {
-        *self.new_tls.lock().unwrap_or_else(PoisonError::into_inner) = Some(configuration);
+        for reach in &self.reaches {
+            *lock(&reach.new_tls) = Some(Arc::clone(&configuration));
+        }
         self.wake();
     }
 
     /// Makes the server call the function that was given to [`Server::run`].
     pub fn wake(&self) {
-        // A server that cannot be woken has ended.
-        drop(self.waker.wake());
+        self.reaches.iter().for_each(Reach::wake);
     }
 
     /// Connections that are open now, those that still negotiate included.
     pub fn clients(&self) -> usize {
-        self.clients.load(Ordering::Relaxed)
+        self.reaches.iter().map(|reach| reach.clients.load(Ordering::Relaxed)).sum()
     }
 
     /// The memory that requests and replies take now, in bytes; [`Settings::bytes_max`] bounds it.
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes.load(Ordering::Relaxed)
+        self.reaches.iter().map(|reach| reach.held_bytes.load(Ordering::Relaxed)).sum()
     }
 }

@@ -21,8 +21,8 @@ mod work;
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -32,6 +32,7 @@ use slab::Slab;
 
 use self::connection::{Connection, Fault, INPUT_BYTES, Shared};
 pub use self::handle::Handle;
+use self::handle::{Reach, lock};
 use self::in_flight::{CONNECTIONS_MAX, Origin};
 use self::listen::Listener;
 pub use self::listen::{Listen, SocketAccess};
@@ -180,7 +181,10 @@ pub struct Server<S> {
     last_sweep: Instant,
     poll: Poll,
     events: Events,
-    handle: Handle,
+    reach: Reach,
+    /// The other servers that clients are shared out to, and how many clients all together may have.
+    siblings: Vec<Reach>,
+    all_clients_max: usize,
 }
 
 impl<S: Service> Server<S> {
@@ -195,7 +199,7 @@ impl<S: Service> Server<S> {
         let (infos, services): (Vec<_>, Vec<_>) =
             exports.into_iter().map(|export| (export.info, export.service)).unzip();
         check_names(&infos)?;
-        for descriptor in services.iter().filter_map(Service::descriptor) {
+        for descriptor in services.iter().flat_map(Service::descriptors) {
             poll.registry()
                 .register(&mut SourceFd(&descriptor), SERVICE, Interest::READABLE)
                 .map_err(failed("wait for a service"))?;
@@ -220,11 +224,14 @@ impl<S: Service> Server<S> {
             last_sweep: Instant::now(),
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            handle: Handle {
+            siblings: vec![],
+            all_clients_max: clients_max,
+            reach: Reach {
                 is_stopping: Arc::default(),
                 clients: Arc::default(),
                 held_bytes: Arc::default(),
                 new_tls: Arc::default(),
+                inbox: Arc::default(),
                 waker: Arc::new(waker),
             },
         })
@@ -250,7 +257,15 @@ impl<S: Service> Server<S> {
 
     /// What reaches this server from other threads.
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        Handle { reaches: vec![self.reach.clone()] }
+    }
+
+    /// Has this server, which accepts the clients, give each to the one of these servers that has the
+    /// fewest. They serve the same exports, each in a thread of its own; together they have at most
+    /// `clients_max` clients.
+    pub fn share_clients(&mut self, others: &[Self], clients_max: usize) {
+        self.siblings = others.iter().map(|server| server.reach.clone()).collect();
+        self.all_clients_max = clients_max;
     }
 
     /// Serves until it is stopped; calls `on_wake` with the services after each [`Handle::wake`], also while
@@ -259,7 +274,7 @@ impl<S: Service> Server<S> {
     /// # Errors
     /// If the system refuses to wait for events. No client can bring a server down.
     pub fn run(&mut self, mut on_wake: impl FnMut(&mut [S])) -> Result<(), ServerError> {
-        while !self.handle.is_stopping.load(Ordering::Acquire) {
+        while !self.reach.is_stopping.load(Ordering::Acquire) {
             self.turn()?;
             self.wake_up(&mut on_wake);
         }
@@ -271,11 +286,18 @@ impl<S: Service> Server<S> {
             self.activate(index);
         }
         let start = Instant::now();
-        while !self.connections.is_empty() && start.elapsed() < self.settings.negotiation_limit {
+        while self.is_needed() && start.elapsed() < self.settings.negotiation_limit {
             self.turn()?;
             self.wake_up(&mut on_wake);
         }
         Ok(())
+    }
+
+    /// Whether there are clients left, or others who use what is served.
+    fn is_needed(&mut self) -> bool {
+        let has_clients = !self.connections.is_empty();
+        let needed = self.services.iter_mut().map(|service| service.is_needed(has_clients));
+        has_clients | needed.fold(false, |one, other| one | other)
     }
 
     fn wake_up(&mut self, on_wake: &mut impl FnMut(&mut [S])) {
@@ -292,7 +314,7 @@ impl<S: Service> Server<S> {
 
     /// Takes over certificates that a handle brought.
     fn take_tls(&mut self) {
-        let new = self.handle.new_tls.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let new = lock(&self.reach.new_tls).take();
         if let (Some(new), Some((configuration, _))) = (new, &mut self.settings.tls) {
             *configuration = new;
         }
@@ -305,7 +327,7 @@ impl<S: Service> Server<S> {
         self.receive();
         self.work();
         self.send();
-        self.handle.held_bytes.store(self.room.held_bytes(), Ordering::Relaxed);
+        self.reach.held_bytes.store(self.room.held_bytes(), Ordering::Relaxed);
         if self.last_sweep.elapsed() >= self.sweep_interval() {
             self.sweep();
         }
@@ -329,7 +351,12 @@ impl<S: Service> Server<S> {
             }
             self.spin.failed();
         }
-        self.poll(self.wait_limit())
+        let may_sleep =
+            self.services.iter_mut().map(Service::may_sleep).fold(true, |one, other| one & other);
+        let limit = if may_sleep { self.wait_limit() } else { Some(Duration::ZERO) };
+        let polled = self.poll(limit);
+        self.services.iter_mut().for_each(Service::has_woken);
+        polled
     }
 
     /// Looks for work until the time is over. Returns whether there is any.
@@ -396,6 +423,10 @@ impl<S: Service> Server<S> {
     }
 
     fn accept(&mut self) {
+        if self.was_woken {
+            let handed_over = std::mem::take(&mut *lock(&self.reach.inbox));
+            handed_over.into_iter().for_each(|socket| self.admit(socket));
+        }
         if !std::mem::take(&mut self.may_accept) {
             return;
         }
@@ -425,9 +456,23 @@ impl<S: Service> Server<S> {
         self.was_refused = refusal.is_some();
     }
 
-    fn welcome(&mut self, mut socket: Socket) {
-        if self.connections.len() >= self.settings.clients_max {
-            tracing::warn!(clients = self.connections.len(), "a client too many was turned away");
+    fn welcome(&mut self, socket: Socket) {
+        let others: Vec<usize> = self.siblings.iter().map(Reach::clients).collect();
+        let clients = self.connections.len() + others.iter().sum::<usize>();
+        if clients >= self.all_clients_max {
+            tracing::warn!(clients, "a client too many was turned away");
+            return;
+        }
+        match self.siblings.iter().zip(others).min_by_key(|(_, clients)| *clients) {
+            Some((sibling, clients)) if clients < self.connections.len() => {
+                sibling.hand_over(socket);
+            }
+            _ => self.admit(socket),
+        }
+    }
+
+    fn admit(&mut self, mut socket: Socket) {
+        if self.reach.is_stopping.load(Ordering::Acquire) {
             return;
         }
         let entry = self.connections.vacant_entry();
@@ -440,7 +485,7 @@ impl<S: Service> Server<S> {
         }
         let connection = entry.insert(Connection::new(socket, index, Instant::now()));
         activate(&mut self.active, connection, index);
-        self.handle.clients.store(self.connections.len(), Ordering::Relaxed);
+        self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
         tracing::debug!(client = index, "a client has come");
     }
 
@@ -529,7 +574,7 @@ impl<S: Service> Server<S> {
             // It is closed next.
             drop(self.poll.registry().deregister(connection.transport.socket.source()));
             connection.close();
-            self.handle.clients.store(self.connections.len(), Ordering::Relaxed);
+            self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
             tracing::debug!(client = index, "a client has gone");
             return false;
         }

@@ -7,7 +7,7 @@ use super::in_flight::{
 };
 use super::transport::Output;
 use crate::codec::server::{Negotiated, Request, replies};
-use crate::protocol::{Command, Context, Extent, command_flag};
+use crate::protocol::{Command, Extent, command_flag};
 use crate::service::{ExtentRange, Reply, Service};
 
 /// Replies without data are shorter than this.
@@ -80,7 +80,7 @@ impl Work {
     ) {
         output.make_room(REPLY_BYTES);
         if request.command == Command::BlockStatus {
-            if negotiated.contexts.iter().any(|context| context == Context::Allocation) {
+            if negotiated.contexts.iter().any(|context| service.must_ask(context)) {
                 let index = self.insert(request, negotiated);
                 let (done_bytes, piece) = self.in_flight[index].piece(request.length_bytes);
                 service.submit(self.tag(index, done_bytes), &piece, &[]);

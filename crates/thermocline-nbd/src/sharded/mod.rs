@@ -1,0 +1,492 @@
+//! An export that several shards serve, each in a thread of its own.
+//!
+//! Every shard's thread has its own clients. A request is cut where shards change
+//! ([`Spanning`]); what the thread's own shard has is served there, the rest goes to the threads of the
+//! other shards and comes back over queues that nobody waits for. A flush goes to all shards, so it covers
+//! what was acknowledged on any connection. The bytes of a part that another shard has are copied out of
+//! its frames there, into a buffer that came with the order.
+//!
+//! With one shard there is nothing to cut, and requests go straight to the engine.
+
+mod link;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use thermocline_engine::driver::Driver;
+use thermocline_engine::{Engine, Request, RequestError, RequestKind, ShardMap, Spanning};
+
+use self::link::{Bell, Given, Link, Order, Place, Served};
+use crate::cached::{Answer, Cached, Meter, kind, push_extent};
+use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
+use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
+
+/// A request for the status of extents is answered for its first so many bytes; the client asks again.
+const STATUS_BYTES_MAX: u32 = 64 << 20;
+
+/// Buffers that a shard keeps for later parts, and bytes that such a buffer may have.
+const SPARES_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+/// Tags of parts that other shards ordered.
+const GUEST: u64 = 1 << 63;
+
+/// A request of a client of this shard.
+#[derive(Debug)]
+struct Whole {
+    tag: Tag,
+    piece: Piece,
+    since: Instant,
+    spanning: Spanning<(u32, Given)>,
+    error: Option<ErrorCode>,
+}
+
+/// A part that another shard ordered.
+#[derive(Debug)]
+struct Guest {
+    shard: usize,
+    place: Place,
+    piece: Piece,
+    buffer: Vec<u8>,
+}
+
+/// What was announced, and is asked for next.
+#[derive(Debug)]
+enum Announced {
+    /// A read that is one part of this shard.
+    Own(Tag),
+    /// What the parts gave, with the bytes that each is of, in order.
+    Parts(Vec<(u32, Given)>),
+}
+
+/// One shard of an export, which knows the others.
+#[derive(Debug)]
+pub struct Sharded<D> {
+    own: Cached<D>,
+    map: ShardMap,
+    /// By the numbers of the shards; none for this one, and none at all if it is the only one.
+    links: Vec<Option<Link>>,
+    bell: Option<Arc<Bell>>,
+    meter: Option<Box<dyn Meter>>,
+    wholes: Slab<Whole>,
+    guests: Slab<Guest>,
+    /// Requests that are over and not announced.
+    over: VecDeque<usize>,
+    announced: Option<Announced>,
+    spares: Vec<Vec<u8>>,
+    /// Shards whose clients may still order something, and whether this is one of them.
+    busy: Arc<AtomicUsize>,
+    is_busy: bool,
+}
+
+impl<D: Driver> Sharded<D> {
+    /// The shards of an export, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If the system gives no more file descriptors.
+    ///
+    /// # Panics
+    /// If the map is of another number of shards.
+    pub fn all(engines: Vec<Engine<D>>, map: ShardMap) -> io::Result<Vec<Self>> {
+        assert_eq!(engines.len(), map.shards(), "each shard has an engine");
+        let count = engines.len();
+        let busy = Arc::new(AtomicUsize::new(count));
+        let bells =
+            (0..count).map(|_| Bell::new().map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
+        let mut links: Vec<Vec<Option<Link>>> =
+            (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
+        for one in 0..count {
+            for other in 0..one {
+                let (first, second) = Link::pair(&bells[one], &bells[other]);
+                links[one][other] = Some(first);
+                links[other][one] = Some(second);
+            }
+        }
+        let parts = engines.into_iter().zip(links).zip(bells);
+        let all = parts.map(|((engine, links), bell)| Self {
+            own: Cached::new(engine),
+            map,
+            links: if count > 1 { links } else { vec![] },
+            bell: (count > 1).then_some(bell),
+            meter: None,
+            wholes: Slab::new(),
+            guests: Slab::new(),
+            over: VecDeque::new(),
+            announced: None,
+            spares: vec![],
+            busy: Arc::clone(&busy),
+            is_busy: true,
+        });
+        Ok(all.collect())
+    }
+
+    /// Tells `meter` of every answer to a client of this shard from now on.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Box<dyn Meter>) -> Self {
+        if self.is_alone() {
+            self.own = self.own.with_meter(meter);
+        } else {
+            self.meter = Some(meter);
+        }
+        self
+    }
+
+    /// What clients are told about the export.
+    pub fn info(&self, name: &str, description: &str) -> ExportInfo {
+        self.own.info(name, description)
+    }
+
+    /// The engine of this shard, for what is no client's business.
+    pub fn engine_mut(&mut self) -> &mut Engine<D> {
+        self.own.engine_mut()
+    }
+
+    /// The engine of this shard.
+    pub fn into_engine(self) -> Engine<D> {
+        self.own.into_engine()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Hands out as many parts of a request as may be in flight.
+    fn hand_out(&mut self, number: usize, payload: &[u8]) {
+        let whole_number = u32::try_from(number).expect("requests are bounded by their memory");
+        loop {
+            let whole = &mut self.wholes[number];
+            let Some(part) = whole.spanning.next_part() else { return };
+            let length_bytes = u32::try_from(part.request.length_bytes).expect("a part of a piece");
+            let piece =
+                Piece { offset_bytes: part.request.offset_bytes, length_bytes, ..whole.piece };
+            let bytes = part.payload(whole.spanning.whole(), payload);
+            let place = Place { whole: whole_number, part: part.number };
+            match &mut self.links[part.shard] {
+                None => self.own.submit(place.to_tag(), &piece, bytes),
+                Some(link) => {
+                    let mut buffer = vec![];
+                    if matches!(piece.command, Command::Read | Command::Write) {
+                        buffer = self.spares.pop().unwrap_or_default();
+                        buffer.clear();
+                        buffer.extend_from_slice(bytes);
+                    }
+                    link.order(Order { place, piece, buffer });
+                }
+            }
+        }
+    }
+
+    /// Takes what the other shards have sent. Returns whether there was anything.
+    fn take(&mut self) -> bool {
+        let mut is_any = false;
+        for shard in 0..self.links.len() {
+            while let Some(order) = self.links[shard].as_ref().and_then(Link::next_order) {
+                is_any = true;
+                let Order { place, piece, buffer } = order;
+                let entry = self.guests.vacant_entry();
+                let tag = Tag(GUEST | entry.key() as u64);
+                let guest = entry.insert(Guest { shard, place, piece, buffer });
+                let is_write = piece.command == Command::Write;
+                self.own.submit(tag, &piece, if is_write { &guest.buffer } else { &[] });
+            }
+            while let Some(served) = self.links[shard].as_mut().and_then(Link::next_served) {
+                is_any = true;
+                let Served { place, outcome, found, given, spare } = served;
+                self.keep(spare);
+                self.part_answered(place, Answer { tag: Tag(0), outcome, found }, given);
+            }
+        }
+        is_any
+    }
+
+    /// A part of a request was answered.
+    fn part_answered(&mut self, place: Place, answer: Answer, given: Given) {
+        let number = place.whole as usize;
+        let whole = &mut self.wholes[number];
+        let Answer { outcome, found, .. } = answer;
+        whole.error = whole.error.or(outcome.err());
+        let outcome = outcome.map_err(|_| RequestError::Io);
+        let length_bytes = part_bytes(self.map, &whole.piece, place.part);
+        whole.spanning.answered(place.part, outcome, found, Some((length_bytes, given)));
+        if whole.spanning.is_over() {
+            self.over.push_back(number);
+        } else {
+            self.hand_out(number, &[]);
+        }
+    }
+
+    /// The shard's engine answered a part. Returns the request if it is over.
+    fn own_answered(&mut self, answer: Answer) -> Option<Reply> {
+        if answer.tag.0 & GUEST != 0 {
+            self.guest_answered(answer);
+            return None;
+        }
+        let place = Place::from_tag(answer.tag);
+        let piece = self.wholes[place.whole as usize].piece;
+        if piece.command == Command::Read && answer.outcome.is_ok() && is_one_part(self.map, &piece)
+        {
+            // Its bytes go from the frames to the client's output.
+            self.part_answered(place, answer, Given::Nothing);
+            let number = self.over.pop_back().expect("its only part was answered");
+            let reply = self.end(number);
+            self.announced = Some(Announced::Own(answer.tag));
+            return Some(reply);
+        }
+        let piece = Piece { length_bytes: part_bytes(self.map, &piece, place.part), ..piece };
+        let given = self.given(&piece, place, &answer, vec![]);
+        self.part_answered(place, answer, given);
+        None
+    }
+
+    fn guest_answered(&mut self, answer: Answer) {
+        let key = usize::try_from(answer.tag.0 & !GUEST).expect("a place in memory");
+        let Guest { shard, place, piece, mut buffer } = self.guests.remove(key);
+        let mut spare = vec![];
+        let given = match piece.command {
+            Command::Read if answer.outcome.is_ok() => {
+                self.own.take_data(answer.tag, &mut buffer);
+                Given::Bytes(buffer)
+            }
+            Command::BlockStatus if answer.outcome.is_ok() => self.extents_of(&piece),
+            _ => {
+                spare = buffer;
+                Given::Nothing
+            }
+        };
+        let Answer { outcome, found, .. } = answer;
+        if let Some(link) = &mut self.links[shard] {
+            link.answer(Served { place, outcome, found, given, spare });
+        }
+    }
+
+    /// What a part of the shard's own gives.
+    fn given(&mut self, piece: &Piece, place: Place, answer: &Answer, mut to: Vec<u8>) -> Given {
+        match piece.command {
+            Command::Read if answer.outcome.is_ok() => {
+                self.own.take_data(answer.tag, &mut to);
+                Given::Bytes(to)
+            }
+            Command::BlockStatus if answer.outcome.is_ok() => {
+                let offset_bytes = part_start(self.map, piece, place.part);
+                self.extents_of(&Piece { offset_bytes, ..*piece })
+            }
+            _ => Given::Nothing,
+        }
+    }
+
+    /// The extents of a piece that the engine has just found out about.
+    fn extents_of(&mut self, piece: &Piece) -> Given {
+        let Piece { offset_bytes, length_bytes, .. } = *piece;
+        let range = ExtentRange { offset_bytes, length_bytes, count_max: usize::MAX };
+        Given::Extents(Context::ALL.map(|context| {
+            let mut found = vec![];
+            self.own.extents(context, &range, &mut found);
+            found
+        }))
+    }
+
+    /// Announces a request that is over.
+    fn end(&mut self, number: usize) -> Reply {
+        let Whole { tag, piece, since, spanning, error } = self.wholes.remove(number);
+        let (_, found, given) = spanning.into_answer();
+        if let (Some(meter), Some(kind)) = (&mut self.meter, kind(piece.command)) {
+            meter.answered(kind, found, since.elapsed());
+        }
+        let has_given = matches!(piece.command, Command::Read | Command::BlockStatus);
+        if has_given && error.is_none() {
+            self.announced = Some(Announced::Parts(given.collect()));
+        } else {
+            let given: Vec<(u32, Given)> = given.collect();
+            given.into_iter().for_each(|(_, given)| self.keep_given(given));
+        }
+        Reply { tag, outcome: error.map_or(Ok(()), Err) }
+    }
+
+    fn keep_given(&mut self, given: Given) {
+        if let Given::Bytes(bytes) = given {
+            self.keep(bytes);
+        }
+    }
+
+    /// Keeps a buffer for a later part, unless there are enough.
+    fn keep(&mut self, buffer: Vec<u8>) {
+        if (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) && self.spares.len() < SPARES_MAX {
+            self.spares.push(buffer);
+        }
+    }
+
+    fn each_link(&mut self, work: impl FnMut(&mut Link)) {
+        self.links.iter_mut().flatten().for_each(work);
+    }
+}
+
+impl Place {
+    fn to_tag(self) -> Tag {
+        debug_assert!(self.whole < 1 << 31, "the highest bit is for guests");
+        Tag(u64::from(self.whole) << 32 | u64::from(self.part))
+    }
+
+    fn from_tag(Tag(tag): Tag) -> Self {
+        let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("32 bits");
+        Self { whole: half(tag >> 32), part: half(tag) }
+    }
+}
+
+/// Where a part of a piece begins.
+fn part_start(map: ShardMap, piece: &Piece, part: u32) -> u64 {
+    let start = piece.offset_bytes;
+    if part == 0 { start } else { map.extent_end(start) + u64::from(part - 1) * map.extent_bytes() }
+}
+
+/// How many bytes a part of a piece has.
+fn part_bytes(map: ShardMap, piece: &Piece, part: u32) -> u32 {
+    if piece.length_bytes == 0 {
+        return 0;
+    }
+    let start = part_start(map, piece, part);
+    let end = map.extent_end(start).min(piece.offset_bytes + u64::from(piece.length_bytes));
+    u32::try_from(end - start).expect("a part of a piece")
+}
+
+fn is_one_part(map: ShardMap, piece: &Piece) -> bool {
+    piece.offset_bytes + u64::from(piece.length_bytes) <= map.extent_end(piece.offset_bytes)
+}
+
+impl<D: Driver> Service for Sharded<D> {
+    fn submit(&mut self, tag: Tag, piece: &Piece, payload: &[u8]) {
+        if self.is_alone() {
+            return self.own.submit(tag, piece, payload);
+        }
+        let mut piece = *piece;
+        if piece.command == Command::BlockStatus {
+            piece.length_bytes = piece.length_bytes.min(STATUS_BYTES_MAX);
+        }
+        // What gives something is joined like a read.
+        let kind = match piece.command {
+            Command::BlockStatus => RequestKind::Read,
+            command => kind(command).unwrap_or(RequestKind::Cache),
+        };
+        let request = Request {
+            tag: 0,
+            kind,
+            offset_bytes: piece.offset_bytes,
+            length_bytes: piece.length_bytes.into(),
+            is_durable: piece.is_fua(),
+        };
+        let spanning = Spanning::new(self.map, request);
+        let whole = Whole { tag, piece, since: Instant::now(), spanning, error: None };
+        let number = self.wholes.insert(whole);
+        self.hand_out(number, payload);
+    }
+
+    fn drive(&mut self) {
+        self.take();
+        self.own.drive();
+    }
+
+    fn next_reply(&mut self) -> Option<Reply> {
+        if self.is_alone() {
+            return self.own.next_reply();
+        }
+        loop {
+            if let Some(number) = self.over.pop_front() {
+                return Some(self.end(number));
+            }
+            let Some(answer) = self.own.next_answer() else {
+                self.each_link(Link::ring);
+                return None;
+            };
+            if let Some(reply) = self.own_answered(answer) {
+                return Some(reply);
+            }
+        }
+    }
+
+    fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>) {
+        if self.is_alone() {
+            return self.own.take_data(tag, target);
+        }
+        match self.announced.take().expect("a read was announced") {
+            Announced::Own(tag) => self.own.take_data(tag, target),
+            Announced::Parts(parts) => {
+                for (_, given) in parts {
+                    if let Given::Bytes(bytes) = given {
+                        target.extend_from_slice(&bytes);
+                        self.keep(bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn must_ask(&self, context: Context) -> bool {
+        !self.is_alone() || self.own.must_ask(context)
+    }
+
+    fn extents(&mut self, context: Context, range: &ExtentRange, found: &mut Vec<Extent>) {
+        if self.is_alone() {
+            return self.own.extents(context, range, found);
+        }
+        let Some(Announced::Parts(parts)) = &self.announced else {
+            panic!("the service was asked about the range")
+        };
+        let at = Context::ALL.iter().position(|one| *one == context).expect("one of all");
+        for (length_bytes, given) in parts {
+            let Given::Extents(contexts) = given else { continue };
+            let mut known_bytes = 0;
+            for extent in &contexts[at] {
+                let length_bytes = extent.length_bytes;
+                known_bytes += length_bytes;
+                if !push_extent(found, length_bytes.into(), extent.status, range.count_max) {
+                    return;
+                }
+            }
+            // What comes behind something unknown is not told.
+            if known_bytes < *length_bytes {
+                return;
+            }
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let bell = self.bell.iter().map(|bell| bell.descriptor());
+        self.own.descriptors().into_iter().chain(bell).collect()
+    }
+
+    fn wait_limit(&self) -> Option<Duration> {
+        self.own.wait_limit()
+    }
+
+    fn may_sleep(&mut self) -> bool {
+        let Some(bell) = self.bell.clone() else { return true };
+        bell.lie_down();
+        !self.take()
+    }
+
+    fn has_woken(&mut self) {
+        if let Some(bell) = &self.bell {
+            bell.get_up();
+        }
+    }
+
+    fn is_needed(&mut self, has_clients: bool) -> bool {
+        if self.is_alone() {
+            return false;
+        }
+        if self.is_busy && !has_clients && self.wholes.is_empty() {
+            self.is_busy = false;
+            if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.each_link(Link::wake);
+            }
+        }
+        self.busy.load(Ordering::Acquire) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

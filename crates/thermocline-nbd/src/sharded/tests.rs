@@ -1,0 +1,169 @@
+use std::num::NonZeroU16;
+
+use thermocline_core::random::SplitMix64;
+use thermocline_engine::driver::memory::MemoryDriver;
+use thermocline_engine::{Options, PolicyOptions};
+
+use super::*;
+use crate::protocol::{command_flag, tier};
+
+const MIB: u32 = 1 << 20;
+
+type Shards = Vec<Sharded<MemoryDriver>>;
+
+/// So many shards of 16 MiB, 1 MiB in RAM and 4 MiB on flash.
+fn shards(count: u16) -> Shards {
+    let map = ShardMap::new(NonZeroU16::new(count).unwrap(), 4096);
+    let options = Options::new(4096, 256, 1024, PolicyOptions::named("hat").unwrap());
+    let engines = options.of_shards(map).unwrap().into_iter().map(Engine::in_memory);
+    Sharded::all(engines.map(Result::unwrap).collect(), map).unwrap()
+}
+
+/// The answer to a request of a client of that shard, and what it gives.
+fn call(
+    shards: &mut Shards,
+    at: usize,
+    piece: Piece,
+    payload: &[u8],
+) -> Result<Vec<u8>, ErrorCode> {
+    shards[at].submit(Tag(u64::MAX - 7), &piece, payload);
+    loop {
+        for shard in 0..shards.len() {
+            shards[shard].drive();
+            let Some(reply) = shards[shard].next_reply() else { continue };
+            assert_eq!((shard, reply.tag), (at, Tag(u64::MAX - 7)), "who asked is answered");
+            let mut bytes = vec![];
+            if piece.command == Command::Read && reply.outcome.is_ok() {
+                shards[shard].take_data(reply.tag, &mut bytes);
+            }
+            return reply.outcome.map(|()| bytes);
+        }
+    }
+}
+
+fn piece(command: Command, offset_bytes: u64, length_bytes: u32) -> Piece {
+    Piece { command, flags: 0, offset_bytes, length_bytes }
+}
+
+#[test]
+fn every_client_sees_what_any_other_wrote() {
+    for count in 1..=4_u16 {
+        let mut shards = shards(count);
+        let mut model = vec![0_u8; 16 << 20];
+        let mut random = SplitMix64::new(u64::from(count));
+        for round in 0..600_u32 {
+            let at = usize::try_from(random.bits() % u64::from(count)).unwrap();
+            let length = [512, 4096, 4096, 70_000, 3 * MIB][(random.bits() % 5) as usize];
+            let offset = random.bits() % (model.len() as u64 - u64::from(length)) / 512 * 512;
+            let range = usize::try_from(offset).unwrap()..;
+            let place = &mut model[range][..length as usize];
+            let command = match random.bits() % 8 {
+                0..=3 => Command::Read,
+                4 => Command::WriteZeroes,
+                5 => Command::Flush,
+                _ => Command::Write,
+            };
+            // A write of the server's ends at multiples of 256 KiB; longer ones are none the worse.
+            let payload = if command == Command::Write {
+                place.fill((round % 251) as u8 + 1);
+                place.to_vec()
+            } else {
+                vec![]
+            };
+            let asked = match command {
+                Command::Flush => piece(command, 0, 0),
+                _ => piece(command, offset, length),
+            };
+            if asked.length_bytes > MIB && command != Command::WriteZeroes {
+                let first = Piece { length_bytes: MIB / 4, ..asked };
+                let bytes = &payload[..payload.len().min(MIB as usize / 4)];
+                let found = call(&mut shards, at, first, bytes).unwrap();
+                let rest = piece(command, offset + u64::from(MIB / 4), 4096);
+                let bytes = &payload[payload.len().min(MIB as usize / 4)..];
+                call(&mut shards, at, rest, &bytes[..bytes.len().min(4096)]).unwrap();
+                if command == Command::Read {
+                    assert!(found == place[..MIB as usize / 4], "{count} shards, round {round}");
+                    continue;
+                }
+                // What was not written is as before.
+                let before = call(&mut shards, at, piece(Command::Read, offset, MIB / 4), &[]);
+                assert!(before.unwrap() == place[..MIB as usize / 4]);
+                let zeroes = piece(Command::WriteZeroes, offset, length);
+                call(&mut shards, at, zeroes, &[]).unwrap();
+                place.fill(0);
+                continue;
+            }
+            let found = call(&mut shards, at, asked, &payload).unwrap();
+            match command {
+                Command::Read => assert!(found == *place, "{count} shards, round {round}"),
+                Command::WriteZeroes => place.fill(0),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_of_any_client_reaches_all_shards() {
+    let mut shards = shards(3);
+    for mib in 0..6 {
+        let offset = u64::from(MIB) * mib;
+        call(&mut shards, 0, piece(Command::Write, offset, 4096), &[7; 4096]).unwrap();
+    }
+    call(&mut shards, 2, piece(Command::Flush, 0, 0), &[]).unwrap();
+    for shard in &mut shards {
+        assert_eq!(shard.engine_mut().shard().undurable_pages(), 0);
+        assert_eq!(shard.engine_mut().shard().counters().flushes, 1);
+    }
+}
+
+#[test]
+fn an_error_of_one_part_is_the_answer() {
+    let mut shards = shards(2);
+    // Only one of the two shards refuses writes.
+    shards[1].engine_mut().shard_mut().set_write_mode(thermocline_engine::WriteMode::ReadOnly);
+    for at in 0..2 {
+        let zeroes = piece(Command::WriteZeroes, 0, 2 * MIB);
+        assert_eq!(call(&mut shards, at, zeroes, &[]), Err(ErrorCode::NotPermitted));
+        let fast = Piece { flags: command_flag::FAST_ZERO, ..zeroes };
+        assert_eq!(call(&mut shards, at, fast, &[]), Err(ErrorCode::NotSupported));
+    }
+}
+
+#[test]
+fn the_status_of_extents_is_that_of_the_shards_that_have_them() {
+    let mut shards = shards(2);
+    for mib in 0..4 {
+        let offset = u64::from(MIB) * mib;
+        call(&mut shards, 0, piece(Command::Write, offset, 4096), &[7; 4096]).unwrap();
+    }
+    for at in 0..2 {
+        assert!(shards[at].must_ask(Context::Tier));
+        call(&mut shards, at, piece(Command::BlockStatus, 0, 4 * MIB), &[]).unwrap();
+        let range = ExtentRange { offset_bytes: 0, length_bytes: 4 * MIB, count_max: 100 };
+        let mut found = vec![];
+        shards[at].extents(Context::Tier, &range, &mut found);
+        let expected: Vec<Extent> = (0..4)
+            .flat_map(|_| {
+                let status = tier::RAM | tier::DIRTY;
+                [
+                    Extent { length_bytes: 4096, status },
+                    Extent { length_bytes: MIB - 4096, status: 0 },
+                ]
+            })
+            .collect();
+        assert_eq!(found, expected);
+        found.clear();
+        shards[at].extents(Context::Allocation, &range, &mut found);
+        assert!(!found.is_empty() && found.iter().all(|extent| extent.length_bytes > 0));
+    }
+}
+
+#[test]
+fn a_shard_is_needed_until_no_other_has_clients() {
+    let mut shards = shards(2);
+    assert!(shards[0].is_needed(false), "the other has some");
+    assert!(shards[1].is_needed(true));
+    assert!(!shards[1].is_needed(false));
+    assert!(!shards[0].is_needed(false));
+}
