@@ -80,7 +80,7 @@ pub(super) fn step(
 }
 
 /// Clients work, and the server is killed meanwhile.
-fn killed_under_load(engine: Engine, models: &mut [Model], random: &mut SplitMix64) {
+pub(super) fn killed_under_load(engine: Engine, models: &mut [Model], random: &mut SplitMix64) {
     let time = Duration::from_millis(100 + random.bits() % 300);
     thread::scope(|scope| {
         for model in models.iter_mut() {

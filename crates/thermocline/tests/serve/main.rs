@@ -26,6 +26,7 @@ mod page;
 mod recording;
 mod regions;
 mod replacing;
+mod shards;
 mod start;
 mod top;
 

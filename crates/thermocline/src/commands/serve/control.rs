@@ -227,6 +227,12 @@ impl Control {
     fn prepare(&self, order: &ReplaceOrder) -> Result<mpsc::Receiver<Result<String>>> {
         let (config, in_use, backing_bytes) = {
             let mut shared = self.lock();
+            let shards = shared.config.shards;
+            ensure!(
+                shards.get() == 1,
+                "the flash of {shards} shards cannot be replaced while the server runs: stop it, move \
+                 the pages home with `thermocline cache drain`, and start it with the new flash"
+            );
             ensure!(!shared.is_replacing, "the flash is being replaced already: wait for that");
             shared.is_replacing = true;
             (shared.config.clone(), shared.flash.clone(), shared.backing_bytes)

@@ -10,13 +10,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use thermocline_core::Nanos;
 use thermocline_engine::driver::files::{Caching, DeviceFile, LOCK_PATIENCE};
+use thermocline_engine::driver::joint::{JointDriver, JointSyncs};
 use thermocline_engine::driver::split::SplitDriver;
 use thermocline_engine::driver::threads::ThreadDriver;
 use thermocline_engine::driver::uring::UringDriver;
 use thermocline_engine::driver::{Allocation, Completion, Driver};
 use thermocline_engine::{
-    Device, Engine, Fingerprint, Flash, FlashError, Frames, Layout, Operation, Options, Plan,
-    Shard, SideFile, Step, Uuid,
+    Device, Engine, Fingerprint, Flash, FlashError, FlashSet, Frames, Layout, Operation, Options,
+    Plan, Shard, SideFile, Step, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdDriver};
 use tracing::{info, warn};
@@ -34,9 +35,9 @@ const THREADS: usize = 32;
 /// How long a device in use is waited for before that is said.
 const QUIET_PATIENCE: Duration = Duration::from_secs(1);
 
-/// An engine on its devices.
+/// The engines of all shards on their devices.
 pub(crate) struct Opened {
-    pub(crate) engine: Engine<AnyDriver>,
+    pub(crate) engines: Vec<Engine<AnyDriver>>,
     /// The note beside the backing store, as long as a flash may be newer.
     pub(crate) note: Option<Arc<Note>>,
     /// What comes before the first write.
@@ -50,6 +51,8 @@ pub(crate) enum AnyDriver {
     Threads(ThreadDriver),
     Nbd(Box<NbdDriver>),
     Split(Box<SplitDriver<Self, NbdDriver>>),
+    /// One of several shards on the same devices.
+    Joint(Box<JointDriver<Self>>),
 }
 
 impl AnyDriver {
@@ -60,6 +63,7 @@ impl AnyDriver {
             Self::Threads(driver) => driver.set_flash(flash),
             Self::Nbd(_) => bail!("the server was started without a flash"),
             Self::Split(driver) => return driver.flash_mut().set_flash(flash),
+            Self::Joint(_) => bail!("several shards keep the flash that they began with"),
         }
         Ok(())
     }
@@ -67,7 +71,7 @@ impl AnyDriver {
     /// Whether the backing store takes writes.
     pub(crate) fn may_write(&self) -> bool {
         match self {
-            Self::Uring(_) | Self::Threads(_) => true,
+            Self::Uring(_) | Self::Threads(_) | Self::Joint(_) => true,
             Self::Nbd(driver) => driver.may_write(),
             Self::Split(driver) => driver.backing().may_write(),
         }
@@ -81,6 +85,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.start(operation),
             Self::Nbd(driver) => driver.start(operation),
             Self::Split(driver) => driver.start(operation),
+            Self::Joint(driver) => driver.start(operation),
         }
     }
 
@@ -90,6 +95,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.poll(done),
             Self::Nbd(driver) => driver.poll(done),
             Self::Split(driver) => driver.poll(done),
+            Self::Joint(driver) => driver.poll(done),
         }
     }
 
@@ -99,6 +105,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.wait(done),
             Self::Nbd(driver) => driver.wait(done),
             Self::Split(driver) => driver.wait(done),
+            Self::Joint(driver) => driver.wait(done),
         }
     }
 
@@ -108,6 +115,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.ask_allocation(tag, range),
             Self::Nbd(driver) => driver.ask_allocation(tag, range),
             Self::Split(driver) => driver.ask_allocation(tag, range),
+            Self::Joint(driver) => driver.ask_allocation(tag, range),
         }
     }
 
@@ -117,6 +125,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.next_allocation(),
             Self::Nbd(driver) => driver.next_allocation(),
             Self::Split(driver) => driver.next_allocation(),
+            Self::Joint(driver) => driver.next_allocation(),
         }
     }
 
@@ -126,6 +135,7 @@ impl Driver for AnyDriver {
             Self::Threads(driver) => driver.wake_fd(),
             Self::Nbd(driver) => driver.wake_fd(),
             Self::Split(driver) => driver.wake_fd(),
+            Self::Joint(driver) => driver.wake_fd(),
         }
     }
 }
@@ -155,6 +165,8 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
     let in_backing = || format!("`{}`: `{place}`", place.key());
     let (backing, size_bytes) = find(&place, config, caching).with_context(in_backing)?;
     let options = options(config, size_bytes)?;
+    let map = config.shard_map();
+    let each = options.of_shards(map).context("`shards`")?;
     let flash_path = config.flash.as_ref().map(|flash| flash.path.as_path());
     let in_flash = || format!("`flash.path`: `{}`", flash_path.unwrap_or(Path::new("")).display());
     let said = config.backing.note.as_deref();
@@ -167,11 +179,11 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         })
         .transpose()
         .with_context(in_flash)?;
-    let looked = start::look(flash_file.as_mut(), load()?, options.size_bytes(), force_init)
+    let looked = start::look(flash_file.as_mut(), load()?, options.size_bytes(), map, force_init)
         .with_context(in_flash)?;
     let mut found = looked.found;
     let (backing, fingerprint) = sample(backing, found.sample(), &place, config)?;
-    found.backing = fingerprint;
+    found.found.backing = fingerprint;
     let has_flash = flash_file.is_some();
     let plan = start::plan(&found, force_init)
         .with_context(|| if has_flash { in_flash() } else { in_backing() })?;
@@ -179,35 +191,28 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         .as_mut()
         .zip(note_place.as_ref())
         .map(|(file, note)| {
-            open_flash(file, note, &options, looked.flash, &plan).with_context(in_flash)
+            open_flash(file, note, &each, looked.flash, &plan).with_context(in_flash)
         })
         .transpose()?;
-    let shard = match &flash {
-        Some((flash, true)) => Shard::open_early(options, flash).with_context(in_flash)?,
-        Some((flash, false)) => Shard::open(options, flash).with_context(in_flash)?,
-        None => Shard::new(options)?,
-    };
+    let shards = open_shards(each, flash.as_ref()).with_context(|| {
+        if has_flash { in_flash() } else { "the engine cannot be set up".to_owned() }
+    })?;
     let first_note = FirstNote(note_place.zip(plan.note_before_serving()));
     let note = match (&flash_file, &first_note.0) {
         (Some(flash), Some((note_place, side_file))) => {
             let backing = BackingAtEnd::of(backing.file(), &place, config)?;
-            Some(Arc::new(Note::new(note_place, *side_file, flash, backing, &shard)?))
+            Some(Arc::new(Note::new(note_place, *side_file, flash, backing, &shards)?))
         }
         _ => None,
     };
-    let dirty_pages = shard.dirty_slots();
+    let dirty_pages: u32 = shards.iter().map(Shard::dirty_slots).sum();
     if dirty_pages > 0 {
         info!(dirty_pages, "the flash holds pages that are newer than the disk's");
     }
-    let engine = config.io.engine;
-    let mut driver = match backing {
-        Backing::File(disk) => drive_files(engine, shard.frames(), flash_file.as_ref(), &disk)?,
-        Backing::Nbd(backing) => {
-            let backing = NbdDriver::new(backing, shard.frames()).with_context(in_backing)?;
-            drive_nbd(engine, shard.frames(), backing, flash_file.as_ref())?
-        }
-    };
-    sync_backing(&mut driver).with_context(in_backing)?;
+    let flash_and_file = flash_file.as_ref().zip(flash.as_ref().map(|(flash, _)| flash));
+    let mut drivers =
+        drive(config.io.engine, &shards, flash_and_file, backing).with_context(in_backing)?;
+    sync_backing(&mut drivers[0]).with_context(in_backing)?;
     let found = flash
         .zip(flash_file)
         .and_then(|((flash, is_found), file)| is_found.then_some((flash, file)));
@@ -218,7 +223,50 @@ pub(crate) fn open(config: &Config, force_init: bool) -> Result<Opened> {
         (_, Some(note)) => Beginning::Note(note),
         (_, None) => Beginning::Alone(first_note),
     };
-    Ok(Opened { engine: Engine::new(shard, driver), note, beginning })
+    let engines = shards.into_iter().zip(drivers).map(|(shard, driver)| Engine::new(shard, driver));
+    Ok(Opened { engines: engines.collect(), note, beginning })
+}
+
+/// The shards, on a flash that was found or set up, or without one.
+fn open_shards(each: Vec<Options>, flash: Option<&(FlashSet, bool)>) -> Result<Vec<Shard>> {
+    let Some((flash, is_found)) = flash else {
+        return each.into_iter().map(|options| Ok(Shard::new(options)?)).collect();
+    };
+    let open = if *is_found { Shard::open_early } else { Shard::open };
+    let regions = each.into_iter().zip(flash.flashes());
+    regions.map(|(options, flash)| Ok(open(options, flash)?)).collect()
+}
+
+/// The drivers of all shards. Several share the syncs of a device.
+fn drive(
+    engine: IoEngine,
+    shards: &[Shard],
+    flash: Option<(&DeviceFile, &FlashSet)>,
+    backing: Backing,
+) -> Result<Vec<AnyDriver>> {
+    let whole_flash = flash.map(|(file, _)| file);
+    match (backing, shards) {
+        (Backing::File(disk), [shard]) => {
+            Ok(vec![drive_files(engine, shard.frames(), whole_flash, &disk)?])
+        }
+        (Backing::File(disk), _) => {
+            let syncs = |file| JointSyncs::start(file, shards.len());
+            let flash_syncs = whole_flash.map(syncs).transpose()?;
+            let disk_syncs = syncs(&disk)?;
+            let joint = |(number, shard): (usize, &Shard)| {
+                let region = flash.map(|(file, set)| file.region(set.range(number))).transpose()?;
+                let inner = drive_files(engine, shard.frames(), region.as_ref(), &disk)?;
+                let joint = JointDriver::new(inner, number, flash_syncs.as_ref(), &disk_syncs)?;
+                Ok(AnyDriver::Joint(Box::new(joint)))
+            };
+            shards.iter().enumerate().map(joint).collect()
+        }
+        (Backing::Nbd(backing), [shard]) => {
+            let backing = NbdDriver::new(backing, shard.frames())?;
+            Ok(vec![drive_nbd(engine, shard.frames(), backing, whole_flash)?])
+        }
+        (Backing::Nbd(_), _) => bail!("an export is cached by one shard"),
+    }
 }
 
 /// Syncs the backing store: a process that was killed may have left what it wrote in its cache, and the
@@ -349,17 +397,20 @@ pub(super) fn options(config: &Config, backing_bytes: u64) -> Result<Options> {
     Ok(options)
 }
 
-/// Sets up a flash that holds nothing anybody wants: [`Step::SetUpFlash`].
+/// Sets up a flash that holds nothing anybody wants, by the options of any of its shards, which are alike:
+/// [`Step::SetUpFlash`].
 pub(super) fn initialise(
     file: &mut DeviceFile,
     cache: Uuid,
     options: &Options,
-) -> Result<Flash, FlashError> {
+) -> Result<FlashSet, FlashError> {
     let layout = Layout::new(options.slots(), options.page_bytes);
+    let map = options.share.map;
+    let bytes = FlashSet::bytes(&layout, &map);
     // A start that was killed may have left an empty or blank file of another size.
-    file.reserve(layout.flash_bytes())?;
-    let flash = Flash::initialise(file, cache, layout, options.size_bytes())?;
-    info!(bytes = layout.flash_bytes(), "the flash is set up");
+    file.reserve(bytes)?;
+    let flash = FlashSet::initialise(file, cache, layout, map, options.size_bytes())?;
+    info!(bytes, "the flash is set up");
     Ok(flash)
 }
 
@@ -368,21 +419,22 @@ pub(super) fn initialise(
 fn open_flash(
     file: &mut DeviceFile,
     note: &NotePlace,
-    options: &Options,
-    found: Option<Flash>,
+    each: &[Options],
+    found: Option<FlashSet>,
     plan: &Plan,
-) -> Result<(Flash, bool)> {
+) -> Result<(FlashSet, bool)> {
     // Nothing is changed before it is known that the options fit the flash.
     let mut known = found;
     if let (Some(found), Some(begin)) = (&mut known, plan.begin()) {
         found.adapt(&begin);
-        Shard::check_open(options, found)?;
+        let mut regions = each.iter().zip(found.flashes());
+        regions.try_for_each(|(options, flash)| Shard::check_open(options, flash))?;
     }
     let mut flash = None;
     for step in plan.before_driver() {
         match *step {
             Step::WriteNote(said) => note.store(said)?,
-            Step::SetUpFlash(cache) => flash = Some((initialise(file, cache, options)?, false)),
+            Step::SetUpFlash(cache) => flash = Some((initialise(file, cache, &each[0])?, false)),
             Step::SyncFlash => {
                 let found = known.take().context("a flash that was found is synced")?;
                 Flash::make_durable(file)?;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use thermocline_engine::driver::files::DeviceFile;
-use thermocline_engine::{Flash, Shard, SideFile};
+use thermocline_engine::{Flash, FlashSet, Shard, SideFile};
 use thermocline_nbd::server::Handle;
 use tracing::info;
 
@@ -41,7 +41,7 @@ impl FirstNote {
 /// A flash whose epoch has still to begin.
 #[derive(Debug)]
 pub(crate) struct FoundFlash {
-    pub(crate) flash: Flash,
+    pub(crate) flash: FlashSet,
     pub(crate) file: DeviceFile,
     pub(crate) note: Arc<Note>,
     /// The key of the configuration and the path, for errors.
@@ -51,7 +51,7 @@ pub(crate) struct FoundFlash {
 impl FoundFlash {
     /// Takes the steps [`BeginEpoch`](thermocline_engine::Step::BeginEpoch) and
     /// [`WriteNote`](thermocline_engine::Step::WriteNote).
-    fn begin(mut self) -> Result<Flash> {
+    fn begin(mut self) -> Result<FlashSet> {
         self.flash.take_over(&mut self.file).context(self.place)?;
         self.note.begin()?;
         Ok(self.flash)
@@ -60,23 +60,32 @@ impl FoundFlash {
 
 impl Beginning {
     /// Takes the steps, and wakes the server at their end. If they may take long, a thread of their own
-    /// takes them.
+    /// takes them. Returns what each shard waits for.
     ///
     /// # Errors
     /// If the note cannot be written, or the system gives no thread.
-    pub(crate) fn start(self, server: Handle) -> Result<Begins> {
+    pub(crate) fn start(self, server: Handle, shards: usize) -> Result<Vec<Begins>> {
+        let none = || (0..shards).map(|_| Begins::default()).collect();
         let found = match self {
             Self::Flash(found) => found,
-            Self::Note(note) => return note.begin().map(|()| Begins::default()),
-            Self::Alone(note) => return note.write().map(|()| Begins::default()),
+            Self::Note(note) => return note.begin().map(|()| none()),
+            Self::Alone(note) => return note.write().map(|()| none()),
         };
-        let (sender, receiver) = channel();
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| channel()).unzip();
         // Another attempt to read the journal might find other pages than the first reads would show.
         let is_settled = found.flash.is_settled();
         let work = move || {
-            let begun = found.begin();
             // A server that takes nothing any more has ended.
-            drop(sender.send(begun));
+            match found.begin() {
+                Ok(flash) => {
+                    for (sender, flash) in senders.iter().zip(flash.flashes()) {
+                        drop(sender.send(Ok(flash.clone())));
+                    }
+                }
+                // The first one says it for all.
+                Err(error) => drop(senders[0].send(Err(error))),
+            }
+            drop(senders);
             server.wake();
         };
         if is_settled {
@@ -87,11 +96,12 @@ impl Beginning {
         } else {
             work();
         }
-        Ok(Begins { thread: Some(receiver), failed: None })
+        let begins = |receiver| Begins { thread: Some(receiver), failed: None };
+        Ok(receivers.into_iter().map(begins).collect())
     }
 }
 
-/// An epoch that begins in the background, or has begun.
+/// An epoch that begins in the background for a shard, or has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Begins {
     /// What the thread says at its end; none once that was taken, or without a thread.
@@ -135,7 +145,9 @@ impl Begins {
     fn has_begun(&mut self, begun: Result<Flash>, shard: &mut Shard) -> Result<()> {
         self.thread = None;
         shard.epoch_has_begun(&begun?);
-        info!("the epoch of the flash has begun: writes are served");
+        if shard.options().share.index == 0 {
+            info!("the epoch of the flash has begun: writes are served");
+        }
         Ok(())
     }
 }

@@ -58,6 +58,8 @@ struct Observed {
     shadow_start: Option<Instant>,
     recording: Option<Recording>,
     note: Option<Arc<Note>>,
+    /// The number of the shard.
+    shard: usize,
 }
 
 /// Keeps the times of requests.
@@ -93,7 +95,8 @@ impl Instruments {
         shard: &mut Shard,
     ) -> Result<Self> {
         let shadows = Watching::new(shadows, config, shard.options())?;
-        let observed = Observed { shadows, note, ..Observed::default() };
+        let number = shard.options().share.index.into();
+        let observed = Observed { shadows, note, shard: number, ..Observed::default() };
         let observed = Shared::new(Mutex::new(observed));
         let instruments = Self {
             latencies: Shared::default(),
@@ -222,6 +225,7 @@ impl Instruments {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             export: self.export.clone(),
+            shards: options.share.map.number().get(),
             policy: options.policy.entry.name.to_string(),
             write_mode: mode(options.write_mode).into(),
             uptime_s: self.start.elapsed().as_secs_f64(),
@@ -278,7 +282,7 @@ impl Incident {
 impl Observed {
     fn see(&mut self, event: &Event<'_>) {
         if let (Event::FlashFailed { .. }, Some(note)) = (event, &self.note) {
-            note.disown_flash();
+            note.disown_flash(self.shard);
         }
         if let Some(recording) = &mut self.recording {
             recording.see(event);

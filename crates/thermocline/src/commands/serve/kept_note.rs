@@ -1,10 +1,11 @@
 //! The note of the backing store while a server runs: it says which flash may have newer bytes.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Result;
 use thermocline_engine::driver::files::DeviceFile;
-use thermocline_engine::{End, Flash, Shard, SideFile, SideFileError, Uuid, WriteHold};
+use thermocline_engine::{End, FlashSet, Shard, SideFile, SideFileError, Uuid, WriteHold};
+use thermocline_nbd::server::Handle;
 use tracing::{error, info, warn};
 
 use super::start::BackingAtEnd;
@@ -17,8 +18,19 @@ pub(crate) struct Left {
     pub(crate) is_orderly: bool,
     /// Whether the backing store has the newest bytes of every page.
     pub(crate) is_clean: bool,
-    /// The number of the journal block that would have been next.
+    /// The number of the journal block that would have been next, summed over the shards.
     pub(crate) next_sequence: u64,
+}
+
+impl Left {
+    /// How two shards were left.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self {
+            is_orderly: self.is_orderly && other.is_orderly,
+            is_clean: self.is_clean && other.is_clean,
+            next_sequence: self.next_sequence + other.next_sequence,
+        }
+    }
 }
 
 /// The note beside a backing store.
@@ -27,8 +39,11 @@ pub(crate) struct Note {
     place: NotePlace,
     backing: BackingAtEnd,
     backing_bytes: u64,
-    /// Held as long as the note should say something that it does not.
-    hold: WriteHold,
+    /// Per shard: held as long as the note should say something that it does not, or the shard uses a flash
+    /// that failed another one.
+    holds: Vec<WriteHold>,
+    /// Wakes the shards, once they are served.
+    server: OnceLock<Handle>,
     /// One thread at a time writes the note.
     known: Mutex<Known>,
 }
@@ -41,6 +56,10 @@ struct Known {
     flash: KnownFlash,
     /// Whether the epoch of the flash is durable. Until then the note stays as the start wrote it.
     has_begun: bool,
+    /// Whether the note says what it should.
+    is_stored: bool,
+    /// Which shards do not use the flash any more, because it failed.
+    has_given_up: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -54,6 +73,12 @@ enum KnownFlash {
 }
 
 impl Known {
+    fn new(running: SideFile, flash: DeviceFile, shards: usize) -> Self {
+        let flash = KnownFlash::Used(flash);
+        let has_given_up = vec![false; shards];
+        Self { running, flash, has_begun: false, is_stored: true, has_given_up }
+    }
+
     /// What the note should say now.
     fn side_file(&self) -> SideFile {
         match self.flash {
@@ -71,16 +96,30 @@ impl Note {
         running: SideFile,
         flash: &DeviceFile,
         backing: BackingAtEnd,
-        shard: &Shard,
+        shards: &[Shard],
     ) -> Result<Self> {
-        let flash = KnownFlash::Used(flash.try_clone()?);
         Ok(Self {
             place: place.clone(),
             backing,
-            backing_bytes: shard.options().size_bytes(),
-            hold: shard.write_hold(),
-            known: Mutex::new(Known { running, flash, has_begun: false }),
+            backing_bytes: shards[0].options().size_bytes(),
+            holds: shards.iter().map(Shard::write_hold).collect(),
+            server: OnceLock::new(),
+            known: Mutex::new(Known::new(running, flash.try_clone()?, shards.len())),
         })
+    }
+
+    /// The shards are served there.
+    pub(super) fn is_served_by(&self, server: Handle) {
+        drop(self.server.set(server));
+    }
+
+    fn release_all(&self) {
+        self.holds.iter().for_each(WriteHold::release);
+    }
+
+    /// Whether the flash failed one of the shards: all give it up, because the note speaks for all.
+    pub(super) fn has_failed(&self) -> bool {
+        self.holds.len() > 1 && matches!(self.lock().flash, KnownFlash::Failed)
     }
 
     /// Says, before the first write, that the flash may have newer bytes than the backing store, or that
@@ -92,7 +131,7 @@ impl Note {
         let mut known = self.lock();
         self.place.store(known.side_file())?;
         known.has_begun = true;
-        self.hold.release();
+        self.has_stored(&mut known);
         Ok(())
     }
 
@@ -120,7 +159,7 @@ impl Note {
             }
         };
         self.place.store(said)?;
-        self.hold.release();
+        self.release_all();
         Ok(())
     }
 
@@ -133,7 +172,7 @@ impl Note {
     ) -> Option<End> {
         let backing = self.backing.fingerprint(cache, self.backing_bytes);
         let end = End { next_sequence, backing };
-        match Flash::end(&mut flash, (cache, epoch), end) {
+        match FlashSet::end(&mut flash, (cache, epoch), end) {
             Ok(()) => Some(end),
             Err(error) => {
                 warn!(%error, "the flash cannot say that the engine ended in order");
@@ -142,19 +181,32 @@ impl Note {
         }
     }
 
-    /// Says that the flash, which failed, must not be used again: what is acknowledged from now on
-    /// is not there. Until that is durable, nothing is acknowledged.
-    pub(crate) fn disown_flash(&self) {
+    /// Says that the flash, which failed that shard, must not be used again: what is acknowledged from now on
+    /// is not there. Until that is durable, nothing is acknowledged; another shard acknowledges nothing
+    /// before it has given the flash up, too.
+    pub(crate) fn disown_flash(&self, shard: usize) {
         let mut known = self.lock();
-        self.hold.hold();
+        if matches!(known.flash, KnownFlash::Failed) {
+            if known.is_stored {
+                self.holds[shard].release();
+            }
+            known.has_given_up[shard] = true;
+            return;
+        }
+        self.holds.iter().for_each(WriteHold::hold);
         known.flash = KnownFlash::Failed;
+        known.has_given_up[shard] = true;
+        known.is_stored = false;
+        if let Some(server) = self.server.get() {
+            server.wake();
+        }
         error!("the flash failed: pages are served from RAM and the backing store");
         if !known.has_begun {
             // Nothing was acknowledged in this epoch; if it never begins, the flash is as good as before.
             return;
         }
         match self.place.store(known.side_file()) {
-            Ok(()) => self.hold.release(),
+            Ok(()) => self.has_stored(&mut known),
             Err(error) => error!(
                 %error,
                 "the note of the backing store cannot be written: writes and flushes fail until it can"
@@ -162,11 +214,22 @@ impl Note {
         }
     }
 
+    /// The note says what it should.
+    fn has_stored(&self, known: &mut Known) {
+        known.is_stored = true;
+        let is_failed = matches!(known.flash, KnownFlash::Failed);
+        for (hold, has_given_up) in self.holds.iter().zip(&known.has_given_up) {
+            if !is_failed || *has_given_up {
+                hold.release();
+            }
+        }
+    }
+
     /// Tries again to write what could not be written, if there is such a thing.
     pub(crate) fn retry(&self) {
-        let known = self.lock();
-        if self.hold.is_held() && known.has_begun && self.place.store(known.side_file()).is_ok() {
-            self.hold.release();
+        let mut known = self.lock();
+        if !known.is_stored && known.has_begun && self.place.store(known.side_file()).is_ok() {
+            self.has_stored(&mut known);
             info!("the note of the backing store is written: writes are served again");
         }
     }
@@ -194,8 +257,8 @@ impl Note {
         let mut known = self.lock();
         let running = SideFile::running(cache, epoch);
         self.place.store(running)?;
-        *known = Known { running, flash: KnownFlash::Used(flash), has_begun: true };
-        self.hold.release();
+        *known = Known { has_begun: true, ..Known::new(running, flash, self.holds.len()) };
+        self.release_all();
         Ok(())
     }
 

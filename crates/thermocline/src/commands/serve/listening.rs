@@ -159,17 +159,20 @@ impl Nbd {
     }
 }
 
-/// Opens all places to listen at.
-pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service>> {
+/// Opens all places to listen at. There is a server for each shard; the first one accepts the clients of all,
+/// and their limits are shared out.
+pub(super) fn listen(config: &Config, services: Vec<Service>) -> Result<Vec<Server<Service>>> {
     let nbd = &config.nbd;
     let defaults = Settings::default();
     let bytes = |size: Option<Bytes>, default: usize| {
         size.map_or(default, |bytes| usize::try_from(bytes.0).unwrap_or(usize::MAX))
     };
+    let shards = services.len();
+    let clients_max = nbd.clients.unwrap_or(defaults.clients_max);
     let settings = Settings {
-        clients_max: nbd.clients.unwrap_or(defaults.clients_max),
+        clients_max: clients_max.div_ceil(shards),
         client_bytes_max: bytes(nbd.client_in_flight, defaults.client_bytes_max),
-        bytes_max: bytes(nbd.in_flight, defaults.bytes_max),
+        bytes_max: bytes(nbd.in_flight, defaults.bytes_max).div_ceil(shards),
         spin: nbd.spin_us.map_or(defaults.spin, Duration::from_micros),
         send_limit: nbd.send_timeout.map_or(defaults.send_limit, Duration::from_secs),
         idle_limit: (nbd.idle_timeout > 0).then(|| Duration::from_secs(nbd.idle_timeout)),
@@ -177,8 +180,15 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
         tls: certificates(config)?.map(|tls| (tls, TlsMode::Required)),
         ..defaults
     };
-    let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
-    let mut server = Server::new(settings, vec![Export { info, service }])?;
+    let mut servers = vec![];
+    for service in services {
+        let info = service.info(&nbd.export, &format!("cached by {}", config.policy.name));
+        servers.push(Server::new(settings.clone(), vec![Export { info, service }])?);
+    }
+    let (server, others) = servers.split_first_mut().context("there is a shard at least")?;
+    if !others.is_empty() {
+        server.share_clients(others, clients_max);
+    }
     let access = nbd.socket_access()?;
     // A service manager may hold the socket, and hand it over.
     let handed_over = listenfd::ListenFd::from_env().take_unix_listener(0);
@@ -196,7 +206,7 @@ pub(super) fn listen(config: &Config, service: Service) -> Result<Server<Service
         let address = server.listen(place).context(key)?;
         info!(place = name, port = address.map(|address| address.port()), "clients are awaited");
     }
-    Ok(server)
+    Ok(servers)
 }
 
 /// Reads the certificates, if there are any.

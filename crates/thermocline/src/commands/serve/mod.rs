@@ -13,6 +13,7 @@ mod http;
 mod instruments;
 mod kept_note;
 mod listening;
+mod members;
 pub(crate) mod metrics;
 mod new_flash;
 mod page;
@@ -34,20 +35,19 @@ use thermocline_core::Nanos;
 use thermocline_core::registry::Depth;
 use thermocline_engine::driver::Driver;
 use thermocline_engine::{Cleaning, Engine, Request, RequestError, Shard};
-use thermocline_nbd::cached::Cached;
-use thermocline_nbd::server::{Handle, Server};
+use thermocline_nbd::server::Handle;
+use thermocline_nbd::sharded::Sharded;
 use tracing::{error, info, warn};
 
 use self::board::Board;
 use self::config::{Config, LogFormat};
 use self::control::Control;
 use self::devices::AnyDriver;
-use self::epoch::Begins;
 use self::instruments::Instruments;
 use self::kept_note::{Left, Note};
 use self::listening::listen;
+use self::members::{Member, News, Snapshots, StopsAll};
 use self::page::Process;
-use self::replacing::Replacing;
 use self::shadows::Watching;
 use self::watchdog::Watchdog;
 use crate::arguments::ServeOptions;
@@ -65,7 +65,7 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a note that could not be written is tried again.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
-type Service = Cached<AnyDriver>;
+type Service = Sharded<AnyDriver>;
 
 /// Runs the command: until it is asked to end, or only checks or prints a configuration.
 pub(crate) fn run(options: &ServeOptions) -> Result<String> {
@@ -89,48 +89,74 @@ pub(crate) fn run(options: &ServeOptions) -> Result<String> {
     let metrics = config.metrics.map(|metrics| board::bind(metrics.listen)).transpose()?;
     let mut opened = devices::open(&config, options.force_init)?;
     let note = opened.note.clone();
-    let control = Control::new(config.clone(), opened.engine.shard().options().size_bytes());
-    let instruments =
-        Instruments::new(&config, shadow_options, note.clone(), opened.engine.shard_mut())?;
-    let service = Cached::new(opened.engine).with_meter(instruments.meter());
-    let server = listen(&config, service)?;
-    control.start(server.handle())?;
+    let control = Control::new(config.clone(), opened.engines[0].shard().options().size_bytes());
+    let instruments = opened
+        .engines
+        .iter_mut()
+        .map(|engine| {
+            let shadows = shadow_options.clone();
+            Instruments::new(&config, shadows, note.clone(), engine.shard_mut())
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let services = Sharded::all(opened.engines, config.shard_map())
+        .context("the shards cannot be joined")?
+        .into_iter()
+        .zip(&instruments)
+        .map(|(service, instruments)| service.with_meter(instruments.meter()));
+    let servers = listen(&config, services.collect())?;
+    let all = servers.iter().skip(1).fold(servers[0].handle(), |all, one| all.and(one.handle()));
+    if let Some(note) = &note {
+        note.is_served_by(all.clone());
+    }
+    control.start(all.clone())?;
     // Clients may connect, and no write is served yet.
-    let begins = opened.beginning.start(server.handle())?;
+    let begins = opened.beginning.start(all.clone(), servers.len())?;
     let board = Board::default();
     if let Some(listener) = metrics {
         let process = Process { configuration: std::path::absolute(path)?, id: std::process::id() };
         let address = board::start(listener, board.clone(), process)?;
         info!(%address, "metrics are served");
     }
-    let serving = Serving { instruments: &instruments, board: &board, control: &control, options };
-    serve(server, begins, &serving, &config, note.as_ref())?;
+    let snapshots = Snapshots::new(board, servers.len());
+    let news = News::new(servers.len());
+    let serving = Serving {
+        snapshots: &snapshots,
+        news: &news,
+        control: &control,
+        options,
+        note: note.as_deref(),
+        all: &all,
+    };
+    let members = servers.into_iter().zip(begins).zip(&instruments);
+    let members = members
+        .map(|((server, begins), instruments)| Member { server, begins, instruments })
+        .collect();
+    serve(members, &serving, &config, note.as_ref())?;
     Ok(String::new())
 }
 
-/// What a server has besides its clients and devices.
+/// What all shards have besides clients and devices.
+#[derive(Clone, Copy)]
 struct Serving<'a> {
-    instruments: &'a Instruments,
-    board: &'a Board,
+    snapshots: &'a Snapshots,
+    news: &'a News,
     control: &'a Control,
     options: &'a ServeOptions,
+    note: Option<&'a Note>,
+    /// The servers of all shards.
+    all: &'a Handle,
 }
 
 /// Serves until a signal ends it, and leaves the devices in order.
 fn serve(
-    mut server: Server<Service>,
-    mut begins: Begins,
+    members: Vec<Member<'_>>,
     serving: &Serving<'_>,
     config: &Config,
     note: Option<&Arc<Note>>,
 ) -> Result<()> {
-    let &Serving { instruments, board, control, options } = serving;
-    let mut replacing = Replacing::default();
-    let mut drains = config.cleaning.drain_at_exit;
     let wants_reload = Arc::new(AtomicBool::new(false));
-    watch_signals(&server.handle(), &wants_reload)?;
-    let handle = server.handle();
-    let clients = server.handle();
+    watch_signals(serving.all, &wants_reload)?;
+    let handle = serving.all.clone();
     std::thread::Builder::new()
         .name("clock".into())
         .spawn(move || {
@@ -153,63 +179,100 @@ fn serve(
     }
     let mut watchdog = Watchdog::from_environment();
     tell_service_manager(NotifyState::Ready);
-    info!(policy = config.policy.name, "serving");
-    server.run(|services| {
-        watchdog.beat();
-        let [service] = services else { return };
-        begins.look(service.engine_mut().shard_mut(), &clients);
-        if wants_reload.swap(false, Ordering::AcqRel) {
-            match reload(options, service, instruments, &clients) {
-                Ok(config) => {
-                    drains = config.cleaning.drain_at_exit;
-                    control.set_config(config);
-                }
-                Err(error) => {
-                    error!(error = format!("{error:#}"), "the configuration stays as it is");
-                }
-            }
+    info!(policy = config.policy.name, shards = members.len(), "serving");
+    let mut drains = config.cleaning.drain_at_exit;
+    let mut ended = vec![];
+    std::thread::scope(|scope| -> Result<()> {
+        let mut members = members.into_iter();
+        let mut first = members.next().context("there is a shard at least")?;
+        let mut others = vec![];
+        for mut member in members {
+            let name = format!("shard {}", others.len() + 1);
+            let work = move || {
+                let _stops = StopsAll(serving.all);
+                member.run(serving).map(|()| member)
+            };
+            let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, work);
+            others.push(thread.context("cannot start the thread of a shard")?);
         }
-        replacing.advance(control, service, note.map(Arc::as_ref));
-        board.post(instruments.status(service.engine_mut(), clients.clients()));
+        let served = {
+            let _stops = StopsAll(serving.all);
+            first.run_first(serving, &wants_reload, &mut drains, &mut watchdog)
+        };
+        tell_service_manager(NotifyState::Stopping);
+        info!("leaving");
+        ended.push(served.map(|()| first));
+        for thread in others {
+            ended.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        Ok(())
     })?;
-    tell_service_manager(NotifyState::Stopping);
-    info!("leaving");
-    instruments.end_recording();
-    for service in server.into_services() {
-        let mut engine = service.into_engine();
-        begins.finish(engine.shard_mut())?;
-        let (left, is_durable) = leave(engine, drains, &mut watchdog);
-        if let Some(note) = note {
-            note.end(left)?;
+    let mut engines = vec![];
+    for member in ended {
+        let Member { server, mut begins, instruments } = member?;
+        instruments.end_recording();
+        for service in server.into_services() {
+            let mut engine = service.into_engine();
+            begins.finish(engine.shard_mut())?;
+            engines.push(engine);
         }
-        ensure!(
-            is_durable,
-            "not everything could be made durable: writes that no client flushed may be lost"
-        );
     }
+    let left = engines.into_iter().map(|engine| leave(engine, drains, &mut watchdog));
+    let left = left.reduce(|(one, is_durable), (other, is_other_durable)| {
+        (one.and(other), is_durable && is_other_durable)
+    });
+    let (left, is_durable) = left.context("there is a shard at least")?;
+    if let Some(note) = note {
+        note.end(left)?;
+    }
+    ensure!(
+        is_durable,
+        "not everything could be made durable: writes that no client flushed may be lost"
+    );
     Ok(())
 }
 
-/// Takes over what can change while clients are served; all of it, or nothing.
+/// Reads the configuration again, and has the first shard take it over: all of it, or nothing.
 fn reload(
-    options: &ServeOptions,
+    serving: &Serving<'_>,
     service: &mut Service,
     instruments: &Instruments,
-    server: &Handle,
 ) -> Result<Config> {
-    let path = options.config.as_ref().context("there is no configuration")?;
+    let path = serving.options.config.as_ref().context("there is no configuration")?;
     let config = Config::read(path)?;
-    let shadow_options = shadows::options(&config)?;
+    let shards = service.engine_mut().shard().options().share.map.number();
+    ensure!(
+        config.shards == shards,
+        "`shards`: {shards} serve until the flash is drained and the server is started again"
+    );
     let tls = listening::certificates(&config)?;
+    take_over(&config, Some(shadows::options(&config)?), service, instruments)?;
+    if let Some(tls) = tls {
+        serving.all.set_tls(tls);
+    }
+    info!("the configuration was read again; sizes, devices and addresses change with a restart");
+    Ok(config)
+}
+
+/// Takes over what can change while clients are served; all of it, or nothing. What the first shard took
+/// over all can, because they are alike.
+fn take_over(
+    config: &Config,
+    shadow_options: Option<Vec<shadows::Wanted>>,
+    service: &mut Service,
+    instruments: &Instruments,
+) -> Result<()> {
     let may_write = service.engine_mut().driver().may_write();
     ensure!(
         may_write || config.write_mode == config::Mode::ReadOnly,
         "`write_mode`: the backing store takes no writes"
     );
     let shard = service.engine_mut().shard_mut();
+    let shards = u32::from(shard.options().share.map.number().get());
     let policy = config.policy_options()?;
     let rating = config.flash_rated_written_bytes()?;
-    let shadows = Watching::new(shadow_options, &config, shard.options())?;
+    let shadow_options = shadow_options.unwrap_or_default();
+    let shadows = Watching::new(shadow_options, config, shard.options())?;
     let given: Vec<_> =
         policy.values.iter().map(|(name, value)| (name, value.to_string())).collect();
     let current = &shard.options().policy;
@@ -232,17 +295,12 @@ fn reload(
         shard.set_policy(policy).context("`policy`")?;
     }
     shard.set_write_mode(config.write_mode.into_engine());
-    shard.set_cleaning(config.cleaning());
-    shard.set_flash_write_budget(
-        config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day),
-    );
+    shard.set_cleaning(config.cleaning().part(shards));
+    let budget = config.flash.as_ref().and_then(|flash| flash.write_budget_gib_per_day);
+    shard.set_flash_write_budget(budget.map(|gib| gib / f64::from(shards)));
     instruments.set_flash_rating(rating);
     instruments.set_shadows(shadows);
-    if let Some(tls) = tls {
-        server.set_tls(tls);
-    }
-    info!("the configuration was read again; sizes, devices and addresses change with a restart");
-    Ok(config)
+    Ok(())
 }
 
 /// Makes everything durable, on disk or on flash, and lets go of the devices. Returns how that left the

@@ -71,6 +71,7 @@ pub(crate) fn new_flash(
         }
     }
     let contents = initialise(&mut file, Uuid::new_v4(), &options).with_context(in_flash)?;
+    let contents = contents.into_only().with_context(in_flash)?;
     Ok(NewFlash {
         path: order.flash.clone(),
         file,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use thermocline_engine::driver::files::DeviceFile;
 use thermocline_engine::{
-    Fingerprint, Flash, FlashError, FlashSet, Found, FoundFlash, Intent, Likeness, Mark, Notice,
-    Plan, SideFile, SideFileError, Uuid,
+    Fingerprint, FlashError, FlashSet, Found, FoundFlash, FoundSet, Intent, Likeness, Mark, Notice,
+    Plan, ShardMap, SideFile, SideFileError, Uuid,
 };
 use thermocline_nbd::backing::{Access, NbdBacking, NbdStorage};
 use thermocline_nbd::uri::NbdUri;
@@ -24,9 +24,9 @@ const SAMPLE_BYTES: usize = 4096;
 
 /// What was found on the devices. Nothing was changed.
 pub(crate) struct Looked {
-    pub(crate) found: Found,
+    pub(crate) found: FoundSet,
     /// The flash, if it is one.
-    pub(crate) flash: Option<Flash>,
+    pub(crate) flash: Option<FlashSet>,
 }
 
 /// Looks at a flash, and at what the note of the backing store says.
@@ -37,27 +37,33 @@ pub(crate) fn look(
     flash: Option<&mut DeviceFile>,
     note: Option<SideFile>,
     backing_bytes: u64,
+    map: ShardMap,
     force_init: bool,
 ) -> Result<Looked> {
     let read = flash.map(|file| FlashSet::read(file)).transpose();
-    let (flash, found) = match read {
-        Ok(None) => (None, FoundFlash::None),
-        Ok(Some(flash)) => {
-            let contents = flash.contents();
-            let flash = match flash.into_only() {
-                Ok(flash) => Some(flash),
-                Err(_) if force_init => None,
-                Err(error) => return Err(explained(error)),
-            };
-            (flash, FoundFlash::Cache(contents))
-        }
-        Err(FlashError::Empty) => (None, FoundFlash::Blank),
-        Err(_) if force_init => (None, FoundFlash::Foreign),
+    let (flash, found, regions) = match read {
+        Ok(None) => (None, FoundFlash::None, vec![]),
+        Ok(Some(flash)) => match flash.check_map(map) {
+            Ok(()) => {
+                let (first, regions) = (flash.flashes()[0].contents(), flash.each_contents());
+                (Some(flash), FoundFlash::Cache(first), regions)
+            }
+            Err(_) if force_init => (None, FoundFlash::Cache(flash.contents()), vec![]),
+            Err(error) => return Err(of_other_shards(error, &flash)),
+        },
+        Err(FlashError::Empty) => (None, FoundFlash::Blank, vec![]),
+        Err(_) if force_init => (None, FoundFlash::Foreign, vec![]),
         Err(error) => return Err(explained(error)),
     };
     let found =
         Found { note, flash: found, backing_bytes, backing: None, new_cache: Uuid::new_v4() };
-    Ok(Looked { found, flash })
+    Ok(Looked { found: FoundSet { found, regions }, flash })
+}
+
+/// The error of a flash for which the configuration has another number of shards.
+fn of_other_shards(error: FlashError, flash: &FlashSet) -> anyhow::Error {
+    let shards = flash.superblock().share.map.number();
+    explained(error).context(format!("the configuration may say `shards = {shards}` again"))
 }
 
 /// Whether initialising a flash by force helps against an error.
@@ -90,7 +96,7 @@ fn explained(error: FlashError) -> anyhow::Error {
 ///
 /// # Errors
 /// A flash and a backing store that must not be used together.
-pub(crate) fn plan(found: &Found, force_init: bool) -> Result<Plan, SideFileError> {
+pub(crate) fn plan(found: &FoundSet, force_init: bool) -> Result<Plan, SideFileError> {
     let plan = found.plan(if force_init { Intent::ForceInit } else { Intent::Serve })?;
     if let Some(notice) = plan.notice {
         say(notice);

@@ -21,6 +21,9 @@ pub(crate) struct Status {
     /// The name of the export.
     #[serde(default)]
     pub(crate) export: String,
+    /// How many shards serve it. The figures are sums over them, the gauges of policies their means.
+    #[serde(default = "one")]
+    pub(crate) shards: u16,
     /// The policy's name.
     pub(crate) policy: String,
     /// What happens to writes.
@@ -80,6 +83,10 @@ pub(crate) struct Status {
     pub(crate) figures: Figures,
 }
 
+const fn one() -> u16 {
+    1
+}
+
 /// Figures of tables by their keys.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -121,6 +128,13 @@ pub(crate) struct PerTier<T> {
 }
 
 impl<T> PerTier<T> {
+    /// Adds figures, tier by tier.
+    fn add(&mut self, other: &Self, add: impl Fn(&mut T, &T)) {
+        add(&mut self.ram, &other.ram);
+        add(&mut self.flash, &other.flash);
+        add(&mut self.disk, &other.disk);
+    }
+
     /// A figure of each tier.
     pub(crate) fn of(figure: impl Fn(Tier) -> T) -> Self {
         Self { ram: figure(Tier::RAM), flash: figure(Tier::FLASH), disk: figure(Tier::DISK) }
@@ -296,6 +310,18 @@ pub(crate) struct Latency {
 }
 
 impl DeviceStatus {
+    /// Adds what another shard did with the device.
+    fn add(&mut self, other: &Self) {
+        for (one, other) in [
+            (&mut self.read_bytes, &other.read_bytes),
+            (&mut self.written_bytes, &other.written_bytes),
+        ] {
+            one.iter_mut().zip(other).for_each(|((_, one), (_, other))| *one += other);
+        }
+        self.queue_depth += other.queue_depth;
+        self.figures.add(&other.figures);
+    }
+
     /// Bytes read and written, for all purposes.
     pub(crate) fn transferred_bytes(&self) -> [u64; 2] {
         [&self.read_bytes, &self.written_bytes]
@@ -304,6 +330,15 @@ impl DeviceStatus {
 }
 
 impl Latency {
+    /// Adds other times.
+    fn add(&mut self, other: &Self) {
+        for (one, other) in self.classes.iter_mut().zip(other.classes) {
+            *one += other;
+        }
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
     /// One more time.
     #[inline]
     pub(crate) fn record(&mut self, time: Duration) {
@@ -409,6 +444,21 @@ impl Figures {
         self
     }
 
+    /// Adds the figures of another shard; what one of them lacks is what the other says.
+    fn add(&mut self, other: &Self) {
+        for (key, value) in &mut self.0 {
+            let Some(other) = other.0.get(key) else { continue };
+            *value = match (value.as_u64(), other.as_u64()) {
+                (Some(one), Some(other)) => (one + other).into(),
+                _ => match (value.as_f64(), other.as_f64()) {
+                    (Some(one), Some(other)) => (one + other).into(),
+                    (Some(one), None) => one.into(),
+                    (None, other) => other.into(),
+                },
+            };
+        }
+    }
+
     /// A figure that is a whole number; 0 if there is none.
     pub(crate) fn count(&self, key: &str) -> u64 {
         match self.value(key) {
@@ -454,6 +504,46 @@ impl ShadowStatus {
 }
 
 impl Status {
+    /// Adds what another shard of the same export says.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let sum = |one: &mut u64, other: u64| *one += other;
+        for (one, other) in self.capacity_pages.iter_mut().zip(other.capacity_pages) {
+            sum(one, other);
+        }
+        self.uptime_s = self.uptime_s.min(other.uptime_s);
+        self.has_flash &= other.has_flash;
+        self.writes_held |= other.writes_held;
+        self.accesses.read = self.accesses.read.and(&other.accesses.read);
+        self.accesses.write = self.accesses.write.and(&other.accesses.write);
+        self.latency.read.add(&other.latency.read, Latency::add);
+        self.latency.write.add(&other.latency.write, Latency::add);
+        self.flush_latency.add(&other.flush_latency);
+        self.copies.add(&other.copies, |one, other| one.add(other, |one, other| *one += other));
+        self.lost.extend(&other.lost);
+        self.lost.sort_unstable_by_key(|extent| extent.offset_bytes);
+        self.flash.add(&other.flash);
+        self.backing.add(&other.backing);
+        self.clients += other.clients;
+        for (one, other) in self.gauges.iter_mut().zip(&other.gauges) {
+            one.value += other.value;
+        }
+        self.figures.add(&other.figures);
+    }
+
+    /// The snapshot of an export, from those of its shards.
+    pub(crate) fn of_shards(mut shards: impl Iterator<Item = Self>) -> Option<Self> {
+        let mut all = shards.next()?;
+        let mut count = 1.0;
+        for other in shards {
+            all.add(&other);
+            count += 1.0;
+        }
+        for gauge in &mut all.gauges {
+            gauge.value /= count;
+        }
+        Some(all)
+    }
+
     /// The shadow with the least time of transfers, if one was seen.
     pub(crate) fn best_shadow(&self) -> Option<&ShadowStatus> {
         let seen = self.shadows.iter().filter(|shadow| shadow.sampled_accesses > 0);
