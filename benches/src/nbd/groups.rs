@@ -21,6 +21,8 @@ pub(super) struct Peer<'a> {
     pub(super) name: &'a str,
     pub(super) command: &'a str,
     pub(super) config: Option<&'a str>,
+    /// Threads that serve, each as busy as the others.
+    pub(super) threads: u32,
 }
 
 /// What a client does.
@@ -60,21 +62,35 @@ impl Case {
     }
 }
 
-const NBDKIT_MEMORY: Peer<'static> =
-    Peer { name: "nbdkit-memory", command: "nbdkit -f -U {socket} memory {size}", config: None };
-const NBDKIT_FILE: Peer<'static> =
-    Peer { name: "nbdkit-file", command: "nbdkit -f -U {socket} file {file}", config: None };
+const NBDKIT_MEMORY: Peer<'static> = Peer {
+    name: "nbdkit-memory",
+    command: "nbdkit -f -U {socket} memory {size}",
+    config: None,
+    threads: 1,
+};
+const NBDKIT_FILE: Peer<'static> = Peer {
+    name: "nbdkit-file",
+    command: "nbdkit -f -U {socket} file {file}",
+    config: None,
+    threads: 1,
+};
 const NBDKIT_CACHE: Peer<'static> = Peer {
     name: "nbdkit-cache",
     command: "nbdkit -f -U {socket} --filter=cache file {file}",
     config: None,
+    threads: 1,
 };
-const QEMU: Peer<'static> =
-    Peer { name: "qemu-nbd", command: "qemu-nbd -t -f raw -k {socket} -e 64 {file}", config: None };
+const QEMU: Peer<'static> = Peer {
+    name: "qemu-nbd",
+    command: "qemu-nbd -t -f raw -k {socket} -e 64 {file}",
+    config: None,
+    threads: 1,
+};
 const QEMU_NONE: Peer<'static> = Peer {
     name: "qemu-none-uring",
     command: "qemu-nbd -t -f raw --cache=none --aio=io_uring -k {socket} -e 64 {file}",
     config: None,
+    threads: 1,
 };
 /// A disk of 8 ms for each request, 16 at a time.
 const SLOW_DISK: &str =
@@ -83,21 +99,33 @@ const NO_CACHE: Peer<'static> = Peer {
     name: "no-cache",
     command: "nbdkit -f -U {socket} -t 16 --filter=delay memory {size} rdelay=8ms wdelay=8ms",
     config: None,
+    threads: 1,
 };
 const CACHE_OF_SLOW: Peer<'static> = Peer {
     name: "nbdkit-cache",
     command: "nbdkit -f -U {socket} -t 16 --filter=cache --filter=delay memory {size} rdelay=8ms wdelay=8ms",
     config: None,
+    threads: 1,
 };
 const SERVE: &str = "{thermocline} serve {config}";
 
 const fn ours<'a>(name: &'a str, config: &'a str) -> Peer<'a> {
-    Peer { name, command: SERVE, config: Some(config) }
+    Peer { name, command: SERVE, config: Some(config), threads: 1 }
 }
 
 /// All of the export in RAM; bytes need not be durable before a flush, as in nbdkit's memory.
 const IN_RAM: &str = r#"
 backing.path = "{file}"
+ram.size = "{mib}MiB"
+policy.name = "lru"
+limits.undurable = "{mib}MiB"
+nbd.socket = "{socket}"
+"#;
+
+/// The same with two shards.
+const IN_RAM_OF_TWO: &str = r#"
+backing.path = "{file}"
+shards = 2
 ram.size = "{mib}MiB"
 policy.name = "lru"
 limits.undurable = "{mib}MiB"
@@ -165,6 +193,36 @@ pub(super) const GROUPS: &[Group] = &[
             Case::new("hit 70/30 d1", &["--rw=randrw", "--rwmixread=70"], 1),
             Case::new("hit 70/30 d32", &["--rw=randrw", "--rwmixread=70"], 32),
             Case::new("sequential read d8", &["--rw=read", "--bs=256k"], 8),
+        ],
+    },
+    Group {
+        name: "shards",
+        about: "everything in RAM, four clients",
+        mib: 256,
+        disk: None,
+        peers: &[ours("1-shard", IN_RAM), Peer { threads: 2, ..ours("2-shards", IN_RAM_OF_TWO) }],
+        fill: &[FILL],
+        cases: &[
+            Case::new(
+                "hit read, 4 x d32",
+                &["--rw=randread", "--numjobs=4", "--group_reporting"],
+                32,
+            ),
+            Case::new(
+                "hit write, 4 x d32",
+                &["--rw=randwrite", "--numjobs=4", "--group_reporting"],
+                32,
+            ),
+            Case::new(
+                "hit read, 4 x d4",
+                &["--rw=randread", "--numjobs=4", "--group_reporting"],
+                4,
+            ),
+            Case::new(
+                "hit read of 64 KiB, 4 x d8",
+                &["--rw=randread", "--bs=64k", "--numjobs=4", "--group_reporting"],
+                8,
+            ),
         ],
     },
     Group {

@@ -23,8 +23,13 @@ use crate::measure::median;
 /// What is measured.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Measure only these groups: ram, flash, durable, slow, working-set, flush
-    #[arg(long, value_delimiter = ',', default_value = "ram,flash,durable,slow,working-set,flush")]
+    /// Measure only these groups: ram, shards, flash, durable, slow, working-set,
+    /// flush
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ram,shards,flash,durable,slow,working-set,flush"
+    )]
     groups: Vec<String>,
     /// Measure only the servers whose names contain one of these; the first of a group is its baseline
     #[arg(long, value_delimiter = ',')]
@@ -90,6 +95,7 @@ fn run_group(arguments: &Arguments, group: &Group, place: &Place<'_>) -> Result<
         name,
         command,
         config: None,
+        threads: 1,
     }));
     peers.retain(|peer| {
         let is_there = server::is_installed(place, peer.command);
@@ -124,6 +130,9 @@ fn run_group(arguments: &Arguments, group: &Group, place: &Place<'_>) -> Result<
         println!("  {}", case.name);
         for (column, peer) in peers.iter().enumerate() {
             print_row(peer.name, case, &figures[&(row, column)], &figures[&(row, 0)]);
+            if peer.threads > 1 {
+                print_capacity(peer, &figures[&(row, column)], &figures[&(row, 0)]);
+            }
             let alone = cases.iter().position(|it| it.is_alone_of(case));
             if let Some(alone) = alone.filter(|_| case.beside.is_some()) {
                 let (these, others) = (&figures[&(row, column)], &figures[&(alone, column)]);
@@ -163,6 +172,20 @@ fn print_row(name: &str, case: &Case, figures: &[Figures], baseline: &[Figures])
         of(|it| it.p99_us),
         of(|it| it.server_us_per_request),
         of(|it| it.client_us_per_request),
+    );
+}
+
+/// Says how many requests a server of several threads could answer beside the first one, if each of its
+/// threads had a processor and clients had others.
+fn print_capacity(peer: &Peer<'_>, figures: &[Figures], baseline: &[Figures]) {
+    let ratios = figures.iter().zip(baseline).map(|(this, other)| {
+        f64::from(peer.threads) * other.server_us_per_request / this.server_us_per_request
+    });
+    println!(
+        "    {:16} by CPU time per request, {} threads answer x{:.2} as many requests as the first",
+        "",
+        peer.threads,
+        median(ratios.collect())
     );
 }
 

@@ -106,7 +106,7 @@ counters! {
         page_losses: "Pages that came to be lost"
             + "Pages that a later write healed count, too: see [faults](#faults).",
         flushes: "Flushes and durable writes answered"
-            + "Writes with FUA are durable writes.",
+            + "Writes with FUA are durable writes. Each shard that has to do with one counts it.",
         commits as "journal_commits": "Commits of the journal"
             + "Each is one sync of flash and journal; flushes over commits say how many flushes share \
                one.",

@@ -246,3 +246,46 @@ fn a_flash_of_several_shards_is_never_taken_for_that_of_one() {
     Flash::initialise(&mut flash, CACHE, layout, backing_bytes).unwrap();
     assert_eq!(FlashSet::read(&mut flash).unwrap().flashes().len(), 1);
 }
+
+#[test]
+fn regions_of_different_flashes_are_no_flash() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(options().slots(), PAGE as u32);
+    let map = ShardMap::with_extents(NonZeroU16::new(2).unwrap(), PAGE as u64);
+    let bytes = FlashSet::bytes(&layout, &map);
+    let made = |cache, layout: Layout, map: ShardMap| {
+        File::create(folder.path().join("flash")).unwrap().set_len(2 * bytes).unwrap();
+        let mut flash = open(folder.path(), "flash");
+        let backing_bytes = u64::from(PAGES) * PAGE as u64;
+        FlashSet::initialise(&mut flash, cache, layout, map, backing_bytes).unwrap();
+        let set = FlashSet::read(&mut flash).unwrap();
+        let range = set.range(1);
+        let [start, end] = [range.start, range.end].map(|place| usize::try_from(place).unwrap());
+        (fs::read(folder.path().join("flash")).unwrap(), start..end)
+    };
+    let (good, second) = made(CACHE, layout, map);
+    let read = |region: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[second.clone()].copy_from_slice(region);
+        fs::write(folder.path().join("flash"), bytes).unwrap();
+        FlashSet::read(&mut open(folder.path(), "flash")).map(|set| set.flashes().len())
+    };
+    assert_eq!(read(&good[second.clone()]).unwrap(), 2);
+    let (other_cache, _) = made(Uuid::from_u128(99), layout, map);
+    let other_extents = ShardMap::with_extents(map.number(), 2 * PAGE as u64);
+    let (other_map, _) = made(CACHE, layout, other_extents);
+    let (other_layout, _) = made(CACHE, Layout::new(options().slots() - 1, PAGE as u32), map);
+    let first = &good[..second.len()];
+    for region in [
+        &other_cache[second.clone()],
+        &other_map[second.clone()],
+        &other_layout[second.clone()],
+        first,
+    ] {
+        let refused = read(region).unwrap_err();
+        assert!(!refused.to_string().is_empty());
+    }
+    let foreign = read(&other_cache[second.clone()]).unwrap_err();
+    assert!(matches!(foreign, FlashError::Mixed { index: 1 }), "{foreign}");
+    assert!(read(&vec![0; second.len()]).is_err(), "a region is missing");
+}

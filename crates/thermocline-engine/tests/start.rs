@@ -1,8 +1,10 @@
 //! What a start decides, case by case, and over histories of crashes, copies and other writers.
 
+use std::num::NonZeroU16;
+
 use thermocline_engine::{
-    Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, Intent, Keep, Layout, Mark,
-    Notice, SideFile, SideFileError, Step, Superblock, Uuid,
+    Begin, Contents, DrainOptions, End, Fingerprint, Found, FoundFlash, FoundSet, Intent, Keep,
+    Layout, Mark, Notice, ShardMap, Share, SideFile, SideFileError, Step, Superblock, Uuid,
 };
 
 const CACHE: Uuid = Uuid::from_u128(1);
@@ -176,4 +178,64 @@ fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
         assert_eq!(word(&fits, drain), "dirty only");
         assert_eq!(word(&with_bytes(PAGE, None), drain), expected);
     }
+}
+
+/// The notes that the start on two such regions writes, in order, and how the epoch begins. Which region
+/// comes first makes no difference.
+#[track_caller]
+fn on_two(note: SideFile, regions: [Contents; 2]) -> (Vec<SideFile>, Begin) {
+    let map = ShardMap::new(NonZeroU16::new(2).unwrap(), 4096);
+    let decided = |regions: [Contents; 2]| {
+        let shares = Share::all(map).zip(regions);
+        let regions: Vec<Contents> = shares
+            .map(|(share, contents)| {
+                let cache = share.identity(CACHE);
+                let superblock = Superblock { share, cache, ..contents.superblock };
+                Contents { superblock, ..contents }
+            })
+            .collect();
+        let found = found(Some(note), regions[0], Some(print(5, 5)));
+        let plan = FoundSet { found, regions }.plan(Intent::Serve).unwrap();
+        let notes = plan.steps.iter().filter_map(|step| match step {
+            Step::WriteNote(note) => Some(*note),
+            _ => None,
+        });
+        (notes.collect::<Vec<_>>(), plan.begin().unwrap())
+    };
+    let one = decided(regions);
+    assert_eq!(one, decided([regions[1], regions[0]]));
+    one
+}
+
+/// A region of that epoch.
+fn region(epoch: u64, dirty: u64, end: Option<End>) -> Contents {
+    let contents = flash(2, dirty, end);
+    Contents { superblock: Superblock { epoch, ..contents.superblock }, ..contents }
+}
+
+#[test]
+fn regions_of_two_epochs_begin_one_that_is_new_to_both() {
+    // A crash while regions began epoch 4.
+    let note = SideFile { begins: Some(4), ..SideFile::running(CACHE, 3) };
+    let (notes, begin) = on_two(note, [region(4, 1, None), region(3, 0, None)]);
+    let [starting, running] = notes[..] else { panic!("{notes:?}") };
+    assert_eq!(starting.epoch, 3, "the oldest that a region may be in");
+    assert_eq!(begin.epoch, Some(5));
+    assert_eq!((starting.begins, running.begins), (begin.epoch, None));
+    assert_eq!(running.epoch, 5, "all are in it then");
+    assert!(starting.has_dirty && running.has_dirty);
+}
+
+#[test]
+fn what_one_region_has_the_note_says_of_all() {
+    let stopped = SideFile::running(CACHE, 3).ended(3, true, Some(end(9)));
+    let regions = [region(3, 0, Some(end(9))), region(3, 1, Some(end(9)))];
+    let (notes, begin) = on_two(stopped, regions);
+    assert!(notes[0].has_dirty, "one region has dirty pages");
+    assert_eq!(notes[0].end, Some(end(9)), "both ended like this");
+    assert_eq!(begin.keep, Keep::All);
+
+    let copied = SideFile::running(CACHE, 3).ended(3, false, Some(end(9)));
+    let (_, begin) = on_two(copied, [region(3, 0, Some(end(9))), region(3, 0, Some(end(9)))]);
+    assert_eq!((begin.keep, begin.epoch), (Keep::All, Some(4)));
 }
