@@ -71,8 +71,9 @@ impl Handle {
     /// Gives the server other certificates, for clients that connect from now on. A server that was
     /// set up without TLS stays without.
     pub fn set_tls(&self, configuration: Arc<ServerConfig>) {
-        for reach in &self.reaches {
-            *lock(&reach.new_tls) = Some(Arc::clone(&configuration));
+        let configurations = std::iter::repeat(configuration);
+        for (reach, configuration) in self.reaches.iter().zip(configurations) {
+            *lock(&reach.new_tls) = Some(configuration);
         }
         self.wake();
     }

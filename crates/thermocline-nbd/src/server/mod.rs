@@ -425,7 +425,9 @@ impl<S: Service> Server<S> {
     fn accept(&mut self) {
         if self.was_woken {
             let handed_over = std::mem::take(&mut *lock(&self.reach.inbox));
-            handed_over.into_iter().for_each(|socket| self.admit(socket));
+            for socket in handed_over {
+                self.admit(socket);
+            }
         }
         if !std::mem::take(&mut self.may_accept) {
             return;

@@ -114,10 +114,10 @@ pub(super) struct Link {
 impl Link {
     /// Both ends, for two shards with these bells.
     pub(super) fn pair(one: &Arc<Bell>, other: &Arc<Bell>) -> (Self, Self) {
-        let (one_orders, other_serves) = sync_channel(ORDERS_MAX);
-        let (other_orders, one_serves) = sync_channel(ORDERS_MAX);
-        let (one_answers, other_served) = sync_channel(ORDERS_MAX);
-        let (other_answers, one_served) = sync_channel(ORDERS_MAX);
+        let (asks_of_one, taken_by_other) = sync_channel(ORDERS_MAX);
+        let (asks_of_other, taken_by_one) = sync_channel(ORDERS_MAX);
+        let (given_by_one, back_at_other) = sync_channel(ORDERS_MAX);
+        let (given_by_other, back_at_one) = sync_channel(ORDERS_MAX);
         let end = |to_serve, served, orders, answers, bell: &Arc<Bell>| Self {
             to_serve,
             served,
@@ -128,8 +128,8 @@ impl Link {
             unanswered: 0,
             waiting: VecDeque::new(),
         };
-        let first = end(one_orders, one_served, one_serves, one_answers, other);
-        let second = end(other_orders, other_served, other_serves, other_answers, one);
+        let first = end(asks_of_one, back_at_one, taken_by_one, given_by_one, other);
+        let second = end(asks_of_other, back_at_other, taken_by_other, given_by_other, one);
         (first, second)
     }
 

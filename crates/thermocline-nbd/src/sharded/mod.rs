@@ -253,7 +253,14 @@ impl<D: Driver> Sharded<D> {
                 Given::Bytes(buffer)
             }
             Command::BlockStatus if answer.outcome.is_ok() => self.extents_of(&piece),
-            _ => {
+            Command::Read
+            | Command::Write
+            | Command::Disconnect
+            | Command::Flush
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::BlockStatus => {
                 spare = buffer;
                 Given::Nothing
             }
@@ -266,17 +273,18 @@ impl<D: Driver> Sharded<D> {
 
     /// What a part of the shard's own gives.
     fn given(&mut self, piece: &Piece, place: Place, answer: &Answer, mut to: Vec<u8>) -> Given {
-        match piece.command {
-            Command::Read if answer.outcome.is_ok() => {
-                self.own.take_data(answer.tag, &mut to);
-                Given::Bytes(to)
-            }
-            Command::BlockStatus if answer.outcome.is_ok() => {
-                let offset_bytes = part_start(self.map, piece, place.part);
-                self.extents_of(&Piece { offset_bytes, ..*piece })
-            }
-            _ => Given::Nothing,
+        if answer.outcome.is_err() {
+            return Given::Nothing;
         }
+        if piece.command == Command::Read {
+            self.own.take_data(answer.tag, &mut to);
+            return Given::Bytes(to);
+        }
+        if piece.command == Command::BlockStatus {
+            let offset_bytes = part_start(self.map, piece, place.part);
+            return self.extents_of(&Piece { offset_bytes, ..*piece });
+        }
+        Given::Nothing
     }
 
     /// The extents of a piece that the engine has just found out about.
@@ -302,7 +310,9 @@ impl<D: Driver> Sharded<D> {
             self.announced = Some(Announced::Parts(given.collect()));
         } else {
             let given: Vec<(u32, Given)> = given.collect();
-            given.into_iter().for_each(|(_, given)| self.keep_given(given));
+            for (_, given) in given {
+                self.keep_given(given);
+            }
         }
         Reply { tag, outcome: error.map_or(Ok(()), Err) }
     }
@@ -367,9 +377,10 @@ impl<D: Driver> Service for Sharded<D> {
             piece.length_bytes = piece.length_bytes.min(STATUS_BYTES_MAX);
         }
         // What gives something is joined like a read.
-        let kind = match piece.command {
-            Command::BlockStatus => RequestKind::Read,
-            command => kind(command).unwrap_or(RequestKind::Cache),
+        let kind = if piece.command == Command::BlockStatus {
+            RequestKind::Read
+        } else {
+            kind(piece.command).unwrap_or(RequestKind::Cache)
         };
         let request = Request {
             tag: 0,

@@ -28,13 +28,13 @@ fn call(
 ) -> Result<Vec<u8>, ErrorCode> {
     shards[at].submit(Tag(u64::MAX - 7), &piece, payload);
     loop {
-        for shard in 0..shards.len() {
-            shards[shard].drive();
-            let Some(reply) = shards[shard].next_reply() else { continue };
+        for (shard, member) in shards.iter_mut().enumerate() {
+            member.drive();
+            let Some(reply) = member.next_reply() else { continue };
             assert_eq!((shard, reply.tag), (at, Tag(u64::MAX - 7)), "who asked is answered");
             let mut bytes = vec![];
             if piece.command == Command::Read && reply.outcome.is_ok() {
-                shards[shard].take_data(reply.tag, &mut bytes);
+                member.take_data(reply.tag, &mut bytes);
             }
             return reply.outcome.map(|()| bytes);
         }
@@ -70,9 +70,10 @@ fn every_client_sees_what_any_other_wrote() {
             } else {
                 vec![]
             };
-            let asked = match command {
-                Command::Flush => piece(command, 0, 0),
-                _ => piece(command, offset, length),
+            let asked = if command == Command::Flush {
+                piece(command, 0, 0)
+            } else {
+                piece(command, offset, length)
             };
             if asked.length_bytes > MIB && command != Command::WriteZeroes {
                 let first = Piece { length_bytes: MIB / 4, ..asked };
@@ -94,10 +95,10 @@ fn every_client_sees_what_any_other_wrote() {
                 continue;
             }
             let found = call(&mut shards, at, asked, &payload).unwrap();
-            match command {
-                Command::Read => assert!(found == *place, "{count} shards, round {round}"),
-                Command::WriteZeroes => place.fill(0),
-                _ => {}
+            if command == Command::Read {
+                assert!(found == *place, "{count} shards, round {round}");
+            } else if command == Command::WriteZeroes {
+                place.fill(0);
             }
         }
     }

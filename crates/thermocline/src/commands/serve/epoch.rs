@@ -65,11 +65,11 @@ impl Beginning {
     /// # Errors
     /// If the note cannot be written, or the system gives no thread.
     pub(crate) fn start(self, server: Handle, shards: usize) -> Result<Vec<Begins>> {
-        let none = || (0..shards).map(|_| Begins::default()).collect();
+        let begun = || (0..shards).map(|_| Begins::default()).collect();
         let found = match self {
             Self::Flash(found) => found,
-            Self::Note(note) => return note.begin().map(|()| none()),
-            Self::Alone(note) => return note.write().map(|()| none()),
+            Self::Note(note) => return note.begin().map(|()| begun()),
+            Self::Alone(note) => return note.write().map(|()| begun()),
         };
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..shards).map(|_| channel()).unzip();
         // Another attempt to read the journal might find other pages than the first reads would show.
