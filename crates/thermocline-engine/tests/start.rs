@@ -167,7 +167,7 @@ fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
         };
         // A file that grows has another time, and the sample is of what it was before.
         let grown = with_bytes(BYTES + PAGE, Some(print(5, 6)));
-        let plan = grown.plan(Intent::Serve).unwrap();
+        let plan = grown.plan(Intent::Serve).expect("all fits");
         let begin = plan.begin().unwrap();
         assert_eq!((begin.keep, begin.backing_bytes), (Keep::Dirty, Some(BYTES + PAGE)));
         assert_eq!(word(&grown, drain), "dirty only");
@@ -183,8 +183,8 @@ fn a_longer_backing_store_keeps_dirty_pages_and_a_shorter_one_may_be_drained() {
 /// The notes that the start on two such regions writes, in order, and how the epoch begins. Which region
 /// comes first makes no difference.
 #[track_caller]
-fn on_two(note: SideFile, regions: [Contents; 2]) -> (Vec<SideFile>, Begin) {
-    let map = ShardMap::new(NonZeroU16::new(2).unwrap(), 4096);
+fn on_two(note: SideFile, regions: &[Contents; 2]) -> (Vec<SideFile>, Begin) {
+    let map = ShardMap::new(NonZeroU16::MIN.saturating_add(1), 4096);
     let decided = |regions: [Contents; 2]| {
         let shares = Share::all(map).zip(regions);
         let regions: Vec<Contents> = shares
@@ -195,14 +195,14 @@ fn on_two(note: SideFile, regions: [Contents; 2]) -> (Vec<SideFile>, Begin) {
             })
             .collect();
         let found = found(Some(note), regions[0], Some(print(5, 5)));
-        let plan = FoundSet { found, regions }.plan(Intent::Serve).unwrap();
-        let notes = plan.steps.iter().filter_map(|step| match step {
-            Step::WriteNote(note) => Some(*note),
-            _ => None,
-        });
-        (notes.collect::<Vec<_>>(), plan.begin().unwrap())
+        let plan = FoundSet { found, regions }.plan(Intent::Serve).expect("all fits");
+        let notes = plan
+            .steps
+            .iter()
+            .filter_map(|step| if let Step::WriteNote(note) = step { Some(*note) } else { None });
+        (notes.collect::<Vec<_>>(), plan.begin().expect("an epoch begins"))
     };
-    let one = decided(regions);
+    let one = decided(*regions);
     assert_eq!(one, decided([regions[1], regions[0]]));
     one
 }
@@ -217,7 +217,7 @@ fn region(epoch: u64, dirty: u64, end: Option<End>) -> Contents {
 fn regions_of_two_epochs_begin_one_that_is_new_to_both() {
     // A crash while regions began epoch 4.
     let note = SideFile { begins: Some(4), ..SideFile::running(CACHE, 3) };
-    let (notes, begin) = on_two(note, [region(4, 1, None), region(3, 0, None)]);
+    let (notes, begin) = on_two(note, &[region(4, 1, None), region(3, 0, None)]);
     let [starting, running] = notes[..] else { panic!("{notes:?}") };
     assert_eq!(starting.epoch, 3, "the oldest that a region may be in");
     assert_eq!(begin.epoch, Some(5));
@@ -230,12 +230,12 @@ fn regions_of_two_epochs_begin_one_that_is_new_to_both() {
 fn what_one_region_has_the_note_says_of_all() {
     let stopped = SideFile::running(CACHE, 3).ended(3, true, Some(end(9)));
     let regions = [region(3, 0, Some(end(9))), region(3, 1, Some(end(9)))];
-    let (notes, begin) = on_two(stopped, regions);
+    let (notes, begin) = on_two(stopped, &regions);
     assert!(notes[0].has_dirty, "one region has dirty pages");
     assert_eq!(notes[0].end, Some(end(9)), "both ended like this");
     assert_eq!(begin.keep, Keep::All);
 
     let copied = SideFile::running(CACHE, 3).ended(3, false, Some(end(9)));
-    let (_, begin) = on_two(copied, [region(3, 0, Some(end(9))), region(3, 0, Some(end(9)))]);
+    let (_, begin) = on_two(copied, &[region(3, 0, Some(end(9))), region(3, 0, Some(end(9)))]);
     assert_eq!((begin.keep, begin.epoch), (Keep::All, Some(4)));
 }

@@ -99,10 +99,11 @@ fn a_flush_covers_what_was_acknowledged_on_other_connections() {
     let cache = of_two();
     let engine = cache.start();
     let mut clients: Vec<_> = (0..4).map(|_| engine.client()).collect();
-    for mib in 0..8_u64 {
-        let client = &mut clients[usize::try_from(mib % 3).unwrap()];
+    for byte in 1..=8_u8 {
+        let mib = u64::from(byte) - 1;
+        let client = &mut clients[usize::from(byte % 3)];
         // Across the border of two extents, and so of shards.
-        client.write(mib * MIB + MIB / 2, &vec![mib as u8 + 1; 1 << 20]).unwrap();
+        client.write(mib * MIB + MIB / 2, &vec![byte; 1 << 20]).unwrap();
     }
     flush(&mut clients[3]);
     let header = RequestHeader {
@@ -117,9 +118,10 @@ fn a_flush_covers_what_was_acknowledged_on_other_connections() {
     engine.kill();
     let engine = cache.start();
     let mut client = engine.client();
-    for mib in 0..8_u64 {
+    for byte in 1..=8_u8 {
+        let mib = u64::from(byte) - 1;
         let found = client.read(mib * MIB + MIB / 2, 1 << 20).unwrap();
-        assert!(found.iter().all(|&byte| byte == mib as u8 + 1), "MiB {mib}");
+        assert!(found.iter().all(|&one| one == byte), "MiB {mib}");
     }
     assert_eq!(client.read(10 * MIB - 4096, 8192).unwrap(), [99; 8192]);
 }

@@ -168,7 +168,9 @@ impl News {
         let others = &self.beats[1..];
         let is_all = others.iter().all(|beat| beat.load(Ordering::Relaxed));
         if is_all {
-            others.iter().for_each(|beat| beat.store(false, Ordering::Relaxed));
+            for beat in others {
+                beat.store(false, Ordering::Relaxed);
+            }
         }
         is_all
     }

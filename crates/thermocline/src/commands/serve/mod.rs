@@ -156,27 +156,7 @@ fn serve(
 ) -> Result<()> {
     let wants_reload = Arc::new(AtomicBool::new(false));
     watch_signals(serving.all, &wants_reload)?;
-    let handle = serving.all.clone();
-    std::thread::Builder::new()
-        .name("clock".into())
-        .spawn(move || {
-            loop {
-                std::thread::sleep(SNAPSHOT_INTERVAL);
-                handle.wake();
-            }
-        })
-        .context("cannot start the clock's thread")?;
-    if let Some(note) = note.cloned() {
-        std::thread::Builder::new()
-            .name("note".into())
-            .spawn(move || {
-                loop {
-                    std::thread::sleep(NOTE_INTERVAL);
-                    note.retry();
-                }
-            })
-            .context("cannot start the note's thread")?;
-    }
+    start_clocks(serving.all, note)?;
     let mut watchdog = Watchdog::from_environment();
     tell_service_manager(NotifyState::Ready);
     info!(policy = config.policy.name, shards = members.len(), "serving");
@@ -229,6 +209,32 @@ fn serve(
         is_durable,
         "not everything could be made durable: writes that no client flushed may be lost"
     );
+    Ok(())
+}
+
+/// Starts the threads that wake the shards, and that try to write the note again.
+fn start_clocks(server: &Handle, note: Option<&Arc<Note>>) -> Result<()> {
+    let handle = server.clone();
+    std::thread::Builder::new()
+        .name("clock".into())
+        .spawn(move || {
+            loop {
+                std::thread::sleep(SNAPSHOT_INTERVAL);
+                handle.wake();
+            }
+        })
+        .context("cannot start the clock's thread")?;
+    if let Some(note) = note.cloned() {
+        std::thread::Builder::new()
+            .name("note".into())
+            .spawn(move || {
+                loop {
+                    std::thread::sleep(NOTE_INTERVAL);
+                    note.retry();
+                }
+            })
+            .context("cannot start the note's thread")?;
+    }
     Ok(())
 }
 
