@@ -8,6 +8,7 @@
 //! Frames are copied into the client's output, not sent from where they lie: a client that does not
 //! take its replies holds memory of its own, never a frame of the cache.
 
+mod accept;
 mod connection;
 mod handle;
 mod in_flight;
@@ -39,7 +40,7 @@ pub use self::listen::{Listen, SocketAccess};
 use self::names::check_names;
 use self::room::Room;
 use self::spin::Spin;
-use self::transport::{InputBuffers, Socket};
+use self::transport::InputBuffers;
 use self::work::Answered;
 use crate::codec::server::TlsMode;
 use crate::protocol::ExportInfo;
@@ -420,75 +421,6 @@ impl<S: Service> Server<S> {
         let Settings { send_limit, idle_limit, .. } = self.settings;
         let shortest = idle_limit.map_or(send_limit, |limit| limit.min(send_limit));
         (shortest / 4).clamp(Duration::from_millis(1), SWEEP)
-    }
-
-    fn accept(&mut self) {
-        if self.was_woken {
-            let handed_over = std::mem::take(&mut *lock(&self.reach.inbox));
-            for socket in handed_over {
-                self.admit(socket);
-            }
-        }
-        if !std::mem::take(&mut self.may_accept) {
-            return;
-        }
-        let mut refusal = None;
-        for index in 0..self.listeners.len() {
-            loop {
-                match self.listeners[index].accept() {
-                    Ok(Some(socket)) => self.welcome(socket),
-                    Ok(None) => break,
-                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => {
-                        refusal = Some(error);
-                        break;
-                    }
-                }
-            }
-        }
-        match &refusal {
-            Some(error) if !self.was_refused => {
-                let clients = self.connections.len();
-                tracing::warn!(%error, clients, "cannot accept clients; trying again every second");
-            }
-            None if self.was_refused => tracing::info!("clients can be accepted again"),
-            Some(_) | None => {}
-        }
-        self.was_refused = refusal.is_some();
-    }
-
-    fn welcome(&mut self, socket: Socket) {
-        let others: Vec<usize> = self.siblings.iter().map(Reach::clients).collect();
-        let clients = self.connections.len() + others.iter().sum::<usize>();
-        if clients >= self.all_clients_max {
-            tracing::warn!(clients, "a client too many was turned away");
-            return;
-        }
-        match self.siblings.iter().zip(others).min_by_key(|(_, clients)| *clients) {
-            Some((sibling, clients)) if clients < self.connections.len() => {
-                sibling.hand_over(socket);
-            }
-            _ => self.admit(socket),
-        }
-    }
-
-    fn admit(&mut self, mut socket: Socket) {
-        if self.reach.is_stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let entry = self.connections.vacant_entry();
-        let index = entry.key();
-        let registered =
-            self.poll.registry().register(socket.source(), Token(index), Interest::READABLE);
-        if let Err(error) = registered {
-            tracing::warn!(%error, "a client could not be accepted");
-            return;
-        }
-        let connection = entry.insert(Connection::new(socket, index, Instant::now()));
-        activate(&mut self.active, connection, index);
-        self.reach.clients.store(self.connections.len(), Ordering::Relaxed);
-        tracing::debug!(client = index, "a client has come");
     }
 
     /// Reads what the active clients have sent.

@@ -1,3 +1,5 @@
+//! Several shards in one thread, each driven in turn.
+
 use std::num::NonZeroU16;
 
 use thermocline_core::random::SplitMix64;

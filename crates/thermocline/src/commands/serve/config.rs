@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use thermocline_core::registry::{Depth, PolicyEntry};
 use thermocline_core::{Geometry, Indexing, Setup, WriteMiss};
-use thermocline_engine::{Cleaning, PolicyOptions, ShardMap, WriteMode};
+use thermocline_engine::{Cleaning, PolicyOptions, WriteMode};
 use thermocline_lab::spec::DriveSpec;
 use thermocline_lab::{find_policy, find_ssd};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
@@ -26,8 +26,6 @@ pub(crate) const EXAMPLE: &str = include_str!("example.toml");
 /// Bounds of `backing.timeout`, in seconds.
 const TIMEOUT_MIN_S: f64 = 0.1;
 const TIMEOUT_MAX_S: f64 = 86_400.0;
-/// More shards than this are refused.
-const SHARDS_MAX: u16 = 64;
 /// The default of `backing.grace`, in seconds.
 const GRACE_S: f64 = 5.0;
 
@@ -425,28 +423,6 @@ impl Config {
         check_depth(entry, self.flash.is_some())?;
         self.policy_options()?;
         Ok(())
-    }
-
-    /// Refuses what several shards cannot serve.
-    fn check_shards(&self) -> Result<()> {
-        let shards = self.shards.get();
-        ensure!(shards <= SHARDS_MAX, "`shards` is {shards}: it must be from 1 to {SHARDS_MAX}");
-        for (key, is_given) in [
-            ("backing.nbd", self.backing.nbd.is_some()),
-            ("shadow", !self.shadow.is_empty()),
-            ("[record]", self.record.is_some()),
-        ] {
-            ensure!(
-                shards == 1 || !is_given,
-                "`shards` is {shards}, and {key} is for one shard: leave one of them out"
-            );
-        }
-        Ok(())
-    }
-
-    /// Which shard serves what.
-    pub(crate) fn shard_map(&self) -> ShardMap {
-        ShardMap::new(self.shards, u32::try_from(self.page_size.0).unwrap_or(u32::MAX))
     }
 
     /// A size in whole pages, at least one.

@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::{Result, ensure};
+use thermocline_engine::ShardMap;
 use thermocline_nbd::server::{Handle, Server, ServerError};
 use tracing::error;
 
@@ -18,6 +20,33 @@ use super::replacing::Replacing;
 use super::status::Status;
 use super::watchdog::Watchdog;
 use super::{Service, Serving, reload, take_over};
+
+/// More shards than this are refused.
+const SHARDS_MAX: u16 = 64;
+
+impl Config {
+    /// Refuses what several shards cannot serve.
+    pub(super) fn check_shards(&self) -> Result<()> {
+        let shards = self.shards.get();
+        ensure!(shards <= SHARDS_MAX, "`shards` is {shards}: it must be from 1 to {SHARDS_MAX}");
+        for (key, is_given) in [
+            ("backing.nbd", self.backing.nbd.is_some()),
+            ("shadow", !self.shadow.is_empty()),
+            ("[record]", self.record.is_some()),
+        ] {
+            ensure!(
+                shards == 1 || !is_given,
+                "`shards` is {shards}, and {key} is for one shard: leave one of them out"
+            );
+        }
+        Ok(())
+    }
+
+    /// Which shard serves what.
+    pub(crate) fn shard_map(&self) -> ShardMap {
+        ShardMap::new(self.shards, u32::try_from(self.page_size.0).unwrap_or(u32::MAX))
+    }
+}
 
 /// A shard with its clients.
 pub(super) struct Member<'a> {
