@@ -132,7 +132,7 @@ struct Shadow {
     counts: Counts,
     costs: Vec<PageCost>,
     /// Accesses of the engine before the shadow began.
-    accesses_before: [u64; 2],
+    accesses_before: u64,
 }
 
 impl Shadows {
@@ -176,11 +176,12 @@ impl Shadows {
     /// engine, and these must not have seen an access. Returns how many shadows were kept.
     pub fn take_over(&mut self, former: Self) -> usize {
         self.accesses = former.accesses;
+        let accesses = self.accesses.iter().sum();
         let mut kept = 0;
         let mut former_samples = former.samples;
         for sample in &mut self.samples {
             for shadow in &mut sample.shadows {
-                shadow.accesses_before = self.accesses;
+                shadow.accesses_before = accesses;
             }
             let is_same =
                 |one: &Sample| one.unit.shift == sample.unit.shift && one.strata == sample.strata;
@@ -223,7 +224,7 @@ impl Shadows {
             .flat_map(|sample| {
                 let shadows = sample.shadows.iter();
                 shadows.map(|shadow| {
-                    let accesses = accesses - shadow.accesses_before.iter().sum::<u64>();
+                    let accesses = accesses - shadow.accesses_before;
                     (shadow.place, shadow.estimate(accesses, sample.strata.rate()))
                 })
             })
@@ -299,7 +300,7 @@ impl Shadow {
         let policy = options.entry.build(&setup, &options.values);
         let policy = policy.map_err(|reason| ShadowError::Policy { label: label(), reason })?;
         let counts = Counts::new();
-        Ok(Self { place, options, policy, counts, costs, accesses_before: [0; 2] })
+        Ok(Self { place, options, policy, counts, costs, accesses_before: 0 })
     }
 
     /// Whether both stand for the same, whatever they are called.

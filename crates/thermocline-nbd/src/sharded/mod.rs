@@ -169,12 +169,8 @@ impl<D: Driver> Sharded<D> {
             match &mut self.links[part.shard] {
                 None => self.own.submit(place.to_tag(), &piece, bytes),
                 Some(link) => {
-                    let mut buffer = vec![];
-                    if matches!(piece.command, Command::Read | Command::Write) {
-                        buffer = self.spares.pop().unwrap_or_default();
-                        buffer.clear();
-                        buffer.extend_from_slice(bytes);
-                    }
+                    let mut buffer = spare_for(&piece, &mut self.spares);
+                    buffer.extend_from_slice(bytes);
                     link.order(Order { place, piece, buffer });
                 }
             }
@@ -237,54 +233,39 @@ impl<D: Driver> Sharded<D> {
             self.announced = Some(Announced::Own(answer.tag));
             return Some(reply);
         }
-        let piece = Piece { length_bytes: part_bytes(self.map, &piece, place.part), ..piece };
-        let given = self.given(&piece, place, &answer, vec![]);
+        let piece = Piece {
+            offset_bytes: part_start(self.map, &piece, place.part),
+            length_bytes: part_bytes(self.map, &piece, place.part),
+            ..piece
+        };
+        let buffer = spare_for(&piece, &mut self.spares);
+        let (given, spare) = self.given(&piece, &answer, buffer);
+        self.keep(spare);
         self.part_answered(place, answer, given);
         None
     }
 
     fn guest_answered(&mut self, answer: Answer) {
         let key = usize::try_from(answer.tag.0 & !GUEST).expect("a place in memory");
-        let Guest { shard, place, piece, mut buffer } = self.guests.remove(key);
-        let mut spare = vec![];
-        let given = match piece.command {
-            Command::Read if answer.outcome.is_ok() => {
-                self.own.take_data(answer.tag, &mut buffer);
-                Given::Bytes(buffer)
-            }
-            Command::BlockStatus if answer.outcome.is_ok() => self.extents_of(&piece),
-            Command::Read
-            | Command::Write
-            | Command::Disconnect
-            | Command::Flush
-            | Command::Trim
-            | Command::Cache
-            | Command::WriteZeroes
-            | Command::BlockStatus => {
-                spare = buffer;
-                Given::Nothing
-            }
-        };
+        let Guest { shard, place, piece, buffer } = self.guests.remove(key);
+        let (given, spare) = self.given(&piece, &answer, buffer);
         let Answer { outcome, found, .. } = answer;
         if let Some(link) = &mut self.links[shard] {
             link.answer(Served { place, outcome, found, given, spare });
         }
     }
 
-    /// What a part of the shard's own gives.
-    fn given(&mut self, piece: &Piece, place: Place, answer: &Answer, mut to: Vec<u8>) -> Given {
-        if answer.outcome.is_err() {
-            return Given::Nothing;
+    /// Returns what the engine's answer to a part gives, and the buffer unless that holds the bytes of a
+    /// read now.
+    fn given(&mut self, piece: &Piece, answer: &Answer, mut buffer: Vec<u8>) -> (Given, Vec<u8>) {
+        if answer.outcome.is_ok() && piece.command == Command::Read {
+            self.own.take_data(answer.tag, &mut buffer);
+            return (Given::Bytes(buffer), vec![]);
         }
-        if piece.command == Command::Read {
-            self.own.take_data(answer.tag, &mut to);
-            return Given::Bytes(to);
+        if answer.outcome.is_ok() && piece.command == Command::BlockStatus {
+            return (self.extents_of(piece), buffer);
         }
-        if piece.command == Command::BlockStatus {
-            let offset_bytes = part_start(self.map, piece, place.part);
-            return self.extents_of(&Piece { offset_bytes, ..*piece });
-        }
-        Given::Nothing
+        (Given::Nothing, buffer)
     }
 
     /// The extents of a piece that the engine has just found out about.
@@ -345,6 +326,14 @@ impl Place {
         let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("32 bits");
         Self { whole: half(tag >> 32), part: half(tag) }
     }
+}
+
+/// Returns an empty buffer for the bytes of a piece: one of the spares, if it has bytes and there is one.
+fn spare_for(piece: &Piece, spares: &mut Vec<Vec<u8>>) -> Vec<u8> {
+    let has_bytes = matches!(piece.command, Command::Read | Command::Write);
+    let mut buffer = if has_bytes { spares.pop().unwrap_or_default() } else { vec![] };
+    buffer.clear();
+    buffer
 }
 
 /// Where a part of a piece begins.
