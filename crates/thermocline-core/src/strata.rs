@@ -1,4 +1,5 @@
-//! A sample of the disk: one unit, at random, out of each stratum of so many neighbours.
+//! A sample of the disk: the disk is cut into strata of neighbouring units, and one random unit of each
+//! is in the sample.
 //!
 //! Whichever part of the disk is in use, close to the same share of it is sampled. Were each unit
 //! sampled on its own, the share would vary, and with it the misses.

@@ -4,8 +4,9 @@
 //!    policies at one size before the next one.
 //! 2. Each configuration is estimated in miniature ([`Miniature`]). Where its sample would be more than an
 //!    eighth of the pages and the trace is long for its pages, the first accesses are replayed instead: at
-//!    least 2^20, and 64 per page, of which a quarter warms the cache up. A sample that would be the whole
-//!    trace of a trace that is not long is left out. Policies that need another look at the whole trace for that come after the others.
+//!    least 2^20, and 64 per page, of which a quarter warms the cache up. Where the trace is too short for
+//!    that and the sample would be the whole trace, there is no estimate. Policies whose sample needs
+//!    another pass over the whole trace come after the others.
 //! 3. The whole trace is replayed through each, in the same order.
 
 use std::sync::Arc;

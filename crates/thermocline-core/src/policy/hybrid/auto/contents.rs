@@ -198,7 +198,8 @@ impl Contents {
         self.queue.iter().filter(|entry| is_one(entry.2)).map(|(_, page, _)| page).collect()
     }
 
-    /// Does in truth what a policy asks for that is told of pages one by one.
+    /// Carries out the actions of the new policy as it is told of the pages, one at a time. A copy that is already
+    /// where the policy wants it is not made again.
     fn follow(&mut self, actions: &[Action], out: &mut Actions) {
         for &action in actions {
             match action {

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::{Choosing, SWITCHES_KEPT, Switch};
 
-/// A change that comes less than so many windows after another one was hasty, that one or this.
+/// A change is hasty if it follows another one within this many windows.
 const HASTY_WINDOWS: u64 = 128;
 /// How many times the cost of a move an advantage must reach at most, after hasty changes.
 const RELUCTANCE_MAX: f64 = 16.0;
@@ -31,8 +31,8 @@ pub(super) struct Caution {
 /// Compares what candidates would take with what the one in force would.
 ///
 /// For each other candidate it sums up, window by window, by how much more than the margin it would
-/// have been better; a sum below zero begins anew (the CUSUM test of Page, *Continuous Inspection
-/// Schemes*, Biometrika 41, 1954). The candidate with the greatest sum is adopted once that sum is
+/// have been better, and sets a sum below zero back to zero (the CUSUM test of Page, *Continuous
+/// Inspection Schemes*, Biometrika 41, 1954). The candidate with the greatest sum is adopted once that sum is
 /// greater than the cost of a move, and has lasted for long enough. A change that follows another one
 /// soon doubles what the next one must promise, any other change halves it again: a workload may change
 /// faster than a cache can follow.
@@ -92,8 +92,8 @@ impl Controller {
         self.in_force
     }
 
-    /// A window of so many accesses is over, for which each candidate would have taken this I/O time,
-    /// in milliseconds. Returns the candidate to be adopted, if any.
+    /// Compares the candidates at the end of a window: `times_ms` is the I/O time that each would have
+    /// taken for its `accesses`, in milliseconds. Returns the candidate to adopt, if any.
     pub(super) fn end_window(&mut self, accesses: u64, times_ms: &[f64]) -> Option<usize> {
         let in_force_ms = times_ms[self.in_force];
         self.accesses += accesses;

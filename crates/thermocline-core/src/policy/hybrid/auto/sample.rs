@@ -47,8 +47,8 @@ struct Miniature {
 }
 
 impl Sample {
-    /// Candidates for a setup, on a sample that leaves the smallest tier so many pages, if it has them;
-    /// transfers cost `costs`.
+    /// Builds a miniature of each candidate. The sample leaves at least `tier_pages` pages to the smallest
+    /// tier, or all pages of a tier that has fewer. Transfers cost `costs`.
     pub(super) fn new(
         candidates: &[&Candidate],
         setup: &Setup,
