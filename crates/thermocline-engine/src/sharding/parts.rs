@@ -70,6 +70,23 @@ impl<T> Spanning<T> {
         &self.whole
     }
 
+    /// Return where the bytes of a part begin, and how many it has. Each part of a flush is the whole.
+    pub fn range(&self, number: u32) -> (u64, u64) {
+        let Request { offset_bytes, length_bytes, .. } = self.whole;
+        // Of one shard there is one part.
+        if self.map.shards() == 1 || self.whole.kind == RequestKind::Flush {
+            return (offset_bytes, length_bytes);
+        }
+        let start = match number {
+            0 => offset_bytes,
+            _ => {
+                let extents = u64::from(number - 1) * self.map.extent_bytes();
+                self.map.extent_end(offset_bytes) + extents
+            }
+        };
+        (start, self.map.extent_end(start).min(self.end_bytes()) - start)
+    }
+
     /// The next part to hand out, if there is one at this time. After an error there is none.
     pub fn next_part(&mut self) -> Option<Part> {
         if self.in_flight == IN_FLIGHT_MAX || !self.has_more() {
@@ -78,14 +95,10 @@ impl<T> Spanning<T> {
         let (shard, request) = if self.whole.kind == RequestKind::Flush {
             (self.handed_out as usize, self.whole)
         } else {
-            let offset_bytes = self.next;
+            let (offset_bytes, length_bytes) = self.range(self.handed_out);
             let (shard, _) = self.map.place(offset_bytes);
-            // Of one shard there is one part.
-            let extent_end =
-                if self.map.shards() == 1 { u64::MAX } else { self.map.extent_end(offset_bytes) };
-            let end = extent_end.min(self.end_bytes());
-            self.next = end;
-            (shard, Request { offset_bytes, length_bytes: end - offset_bytes, ..self.whole })
+            self.next = offset_bytes + length_bytes;
+            (shard, Request { offset_bytes, length_bytes, ..self.whole })
         };
         let number = self.handed_out;
         self.handed_out += 1;
@@ -186,6 +199,8 @@ mod tests {
             let mut joined: Vec<u8> = vec![];
             for (number, part) in (0..).zip(parts(map, whole)) {
                 prop_assert_eq!(part.number, number);
+                let range = (part.request.offset_bytes, part.request.length_bytes);
+                prop_assert_eq!(Spanning::<()>::new(map, whole).range(number), range);
                 prop_assert_eq!(part.request.offset_bytes, offset_bytes + joined.len() as u64);
                 let bytes = part.payload(&whole, &payload);
                 prop_assert_eq!(bytes.len() as u64, part.request.length_bytes);

@@ -46,6 +46,14 @@ struct Whole {
     error: Option<ErrorCode>,
 }
 
+impl Whole {
+    /// Where the bytes of a part begin, and how many it has.
+    fn range(&self, part: u32) -> (u64, u32) {
+        let (offset_bytes, length_bytes) = self.spanning.range(part);
+        (offset_bytes, u32::try_from(length_bytes).expect("a part of a piece"))
+    }
+}
+
 /// A part that another shard ordered.
 #[derive(Debug)]
 struct Guest {
@@ -207,7 +215,7 @@ impl<D: Driver> Sharded<D> {
         let Answer { outcome, found, .. } = answer;
         whole.error = whole.error.or(outcome.err());
         let outcome = outcome.map_err(|_| RequestError::Io);
-        let length_bytes = part_bytes(self.map, &whole.piece, place.part);
+        let (_, length_bytes) = whole.range(place.part);
         whole.spanning.answered(place.part, outcome, found, Some((length_bytes, given)));
         if whole.spanning.is_over() {
             self.over.push_back(number);
@@ -223,8 +231,12 @@ impl<D: Driver> Sharded<D> {
             return None;
         }
         let place = Place::from_tag(answer.tag);
-        let piece = self.wholes[place.whole as usize].piece;
-        if piece.command == Command::Read && answer.outcome.is_ok() && is_one_part(self.map, &piece)
+        let whole = &self.wholes[place.whole as usize];
+        let piece = whole.piece;
+        let (offset_bytes, length_bytes) = whole.range(place.part);
+        if piece.command == Command::Read
+            && answer.outcome.is_ok()
+            && length_bytes == piece.length_bytes
         {
             // Its bytes go from the frames to the client's output.
             self.part_answered(place, answer, Given::Nothing);
@@ -233,11 +245,7 @@ impl<D: Driver> Sharded<D> {
             self.announced = Some(Announced::Own(answer.tag));
             return Some(reply);
         }
-        let piece = Piece {
-            offset_bytes: part_start(self.map, &piece, place.part),
-            length_bytes: part_bytes(self.map, &piece, place.part),
-            ..piece
-        };
+        let piece = Piece { offset_bytes, length_bytes, ..piece };
         let buffer = spare_for(&piece, &mut self.spares);
         let (given, spare) = self.given(&piece, &answer, buffer);
         self.keep(spare);
@@ -334,26 +342,6 @@ fn spare_for(piece: &Piece, spares: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let mut buffer = if has_bytes { spares.pop().unwrap_or_default() } else { vec![] };
     buffer.clear();
     buffer
-}
-
-/// Where a part of a piece begins.
-fn part_start(map: ShardMap, piece: &Piece, part: u32) -> u64 {
-    let start = piece.offset_bytes;
-    if part == 0 { start } else { map.extent_end(start) + u64::from(part - 1) * map.extent_bytes() }
-}
-
-/// How many bytes a part of a piece has.
-fn part_bytes(map: ShardMap, piece: &Piece, part: u32) -> u32 {
-    if piece.length_bytes == 0 {
-        return 0;
-    }
-    let start = part_start(map, piece, part);
-    let end = map.extent_end(start).min(piece.offset_bytes + u64::from(piece.length_bytes));
-    u32::try_from(end - start).expect("a part of a piece")
-}
-
-fn is_one_part(map: ShardMap, piece: &Piece) -> bool {
-    piece.offset_bytes + u64::from(piece.length_bytes) <= map.extent_end(piece.offset_bytes)
 }
 
 impl<D: Driver> Service for Sharded<D> {
