@@ -225,7 +225,10 @@ fn what_does_not_fit_several_shards_is_refused_with_a_remedy() {
         cache.refused(&[], &words);
     }
     let mut other = of_two();
-    other.set("shards", 65).refused(&[], &["`shards` is 65", "1 to 64"]);
+    for shards in [0, 65, -1, 100_000_000_000_i64] {
+        let words = [&format!("`shards` is {shards}"), "1 to 64"];
+        other.set("shards", shards).refused(&[], &words);
+    }
     other.set("shards", 12).refused(&[], &["`shards`", "use fewer"]);
     other.set("shards", 2).set("shadow", vec!["lru"]).refused(&[], &["`shards` is 2", "shadow"]);
     other.unset("shadow").set("record.path", "a.csv.zst").refused(&[], &["[record]"]);

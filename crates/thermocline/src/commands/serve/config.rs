@@ -28,6 +28,8 @@ const TIMEOUT_MIN_S: f64 = 0.1;
 const TIMEOUT_MAX_S: f64 = 86_400.0;
 /// The default of `backing.grace`, in seconds.
 const GRACE_S: f64 = 5.0;
+/// More shards than this are refused.
+const SHARDS_MAX: u16 = 64;
 
 /// An engine's configuration.
 #[derive(Clone, Debug, Deserialize)]
@@ -35,7 +37,7 @@ const GRACE_S: f64 = 5.0;
 pub(crate) struct Config {
     #[serde(default = "default_page_size")]
     pub(crate) page_size: Bytes,
-    #[serde(default = "default_shards")]
+    #[serde(default = "default_shards", deserialize_with = "shards")]
     pub(crate) shards: NonZeroU16,
     #[serde(default)]
     pub(crate) write_mode: Mode,
@@ -259,6 +261,14 @@ pub(crate) enum Miss {
 
 fn uri<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NbdUri>, D::Error> {
     String::deserialize(deserializer)?.parse().map(Some).map_err(de::Error::custom)
+}
+
+fn shards<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NonZeroU16, D::Error> {
+    let given = i64::deserialize(deserializer)?;
+    let number = u16::try_from(given).ok().filter(|number| *number <= SHARDS_MAX);
+    number.and_then(NonZeroU16::new).ok_or_else(|| {
+        de::Error::custom(format!("`shards` is {given}: it must be from 1 to {SHARDS_MAX}"))
+    })
 }
 
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {

@@ -21,14 +21,10 @@ use super::status::Status;
 use super::watchdog::Watchdog;
 use super::{Service, Serving, reload, take_over};
 
-/// More shards than this are refused.
-const SHARDS_MAX: u16 = 64;
-
 impl Config {
     /// Refuses what several shards cannot serve.
     pub(super) fn check_shards(&self) -> Result<()> {
         let shards = self.shards.get();
-        ensure!(shards <= SHARDS_MAX, "`shards` is {shards}: it must be from 1 to {SHARDS_MAX}");
         for (key, is_given) in [
             ("backing.nbd", self.backing.nbd.is_some()),
             ("shadow", !self.shadow.is_empty()),
