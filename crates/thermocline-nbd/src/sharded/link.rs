@@ -93,6 +93,11 @@ impl Bell {
     pub(super) fn descriptor(&self) -> RawFd {
         self.event.as_raw_fd()
     }
+
+    #[cfg(test)]
+    pub(super) fn event(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.event)
+    }
 }
 
 /// A shard's end of what it shares with another one.

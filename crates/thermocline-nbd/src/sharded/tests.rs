@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use thermocline_core::random::SplitMix64;
 use thermocline_engine::driver::memory::MemoryDriver;
 use thermocline_engine::{Options, PolicyOptions};
@@ -30,7 +31,10 @@ fn call(
 ) -> Result<Vec<u8>, ErrorCode> {
     shards[at].submit(Tag(u64::MAX - 7), &piece, payload);
     loop {
-        for (shard, member) in shards.iter_mut().enumerate() {
+        // The others come first, so that their parts are answered before those of the one that is asked.
+        for step in 1..=shards.len() {
+            let shard = (at + step) % shards.len();
+            let member = &mut shards[shard];
             member.drive();
             let Some(reply) = member.next_reply() else { continue };
             assert_eq!((shard, reply.tag), (at, Tag(u64::MAX - 7)), "who asked is answered");
@@ -167,6 +171,16 @@ fn a_shard_is_needed_until_no_other_has_clients() {
     let mut shards = shards(2);
     assert!(shards[0].is_needed(false), "the other has some");
     assert!(shards[1].is_needed(true));
+    assert!(shards[0].may_sleep());
+    assert!(!is_rung(&shards[0]));
     assert!(!shards[1].is_needed(false));
+    assert!(is_rung(&shards[0]), "who sleeps learns that it may end");
     assert!(!shards[0].is_needed(false));
+}
+
+/// Whether something woke a shard.
+fn is_rung(shard: &Sharded<MemoryDriver>) -> bool {
+    let bell = shard.bell.as_ref().unwrap();
+    let mut waits = [PollFd::from_borrowed_fd(bell.event(), PollFlags::IN)];
+    rustix::event::poll(&mut waits, Some(&Timespec::default())).unwrap() == 1
 }
