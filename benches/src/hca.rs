@@ -112,6 +112,7 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
                 cpus: &arguments.cpus,
                 mib,
                 thermocline: &thermocline,
+                clients_first: false,
             };
             let seen = run(arguments, workload, policy, has_ssd, &place)
                 .with_context(|| format!("{name} under {}", workload.name))?;

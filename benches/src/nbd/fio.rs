@@ -24,7 +24,7 @@ pub(super) struct Figures {
 }
 
 fn command(place: &Place<'_>, server: &Running, depth: u32) -> Command {
-    let mut command = Command::new("fio");
+    let mut command = place.client("fio");
     command
         .args(["--name=case", "--ioengine=nbd", "--output-format=json", "--bs=4k", "--norandommap"])
         .arg(format!("--cpus_allowed={}", place.cpus))
@@ -89,7 +89,9 @@ fn figures(job: &Value, server_us: f64, ramp_seconds: f64) -> Result<Figures> {
     let both = |path: &str| ["/read", "/write"].map(|op| number(&format!("{op}{path}")));
     let iops: f64 = both("/iops").iter().flatten().sum();
     let worst = |path: &str| both(path).into_iter().flatten().fold(0.0, f64::max) / 1000.0;
-    let seconds = number("/job_runtime").context("fio reports no time")? / 1000.0;
+    // The time of a job; `job_runtime` is the sum over all that are reported together.
+    let seconds = both("/runtime").into_iter().flatten().fold(0.0, f64::max) / 1000.0;
+    ensure!(seconds > 0.0, "fio reports no time");
     let client_share: f64 =
         [number("/usr_cpu"), number("/sys_cpu")].iter().flatten().sum::<f64>() / 100.0;
     // The ramp is part of what the server did; its rate was the same.

@@ -6,6 +6,10 @@ pub(super) struct Group {
     pub(super) about: &'static str,
     /// Size of the export, in MiB.
     pub(super) mib: u32,
+    /// Whether clients run before servers wherever both want a processor. Servers then find all that clients
+    /// may have in flight, as if the clients had processors of their own, and processor time per request is
+    /// that of a server that is busy all the time.
+    pub(super) clients_first: bool,
     /// A disk that all servers share, and that outlives them.
     pub(super) disk: Option<&'static str>,
     pub(super) peers: &'static [Peer<'static>],
@@ -182,6 +186,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "ram",
         about: "everything in RAM",
         mib: 256,
+        clients_first: false,
         disk: None,
         peers: &[NBDKIT_MEMORY, ours("ours", IN_RAM), NBDKIT_FILE, NBDKIT_CACHE, QEMU],
         fill: &[FILL],
@@ -197,8 +202,9 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "shards",
-        about: "everything in RAM, four clients",
+        about: "everything in RAM, four clients, which run before servers",
         mib: 256,
+        clients_first: true,
         disk: None,
         peers: &[ours("1-shard", IN_RAM), Peer { threads: 2, ..ours("2-shards", IN_RAM_OF_TWO) }],
         fill: &[FILL],
@@ -229,6 +235,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "flash",
         about: "everything in a file past the page cache",
         mib: 256,
+        clients_first: false,
         disk: None,
         peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT)],
         fill: &[FILL, Case::new("fill", &["--rw=randread", "--size=256M"], 32)],
@@ -241,6 +248,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "durable",
         about: "a flush after each write",
         mib: 256,
+        clients_first: false,
         disk: None,
         peers: &[QEMU_NONE, ours("ours", ON_FLASH), ours("ours-hat", HAT), QEMU, NBDKIT_FILE],
         fill: &[FILL],
@@ -258,6 +266,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "slow",
         about: "a disk of 8 ms, 16 requests at a time; a sixteenth in RAM, a quarter on flash",
         mib: 1024,
+        clients_first: false,
         disk: Some(SLOW_DISK),
         peers: &[NO_CACHE, ours("ours", OVER_SLOW), ours("ours-lru", OVER_SLOW_LRU), CACHE_OF_SLOW],
         fill: &[Case::new(
@@ -293,6 +302,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "working-set",
         about: "a disk of 8 ms, 16 requests at a time; all that is read fits flash, an eighth RAM",
         mib: 256,
+        clients_first: false,
         disk: Some(SLOW_DISK),
         peers: &[NO_CACHE, ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW)],
         fill: &[Case::new("fill", &["--rw=read", "--bs=64k"], 16)],
@@ -302,6 +312,7 @@ pub(super) const GROUPS: &[Group] = &[
         name: "flush",
         about: "64k pages were written to a cache over a disk of 8 ms",
         mib: 256,
+        clients_first: false,
         disk: Some(SLOW_DISK),
         peers: &[ours("ours-lru", OVER_SLOW_LRU), ours("ours", OVER_SLOW), CACHE_OF_SLOW],
         fill: &[],

@@ -75,8 +75,17 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
                 Some(folder) => tempfile::tempdir_in(folder),
                 None => tempfile::tempdir(),
             }?;
-            let place =
-                Place { folder: folder.path(), cpus, mib: group.mib, thermocline: &thermocline };
+            let clients_first = group.clients_first && server::can_set_priorities();
+            if group.clients_first && !clients_first {
+                println!("clients do not run before servers: `chrt --fifo` is refused");
+            }
+            let place = Place {
+                folder: folder.path(),
+                cpus,
+                mib: group.mib,
+                thermocline: &thermocline,
+                clients_first,
+            };
             println!("{}: {}; servers and clients on processors {cpus}", group.name, group.about);
             run_group(arguments, group, &place)
                 .with_context(|| format!("group `{}` on processors {cpus}", group.name))?;

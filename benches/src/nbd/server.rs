@@ -15,9 +15,34 @@ pub(crate) struct Place<'a> {
     pub(crate) cpus: &'a str,
     pub(crate) mib: u32,
     pub(crate) thermocline: &'a Path,
+    /// Whether clients run before servers wherever both want a processor.
+    pub(crate) clients_first: bool,
+}
+
+/// Runs a program at a real-time priority: a higher one runs first, and what has none runs last.
+const AT_PRIORITY: [&str; 2] = ["chrt", "--fifo"];
+const SERVER_PRIORITY: &str = "5";
+const CLIENT_PRIORITY: &str = "10";
+
+/// Return whether this user may run programs at real-time priorities.
+pub(super) fn can_set_priorities() -> bool {
+    let [program, class] = AT_PRIORITY;
+    let status = Command::new(program).args([class, CLIENT_PRIORITY, "true"]).status();
+    status.is_ok_and(|status| status.success())
 }
 
 impl Place<'_> {
+    /// Return the command of a client.
+    pub(super) fn client(&self, program: &str) -> Command {
+        if !self.clients_first {
+            return Command::new(program);
+        }
+        let [chrt, class] = AT_PRIORITY;
+        let mut command = Command::new(chrt);
+        command.args([class, CLIENT_PRIORITY, program]);
+        command
+    }
+
     /// Fills the names in, for the server that listens at a socket.
     fn expand(&self, text_with_names: &str, socket: &Path) -> String {
         text_with_names
@@ -103,8 +128,11 @@ pub(crate) fn start(
         std::fs::write(socket.with_extension("toml"), place.expand(config, &socket))?;
     }
     let log = socket.with_extension("log");
+    let [chrt, class] = AT_PRIORITY;
+    let priority: &[&str] = if place.clients_first { &[chrt, class, SERVER_PRIORITY] } else { &[] };
     let process = Command::new("taskset")
         .args(["-c", place.cpus])
+        .args(priority)
         .args(command.split_whitespace().map(|word| place.expand(word, &socket)))
         .stdout(Stdio::null())
         .stderr(File::create(&log)?)

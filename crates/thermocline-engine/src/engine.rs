@@ -2,6 +2,7 @@
 
 use crate::driver::memory::MemoryDriver;
 use crate::driver::{Completion, Driver};
+use crate::lent::Lent;
 use crate::options::{Options, OptionsError};
 use crate::request::{Reply, Request, SubmitError};
 use crate::shard::Shard;
@@ -82,6 +83,15 @@ impl<D: Driver> Engine<D> {
     #[inline]
     pub fn pieces<'a>(&'a self, reply: &'a Reply) -> impl ExactSizeIterator<Item = &'a [u8]> {
         self.shard.pieces(reply)
+    }
+
+    /// Lend a reply to another thread; see [`Shard::lend`].
+    ///
+    /// # Panics
+    /// If the reply is another engine's.
+    #[inline]
+    pub fn lend(&self, reply: Reply) -> Lent {
+        self.shard.lend(reply)
     }
 
     /// Gives the frames of a reply back.

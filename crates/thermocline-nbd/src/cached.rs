@@ -13,7 +13,7 @@ use slab::Slab;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::{Allocation, Driver};
 use thermocline_engine::{
-    Engine, PageStatus, Reply, Request, RequestError, RequestKind, SubmitError, WriteMode,
+    Engine, Lent, PageStatus, Reply, Request, RequestError, RequestKind, SubmitError, WriteMode,
 };
 
 use crate::protocol::{
@@ -236,6 +236,23 @@ impl<D: Driver> Cached<D> {
         Some(Answer { tag, outcome, found })
     }
 
+    /// Lend the read that was just announced to another thread.
+    pub(crate) fn lend(&mut self, tag: Tag) -> Lent {
+        let reply = self.take_announced(tag);
+        self.engine.lend(reply)
+    }
+
+    /// Take a lent reply back.
+    pub(crate) fn take_back(&mut self, lent: Lent) {
+        self.engine.release(lent.into_reply());
+    }
+
+    fn take_announced(&mut self, tag: Tag) -> Reply {
+        let (announced, reply) = self.announced.take().expect("a read was announced");
+        assert_eq!(announced, tag, "the read that was announced is taken");
+        reply
+    }
+
     fn pending_mut(&mut self, number: u64) -> Option<&mut Pending> {
         usize::try_from(number).ok().and_then(|number| self.pending.get_mut(number))
     }
@@ -456,8 +473,7 @@ impl<D: Driver> Service for Cached<D> {
     }
 
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>) {
-        let (announced, reply) = self.announced.take().expect("a read was announced");
-        assert_eq!(announced, tag, "the read that was announced is taken");
+        let reply = self.take_announced(tag);
         for piece in self.engine.pieces(&reply) {
             target.extend_from_slice(piece);
         }

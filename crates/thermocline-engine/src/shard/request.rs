@@ -1,12 +1,14 @@
 //! Requests: taken whole or not at all, split into pages, answered when the last page is.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use thermocline_core::{Access, Nanos, Op, PageId, Tier};
 
 use super::blank::{BlankParts, ZERO_BYTES_MAX};
 use super::requests::Pending;
 use super::{Event, Shard};
+use crate::lent::{Lent, pieces};
 use crate::memory::FrameId;
 use crate::operation::{DeviceError, OperationKind};
 use crate::options::{READ_FRAMES, RESERVED_FRAMES, WriteMode};
@@ -74,10 +76,16 @@ impl Shard {
     /// If the reply is another shard's.
     pub fn pieces<'a>(&'a self, reply: &'a Reply) -> impl ExactSizeIterator<Item = &'a [u8]> {
         self.assert_own(reply);
-        reply.segments.iter().map(|segment| {
-            let start = segment.offset_bytes as usize;
-            &self.pool.bytes(segment.frame)[start..start + segment.length_bytes as usize]
-        })
+        pieces(&reply.segments, self.pool.frames())
+    }
+
+    /// Lend a reply to another thread, which reads its bytes and sends it back to be released.
+    ///
+    /// # Panics
+    /// If the reply is another shard's.
+    pub fn lend(&self, reply: Reply) -> Lent {
+        self.assert_own(&reply);
+        Lent::new(reply, Arc::clone(self.pool.frames()))
     }
 
     /// Gives the frames of a reply back.

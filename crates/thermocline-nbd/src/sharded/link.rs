@@ -1,17 +1,20 @@
-//! What two shards send each other: bounded queues in both directions, and a bell for who sleeps.
+//! What two shards send each other: batches in both directions, and a bell that wakes the receiver.
 //!
-//! Nobody waits for a queue: a shard has at most [`ORDERS_MAX`] orders with another one that are not
-//! answered, so orders and answers always find room.
+//! A shard collects what it has for another one during a turn of its loop, and sends all of it in one
+//! message at the end. Nobody waits for a queue, and none grows without bound: a shard has at most
+//! [`ORDERS_MAX`] orders with another one that are not answered, each order has one answer, and each
+//! answer lends at most one reply.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 use thermocline_core::Tier;
+use thermocline_engine::Lent;
 
 use crate::protocol::{ErrorCode, Extent};
 use crate::service::Piece;
@@ -19,11 +22,18 @@ use crate::service::Piece;
 /// Orders of one shard to another that are not answered, at most.
 const ORDERS_MAX: usize = 1024;
 
-/// Which part of which request of a shard.
+/// Which request of a shard an order is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) whole: u32,
-    pub(super) part: u32,
+pub(super) enum Place {
+    /// A request that one shard serves.
+    Single(u32),
+    /// A part of a request that several shards serve.
+    Part {
+        /// The request.
+        whole: u32,
+        /// The part of it.
+        number: u32,
+    },
 }
 
 /// A part that another shard serves.
@@ -31,7 +41,7 @@ pub(super) struct Place {
 pub(super) struct Order {
     pub(super) place: Place,
     pub(super) piece: Piece,
-    /// The bytes of a write; room for those of a read.
+    /// The bytes of a write; room for those of a part of a read.
     pub(super) buffer: Vec<u8>,
 }
 
@@ -40,8 +50,11 @@ pub(super) struct Order {
 pub(super) enum Given {
     #[default]
     Nothing,
-    /// The bytes of a read.
+    /// The bytes of a part of a read. They are copied, because they wait for the other parts: a frame that
+    /// waited for frames of other shards could keep those from being free.
     Bytes(Vec<u8>),
+    /// The bytes of a whole read. They go to the client's output at once, and the frames back.
+    Lent(Lent),
     /// The status of its extents in the contexts of [`Context::ALL`](crate::protocol::Context::ALL).
     Extents([Vec<Extent>; 2]),
 }
@@ -100,17 +113,34 @@ impl Bell {
     }
 }
 
+/// What a shard has for another one after a turn of its loop.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// What the other one is to serve.
+    pub(super) orders: Vec<Order>,
+    /// What this one has served for it.
+    pub(super) served: Vec<Served>,
+    /// Replies of the other one that are not read any more.
+    pub(super) returned: Vec<Lent>,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.orders.is_empty() && self.served.is_empty() && self.returned.is_empty()
+    }
+}
+
 /// A shard's end of what it shares with another one.
 #[derive(Debug)]
 pub(super) struct Link {
-    to_serve: SyncSender<Order>,
-    served: Receiver<Served>,
-    orders: Receiver<Order>,
-    answers: SyncSender<Served>,
+    sender: Sender<Batch>,
+    receiver: Receiver<Batch>,
+    /// What is to be sent at the end of this turn.
+    outgoing: Batch,
+    /// A batch that was taken out of, kept for its memory.
+    spare: Option<Batch>,
     /// The other one's.
     bell: Arc<Bell>,
-    /// Something was sent since it was rung.
-    must_ring: bool,
     unanswered: usize,
     /// Orders beyond [`ORDERS_MAX`].
     waiting: VecDeque<Order>,
@@ -119,69 +149,72 @@ pub(super) struct Link {
 impl Link {
     /// Both ends, for two shards with these bells.
     pub(super) fn pair(one: &Arc<Bell>, other: &Arc<Bell>) -> (Self, Self) {
-        let (asks_of_one, taken_by_other) = sync_channel(ORDERS_MAX);
-        let (asks_of_other, taken_by_one) = sync_channel(ORDERS_MAX);
-        let (given_by_one, back_at_other) = sync_channel(ORDERS_MAX);
-        let (given_by_other, back_at_one) = sync_channel(ORDERS_MAX);
-        let end = |to_serve, served, orders, answers, bell: &Arc<Bell>| Self {
-            to_serve,
-            served,
-            orders,
-            answers,
+        let (to_one, at_one) = channel();
+        let (to_other, at_other) = channel();
+        let end = |sender, receiver, bell: &Arc<Bell>| Self {
+            sender,
+            receiver,
+            outgoing: Batch::default(),
+            spare: None,
             bell: Arc::clone(bell),
-            must_ring: false,
             unanswered: 0,
             waiting: VecDeque::new(),
         };
-        let first = end(asks_of_one, back_at_one, taken_by_one, given_by_one, other);
-        let second = end(asks_of_other, back_at_other, taken_by_other, given_by_other, one);
-        (first, second)
+        (end(to_other, at_one, other), end(to_one, at_other, one))
     }
 
-    /// Has the other shard serve a part.
+    /// Has the other shard serve a request or a part of one.
     pub(super) fn order(&mut self, order: Order) {
         if self.unanswered == ORDERS_MAX {
             self.waiting.push_back(order);
             return;
         }
         self.unanswered += 1;
-        self.must_ring = true;
-        // Whoever has ended serves nothing, and nobody waits for it.
-        let _ended = self.to_serve.try_send(order);
+        self.outgoing.orders.push(order);
     }
 
     /// Answers an order of the other shard.
     pub(super) fn answer(&mut self, served: Served) {
-        self.must_ring = true;
-        let _ended = self.answers.try_send(served);
+        self.outgoing.served.push(served);
     }
 
-    /// The next order of the other shard.
-    pub(super) fn next_order(&self) -> Option<Order> {
-        self.orders.try_recv().ok()
+    /// Gives a reply of the other shard back.
+    pub(super) fn give_back(&mut self, lent: Lent) {
+        self.outgoing.returned.push(lent);
     }
 
-    /// The next part that the other shard has served.
-    pub(super) fn next_served(&mut self) -> Option<Served> {
-        let served = self.served.try_recv().ok()?;
-        self.unanswered -= 1;
-        if let Some(order) = self.waiting.pop_front() {
+    /// Take the next batch of the other shard; its orders that waited for answers follow.
+    pub(super) fn next_batch(&mut self) -> Option<Batch> {
+        let batch = self.receiver.try_recv().ok()?;
+        self.unanswered -= batch.served.len();
+        while self.unanswered < ORDERS_MAX
+            && let Some(order) = self.waiting.pop_front()
+        {
             self.order(order);
         }
-        Some(served)
+        Some(batch)
     }
 
-    /// Wakes the other shard if it sleeps and something was sent.
-    pub(super) fn ring(&mut self) {
-        if std::mem::take(&mut self.must_ring) {
-            self.bell.ring();
+    /// Keep the memory of a batch that everything was taken out of.
+    pub(super) fn keep(&mut self, batch: Batch) {
+        debug_assert!(batch.is_empty(), "nothing is thrown away");
+        self.spare = Some(batch);
+    }
+
+    /// Sends what was collected, and wakes the other shard if it sleeps.
+    pub(super) fn send(&mut self) {
+        if self.outgoing.is_empty() {
+            return;
         }
+        let next = self.spare.take().unwrap_or_default();
+        // Whoever has ended serves nothing, and nobody waits for it.
+        let _ended = self.sender.send(std::mem::replace(&mut self.outgoing, next));
+        self.bell.ring();
     }
 
     /// Wakes the other shard if it sleeps.
-    pub(super) fn wake(&mut self) {
-        self.must_ring = true;
-        self.ring();
+    pub(super) fn wake(&self) {
+        self.bell.ring();
     }
 }
 
@@ -192,7 +225,7 @@ mod tests {
 
     fn order(whole: u32) -> Order {
         let piece = Piece { command: Command::Flush, flags: 0, offset_bytes: 0, length_bytes: 0 };
-        Order { place: Place { whole, part: 0 }, piece, buffer: vec![] }
+        Order { place: Place::Single(whole), piece, buffer: vec![] }
     }
 
     #[test]
@@ -202,12 +235,21 @@ mod tests {
         let count = u32::try_from(ORDERS_MAX).unwrap() + 10;
         (0..count).for_each(|whole| one.order(order(whole)));
         let mut seen = 0;
-        while let Some(Order { place, .. }) = other.next_order() {
-            assert_eq!(place.whole, seen);
-            seen += 1;
-            let (outcome, given, spare) = (Ok(()), Given::Nothing, vec![]);
-            other.answer(Served { place, outcome, found: None, given, spare });
-            assert_eq!(one.next_served().map(|served| served.place), Some(place));
+        loop {
+            one.send();
+            let Some(mut batch) = other.next_batch() else { break };
+            assert!(batch.orders.len() <= ORDERS_MAX);
+            for Order { place, .. } in batch.orders.drain(..) {
+                assert_eq!(place, Place::Single(seen));
+                seen += 1;
+                let (outcome, given, spare) = (Ok(()), Given::Nothing, vec![]);
+                other.answer(Served { place, outcome, found: None, given, spare });
+            }
+            other.keep(batch);
+            other.send();
+            let mut answers = one.next_batch().expect("every order is answered");
+            answers.served.clear();
+            one.keep(answers);
         }
         assert_eq!(seen, count);
         assert_eq!(one.unanswered, 0);

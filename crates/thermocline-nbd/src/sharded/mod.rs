@@ -1,10 +1,13 @@
 //! An export that several shards serve, each in a thread of its own.
 //!
-//! Every shard's thread has its own clients. A request is cut where shards change
-//! ([`Spanning`]); what the thread's own shard has is served there, the rest goes to the threads of the
-//! other shards and comes back over queues that nobody waits for. A flush goes to all shards, so it covers
-//! what was acknowledged on any connection. The bytes of a part that another shard has are copied out of
-//! its frames there, into a buffer that came with the order.
+//! Every shard's thread has its own clients. A request that lies within one extent goes to the shard of
+//! that extent as it is; any other is cut where shards change ([`Spanning`]). What the thread's own shard has
+//! is served there, the rest goes to the threads of the other shards and comes back over queues that nobody
+//! waits for. A flush goes to all shards, so it covers what was acknowledged on any connection.
+//!
+//! Another shard lends the bytes of a whole read: the client's thread copies them from that shard's frames
+//! to the client's output, and gives the frames back. The bytes of a part are copied out of the frames by
+//! the shard that has them, because the request may wait for other parts.
 //!
 //! With one shard there is nothing to cut, and requests go straight to the engine.
 
@@ -19,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 use thermocline_engine::driver::Driver;
-use thermocline_engine::{Engine, Request, RequestError, RequestKind, ShardMap, Spanning};
+use thermocline_engine::{Engine, Lent, Request, RequestError, RequestKind, ShardMap, Spanning};
 
-use self::link::{Bell, Given, Link, Order, Place, Served};
+use self::link::{Batch, Bell, Given, Link, Order, Place, Served};
 use crate::cached::{Answer, Cached, Meter, kind, push_extent};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
 use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
@@ -36,7 +39,15 @@ const SPARE_BYTES_MAX: usize = 64 << 10;
 /// Tags of parts that other shards ordered.
 const GUEST: u64 = 1 << 63;
 
-/// A request of a client of this shard.
+/// A request of a client of this shard that one shard serves, perhaps another one.
+#[derive(Clone, Copy, Debug)]
+struct Single {
+    tag: Tag,
+    command: Command,
+    since: Instant,
+}
+
+/// A request of a client of this shard that several shards serve.
 #[derive(Debug)]
 struct Whole {
     tag: Tag,
@@ -66,8 +77,10 @@ struct Guest {
 /// What was announced, and is asked for next.
 #[derive(Debug)]
 enum Announced {
-    /// A read that is one part of this shard.
+    /// A read that this shard served.
     Own(Tag),
+    /// A read that another shard served.
+    Lent(usize, Lent),
     /// What the parts gave, with the bytes that each is of, in order.
     Parts(Vec<(u32, Given)>),
 }
@@ -81,10 +94,13 @@ pub struct Sharded<D> {
     links: Vec<Option<Link>>,
     bell: Option<Arc<Bell>>,
     meter: Option<Box<dyn Meter>>,
+    singles: Slab<Single>,
     wholes: Slab<Whole>,
     guests: Slab<Guest>,
-    /// Requests that are over and not announced.
+    /// Requests of several parts that are over and not announced.
     over: VecDeque<usize>,
+    /// Requests that another shard has served and that are not announced, by the number of that shard.
+    served: VecDeque<(usize, Served)>,
     announced: Option<Announced>,
     spares: Vec<Vec<u8>>,
     /// Shards whose clients may still order something, and whether this is one of them.
@@ -122,9 +138,11 @@ impl<D: Driver> Sharded<D> {
             links: if count > 1 { links } else { vec![] },
             bell: (count > 1).then_some(bell),
             meter: None,
+            singles: Slab::new(),
             wholes: Slab::new(),
             guests: Slab::new(),
             over: VecDeque::new(),
+            served: VecDeque::new(),
             announced: None,
             spares: vec![],
             busy: Arc::clone(&busy),
@@ -163,6 +181,61 @@ impl<D: Driver> Sharded<D> {
         self.links.is_empty()
     }
 
+    /// The shard that serves all of a request, if one does.
+    fn only_shard(&self, piece: &Piece) -> Option<usize> {
+        let end_bytes = piece.offset_bytes + u64::from(piece.length_bytes);
+        let is_within = end_bytes <= self.map.extent_end(piece.offset_bytes);
+        let is_single = match piece.command {
+            Command::Flush | Command::BlockStatus => false,
+            Command::Read
+            | Command::Write
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::Disconnect => is_within,
+        };
+        is_single.then(|| self.map.place(piece.offset_bytes).0)
+    }
+
+    /// Has one shard serve a request.
+    fn submit_single(&mut self, tag: Tag, piece: &Piece, payload: &[u8], shard: usize) {
+        let single = Single { tag, command: piece.command, since: Instant::now() };
+        let number = self.singles.insert(single);
+        let place = Place::Single(u32::try_from(number).expect("bounded by the clients' memory"));
+        match &mut self.links[shard] {
+            None => self.own.submit(place.to_tag(), piece, payload),
+            Some(link) => {
+                let mut buffer = vec![];
+                if !payload.is_empty() {
+                    buffer = spare_for(piece, &mut self.spares);
+                    buffer.extend_from_slice(payload);
+                }
+                link.order(Order { place, piece: *piece, buffer });
+            }
+        }
+    }
+
+    /// A request that one shard served is over.
+    fn end_single(&mut self, number: u32, answer: Answer) -> (Reply, Single) {
+        let single = self.singles.remove(number as usize);
+        let Single { tag, command, since } = single;
+        if let (Some(meter), Some(kind)) = (&mut self.meter, kind(command)) {
+            meter.answered(kind, answer.found, since.elapsed());
+        }
+        (Reply { tag, outcome: answer.outcome }, single)
+    }
+
+    /// Announces a request that another shard has served.
+    fn announce_served(&mut self, shard: usize, served: Served) -> Reply {
+        let Served { place, outcome, found, given, spare } = served;
+        let Place::Single(number) = place else { panic!("parts are joined when they come") };
+        self.keep(spare);
+        if let Given::Lent(lent) = given {
+            self.announced = Some(Announced::Lent(shard, lent));
+        }
+        self.end_single(number, Answer { tag: Tag(0), outcome, found }).0
+    }
+
     /// Hands out as many parts of a request as may be in flight.
     fn hand_out(&mut self, number: usize, payload: &[u8]) {
         let whole_number = u32::try_from(number).expect("requests are bounded by their memory");
@@ -173,7 +246,7 @@ impl<D: Driver> Sharded<D> {
             let piece =
                 Piece { offset_bytes: part.request.offset_bytes, length_bytes, ..whole.piece };
             let bytes = part.payload(whole.spanning.whole(), payload);
-            let place = Place { whole: whole_number, part: part.number };
+            let place = Place::Part { whole: whole_number, number: part.number };
             match &mut self.links[part.shard] {
                 None => self.own.submit(place.to_tag(), &piece, bytes),
                 Some(link) => {
@@ -189,74 +262,95 @@ impl<D: Driver> Sharded<D> {
     fn take(&mut self) -> bool {
         let mut is_any = false;
         for shard in 0..self.links.len() {
-            while let Some(order) = self.links[shard].as_ref().and_then(Link::next_order) {
+            while let Some(batch) = self.links[shard].as_mut().and_then(Link::next_batch) {
                 is_any = true;
-                let Order { place, piece, buffer } = order;
-                let entry = self.guests.vacant_entry();
-                let tag = Tag(GUEST | entry.key() as u64);
-                let guest = entry.insert(Guest { shard, place, piece, buffer });
-                let is_write = piece.command == Command::Write;
-                self.own.submit(tag, &piece, if is_write { &guest.buffer } else { &[] });
-            }
-            while let Some(served) = self.links[shard].as_mut().and_then(Link::next_served) {
-                is_any = true;
-                let Served { place, outcome, found, given, spare } = served;
-                self.keep(spare);
-                self.part_answered(place, Answer { tag: Tag(0), outcome, found }, given);
+                self.take_batch(shard, batch);
             }
         }
         is_any
     }
 
-    /// A part of a request was answered.
-    fn part_answered(&mut self, place: Place, answer: Answer, given: Given) {
-        let number = place.whole as usize;
-        let whole = &mut self.wholes[number];
-        let Answer { outcome, found, .. } = answer;
-        whole.error = whole.error.or(outcome.err());
-        let outcome = outcome.map_err(|_| RequestError::Io);
-        let (_, length_bytes) = whole.range(place.part);
-        whole.spanning.answered(place.part, outcome, found, Some((length_bytes, given)));
-        if whole.spanning.is_over() {
-            self.over.push_back(number);
-        } else {
-            self.hand_out(number, &[]);
+    fn take_batch(&mut self, shard: usize, mut batch: Batch) {
+        for lent in batch.returned.drain(..) {
+            self.own.take_back(lent);
+        }
+        for Order { place, piece, buffer } in batch.orders.drain(..) {
+            let entry = self.guests.vacant_entry();
+            let tag = Tag(GUEST | entry.key() as u64);
+            let guest = entry.insert(Guest { shard, place, piece, buffer });
+            let is_write = piece.command == Command::Write;
+            self.own.submit(tag, &piece, if is_write { &guest.buffer } else { &[] });
+        }
+        for served in batch.served.drain(..) {
+            match served.place {
+                Place::Single(_) => self.served.push_back((shard, served)),
+                Place::Part { whole, number } => {
+                    let Served { outcome, found, given, spare, .. } = served;
+                    self.keep(spare);
+                    let answer = Answer { tag: Tag(0), outcome, found };
+                    self.part_answered(whole, number, answer, given);
+                }
+            }
+        }
+        if let Some(link) = &mut self.links[shard] {
+            link.keep(batch);
         }
     }
 
-    /// The shard's engine answered a part. Returns the request if it is over.
+    /// A part of a request was answered.
+    fn part_answered(&mut self, whole: u32, number: u32, answer: Answer, given: Given) {
+        let key = whole as usize;
+        let whole = &mut self.wholes[key];
+        let Answer { outcome, found, .. } = answer;
+        whole.error = whole.error.or(outcome.err());
+        let outcome = outcome.map_err(|_| RequestError::Io);
+        let (_, length_bytes) = whole.range(number);
+        whole.spanning.answered(number, outcome, found, Some((length_bytes, given)));
+        if whole.spanning.is_over() {
+            self.over.push_back(key);
+        } else {
+            self.hand_out(key, &[]);
+        }
+    }
+
+    /// The shard's engine answered something. Returns the reply if that was a whole request of a client of
+    /// this shard.
     fn own_answered(&mut self, answer: Answer) -> Option<Reply> {
         if answer.tag.0 & GUEST != 0 {
             self.guest_answered(answer);
             return None;
         }
-        let place = Place::from_tag(answer.tag);
-        let whole = &self.wholes[place.whole as usize];
-        let piece = whole.piece;
-        let (offset_bytes, length_bytes) = whole.range(place.part);
-        if piece.command == Command::Read
-            && answer.outcome.is_ok()
-            && length_bytes == piece.length_bytes
-        {
-            // Its bytes go from the frames to the client's output.
-            self.part_answered(place, answer, Given::Nothing);
-            let number = self.over.pop_back().expect("its only part was answered");
-            let reply = self.end(number);
-            self.announced = Some(Announced::Own(answer.tag));
-            return Some(reply);
+        match Place::from_tag(answer.tag) {
+            Place::Single(number) => {
+                let (reply, single) = self.end_single(number, answer);
+                if single.command == Command::Read && answer.outcome.is_ok() {
+                    // Its bytes go from the frames to the client's output.
+                    self.announced = Some(Announced::Own(answer.tag));
+                }
+                Some(reply)
+            }
+            Place::Part { whole, number } => {
+                let asked = &self.wholes[whole as usize];
+                let (offset_bytes, length_bytes) = asked.range(number);
+                let piece = Piece { offset_bytes, length_bytes, ..asked.piece };
+                let buffer = spare_for(&piece, &mut self.spares);
+                let (given, spare) = self.given(&piece, &answer, buffer);
+                self.keep(spare);
+                self.part_answered(whole, number, answer, given);
+                None
+            }
         }
-        let piece = Piece { offset_bytes, length_bytes, ..piece };
-        let buffer = spare_for(&piece, &mut self.spares);
-        let (given, spare) = self.given(&piece, &answer, buffer);
-        self.keep(spare);
-        self.part_answered(place, answer, given);
-        None
     }
 
     fn guest_answered(&mut self, answer: Answer) {
         let key = usize::try_from(answer.tag.0 & !GUEST).expect("a place in memory");
         let Guest { shard, place, piece, buffer } = self.guests.remove(key);
-        let (given, spare) = self.given(&piece, &answer, buffer);
+        let is_whole_read = piece.command == Command::Read && matches!(place, Place::Single(_));
+        let (given, spare) = if is_whole_read && answer.outcome.is_ok() {
+            (Given::Lent(self.own.lend(answer.tag)), buffer)
+        } else {
+            self.given(&piece, &answer, buffer)
+        };
         let Answer { outcome, found, .. } = answer;
         if let Some(link) = &mut self.links[shard] {
             link.answer(Served { place, outcome, found, given, spare });
@@ -287,29 +381,25 @@ impl<D: Driver> Sharded<D> {
         }))
     }
 
-    /// Announces a request that is over.
-    fn end(&mut self, number: usize) -> Reply {
-        let Whole { tag, piece, since, spanning, error } = self.wholes.remove(number);
+    /// Announces a request of several parts that is over.
+    fn end(&mut self, key: usize) -> Reply {
+        let Whole { tag, piece, since, spanning, error } = self.wholes.remove(key);
         let (_, found, given) = spanning.into_answer();
         if let (Some(meter), Some(kind)) = (&mut self.meter, kind(piece.command)) {
             meter.answered(kind, found, since.elapsed());
         }
+        let given: Vec<(u32, Given)> = given.collect();
         let has_given = matches!(piece.command, Command::Read | Command::BlockStatus);
         if has_given && error.is_none() {
-            self.announced = Some(Announced::Parts(given.collect()));
+            self.announced = Some(Announced::Parts(given));
         } else {
-            let given: Vec<(u32, Given)> = given.collect();
             for (_, given) in given {
-                self.keep_given(given);
+                if let Given::Bytes(bytes) = given {
+                    self.keep(bytes);
+                }
             }
         }
         Reply { tag, outcome: error.map_or(Ok(()), Err) }
-    }
-
-    fn keep_given(&mut self, given: Given) {
-        if let Given::Bytes(bytes) = given {
-            self.keep(bytes);
-        }
     }
 
     /// Keeps a buffer for a later part, unless there are enough.
@@ -325,14 +415,24 @@ impl<D: Driver> Sharded<D> {
 }
 
 impl Place {
+    /// The number of the part of a request that is one part.
+    const SINGLE: u32 = u32::MAX;
+
     fn to_tag(self) -> Tag {
-        debug_assert!(self.whole < 1 << 31, "the highest bit is for guests");
-        Tag(u64::from(self.whole) << 32 | u64::from(self.part))
+        let (request, part) = match self {
+            Self::Single(request) => (request, Self::SINGLE),
+            Self::Part { whole, number } => (whole, number),
+        };
+        debug_assert!(request < 1 << 31, "the highest bit is for guests");
+        Tag(u64::from(request) << 32 | u64::from(part))
     }
 
     fn from_tag(Tag(tag): Tag) -> Self {
         let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("32 bits");
-        Self { whole: half(tag >> 32), part: half(tag) }
+        match (half(tag >> 32), half(tag)) {
+            (request, Self::SINGLE) => Self::Single(request),
+            (whole, number) => Self::Part { whole, number },
+        }
     }
 }
 
@@ -350,6 +450,9 @@ impl<D: Driver> Service for Sharded<D> {
             return self.own.submit(tag, piece, payload);
         }
         let mut piece = *piece;
+        if let Some(shard) = self.only_shard(&piece) {
+            return self.submit_single(tag, &piece, payload, shard);
+        }
         if piece.command == Command::BlockStatus {
             piece.length_bytes = piece.length_bytes.min(STATUS_BYTES_MAX);
         }
@@ -382,11 +485,14 @@ impl<D: Driver> Service for Sharded<D> {
             return self.own.next_reply();
         }
         loop {
-            if let Some(number) = self.over.pop_front() {
-                return Some(self.end(number));
+            if let Some((shard, served)) = self.served.pop_front() {
+                return Some(self.announce_served(shard, served));
+            }
+            if let Some(key) = self.over.pop_front() {
+                return Some(self.end(key));
             }
             let Some(answer) = self.own.next_answer() else {
-                self.each_link(Link::ring);
+                self.each_link(Link::send);
                 return None;
             };
             if let Some(reply) = self.own_answered(answer) {
@@ -401,6 +507,14 @@ impl<D: Driver> Service for Sharded<D> {
         }
         match self.announced.take().expect("a read was announced") {
             Announced::Own(tag) => self.own.take_data(tag, target),
+            Announced::Lent(shard, lent) => {
+                for piece in lent.pieces() {
+                    target.extend_from_slice(piece);
+                }
+                if let Some(link) = &mut self.links[shard] {
+                    link.give_back(lent);
+                }
+            }
             Announced::Parts(parts) => {
                 for (_, given) in parts {
                     if let Given::Bytes(bytes) = given {
@@ -466,10 +580,10 @@ impl<D: Driver> Service for Sharded<D> {
         if self.is_alone() {
             return false;
         }
-        if self.is_busy && !has_clients && self.wholes.is_empty() {
+        if self.is_busy && !has_clients && self.wholes.is_empty() && self.singles.is_empty() {
             self.is_busy = false;
             if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.each_link(Link::wake);
+                self.each_link(|link| link.wake());
             }
         }
         self.busy.load(Ordering::Acquire) > 0

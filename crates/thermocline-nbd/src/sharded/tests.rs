@@ -110,6 +110,48 @@ fn every_client_sees_what_any_other_wrote() {
     }
 }
 
+/// Where the extents of a shard begin, in bytes.
+fn extents_of(shards: &Shards, shard: usize) -> Vec<u64> {
+    let starts = (0..16).map(|mib| u64::from(MIB) * mib);
+    starts.filter(|&start| shards[0].map.place(start).0 == shard).collect()
+}
+
+#[test]
+fn bytes_on_their_way_stay_as_they_were() {
+    let mut shards = shards(2);
+    let start = extents_of(&shards, 1)[0];
+    let page = piece(Command::Write, start, 4096);
+    call(&mut shards, 1, page, &[1; 4096]).unwrap();
+    // The second shard serves the read; then a client of its own writes the page.
+    shards[0].submit(Tag(5), &piece(Command::Read, start, 4096), &[]);
+    assert_eq!(shards[0].next_reply(), None);
+    shards[1].drive();
+    assert_eq!(shards[1].next_reply(), None);
+    shards[1].submit(Tag(6), &page, &[2; 4096]);
+    assert_eq!(shards[1].next_reply(), Some(Reply { tag: Tag(6), outcome: Ok(()) }));
+    shards[0].drive();
+    assert_eq!(shards[0].next_reply(), Some(Reply { tag: Tag(5), outcome: Ok(()) }));
+    let mut found = vec![];
+    shards[0].take_data(Tag(5), &mut found);
+    assert_eq!(found, [1; 4096]);
+    assert_eq!(shards[0].next_reply(), None);
+    let now = call(&mut shards, 0, piece(Command::Read, start, 4096), &[]);
+    assert_eq!(now.unwrap(), [2; 4096]);
+}
+
+#[test]
+fn frames_come_back_from_other_shards() {
+    let mut shards = shards(2);
+    let starts = extents_of(&shards, 1);
+    // Several times as many pages as there are frames.
+    for start in starts {
+        for page in 0..u64::from(MIB) / 4096 {
+            let read = piece(Command::Read, start + 4096 * page, 4096);
+            assert_eq!(call(&mut shards, 0, read, &[]).unwrap().len(), 4096);
+        }
+    }
+}
+
 #[test]
 fn a_flush_of_any_client_reaches_all_shards() {
     let mut shards = shards(3);
