@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{bad, within};
 use super::datasheet::Datasheet;
 use super::error::SsdError;
+use super::placement::Placement;
 
 /// A solid-state drive: geometry, times, controller and translation layer.
 ///
@@ -136,6 +137,9 @@ pub struct SsdConfig {
     /// Open blocks for writes of the host, 1 or 2; with 2, an identifier tells hot pages from cold.
     #[serde(default = "one")]
     pub streams: u32,
+    /// Placement handles by which the host says what belongs together; none in most drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
     /// Of the free blocks the least worn is used first; otherwise the one that is free the longest.
     #[serde(default = "yes")]
     pub dynamic_wear: bool,
@@ -369,13 +373,26 @@ impl SsdConfig {
     pub(crate) fn reserved_blocks(&self) -> u32 {
         match self.mapping {
             Mapping::Page => {
-                let gc = u32::from(self.gc_blocks == GcBlocks::Separate);
+                let gc = match self.gc_blocks {
+                    GcBlocks::Separate => self.copy_streams(),
+                    GcBlocks::Shared => 0,
+                };
                 let wear = u32::from(self.static_wear_threshold > 0);
-                Self::FREE_BLOCKS_LEAST + self.streams + gc + wear
+                Self::FREE_BLOCKS_LEAST + self.host_streams() + gc + wear
             }
             Mapping::Block => Self::FREE_BLOCKS_LEAST,
             Mapping::Bast => Self::FREE_BLOCKS_LEAST + self.log_blocks_per_plane,
         }
+    }
+
+    /// Open blocks of each plane for writes of the host.
+    pub(crate) fn host_streams(&self) -> u32 {
+        self.placement.map_or(self.streams, |placement| placement.handles)
+    }
+
+    /// Open blocks of each plane for what garbage collection moves.
+    pub(crate) fn copy_streams(&self) -> u32 {
+        self.placement.filter(|one| one.is_persistent()).map_or(1, |one| one.handles)
     }
 
     /// Free blocks below which a plane collects garbage before it takes another write.
@@ -455,6 +472,10 @@ impl SsdConfig {
         within("gc_threshold", self.gc_threshold, 0.0, 0.9)?;
         within("gc_choices", self.gc_choices, 1, 1024)?;
         within("streams", self.streams, 1, 2)?;
+        if let Some(placement) = self.placement {
+            let is_mixed = self.static_wear_threshold > 0 || self.gc_blocks == GcBlocks::Shared;
+            placement.check(self.streams == 1 && self.mapping == Mapping::Page, is_mixed)?;
+        }
         within("erase_limit", self.erase_limit, 1, u32::MAX)?;
         within("initial_bad_blocks", self.initial_bad_blocks, 0.0, 0.5)
     }
@@ -462,7 +483,7 @@ impl SsdConfig {
     /// Whether the buffer goes with the way in which writes complete, and physical pages of several
     /// pages with the layer that fills them.
     fn check_buffer(&self) -> Result<(), SsdError> {
-        let least = u64::from(self.planes() * self.streams)
+        let least = u64::from(self.planes() * self.host_streams())
             * u64::from(2 * self.pages_per_program)
             * self.page_size_bytes();
         if self.write_completes == WriteCompletes::Buffer {

@@ -131,7 +131,7 @@ impl Ssd {
             return 0;
         }
         let mut owed = 0;
-        for stream in 0..self.config.streams as usize {
+        for stream in 0..self.config.host_streams() as usize {
             let mut charge = self.service.charge(place, stream);
             self.ftl.pad(&mut self.nand, stream, &mut charge);
             owed += charge.finish();
@@ -143,7 +143,9 @@ impl Ssd {
     pub(super) fn write(&mut self, page: u32, place: Option<u32>) -> Result<u32, Exhausted> {
         let stream = match &mut self.identifier {
             Some(identifier) => usize::from(identifier.record(PageId(page)) == Heat::Hot),
-            None => 0,
+            None => {
+                place.map_or(self.handle, |place| self.requests[place as usize].handle) as usize
+            }
         };
         let owed = match place {
             Some(place) => {

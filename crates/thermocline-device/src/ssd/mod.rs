@@ -28,6 +28,7 @@ mod host;
 mod link;
 mod metrics;
 mod nand;
+mod placement;
 mod precondition;
 mod random;
 mod service;
@@ -54,6 +55,7 @@ pub use self::config::{
 pub use self::datasheet::Datasheet;
 pub use self::error::SsdError;
 pub use self::metrics::{BlockErases, Lifetime, SsdMetrics};
+pub use self::placement::{Isolation, Placement};
 pub use self::precondition::Precondition;
 
 /// The latest arrival, in nanoseconds; the other half of the clock is for service.
@@ -91,6 +93,8 @@ pub struct Ssd {
     service: Service,
     /// Tells hot pages from cold if there are two streams.
     identifier: Option<BoxedIdentifier>,
+    /// The placement handle of requests to come.
+    handle: u32,
     link: Option<Link>,
     read_overhead_ns: u64,
     write_overhead_ns: u64,
@@ -135,6 +139,8 @@ struct Request {
     owed: u32,
     ticket: Ticket,
     arrival_ns: u64,
+    /// The placement handle of what it writes.
+    handle: u32,
 }
 
 impl Ssd {
@@ -156,6 +162,7 @@ impl Ssd {
             service: Service::new(config, nand.geometry()),
             nand,
             identifier: identifier.filter(|_| config.streams > 1),
+            handle: 0,
             has_delays: config.read_overhead_us > 0.0
                 || config.write_overhead_us > 0.0
                 || config.host_link_mb_per_s > 0.0,
@@ -202,7 +209,8 @@ impl Ssd {
         let ticket = Ticket(self.tickets);
         self.tickets += 1;
         let DeviceRequest { op, pages, .. } = request;
-        let request = Request { op, page, pages, owed: 0, ticket, arrival_ns: at.0 };
+        let request =
+            Request { op, page, pages, owed: 0, ticket, arrival_ns: at.0, handle: self.handle };
         let place = match self.free_places.pop() {
             Some(place) => {
                 self.requests[place as usize] = request;
@@ -283,6 +291,19 @@ impl Ssd {
                 DeviceOp::Trim => self.trim(page),
             }
         }
+        Ok(())
+    }
+
+    /// Gives the requests submitted or applied from now on this placement handle; the first is 0.
+    ///
+    /// # Errors
+    /// [`SsdError::BadSetting`] if the drive has fewer handles; the handle stays what it was.
+    pub fn select_handle(&mut self, handle: u32) -> Result<(), SsdError> {
+        let handles = self.config.placement.map_or(1, |placement| placement.handles);
+        if handle >= handles {
+            return Err(bad("handle", handle, format!("0 to {}", handles - 1)));
+        }
+        self.handle = handle;
         Ok(())
     }
 

@@ -32,6 +32,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::check::{round_ns, us_to_ns};
 use super::config::{Scheduling, SsdConfig, WriteCompletes};
 use super::geometry::{Geometry, NONE};
+use super::placement::HANDLES_MOST;
 
 pub(crate) use self::charge::Charge;
 pub(crate) use self::unhindered::Passed;
@@ -132,7 +133,7 @@ struct Channel {
 #[derive(Clone, Debug, Default)]
 struct Buffered {
     /// Per stream: pages of a physical page that is not yet full.
-    gathered: [u8; 2],
+    gathered: [u8; HANDLES_MOST as usize],
     /// Physical pages that are full and not yet programmed, in the order of their programs: the
     /// first flash page of each, and how many of its pages are the buffer's.
     programs: VecDeque<(u32, u8)>,

@@ -6,6 +6,7 @@ mod config;
 mod datasheet;
 mod gc;
 mod model;
+mod placement;
 mod time;
 mod wear;
 

@@ -9,7 +9,8 @@
 //!
 //! * Source: Hu et al. (SSDsim), ICS '11, for allocation and the threshold; Tavakkol et al. (MQSim),
 //!   FAST '18, for separate blocks and static wear levelling.
-//! * State: 16 bytes per plane, besides the flash's.
+//! * State: 4 bytes per plane and open block, besides the flash's; with persistently isolated handles 1
+//!   per block.
 //! * Cost: O(1) amortised per page moved; see the parts for the choice of victims. Static wear
 //!   levelling looks at all blocks of a plane per erase while the most worn one leads.
 //! * Deviations: (1) SSDsim collects below the threshold whatever there is to gain, and hardly ends
@@ -21,15 +22,9 @@ use super::super::config::{Allocation, GcBlocks, GcUnit, SsdConfig};
 use super::super::error::Exhausted;
 use super::super::geometry::NONE;
 use super::super::nand::{Nand, State, Wanted};
+use super::super::placement::Placement;
 use super::victim::Chooser;
 use super::{Cause, Tally, Work, relocate};
-
-/// Open blocks of a plane: one per stream of the host, one for copies, one for wear levelling.
-const STREAMS: usize = 4;
-
-/// The stream of copies, and that of wear levelling.
-const COPIES: usize = 2;
-const WEAR: usize = 3;
 
 /// Of the pages of a block, the part that must be invalid for a collection that is not urgent.
 const WORTH: u32 = 8;
@@ -37,16 +32,21 @@ const WORTH: u32 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct PageMap {
     pub(crate) tally: Tally,
-    /// Per plane and stream; NONE if there is none.
-    open: Vec<[u32; STREAMS]>,
-    /// Per stream: whose turn it is.
-    turns: [u32; 2],
+    /// Per plane and stream: those of the host, those of copies, that of wear levelling; NONE if there
+    /// is none.
+    open: Vec<u32>,
+    /// Open blocks of a plane.
+    streams: usize,
+    /// Per stream of the host: whose turn it is.
+    turns: Vec<u32>,
+    /// Per block: the handle whose data it holds; empty unless handles are persistently isolated.
+    handle_of: Vec<u8>,
     pages_per_program: u32,
     allocation: Allocation,
     /// A plane collects while it has less than this.
     threshold: u32,
     gc_unit: GcUnit,
-    /// The stream that copies go to.
+    /// The stream that copies go to; with persistently isolated handles, that of handle 0.
     copies: usize,
     chooser: Chooser,
     static_wear_threshold: u32,
@@ -68,16 +68,21 @@ impl PageMap {
             reason = "a share of a 32-bit number"
         )]
         let threshold = libm::ceil(f64::from(of_plane) * config.gc_threshold) as u32;
+        let hosts = config.host_streams() as usize;
+        let is_persistent = config.placement.is_some_and(Placement::is_persistent);
+        let streams = hosts + config.copy_streams() as usize + 1;
         Self {
             tally: Tally::default(),
-            open: vec![[NONE; STREAMS]; nand.geometry().planes as usize],
-            turns: [0; 2],
+            open: vec![NONE; nand.geometry().planes as usize * streams],
+            streams,
+            turns: vec![0; hosts],
+            handle_of: vec![0; if is_persistent { nand.geometry().blocks() as usize } else { 0 }],
             pages_per_program: config.pages_per_program,
             allocation: config.allocation,
             threshold,
             gc_unit: config.gc_unit,
             copies: match config.gc_blocks {
-                GcBlocks::Separate => COPIES,
+                GcBlocks::Separate => hosts,
                 GcBlocks::Shared => 0,
             },
             chooser: Chooser::new(config),
@@ -88,7 +93,7 @@ impl PageMap {
         }
     }
 
-    /// Writes a page; hot pages are of stream 1 if there are two.
+    /// Writes a page; hot pages are of stream 1 if there are two, and a handle is a stream.
     pub(crate) fn write(
         &mut self,
         nand: &mut Nand,
@@ -131,7 +136,7 @@ impl PageMap {
     /// until the next erase, and count as programmed.
     pub(crate) fn pad(&mut self, nand: &mut Nand, stream: usize, work: &mut impl Work) {
         let plane = nand.geometry().order[self.turns[stream] as usize];
-        let block = self.open[plane as usize][stream];
+        let block = self.open[self.at(plane, stream)];
         if block == NONE {
             return;
         }
@@ -146,6 +151,18 @@ impl PageMap {
         self.turn(stream, nand.geometry().planes);
         self.close_if_full(nand, plane, stream);
         self.collect_below_threshold(nand, plane, work);
+    }
+
+    const fn at(&self, plane: u32, stream: usize) -> usize {
+        plane as usize * self.streams + stream
+    }
+
+    /// Notes whose data a block that a stream opens will hold, if that matters.
+    fn note_handle(&mut self, block: u32, stream: usize) {
+        if let Some(handle) = self.handle_of.get_mut(block as usize) {
+            let number = stream % self.turns.len();
+            *handle = u8::try_from(number).expect("there are at most 16 handles");
+        }
     }
 
     /// Turns a stream to the next plane.
@@ -170,7 +187,7 @@ impl PageMap {
         work: &mut impl Work,
     ) -> Option<u32> {
         // Copies may share the stream's block, and open one meanwhile.
-        while self.open[plane as usize][stream] == NONE
+        while self.open[self.at(plane, stream)] == NONE
             && nand.plane(plane).free_blocks() <= self.free_blocks_least
         {
             // In the end this frees a page, since there is an invalid one.
@@ -180,15 +197,18 @@ impl PageMap {
                 return None;
             }
         }
-        let open = &mut self.open[plane as usize][stream];
-        if *open == NONE {
-            *open = nand.open(plane, Wanted::Next)?;
+        let at = self.at(plane, stream);
+        if self.open[at] == NONE {
+            let block = nand.open(plane, Wanted::Next)?;
+            self.open[at] = block;
+            self.note_handle(block, stream);
         }
-        Some(*open)
+        Some(self.open[at])
     }
 
     fn close_if_full(&mut self, nand: &mut Nand, plane: u32, stream: usize) {
-        let open = &mut self.open[plane as usize][stream];
+        let at = self.at(plane, stream);
+        let open = &mut self.open[at];
         if nand.is_full(*open) {
             nand.close(std::mem::replace(open, NONE));
         }
@@ -211,7 +231,8 @@ impl PageMap {
         // A victim that is not the emptiest may free nothing, as long as another one can.
         let emptiest = nand.emptiest(plane).map_or(0, |block| nand.block(block).valid);
         let is_worth = nand.pages_per_block() - emptiest >= worth;
-        if !is_worth || !self.move_pages(nand, victim, self.copies, Cause::Gc, work) {
+        let handle = self.handle_of.get(victim as usize).map_or(0, |&handle| usize::from(handle));
+        if !is_worth || !self.move_pages(nand, victim, self.copies + handle, Cause::Gc, work) {
             return false;
         }
         self.level_wear(nand, plane, work);
@@ -229,24 +250,26 @@ impl PageMap {
         work: &mut impl Work,
     ) -> bool {
         let plane = nand.geometry().plane_of_block(source);
-        let open = self.open[plane as usize][stream];
+        let at = self.at(plane, stream);
+        let open = self.open[at];
         let pages_per_block = nand.pages_per_block();
         let left = if open == NONE { 0 } else { pages_per_block - nand.block(open).written };
         let valid = nand.block(source).valid;
         if valid > left && nand.plane(plane).free_blocks() == 0 {
             return false;
         }
-        let wanted = if stream == WEAR { Wanted::MostWorn } else { Wanted::Next };
+        let wanted = if cause == Cause::Wear { Wanted::MostWorn } else { Wanted::Next };
         let mut moving = std::mem::take(&mut self.moving);
         nand.reopen(source);
         nand.valid_pages(source, &mut moving);
         for &page in &moving {
-            if self.open[plane as usize][stream] == NONE {
+            if self.open[at] == NONE {
                 let open =
                     nand.open(plane, wanted).expect("it was seen that there is a free block");
-                self.open[plane as usize][stream] = open;
+                self.open[at] = open;
+                self.note_handle(open, stream);
             }
-            relocate(nand, page, self.open[plane as usize][stream], cause, work);
+            relocate(nand, page, self.open[at], cause, work);
             self.close_if_full(nand, plane, stream);
         }
         self.moving = moving;
@@ -276,12 +299,12 @@ impl PageMap {
             .min_by_key(|&block| (nand.block(block).erases, nand.block(block).closed_at));
         if let Some(coldest) = coldest.filter(|&block| nand.block(block).erases < most - threshold)
         {
-            self.move_pages(nand, coldest, WEAR, Cause::Wear, work);
+            self.move_pages(nand, coldest, self.streams - 1, Cause::Wear, work);
         }
     }
 
     pub(crate) fn assert_invariants(&self, nand: &Nand) {
-        for (plane, open) in (0..).zip(&self.open) {
+        for (plane, open) in (0..).zip(self.open.chunks(self.streams)) {
             for &block in open.iter().filter(|&&block| block != NONE) {
                 assert_eq!(nand.block(block).state, State::Open, "an open block is open");
                 assert_eq!(nand.geometry().plane_of_block(block), plane, "it is of its plane");
