@@ -358,19 +358,34 @@ impl SsdConfig {
             .saturating_mul(self.planes_per_die)
     }
 
+    /// Blocks that are filled, collected and erased together: those of a reclaim unit.
+    pub(crate) fn unit_blocks(&self) -> u32 {
+        self.placement.map_or(1, |placement| placement.reclaim_unit_blocks)
+    }
+
+    /// Reclaim units of each plane; without placement, its blocks.
+    pub(crate) fn units_per_plane(&self) -> u32 {
+        self.blocks_per_plane / self.unit_blocks().max(1)
+    }
+
+    /// Pages of each reclaim unit; without placement, of each block.
+    pub(crate) fn pages_per_unit(&self) -> u32 {
+        self.pages_per_block.saturating_mul(self.unit_blocks())
+    }
+
     pub(crate) fn raw_pages_per_plane(&self) -> u64 {
         u64::from(self.blocks_per_plane) * u64::from(self.pages_per_block)
     }
 
-    /// Blocks of each plane that are bad from the start.
-    pub(crate) fn bad_blocks_per_plane(&self) -> u32 {
-        let blocks = f64::from(self.blocks_per_plane) * self.initial_bad_blocks;
-        u32::try_from(whole(blocks)).unwrap_or(u32::MAX).min(self.blocks_per_plane)
+    /// Reclaim units of each plane that are bad from the start.
+    pub(crate) fn bad_units_per_plane(&self) -> u32 {
+        let units = f64::from(self.units_per_plane()) * self.initial_bad_blocks;
+        u32::try_from(whole(units)).unwrap_or(u32::MAX).min(self.units_per_plane())
     }
 
-    /// Blocks of each plane that hold no data of their own: open ones, and what garbage collection
+    /// Reclaim units of each plane that hold no data of their own: open ones, and what garbage collection
     /// needs to go on in every case.
-    pub(crate) fn reserved_blocks(&self) -> u32 {
+    pub(crate) fn reserved_units(&self) -> u32 {
         match self.mapping {
             Mapping::Page => {
                 let gc = match self.gc_blocks {
@@ -385,12 +400,12 @@ impl SsdConfig {
         }
     }
 
-    /// Open blocks of each plane for writes of the host.
+    /// Open reclaim units of each plane for writes of the host.
     pub(crate) fn host_streams(&self) -> u32 {
         self.placement.map_or(self.streams, |placement| placement.handles)
     }
 
-    /// Open blocks of each plane for what garbage collection moves.
+    /// Open reclaim units of each plane for what garbage collection moves.
     pub(crate) fn copy_streams(&self) -> u32 {
         self.placement.filter(|one| one.is_persistent()).map_or(1, |one| one.handles)
     }
@@ -506,12 +521,12 @@ impl SsdConfig {
 
     /// Whether every plane has room for its share of the data and its reserve.
     fn check_spare(&self) -> Result<(), SsdError> {
-        let blocks = u64::from(self.blocks_per_plane);
-        let pages = u64::from(self.pages_per_block);
-        let lost = u64::from(self.reserved_blocks()) + u64::from(self.bad_blocks_per_plane());
+        let units = u64::from(self.units_per_plane());
+        let pages = u64::from(self.pages_per_unit());
+        let lost = u64::from(self.reserved_units()) + u64::from(self.bad_units_per_plane());
         // A page less than the rest, so that a full plane has something to collect, and one more for
         // the page on its way.
-        let most = (blocks.saturating_sub(lost) * pages).saturating_sub(2);
+        let most = (units.saturating_sub(lost) * pages).saturating_sub(2);
         let share = match self.mapping {
             Mapping::Page => self.logical_pages().div_ceil(u64::from(self.planes())),
             Mapping::Block | Mapping::Bast => self.logical_pages() / u64::from(self.planes()),
@@ -520,12 +535,13 @@ impl SsdConfig {
         if given > 0.0 && given <= 0.9 && share > 0 && share <= most {
             return Ok(());
         }
-        let least = 1.0 - most as f64 / (blocks * pages) as f64;
+        let least = 1.0 - most as f64 / self.raw_pages_per_plane() as f64;
         // Rounded up, so that what is named is permitted.
         let least = libm::ceil(least * 1e4) / 1e4;
         if least >= 0.9 {
-            let permitted = format!("more: {lost} of each plane are bad or reserved");
-            return Err(bad("blocks_per_plane", blocks, permitted));
+            let lost_blocks = lost * u64::from(self.unit_blocks());
+            let permitted = format!("more: {lost_blocks} of each plane are bad or reserved");
+            return Err(bad("blocks_per_plane", self.blocks_per_plane, permitted));
         }
         Err(bad("over_provisioning", given, format!("{least:.4} to 0.9")))
     }

@@ -1,7 +1,8 @@
 //! Where things are: channels, chips, dies and planes, and the order of striping.
 //!
 //! Planes are numbered channel by channel, chip by chip, die by die. Blocks are numbered plane by
-//! plane, and pages block by block, over the whole drive.
+//! plane, and pages block by block, over the whole drive. With reclaim units of several blocks, a unit
+//! counts as one block here, and in the map and the flash.
 //!
 //! * Source: Hu et al., *Performance impact and interplay of SSD parallelism through advanced
 //!   commands, allocation strategy and data granularity*, ICS '11; the 24 orders of MQSim.
@@ -43,8 +44,8 @@ impl Geometry {
         Self {
             channels: config.channels,
             planes: config.planes(),
-            blocks_per_plane: config.blocks_per_plane,
-            pages_per_block: config.pages_per_block,
+            blocks_per_plane: config.units_per_plane(),
+            pages_per_block: config.pages_per_unit(),
             planes_per_unit,
             planes_per_die: config.planes_per_die,
             units_per_channel,

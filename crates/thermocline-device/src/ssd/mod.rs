@@ -369,6 +369,8 @@ impl Ssd {
         let tally = self.ftl.tally();
         let programs = tally.host_programs + tally.gc_copies + tally.wear_copies;
         let host_writes = self.recorder.host_writes;
+        // The flash counts reclaim units, of which each block bears the same.
+        let unit_blocks = self.config.unit_blocks();
         SsdMetrics {
             host_reads: self.recorder.host_reads,
             unmapped_reads: self.recorder.unmapped_reads,
@@ -380,9 +382,9 @@ impl Ssd {
             switch_merges: tally.switch_merges,
             partial_merges: tally.partial_merges,
             full_merges: tally.full_merges,
-            erase_count: self.nand.erases - self.recorder.erases_before,
+            erase_count: (self.nand.erases - self.recorder.erases_before) * u64::from(unit_blocks),
             block_erases: BlockErases::of(&self.nand),
-            retired_blocks: self.nand.retired,
+            retired_blocks: self.nand.retired * unit_blocks,
             write_amplification: match host_writes {
                 0 => 1.0,
                 _ => programs as f64 / host_writes as f64,
@@ -392,7 +394,7 @@ impl Ssd {
             elapsed_ns: self.service.elapsed_ns(self.now_ns),
             channel_utilisation: self.service.channel_utilisation(self.now_ns),
             chip_busy_ns: self.service.chip_busy_ns(self.now_ns),
-            blocks: self.nand.blocks.len() as u64,
+            blocks: self.nand.blocks.len() as u64 * u64::from(unit_blocks),
             erase_limit: self.config.erase_limit,
             page_bytes: self.config.page_bytes,
         }
@@ -416,7 +418,7 @@ impl Ssd {
 
     /// Memory that grows with the drive, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.nand.memory_bytes()
+        self.nand.memory_bytes() + self.ftl.memory_bytes()
     }
 
     /// Checks what always holds.
@@ -564,7 +566,8 @@ impl Ssd {
         self.free_places.clear();
         self.in_service = 0;
         let host_writes = self.host_writes_before + self.recorder.host_writes;
-        let worn_out = SsdError::WornOut { erases: self.nand.erases, host_writes };
+        let erases = self.nand.erases * u64::from(self.config.unit_blocks());
+        let worn_out = SsdError::WornOut { erases, host_writes };
         self.worn_out = Some(worn_out.clone());
         worn_out
     }

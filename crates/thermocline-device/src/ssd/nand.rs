@@ -118,10 +118,10 @@ impl Nand {
             state: State::Free,
         };
         let plane = Plane {
-            free: BinaryHeap::with_capacity(config.blocks_per_plane as usize),
-            free_pages: config.blocks_per_plane * pages_per_block,
+            free: BinaryHeap::with_capacity(geometry.blocks_per_plane as usize),
+            free_pages: geometry.blocks_per_plane * pages_per_block,
             valid: 0,
-            usable: config.blocks_per_plane,
+            usable: geometry.blocks_per_plane,
             most_erases: 0,
             least_valid: 0,
         };
@@ -157,7 +157,7 @@ impl Nand {
         let per_plane = self.geometry.blocks_per_plane;
         for plane in 0..self.geometry.planes {
             let mut bad = 0;
-            while bad < config.bad_blocks_per_plane() {
+            while bad < config.bad_units_per_plane() {
                 let block = plane * per_plane + random.below(per_plane);
                 if self.blocks[block as usize].state != State::Retired {
                     self.retire(block);

@@ -20,7 +20,8 @@
 //!   places in their blocks; (2) with completion at the transfer, planes that are programmed together
 //!   complete together; (3) no suspension of programs and erases; (4) a read that overtakes the
 //!   program of its page is read from the cells all the same, unless the write buffer has it. (5) The
-//!   pages that garbage collection gathers are safe at a power failure.
+//!   pages that garbage collection gathers are safe at a power failure. (6) With reclaim units of several
+//!   blocks, the places in word lines are counted through the unit.
 
 mod charge;
 mod metrics;
@@ -177,6 +178,8 @@ pub(crate) struct Service {
     units_per_chip: u32,
     multi_plane: bool,
     copyback: bool,
+    /// Erases that empty a reclaim unit.
+    unit_blocks: u32,
     cache_register: bool,
     gc_time: bool,
     reads_overtake: bool,
@@ -221,6 +224,7 @@ impl Service {
             units_per_chip: geometry.units_per_chip,
             multi_plane: config.multi_plane,
             copyback: config.copyback,
+            unit_blocks: config.unit_blocks(),
             cache_register: config.cache_register,
             gc_time: config.gc_time,
             reads_overtake: config.scheduling == Scheduling::ReadFirst,

@@ -3,10 +3,46 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use thermocline_core::Nanos;
 use thermocline_device::queueing::{DeviceOp, DeviceRequest};
-use thermocline_device::ssd::{Allocation, GcBlocks, GcUnit, Mapping, SsdConfig, SsdError, Victim};
+use thermocline_device::ssd::{
+    Allocation, GcBlocks, GcUnit, Isolation, Mapping, Placement, Ssd, SsdConfig, SsdError, Victim,
+};
 
-use super::{Random, apply_all, drive, read, request, run, tiny, wide, write};
+use super::{Random, apply_all, drain, drive, read, request, run, tiny, wide, write};
+
+/// Handles of either kind, or none.
+fn any_placement() -> impl Strategy<Value = Option<Placement>> {
+    let isolations = vec![Isolation::Initial, Isolation::Persistent];
+    prop::option::of((1_u32..4, prop::sample::select(isolations), 1_u32..4).prop_map(
+        |(handles, isolation, reclaim_unit_blocks)| Placement {
+            handles,
+            isolation,
+            reclaim_unit_blocks,
+        },
+    ))
+}
+
+/// The same drive with the handles, as far as they go with the rest; six times the blocks, for the
+/// units that they keep open.
+fn placed(config: SsdConfig, placement: Option<Placement>) -> SsdConfig {
+    let Some(placement) = placement.filter(|_| config.mapping == Mapping::Page) else {
+        return config;
+    };
+    let is_mixed = config.static_wear_threshold > 0 || config.gc_blocks == GcBlocks::Shared;
+    let isolation = if is_mixed { Isolation::Initial } else { placement.isolation };
+    let blocks_per_plane = config.blocks_per_plane * 6;
+    let placement = Some(Placement { isolation, ..placement });
+    SsdConfig { placement, blocks_per_plane, ..config }
+}
+
+/// Chooses a handle of the drive for what comes.
+fn select(drive: &mut Ssd, config: &SsdConfig, number: u64) -> u32 {
+    let handles = config.placement.map_or(1, |placement| placement.handles);
+    let handle = u32::try_from(number % u64::from(handles)).unwrap();
+    drive.select_handle(handle).unwrap();
+    handle
+}
 
 fn any_layer() -> impl Strategy<Value = SsdConfig> {
     let mappings = vec![Mapping::Page, Mapping::Page, Mapping::Block, Mapping::Bast];
@@ -52,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn no_page_is_lost_and_none_is_in_two_places(
-        config in any_layer(),
+        config in (any_layer(), any_placement()).prop_map(|(one, placement)| placed(one, placement)),
         seed in any::<u64>(),
         trims in prop::sample::select(vec![0_u64, 3]),
     ) {
@@ -71,6 +107,7 @@ proptest! {
                 _ => (DeviceOp::Read, 2),
             };
             counts[which] += u64::from(count);
+            select(&mut drive, &config, random.below(16));
             drive.apply(request(op, page, count)).unwrap();
             let range = usize::try_from(page).unwrap()..usize::try_from(page + u64::from(count)).unwrap();
             if which < 2 {
@@ -134,9 +171,13 @@ enum Page {
     Holds(u64, u64),
 }
 
-/// One plane on one die: lists of pages, searched whenever something must be known.
+/// One plane on one die: lists of pages, searched whenever something must be known. A block is a whole
+/// reclaim unit.
 struct Naive {
     config: SsdConfig,
+    unit_blocks: u32,
+    handles: usize,
+    is_persistent: bool,
     blocks: Vec<Vec<Page>>,
     erases: Vec<u32>,
     /// Since when each block has as many valid pages as it has, or can be collected.
@@ -145,8 +186,10 @@ struct Naive {
     closed: Vec<u64>,
     /// How many erases there were when each block became free.
     freed: Vec<u32>,
-    /// Of the host, and of copies.
-    open: [Option<usize>; 2],
+    /// Of the host, one per handle; and of copies, one, or one per handle.
+    open: Vec<Option<usize>>,
+    /// The handle of what each block holds.
+    handle_of: Vec<usize>,
     programs: u64,
     /// The current version of each page.
     current: BTreeMap<u64, u64>,
@@ -159,16 +202,25 @@ struct Naive {
 
 impl Naive {
     fn new(config: &SsdConfig) -> Self {
-        let (blocks, pages) = (config.blocks_per_plane as usize, config.pages_per_block as usize);
+        let placement = config.placement.unwrap_or(Placement::of(1));
+        let unit_blocks = placement.reclaim_unit_blocks;
+        let blocks = (config.blocks_per_plane / unit_blocks) as usize;
+        let pages = (config.pages_per_block * unit_blocks) as usize;
+        let handles = placement.handles as usize;
+        let is_persistent = placement.isolation == Isolation::Persistent;
         Self {
             config: config.clone(),
+            unit_blocks,
+            handles,
+            is_persistent,
             blocks: vec![vec![Page::Free; pages]; blocks],
             erases: vec![0; blocks],
             since: vec![0; blocks],
             closed: vec![0; blocks],
             freed: vec![0; blocks],
             programs: 0,
-            open: [None; 2],
+            open: vec![None; 2 * handles],
+            handle_of: vec![0; blocks],
             current: BTreeMap::new(),
             events: 0,
             versions: 0,
@@ -215,6 +267,7 @@ impl Naive {
                 }
             };
             self.open[stream] = self.free_blocks().into_iter().min_by_key(|&block| key(block));
+            self.handle_of[self.open[stream].unwrap()] = stream % self.handles;
         }
         let block = self.open[stream].unwrap();
         let next = self.blocks[block].iter().position(|&page| page == Page::Free).unwrap();
@@ -262,7 +315,9 @@ impl Naive {
             Victim::Greedy | Victim::DChoices | Victim::Random => emptiest,
         };
         let victim = victim.unwrap();
-        let copies = usize::from(self.config.gc_blocks == GcBlocks::Separate);
+        let of_handle = if self.is_persistent { self.handle_of[victim] } else { 0 };
+        let is_separate = self.config.gc_blocks == GcBlocks::Separate;
+        let copies = if is_separate { self.handles + of_handle } else { 0 };
         for page in self.blocks[victim].clone() {
             if self.is_valid(page) {
                 self.program(copies, page);
@@ -275,24 +330,24 @@ impl Naive {
         self.blocks[victim].fill(Page::Free);
         self.erases[victim] += 1;
         self.freed[victim] = self.erases.iter().sum();
-        self.spend(self.config.erase_us, 0.0);
+        (0..self.unit_blocks).for_each(|_| self.spend(self.config.erase_us, 0.0));
         true
     }
 
     /// When the write is done.
-    fn write(&mut self, at: u64, page: u64) -> u64 {
+    fn write(&mut self, at: u64, page: u64, handle: usize) -> u64 {
         self.free_ns = self.free_ns.max(at);
-        while self.open[0].is_none() && self.free_blocks().len() <= 2 {
+        while self.open[handle].is_none() && self.free_blocks().len() <= 2 {
             assert!(self.collect(1));
         }
         let former = self.place_of(page);
         self.versions += 1;
-        self.program(0, Page::Holds(page, self.versions));
+        self.program(handle, Page::Holds(page, self.versions));
         self.current.insert(page, self.versions);
         if let Some((block, _)) = former {
             self.changed(block);
         }
-        self.close(0);
+        self.close(handle);
         self.spend(self.config.program_us[0], 1.0);
         let done = self.free_ns;
         let least = (self.blocks.len() as f64 * self.config.gc_threshold).ceil();
@@ -320,7 +375,7 @@ impl Naive {
     }
 }
 
-fn any_step() -> impl Strategy<Value = (u64, DeviceOp, u64)> {
+fn any_step() -> impl Strategy<Value = (u64, DeviceOp, u64, u64)> {
     let op = prop::sample::select(vec![
         DeviceOp::Write,
         DeviceOp::Write,
@@ -328,7 +383,7 @@ fn any_step() -> impl Strategy<Value = (u64, DeviceOp, u64)> {
         DeviceOp::Read,
         DeviceOp::Trim,
     ]);
-    (prop::sample::select(vec![0, 0, 1, 50_000, 5_000_000]), op, any::<u64>())
+    (prop::sample::select(vec![0, 0, 1, 50_000, 5_000_000]), op, any::<u64>(), 0..12_u64)
 }
 
 proptest! {
@@ -342,6 +397,7 @@ proptest! {
         dynamic_wear in any::<bool>(),
         steps in prop::collection::vec(any_step(), 300),
         is_hot in any::<bool>(),
+        placement in any_placement(),
     ) {
         let config = SsdConfig {
             blocks_per_plane: blocks,
@@ -356,32 +412,35 @@ proptest! {
             queue_depth: 65_536,
             ..tiny()
         };
+        let config = placed(config, placement);
         let mut drive = drive(&config);
         let mut naive = Naive::new(&config);
         let logical = drive.logical_pages();
-        let (mut at, mut requests, mut expected) = (0, vec![], vec![]);
-        for (ticket, &(gap, op, page)) in (0..).zip(&steps) {
+        let (mut at, mut expected) = (0, vec![]);
+        for (ticket, &(gap, op, page, handle)) in (0..).zip(&steps) {
             at += gap;
             let page = page % if is_hot { logical.div_ceil(3) } else { logical };
-            requests.push((at, request(op, page, 1)));
+            let handle = select(&mut drive, &config, handle);
+            drive.submit(Nanos(at), request(op, page, 1)).unwrap();
             let done = match op {
                 DeviceOp::Read => naive.read(at, page),
-                DeviceOp::Write => naive.write(at, page),
+                DeviceOp::Write => naive.write(at, page, handle as usize),
                 DeviceOp::Trim => naive.trim(at, page),
             };
             expected.push((ticket, done));
         }
-        let mut found = run(&mut drive, &requests);
+        let mut found = drain(&mut drive);
         found.sort_unstable();
         prop_assert_eq!(found, expected);
         let metrics = drive.metrics();
         prop_assert_eq!(metrics.gc_copies, naive.copies);
-        prop_assert_eq!(metrics.erase_count, naive.erases.iter().map(|&one| u64::from(one)).sum::<u64>());
+        let erases: u32 = naive.erases.iter().sum();
+        prop_assert_eq!(metrics.erase_count, u64::from(erases * naive.unit_blocks));
         prop_assert_eq!(metrics.block_erases.max, *naive.erases.iter().max().unwrap());
         prop_assert_eq!(metrics.block_erases.min, *naive.erases.iter().min().unwrap());
         for page in 0..logical {
             let place = naive.place_of(page).map(|(block, within)| {
-                block as u64 * u64::from(pages) + within as u64
+                block as u64 * u64::from(pages * naive.unit_blocks) + within as u64
             });
             prop_assert_eq!(drive.flash_page_of(page).unwrap(), place, "version and place");
         }

@@ -7,7 +7,7 @@ use super::{Random, assert_close, drive, tiny, uniform_writes, wide, write};
 const ISOLATIONS: [Isolation; 2] = [Isolation::Initial, Isolation::Persistent];
 
 fn with_handles(handles: u32, isolation: Isolation, base: SsdConfig) -> SsdConfig {
-    SsdConfig { placement: Some(Placement { handles, isolation }), ..base }
+    SsdConfig { placement: Some(Placement { isolation, ..Placement::of(handles) }), ..base }
 }
 
 /// Forgets the first writes, then writes: pages with their handles.
@@ -87,14 +87,15 @@ fn persistent_isolation_keeps_blocks_apart() {
     assert_eq!(mixed[1], 0, "persistently isolated ones are not");
 }
 
-/// A handle whose data is never written again costs nothing once it is apart from uniform writes.
+/// Half of the pages rest, and half are written uniformly. Kept apart, the resting half takes no part in
+/// garbage collection: the other one is written as on a drive that lacks the blocks of the first.
 #[test]
-fn a_hot_and_a_resting_half() {
+fn a_resting_half_that_is_apart_is_as_good_as_away() {
     let base = SsdConfig { blocks_per_plane: 512, gc_threshold: 0.0, ..tiny() };
+    let half = drive(&base).logical_pages() / 2;
     let found = [None, Some(Isolation::Persistent)].map(|isolation| {
         let handled = |isolation| with_handles(2, isolation, base.clone());
         let mut one = drive(&isolation.map_or_else(|| base.clone(), handled));
-        let half = one.logical_pages() / 2;
         let mut random = Random(1);
         let filling = (0..2 * half).map(|index| (index % 2, index / 2 + index % 2 * half));
         let hot = (0..100_000).map(|_| (0, random.below(half)));
@@ -102,7 +103,56 @@ fn a_hot_and_a_resting_half() {
         let writes = filling.chain(hot).map(|(which, page)| (u32::from(which > 0) * apart, page));
         amplification(&mut one, 60_000, writes)
     });
-    assert!(found[1] < found[0], "{found:?}");
+    let rest = SsdConfig { blocks_per_plane: 512 - 192, over_provisioning: 0.4, ..base };
+    let mut alone = drive(&rest);
+    assert_eq!((alone.logical_pages(), half), (half, 192 * 16), "the other half fills 192 blocks");
+    let mut random = Random(1);
+    let writes = (0..106_144).map(|_| (0, random.below(half)));
+    assert_close(found[1], amplification(&mut alone, 60_000, writes), 0.02, "apart and alone");
+    assert!(found[1] < 0.9 * found[0], "{found:?}");
+}
+
+/// A unit of several blocks is one large block but for its erases.
+#[test]
+fn a_reclaim_unit_is_erased_block_by_block() {
+    let base = SsdConfig { blocks_per_plane: 256, pages_per_block: 8, ..tiny() };
+    for isolation in ISOLATIONS {
+        let unit = Placement { handles: 2, isolation, reclaim_unit_blocks: 4 };
+        let mut units = drive(&SsdConfig { placement: Some(unit), ..base.clone() });
+        let large = SsdConfig { blocks_per_plane: 64, pages_per_block: 32, ..base.clone() };
+        let mut blocks = drive(&with_handles(2, isolation, large));
+        let pages = units.logical_pages();
+        let found = [&mut units, &mut blocks].map(|one| {
+            let mut random = Random(5);
+            let writes = (0..20_000)
+                .map(|_| random.below(pages))
+                .map(|page| (page.is_multiple_of(3).into(), page));
+            amplification(one, 0, writes)
+        });
+        assert_close(found[0], found[1], 0.0, "write amplification");
+        let (units, blocks) = (units.metrics(), blocks.metrics());
+        assert_eq!(units.erase_count, 4 * blocks.erase_count);
+        assert_eq!((units.block_erases, units.blocks), (blocks.block_erases, 256));
+    }
+    // Five blocks of the plane make no unit.
+    let placement = Some(Placement { reclaim_unit_blocks: 7, ..Placement::of(1) });
+    let odd = SsdConfig { placement, blocks_per_plane: 75, over_provisioning: 0.5, ..base };
+    let one = drive(&odd);
+    assert_eq!((one.metrics().blocks, one.logical_pages()), (70, 300));
+}
+
+/// Handles cost memory per unit and plane, not per page.
+#[test]
+fn handles_take_no_memory_per_page() {
+    let drive_of = |placement| {
+        let base = SsdConfig { pages_per_block: 256, blocks_per_plane: 512, ..wide() };
+        drive(&SsdConfig { placement, ..base })
+    };
+    let placement = Placement { isolation: Isolation::Persistent, ..Placement::of(16) };
+    let (without, with) = (drive_of(None).memory_bytes(), drive_of(Some(placement)).memory_bytes());
+    let pages = 16 * 512 * 256;
+    assert!(with <= without + pages / 100, "{without} and {with} bytes");
+    assert!(with < 10 * pages, "{with} bytes for {pages} flash pages");
 }
 
 #[test]
@@ -111,6 +161,13 @@ fn settings_have_a_range() {
     let error = |config: SsdConfig| config.validate().unwrap_err().to_string();
     assert!(error(placed(0, Isolation::Initial)).contains("1 to 16"));
     assert!(error(placed(17, Isolation::Initial)).contains("1 to 16"));
+    let of_blocks = |reclaim_unit_blocks| {
+        let placement = Placement { reclaim_unit_blocks, ..Placement::of(2) };
+        error(SsdConfig { placement: Some(placement), ..tiny() })
+    };
+    assert!(of_blocks(0).contains("1 to 1024"));
+    assert!(of_blocks(16).contains("`blocks_per_plane`"), "{}", of_blocks(16));
+    assert!(of_blocks(512).contains("`blocks_per_plane`"), "{}", of_blocks(512));
     let initial = || placed(2, Isolation::Initial);
     let persistent = || placed(2, Isolation::Persistent);
     assert!(error(SsdConfig { streams: 2, ..initial() }).contains("`handles`"));

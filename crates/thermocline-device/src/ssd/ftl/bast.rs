@@ -154,6 +154,12 @@ impl Bast {
         Ok(())
     }
 
+    /// Memory that grows with the drive, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let logged = self.logged.iter().map(VecDeque::capacity).sum::<usize>() * size_of::<u32>();
+        size_of_val(&*self.data_of) + size_of_val(&*self.log_of) + logged
+    }
+
     pub(crate) fn assert_invariants(&self, nand: &Nand) {
         for (plane, logged) in (0..).zip(&self.logged) {
             assert!(logged.len() <= self.logs_most, "a plane has so many log blocks at most");

@@ -115,6 +115,11 @@ impl BlockMap {
         self.tally.full_merges += 1;
     }
 
+    /// Memory that grows with the drive, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.block_of) + size_of_val(&*self.moves)
+    }
+
     pub(crate) fn assert_invariants(&self, nand: &Nand) {
         for logical in 0..nand.logical_pages() {
             let logical = u32::try_from(logical).expect("page numbers have 32 bits");

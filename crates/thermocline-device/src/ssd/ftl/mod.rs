@@ -117,6 +117,15 @@ impl Ftl {
         *tally = Tally::default();
     }
 
+    /// Memory that grows with the drive, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Page(map) => map.memory_bytes(),
+            Self::Block(map) => map.memory_bytes(),
+            Self::Bast(map) => map.memory_bytes(),
+        }
+    }
+
     pub(crate) fn assert_invariants(&self, nand: &Nand) {
         match self {
             Self::Page(map) => map.assert_invariants(nand),

@@ -59,8 +59,8 @@ pub(crate) struct PageMap {
 impl PageMap {
     pub(crate) fn new(config: &SsdConfig, nand: &Nand) -> Self {
         let of_plane = match config.gc_unit {
-            GcUnit::Pages => config.blocks_per_plane * config.pages_per_block,
-            GcUnit::Blocks => config.blocks_per_plane,
+            GcUnit::Pages => config.units_per_plane() * config.pages_per_unit(),
+            GcUnit::Blocks => config.units_per_plane(),
         };
         #[expect(
             clippy::cast_possible_truncation,
@@ -88,8 +88,8 @@ impl PageMap {
             chooser: Chooser::new(config),
             static_wear_threshold: config.static_wear_threshold,
             free_blocks_least: SsdConfig::FREE_BLOCKS_LEAST,
-            reserved_blocks: config.reserved_blocks(),
-            moving: Vec::with_capacity(config.pages_per_block as usize),
+            reserved_blocks: config.reserved_units(),
+            moving: Vec::with_capacity(config.pages_per_unit() as usize),
         }
     }
 
@@ -301,6 +301,11 @@ impl PageMap {
         {
             self.move_pages(nand, coldest, self.streams - 1, Cause::Wear, work);
         }
+    }
+
+    /// Memory that grows with the drive, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.open) + size_of_val(&*self.handle_of)
     }
 
     pub(crate) fn assert_invariants(&self, nand: &Nand) {

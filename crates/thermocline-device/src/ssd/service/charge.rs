@@ -133,7 +133,9 @@ impl Work for Charge<'_> {
                 kind: Kind::Erase,
                 ..Operation::default()
             };
-            self.service.push(plane, erase, false);
+            for _ in 0..self.service.unit_blocks {
+                self.service.push(plane, erase, false);
+            }
         }
     }
 }
