@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
+use smallvec::SmallVec;
 use thermocline_core::{Nanos, Tier};
 use thermocline_engine::driver::{Allocation, Driver};
 use thermocline_engine::{
@@ -34,6 +35,9 @@ const EXTENT_PAGES_MAX: u64 = 1 << 16;
 /// Questions about allocation that the driver works on at a time, at most; each notes up to
 /// [`EXTENT_PAGES_MAX`] pages.
 const QUESTIONS_MAX: usize = 4;
+
+/// Where the bytes of a read lie; as many as a piece of 256 KiB has pages of 4 KiB need no allocation.
+pub(crate) type Pieces<'a> = SmallVec<[&'a [u8]; 64]>;
 
 /// Is told how long requests took.
 pub trait Meter: fmt::Debug + Send {
@@ -477,6 +481,12 @@ impl<D: Driver> Service for Cached<D> {
         for piece in self.engine.pieces(&reply) {
             target.extend_from_slice(piece);
         }
+        self.engine.release(reply);
+    }
+
+    fn take_pieces(&mut self, tag: Tag, take: &mut dyn FnMut(&[&[u8]])) {
+        let reply = self.take_announced(tag);
+        take(&self.engine.pieces(&reply).collect::<Pieces<'_>>());
         self.engine.release(reply);
     }
 

@@ -72,6 +72,14 @@ pub trait Service {
     /// after [`Service::next_reply`] has said that the read succeeded.
     fn take_data(&mut self, tag: Tag, target: &mut Vec<u8>);
 
+    /// Hand the bytes of a read to `take` where they lie, in pieces and in order; the same bytes as
+    /// [`Service::take_data`] appends, and called in its place.
+    fn take_pieces(&mut self, tag: Tag, take: &mut dyn FnMut(&[&[u8]])) {
+        let mut bytes = vec![];
+        self.take_data(tag, &mut bytes);
+        take(&[&bytes]);
+    }
+
     /// The status of the extents from `offset_bytes` on, in one context: at least one, at most
     /// `count_max`, each no longer than what is left of `length_bytes`. Before a client is told what is
     /// allocated, the range is submitted as a piece of its own; this is called right after

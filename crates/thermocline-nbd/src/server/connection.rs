@@ -12,7 +12,7 @@ use super::room::{Claim, Room};
 use super::transport::{
     INPUT_KEPT_BYTES, Input, InputBuffers, Output, Received, Socket, Transport,
 };
-use super::work::{Answered, Arrived, REPLY_BYTES, Work};
+use super::work::{Answered, Arrived, Outlet, REPLY_BYTES, Work};
 use crate::codec::ProtocolError;
 use crate::codec::server::{
     Handshake, INPUT_BYTES_MAX, Incoming, Negotiated, Offer, Requests, Step, TlsMode, replies,
@@ -465,7 +465,12 @@ impl Connection {
             Phase::Leaving(negotiated) => negotiated.as_ref(),
             Phase::Handshake(_) => None,
         };
-        self.work.answer(answered, service, negotiated, &mut self.output);
+        let outlet = Outlet {
+            transport: &mut self.transport,
+            output: &mut self.output,
+            is_blocked: self.is_blocked,
+        };
+        self.work.answer(answered, service, negotiated, outlet);
     }
 
     /// Sends as much as the socket takes.

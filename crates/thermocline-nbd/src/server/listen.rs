@@ -121,6 +121,9 @@ impl Listener {
         };
         match socket {
             Ok(socket) => {
+                if let Err(error) = socket.widen() {
+                    tracing::warn!(%error, "a client's socket keeps its size; long reads are slower");
+                }
                 if let Err(error) = socket.keep_alive() {
                     tracing::warn!(%error, "a client's connection cannot be probed while it is idle");
                 }

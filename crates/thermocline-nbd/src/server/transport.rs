@@ -1,7 +1,7 @@
 //! A client's socket, with or without TLS, and the buffers before and behind it.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,10 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use rustix::net::sockopt;
 use rustls::{ServerConfig, ServerConnection};
+use smallvec::SmallVec;
+
+/// Bytes on the way to a local client, at most; the system may allow fewer, and counts its own needs, too.
+const SEND_BYTES: usize = 1 << 20;
 
 /// A connected socket that never blocks.
 #[derive(Debug)]
@@ -29,6 +33,15 @@ impl Socket {
         sockopt::set_tcp_keepcnt(stream, 4)?;
         sockopt::set_tcp_user_timeout(stream, 120_000)?;
         Ok(())
+    }
+
+    /// Let the system keep the reply to a whole piece and more on the way to a local client, so that it is
+    /// sent by one call. TCP finds the size by itself.
+    pub(super) fn widen(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::Unix(stream) => Ok(sockopt::set_socket_send_buffer_size(stream, SEND_BYTES)?),
+        }
     }
 
     /// The socket, to register it.
@@ -54,6 +67,13 @@ impl Write for Socket {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write_vectored(slices),
+            Self::Unix(stream) => stream.write_vectored(slices),
         }
     }
 
@@ -163,6 +183,37 @@ impl Transport {
         }
         output.tidy();
         Ok(())
+    }
+
+    /// Send what waits and, behind it, these pieces from where they lie. What the socket does not take of the
+    /// pieces is copied to `output`: whoever owns them never waits for a client.
+    ///
+    /// An error of the socket shows when the output is sent next.
+    pub(crate) fn send_with(&mut self, output: &mut Output, pieces: &[&[u8]]) {
+        let mut taken = 0;
+        // With more than one buffer waiting the socket is full.
+        if self.tls.is_none() && output.sealed.is_empty() {
+            let waiting = output.waiting();
+            let waited = waiting.len();
+            let slices: SmallVec<[IoSlice<'_>; 96]> =
+                std::iter::once(waiting).chain(pieces.iter().copied()).map(IoSlice::new).collect();
+            let sent = self.socket.write_vectored(&slices).unwrap_or(0);
+            drop(slices);
+            output.has_moved |= sent > 0;
+            output.advance(sent.min(waited));
+            taken = sent.saturating_sub(waited);
+            output.tidy();
+        }
+        let left = pieces.iter().map(|piece| piece.len()).sum::<usize>() - taken;
+        if left == 0 {
+            return;
+        }
+        output.make_room(left);
+        for piece in pieces {
+            let skipped = taken.min(piece.len());
+            taken -= skipped;
+            output.bytes.extend_from_slice(&piece[skipped..]);
+        }
     }
 
     /// Ends the connection at once; nothing that waits will be sent.
@@ -390,6 +441,54 @@ impl Output {
             self.bytes.clear();
             self.bytes.shrink_to(OUTPUT_KEPT_BYTES);
             self.sent = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes that differ from place to place.
+    fn pattern(length: usize, first: usize) -> Vec<u8> {
+        (0..=250).cycle().skip(first).take(length).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_client_gets_replies_in_order_however_it_reads(
+            replies in prop::collection::vec((0_usize..40, 0_usize..200_000, 1_usize..70), 1..12),
+            reads in prop::collection::vec(1_usize..300_000, 1..8),
+        ) {
+            let (ours, mut client) = UnixStream::pair().unwrap();
+            let mut transport = Transport::new(Socket::Unix(ours));
+            let mut output = Output::default();
+            let (mut expected, mut found, mut buffer) = (vec![], vec![], vec![0; 300_000]);
+            let mut read = |found: &mut Vec<u8>, most: usize| {
+                let length = client.read(&mut buffer[..most]).unwrap_or(0);
+                found.extend_from_slice(&buffer[..length]);
+            };
+            for (number, &(header, length, count)) in replies.iter().enumerate() {
+                let header = pattern(header, number);
+                let bytes = pattern(length, 7 * number);
+                output.make_room(header.len());
+                output.bytes.extend_from_slice(&header);
+                let pieces: Vec<&[u8]> = bytes.chunks(length / count + 1).collect();
+                transport.send_with(&mut output, &pieces);
+                expected.extend(header);
+                expected.extend(bytes);
+                read(&mut found, reads[number % reads.len()]);
+            }
+            while found.len() < expected.len() {
+                transport.send(&mut output).unwrap();
+                read(&mut found, 300_000);
+            }
+            prop_assert!(found == expected);
+            prop_assert_eq!(output.waiting_bytes(), 0);
         }
     }
 }

@@ -5,13 +5,26 @@ use slab::Slab;
 use super::in_flight::{
     EXTENT_BYTES, EXTENTS_HEADER_BYTES, EXTENTS_MAX, InFlight, Origin, REQUESTS_MAX, charge_bytes,
 };
-use super::transport::Output;
+use super::transport::{Output, Transport};
 use crate::codec::server::{Negotiated, Request, replies};
 use crate::protocol::{Command, Extent, command_flag};
 use crate::service::{ExtentRange, Reply, Service};
 
 /// Replies without data are shorter than this.
 pub(super) const REPLY_BYTES: usize = 128;
+
+/// A read of so many bytes is sent from where they lie, together with the replies before it. Shorter ones
+/// are copied, so that many of them are sent by one call of the system.
+const GATHERED_BYTES_MIN: usize = 32 << 10;
+
+/// Where replies go.
+#[derive(Debug)]
+pub(super) struct Outlet<'a> {
+    pub(super) transport: &'a mut Transport,
+    pub(super) output: &'a mut Output,
+    /// The socket had no room last.
+    pub(super) is_blocked: bool,
+}
 
 /// A piece that a service answered.
 #[derive(Debug)]
@@ -134,8 +147,9 @@ impl Work {
         Answered { place, reply, scratch }: Answered<'_>,
         service: &mut impl Service,
         negotiated: Option<&Negotiated>,
-        output: &mut Output,
+        outlet: Outlet<'_>,
     ) {
+        let Outlet { transport, output, is_blocked } = outlet;
         let index = place.request;
         let in_flight = &mut self.in_flight[index];
         let request = in_flight.request;
@@ -143,10 +157,18 @@ impl Work {
             match (&mut in_flight.data, negotiated) {
                 (None, Some(negotiated)) => {
                     let Request { cookie, offset_bytes, length_bytes, .. } = request;
-                    output.make_room(replies::READ_HEADER_BYTES_MAX + length_bytes as usize);
-                    let output = &mut output.bytes;
-                    replies::read(output, negotiated, cookie, offset_bytes, length_bytes);
-                    service.take_data(reply.tag, output);
+                    let is_gathered = !is_blocked && length_bytes as usize >= GATHERED_BYTES_MIN;
+                    let copied_bytes = if is_gathered { 0 } else { length_bytes as usize };
+                    output.make_room(replies::READ_HEADER_BYTES_MAX + copied_bytes);
+                    let bytes = &mut output.bytes;
+                    replies::read(bytes, negotiated, cookie, offset_bytes, length_bytes);
+                    if is_gathered {
+                        service.take_pieces(reply.tag, &mut |pieces| {
+                            transport.send_with(output, pieces);
+                        });
+                    } else {
+                        service.take_data(reply.tag, bytes);
+                    }
                 }
                 (data, _) => {
                     scratch.clear();

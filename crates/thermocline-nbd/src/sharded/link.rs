@@ -17,7 +17,7 @@ use thermocline_core::Tier;
 use thermocline_engine::Lent;
 
 use crate::protocol::{ErrorCode, Extent};
-use crate::service::Piece;
+use crate::service::{Piece, Tag};
 
 /// Orders of one shard to another that are not answered, at most.
 const ORDERS_MAX: usize = 1024;
@@ -34,6 +34,28 @@ pub(super) enum Place {
         /// The part of it.
         number: u32,
     },
+}
+
+impl Place {
+    /// The number of the part of a request that is one part.
+    const SINGLE: u32 = u32::MAX;
+
+    pub(super) fn to_tag(self) -> Tag {
+        let (request, part) = match self {
+            Self::Single(request) => (request, Self::SINGLE),
+            Self::Part { whole, number } => (whole, number),
+        };
+        debug_assert!(request < 1 << 31, "the highest bit is for guests");
+        Tag(u64::from(request) << 32 | u64::from(part))
+    }
+
+    pub(super) fn from_tag(Tag(tag): Tag) -> Self {
+        let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("32 bits");
+        match (half(tag >> 32), half(tag)) {
+            (request, Self::SINGLE) => Self::Single(request),
+            (whole, number) => Self::Part { whole, number },
+        }
+    }
 }
 
 /// A part that another shard serves.

@@ -25,7 +25,7 @@ use thermocline_engine::driver::Driver;
 use thermocline_engine::{Engine, Lent, Request, RequestError, RequestKind, ShardMap, Spanning};
 
 use self::link::{Batch, Bell, Given, Link, Order, Place, Served};
-use crate::cached::{Answer, Cached, Meter, kind, push_extent};
+use crate::cached::{Answer, Cached, Meter, Pieces, kind, push_extent};
 use crate::protocol::{Command, Context, ErrorCode, ExportInfo, Extent};
 use crate::service::{ExtentRange, Piece, Reply, Service, Tag};
 
@@ -414,28 +414,6 @@ impl<D: Driver> Sharded<D> {
     }
 }
 
-impl Place {
-    /// The number of the part of a request that is one part.
-    const SINGLE: u32 = u32::MAX;
-
-    fn to_tag(self) -> Tag {
-        let (request, part) = match self {
-            Self::Single(request) => (request, Self::SINGLE),
-            Self::Part { whole, number } => (whole, number),
-        };
-        debug_assert!(request < 1 << 31, "the highest bit is for guests");
-        Tag(u64::from(request) << 32 | u64::from(part))
-    }
-
-    fn from_tag(Tag(tag): Tag) -> Self {
-        let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("32 bits");
-        match (half(tag >> 32), half(tag)) {
-            (request, Self::SINGLE) => Self::Single(request),
-            (whole, number) => Self::Part { whole, number },
-        }
-    }
-}
-
 /// Returns an empty buffer for the bytes of a piece: one of the spares, if it has bytes and there is one.
 fn spare_for(piece: &Piece, spares: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let has_bytes = matches!(piece.command, Command::Read | Command::Write);
@@ -505,20 +483,33 @@ impl<D: Driver> Service for Sharded<D> {
         if self.is_alone() {
             return self.own.take_data(tag, target);
         }
+        self.take_pieces(tag, &mut |pieces| {
+            for piece in pieces {
+                target.extend_from_slice(piece);
+            }
+        });
+    }
+
+    fn take_pieces(&mut self, tag: Tag, take: &mut dyn FnMut(&[&[u8]])) {
+        if self.is_alone() {
+            return self.own.take_pieces(tag, take);
+        }
         match self.announced.take().expect("a read was announced") {
-            Announced::Own(tag) => self.own.take_data(tag, target),
+            Announced::Own(tag) => self.own.take_pieces(tag, take),
             Announced::Lent(shard, lent) => {
-                for piece in lent.pieces() {
-                    target.extend_from_slice(piece);
-                }
+                take(&lent.pieces().collect::<Pieces<'_>>());
                 if let Some(link) = &mut self.links[shard] {
                     link.give_back(lent);
                 }
             }
             Announced::Parts(parts) => {
+                let bytes = parts.iter().filter_map(|(_, given)| match given {
+                    Given::Bytes(bytes) => Some(&bytes[..]),
+                    Given::Nothing | Given::Lent(_) | Given::Extents(_) => None,
+                });
+                take(&bytes.collect::<Pieces<'_>>());
                 for (_, given) in parts {
                     if let Given::Bytes(bytes) = given {
-                        target.extend_from_slice(&bytes);
                         self.keep(bytes);
                     }
                 }
