@@ -105,7 +105,11 @@ pub fn listen(bytes: &[u8]) {
 
 /// What a client hears, data as single bytes; and whether it gave up.
 fn hear(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Vec<String>, bool) {
-    let wanted = client::Wanted { export: "a".into(), contexts: vec!["base:allocation".into()] };
+    let wanted = client::Wanted {
+        export: "a".into(),
+        contexts: vec!["base:allocation".into()],
+        ..client::Wanted::default()
+    };
     let (mut sent, mut heard) = (vec![], vec![]);
     let mut handshake = client::Handshake::new(wanted);
     let (mut start, mut end) = (0, 0);
@@ -121,6 +125,7 @@ fn hear(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Vec<String>, bool) {
                 end = end.saturating_add(piece_bytes).min(bytes.len());
             }
             client::Step::Taken => assert!(consumed > 0),
+            client::Step::StartTls => unreachable!("TLS was not asked for"),
             client::Step::Done(_) => break,
         }
     }

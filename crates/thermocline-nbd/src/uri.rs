@@ -1,7 +1,9 @@
-//! Addresses of NBD exports: `nbd://host:port/name` and `nbd+unix:///name?socket=path`.
+//! Addresses of NBD exports: `nbd://host:port/name` and `nbd+unix:///name?socket=path`, and with TLS `nbds`
+//! and `nbds+unix`.
 //!
 //! Source: "The NBD Uniform Resource Indicator (URI) format", `doc/uri.md` of the `NetworkBlockDevice`
-//! project; of its schemes those without TLS.
+//! project; of its schemes those for TCP and Unix sockets. TLS is by certificates, whose folder the parameter
+//! `tls-certificates` of libnbd names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,6 +20,19 @@ pub struct NbdUri {
     pub server: ServerAddress,
     /// The export's name; empty for the default one.
     pub export: String,
+    /// How to speak to it through TLS; plainly if there is none.
+    pub tls: Option<TlsFiles>,
+}
+
+/// What a client needs for TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// A folder, as libnbd and `GnuTLS` clients have it: `ca-cert.pem` with the roots that the server's
+    /// certificate must lead to, and `client-cert.pem` and `client-key.pem` if the server wants to know its
+    /// clients.
+    pub certificates: PathBuf,
+    /// The name that the server's certificate must have.
+    pub server_name: String,
 }
 
 /// Where a server listens.
@@ -36,7 +51,10 @@ pub enum ServerAddress {
 
 /// Why text is no address of an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}`: {reason}; write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH")]
+#[error(
+    "`{text}`: {reason}; write nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, or with TLS \
+     nbds://HOST:PORT/EXPORT?tls-certificates=FOLDER"
+)]
 pub struct UriError {
     /// The text.
     pub text: String,
@@ -64,11 +82,12 @@ impl fmt::Display for ServerAddress {
 
 fn parse(text: &str) -> Result<NbdUri, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or("it has no scheme")?;
-    let is_unix = match scheme {
-        "nbd" => false,
-        "nbd+unix" => true,
-        "nbds" | "nbds+unix" => return Err("TLS is not supported here"),
-        _ => return Err("the scheme is neither nbd nor nbd+unix"),
+    let (is_unix, has_tls) = match scheme {
+        "nbd" => (false, false),
+        "nbd+unix" => (true, false),
+        "nbds" => (false, true),
+        "nbds+unix" => (true, true),
+        _ => return Err("the scheme is none of nbd, nbds, nbd+unix and nbds+unix"),
     };
     let rest = rest.split('#').next().unwrap_or_default();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -77,8 +96,11 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
     if export.len() > STRING_BYTES_MAX {
         return Err("the export's name is longer than 4096 bytes");
     }
-    let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
-    let server = match (is_unix, socket) {
+    let parameter = |name: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find_map(|(key, value)| (key == name).then_some(value))
+    };
+    let server = match (is_unix, parameter("socket")) {
         (true, Some(socket)) if authority.is_empty() && !socket.is_empty() => {
             ServerAddress::Unix(decode(socket)?.into())
         }
@@ -87,7 +109,29 @@ fn parse(text: &str) -> Result<NbdUri, &'static str> {
         (false, Some(_)) => return Err("a socket's path needs the scheme nbd+unix"),
         (false, None) => tcp(authority)?,
     };
-    Ok(NbdUri { server, export })
+    let tls = tls(&server, has_tls, parameter("tls-certificates"), parameter("tls-hostname"))?;
+    Ok(NbdUri { server, export, tls })
+}
+
+/// What is needed for TLS; of a Unix socket the certificate is that of this machine.
+fn tls(
+    server: &ServerAddress,
+    has_tls: bool,
+    folder: Option<&str>,
+    name: Option<&str>,
+) -> Result<Option<TlsFiles>, &'static str> {
+    if !has_tls {
+        let is_plain = folder.is_none() && name.is_none();
+        return is_plain.then_some(None).ok_or("certificates need the scheme nbds or nbds+unix");
+    }
+    let folder = folder.filter(|folder| !folder.is_empty());
+    let folder = folder.ok_or("TLS needs tls-certificates=FOLDER, with ca-cert.pem in it")?;
+    let server_name = match (name, server) {
+        (Some(name), _) => decode(name)?,
+        (None, ServerAddress::Tcp { host, .. }) => host.clone(),
+        (None, ServerAddress::Unix(_)) => "localhost".to_owned(),
+    };
+    Ok(Some(TlsFiles { certificates: decode(folder)?.into(), server_name }))
 }
 
 fn tcp(authority: &str) -> Result<ServerAddress, &'static str> {
@@ -159,7 +203,21 @@ mod tests {
             ("nbd+unix:///a%20b?socket=d.sock", unix("d.sock"), "a b"),
             ("nbd+unix:///a?x=y&socket=/d%25#fragment", unix("/d%"), "a"),
         ] {
-            assert_eq!(text.parse(), Ok(NbdUri { server, export: export.into() }), "{text}");
+            let uri = NbdUri { server, export: export.into(), tls: None };
+            assert_eq!(text.parse(), Ok(uri), "{text}");
+        }
+    }
+
+    #[test]
+    fn tls_has_certificates_and_a_name() {
+        for (text, folder, name) in [
+            ("nbds://disks.example/a?tls-certificates=/etc/pki", "/etc/pki", "disks.example"),
+            ("nbds://[::1]/?tls-certificates=a%20b&tls-hostname=disks", "a b", "disks"),
+            ("nbds+unix:///a?socket=d&tls-certificates=pki", "pki", "localhost"),
+        ] {
+            let tls = text.parse::<NbdUri>().expect(text).tls;
+            let files = TlsFiles { certificates: folder.into(), server_name: name.into() };
+            assert_eq!(tls, Some(files), "{text}");
         }
     }
 
@@ -170,6 +228,10 @@ mod tests {
             "disk.img",
             "http://localhost/",
             "nbds://localhost/",
+            "nbds://localhost/?tls-certificates=",
+            "nbds+unix:///?socket=a",
+            "nbd://localhost/?tls-certificates=pki",
+            "nbd+unix:///?socket=a&tls-hostname=b",
             "nbd:///name",
             "nbd://host:port/",
             "nbd://host:65536/",

@@ -74,6 +74,7 @@ fn negotiate(exports: &[ExportInfo], wanted: client::Wanted, cuts: &[usize]) -> 
                     match step {
                         client::Step::More => break,
                         client::Step::Taken => {}
+                        client::Step::StartTls => panic!("nobody asked for TLS"),
                         client::Step::Done(result) => agreed = Some(Ok(result)),
                     }
                 }
@@ -120,7 +121,11 @@ proptest! {
     ) {
         let exports: Vec<_> = (1..).zip(&names).map(|(size, name)| export(name, size)).collect();
         let contexts = queries.iter().map(|query| (*query).to_owned()).collect();
-        let request = client::Wanted { export: wanted.clone(), contexts };
+        let request = client::Wanted {
+            export: wanted.clone(),
+            contexts,
+            security: client::Security::Plain,
+        };
         let (agreed, negotiated) = negotiate(&exports, request, &cuts);
         let found = names
             .iter()
@@ -318,6 +323,7 @@ fn check_transmission(requests: &[RequestHeader], is_structured: bool, cuts: &[u
     let wanted = client::Wanted {
         export: String::new(),
         contexts: vec!["base:allocation".into(), "thermocline:tier".into()],
+        ..client::Wanted::default()
     };
     let mut negotiated = negotiate(std::slice::from_ref(&info), wanted, &[999]).1.unwrap();
     if !is_structured {

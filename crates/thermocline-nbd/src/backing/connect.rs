@@ -12,11 +12,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use rustix::net::sockopt;
+use rustls::ClientConnection;
 
-use super::BackingError;
-use crate::codec::client::{Agreed, Handshake, INPUT_BYTES_MAX, Step, Wanted};
+use super::{BackingError, tls};
+use crate::codec::ProtocolError;
+use crate::codec::client::{Agreed, Handshake, INPUT_BYTES_MAX, Security, Step, Wanted};
 use crate::protocol::{Context, TRANSFER_BYTES_MAX, transmission_flag as flag};
-use crate::server::transport::{Input, Socket};
+use crate::server::transport::{Input, Socket, Transport};
 use crate::uri::{NbdUri, ServerAddress};
 
 /// Connections to a server that allows several.
@@ -84,7 +86,7 @@ impl Terms {
 /// A connection past its negotiation.
 #[derive(Debug)]
 pub(super) struct Greeted {
-    pub(super) socket: Socket,
+    pub(super) transport: Transport,
     /// What has arrived already.
     pub(super) input: Input,
 }
@@ -121,33 +123,70 @@ fn greet(uri: &NbdUri) -> Result<(Greeted, Terms), BackingError> {
     let at = |source| BackingError::Connect { server: uri.server.to_string(), source };
     let stream = Stream::connect(&uri.server).map_err(at)?;
     stream.limit(Some(STEP_LIMIT)).map_err(at)?;
-    let (input, terms) = negotiate(&stream, uri)?;
+    let mut wire = Wire { stream, tls: None };
+    let (input, terms) = wire.negotiate(uri)?;
+    let Wire { stream, tls } = wire;
     stream.limit(None).map_err(at)?;
     let socket = stream.into_socket().map_err(at)?;
-    Ok((Greeted { socket, input }, terms))
+    Ok((Greeted { transport: Transport::resume(socket, tls.map(Into::into)), input }, terms))
 }
 
-fn negotiate(mut stream: &Stream, uri: &NbdUri) -> Result<(Input, Terms), BackingError> {
-    let server = || uri.server.to_string();
-    let contexts = vec![Context::Allocation.name().to_owned()];
-    let mut handshake = Handshake::new(Wanted { export: uri.export.clone(), contexts });
-    let (mut input, mut output) = (Input::new(INPUT_BYTES), vec![]);
-    loop {
-        let (consumed, step) = handshake
-            .step(input.waiting(), &mut output)
-            .map_err(|source| BackingError::Refused { server: server(), source })?;
-        input.consume(consumed);
-        let at = |source| BackingError::Connect { server: server(), source };
-        stream.write_all(&output).map_err(at)?;
-        output.clear();
-        match step {
-            Step::Taken => {}
-            Step::Done(agreed) => return Ok((input, Terms::new(&agreed))),
-            Step::More => match uninterrupted(|| stream.read(input.free())).map_err(at)? {
-                0 => return Err(at(io::ErrorKind::UnexpectedEof.into())),
-                length => input.add(length),
-            },
+/// A socket that blocks, and TLS on it once that has begun.
+#[derive(Debug)]
+struct Wire {
+    stream: Stream,
+    tls: Option<ClientConnection>,
+}
+
+impl Wire {
+    fn negotiate(&mut self, uri: &NbdUri) -> Result<(Input, Terms), BackingError> {
+        let server = || uri.server.to_string();
+        let refused = |source| BackingError::Refused { server: server(), source };
+        let contexts = vec![Context::Allocation.name().to_owned()];
+        let security = if uri.tls.is_some() { Security::Tls } else { Security::Plain };
+        let wanted = Wanted { export: uri.export.clone(), contexts, security };
+        let mut handshake = Handshake::new(wanted);
+        let (mut input, mut output) = (Input::new(INPUT_BYTES), vec![]);
+        loop {
+            let (consumed, step) = handshake.step(input.waiting(), &mut output).map_err(refused)?;
+            input.consume(consumed);
+            let at = |source| BackingError::Connect { server: server(), source };
+            self.send(&output).map_err(at)?;
+            output.clear();
+            match step {
+                Step::Taken => {}
+                Step::StartTls => {
+                    // Whoever stands between could have sent it.
+                    if !input.waiting().is_empty() {
+                        let fault = "bytes in front of TLS that are not protected by it";
+                        return Err(refused(ProtocolError::Unexpected(fault)));
+                    }
+                    let files = uri.tls.as_ref().expect("TLS begins only if it was wanted");
+                    self.tls = Some(tls::begin(files)?);
+                }
+                Step::Done(agreed) => return Ok((input, Terms::new(&agreed))),
+                Step::More => match self.receive(input.free()).map_err(at)? {
+                    0 => return Err(at(io::ErrorKind::UnexpectedEof.into())),
+                    length => input.add(length),
+                },
+            }
         }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut stream = &self.stream;
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls, &mut stream).write_all(bytes),
+            None => stream.write_all(bytes),
+        }
+    }
+
+    fn receive(&mut self, free: &mut [u8]) -> io::Result<usize> {
+        let mut stream = &self.stream;
+        uninterrupted(|| match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls, &mut stream).read(free),
+            None => stream.read(free),
+        })
     }
 }
 

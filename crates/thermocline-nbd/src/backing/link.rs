@@ -58,7 +58,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(greeted: Greeted) -> Self {
         Self {
-            transport: Transport::new(greeted.socket),
+            transport: greeted.transport,
             input: greeted.input,
             output: Output::default(),
             replies: Replies::default(),
@@ -79,7 +79,7 @@ impl Link {
 
     /// Whether something is left to be sent: after sending, the socket had no room for it.
     pub(super) fn is_blocked(&self) -> bool {
-        !self.output.waiting().is_empty()
+        !self.output.waiting().is_empty() || self.transport.holds_output()
     }
 
     /// Adds a request to what is to be sent.

@@ -15,6 +15,7 @@ mod connect;
 mod link;
 mod orders;
 mod storage;
+mod tls;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -35,6 +36,7 @@ use self::orders::Orders;
 pub use self::storage::NbdStorage;
 use crate::codec::ProtocolError;
 use crate::protocol::transmission_flag as flag;
+use crate::server::tls::TlsError;
 use crate::uri::NbdUri;
 
 /// The reconnecting thread's token; those of links are their places.
@@ -69,6 +71,9 @@ pub enum BackingError {
         /// What it says, or does wrong.
         source: ProtocolError,
     },
+    /// Certificates cannot be used.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The server does not write.
     #[error("`{server}` serves the export read-only: use `write_mode = \"read-only\"`")]
     ReadOnly {

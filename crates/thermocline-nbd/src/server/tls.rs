@@ -34,6 +34,15 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: String,
     },
+    /// No certificate can have such a name.
+    #[error("`{name}` is neither a host's name nor an address")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// TLS cannot begin.
+    #[error("TLS cannot begin: {0}")]
+    Begin(rustls::Error),
     /// The certificate and the key do not go together, or are of an unknown kind.
     #[error("{}: the certificate or its key cannot be used", path.display())]
     Certificate {
@@ -58,11 +67,7 @@ impl Certificates {
         let builder = match &self.client_roots {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| pem_error(path, &error))?;
-                }
-                let roots = Arc::new(roots);
+                let roots = Arc::new(roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                     .build()
                     .map_err(|error| pem_error(path, &error))?;
@@ -77,7 +82,16 @@ impl Certificates {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads the certificates that others must lead to.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| pem_error(path, &error))?;
+    }
+    Ok(roots)
+}
+
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<_, pem::Error>>)
         .map_err(|error| pem_error(path, &error))?;
@@ -87,6 +101,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
-fn pem_error(path: &Path, reason: &dyn std::fmt::Display) -> TlsError {
+pub(crate) fn pem_error(path: &Path, reason: &dyn std::fmt::Display) -> TlsError {
     TlsError::Pem { path: path.to_owned(), reason: reason.to_string() }
 }

@@ -1,4 +1,4 @@
-//! A client's socket, with or without TLS, and the buffers before and behind it.
+//! A socket of either side, with or without TLS, and the buffers before and behind it.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use rustix::net::sockopt;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::{Connection, ServerConfig, ServerConnection};
 use smallvec::SmallVec;
 
 /// Bytes on the way to a local client, at most; the system may allow fewer, and counts its own needs, too.
@@ -97,7 +97,7 @@ pub(crate) enum Received {
 #[derive(Debug)]
 pub(crate) struct Transport {
     pub(crate) socket: Socket,
-    tls: Option<Box<ServerConnection>>,
+    tls: Option<Box<Connection>>,
 }
 
 impl Transport {
@@ -108,8 +108,13 @@ impl Transport {
     /// Everything from now on goes through TLS.
     pub(crate) fn start_tls(&mut self, configuration: &Arc<ServerConfig>) -> io::Result<()> {
         let tls = ServerConnection::new(Arc::clone(configuration)).map_err(io::Error::other)?;
-        self.tls = Some(Box::new(tls));
+        self.tls = Some(Box::new(tls.into()));
         Ok(())
+    }
+
+    /// A socket on which TLS goes on, if it has begun.
+    pub(crate) fn resume(socket: Socket, tls: Option<Connection>) -> Self {
+        Self { socket, tls: tls.map(Box::new) }
     }
 
     /// Reads once into the free part of `input`, which must not be empty.
@@ -142,8 +147,11 @@ impl Transport {
         match tls.read_tls(&mut self.socket) {
             Ok(0) => Ok(Received::End),
             Ok(_) => {
-                let processed = tls.process_new_packets();
-                processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+                if let Err(error) = tls.process_new_packets() {
+                    // The other side learns the reason by an alert, if its socket takes one now.
+                    drop(tls.write_tls(&mut self.socket));
+                    return Err(io::Error::new(ErrorKind::InvalidData, error));
+                }
                 Ok(Received::Bytes { is_empty: false })
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Received::Nothing),

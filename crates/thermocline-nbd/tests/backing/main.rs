@@ -6,8 +6,14 @@
 #![expect(unsafe_code, reason = "the test fills the frames of operations before it starts them")]
 
 mod away;
+#[path = "../common/certificates.rs"]
+mod certificates;
+#[path = "../server/client.rs"]
+mod client;
 mod load;
+mod multi_conn;
 mod nbdkit;
+mod tls;
 mod volatile;
 
 use std::fs::File;

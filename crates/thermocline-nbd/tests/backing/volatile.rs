@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::protocol::{
     BlockSizes, Command, Context, ErrorCode, ExportInfo, Extent, allocation,
     transmission_flag as flag,
 };
+use thermocline_nbd::server::tls::ServerTls;
 use thermocline_nbd::server::{Export, Handle, Listen, Server, Settings};
 use thermocline_nbd::service::{ExtentRange, Piece, Reply, Service, Tag};
 use thermocline_nbd::uri::{NbdUri, ServerAddress};
@@ -27,6 +29,9 @@ pub(crate) struct Disk {
 }
 
 pub(crate) type Shared = Arc<Mutex<Disk>>;
+
+/// How long clients may take to make a handshake of TLS.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What serves the disk.
 struct Volatile {
@@ -147,11 +152,21 @@ pub(crate) fn disk(bytes: usize) -> Shared {
 }
 
 pub(crate) fn uri(socket: &Path) -> NbdUri {
-    NbdUri { server: ServerAddress::Unix(socket.to_owned()), export: String::new() }
+    NbdUri { server: ServerAddress::Unix(socket.to_owned()), export: String::new(), tls: None }
 }
 
 impl Running {
     pub(crate) fn start(disk: &Shared, folder: &Path, face: Face) -> Self {
+        Self::start_with(disk, folder, face, None)
+    }
+
+    /// The same with certificates, for clients that want TLS.
+    pub(crate) fn start_with(
+        disk: &Shared,
+        folder: &Path,
+        face: Face,
+        tls: Option<ServerTls>,
+    ) -> Self {
         let socket = folder.join("volatile.sock");
         let size_bytes = {
             let mut disk = disk.lock().unwrap();
@@ -167,8 +182,11 @@ impl Running {
         };
         let service = Volatile { disk: Arc::clone(disk), waiting: VecDeque::new(), drives: 0 };
         // Who dies answers nobody: it is not waited for.
-        let settings =
-            Settings { negotiation_limit: Duration::from_millis(1), ..Settings::default() };
+        let settings = Settings {
+            negotiation_limit: if tls.is_some() { PATIENCE } else { Duration::from_millis(1) },
+            tls: tls.map(|tls| (tls, TlsMode::Required)),
+            ..Settings::default()
+        };
         let mut server = Server::new(settings, vec![Export { info, service }]).unwrap();
         server.listen(Listen::Unix(socket.clone())).unwrap();
         let handle = server.handle();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use thermocline_nbd::codec::client::{
-    Agreed, Event, Handshake, Replies, RequestHeader, Step, Wanted,
+    Agreed, Event, Handshake, Replies, RequestHeader, Security, Step, Wanted,
 };
 use thermocline_nbd::protocol::{Command, ErrorCode};
 
@@ -29,7 +29,11 @@ impl Client {
         let mut stream = UnixStream::connect(path)?;
         // A server that hangs fails the test instead of hanging it.
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;
-        let wanted = Wanted { export: export.into(), contexts: vec![context.into()] };
+        let wanted = Wanted {
+            export: export.into(),
+            contexts: vec![context.into()],
+            security: Security::Plain,
+        };
         let mut handshake = Handshake::new(wanted);
         let (mut input, mut output) = (vec![], vec![]);
         loop {
@@ -40,6 +44,7 @@ impl Client {
             match step {
                 Step::More => read_some(&mut stream, &mut input)?,
                 Step::Taken => {}
+                Step::StartTls => panic!("nobody asked for TLS"),
                 Step::Done(agreed) => {
                     let replies = Replies::default();
                     return Ok(Self { stream, agreed, input, replies, cookie: 0 });

@@ -5,6 +5,8 @@
 
 mod bad_clients;
 mod bounds;
+#[path = "../common/certificates.rs"]
+mod certificates;
 mod client;
 mod engine;
 mod foreign_clients;

@@ -4,32 +4,14 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use thermocline_nbd::codec::server::TlsMode;
 use thermocline_nbd::server::Settings;
 use thermocline_nbd::server::tls::{Certificates, TlsError};
 
 use super::Running;
+use super::certificates::write_certificates;
 use super::foreign_clients::run;
 use super::memory::Memory;
-
-/// Writes what `GnuTLS` clients look for in a folder: a root, a server's and a client's certificate.
-fn write_certificates(folder: &Path) {
-    let mut root = CertificateParams::new(vec![]).unwrap();
-    root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let root_key = KeyPair::generate().unwrap();
-    let certificate = root.self_signed(&root_key).unwrap();
-    let write = |name: &str, text: String| std::fs::write(folder.join(name), text).unwrap();
-    write("ca-cert.pem", certificate.pem());
-    let issuer = Issuer::new(root, root_key);
-    for (name, subject) in [("server", "localhost"), ("client", "client")] {
-        let key = KeyPair::generate().unwrap();
-        let subjects = vec![subject.to_owned(), "127.0.0.1".into()];
-        let signed = CertificateParams::new(subjects).unwrap().signed_by(&key, &issuer).unwrap();
-        write(&format!("{name}-cert.pem"), signed.pem());
-        write(&format!("{name}-key.pem"), key.serialize_pem());
-    }
-}
 
 fn certificates(folder: &Path) -> Certificates {
     Certificates {

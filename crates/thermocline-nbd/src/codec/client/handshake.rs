@@ -1,7 +1,8 @@
 //! Fixed newstyle negotiation, as the client sees it.
 //!
 //! Structured replies and metadata contexts are asked for and done without if the server has none;
-//! a server that does not know `NBD_OPT_GO` is asked by `NBD_OPT_EXPORT_NAME`.
+//! a server that does not know `NBD_OPT_GO` is asked by `NBD_OPT_EXPORT_NAME`. TLS is not done without if
+//! it is wanted: nothing about the export is asked before.
 
 use super::super::ProtocolError;
 use super::super::wire::{Fields, Put as _, length_u32};
@@ -25,6 +26,18 @@ pub struct Wanted {
     pub export: String,
     /// The names of metadata contexts to select, those that the server has.
     pub contexts: Vec<String>,
+    /// How the export is asked for.
+    pub security: Security,
+}
+
+/// Whether TLS protects a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Security {
+    /// Everything is sent as it is.
+    #[default]
+    Plain,
+    /// TLS begins before anything about the export is said.
+    Tls,
 }
 
 /// What both sides agreed on.
@@ -49,6 +62,9 @@ pub enum Step {
     More,
     /// A message was taken, and perhaps answered.
     Taken,
+    /// The server waits for TLS to begin: everything from the next step on goes through it. Nothing that
+    /// came before may be shown to that step.
+    StartTls,
     /// Requests may be sent.
     Done(Agreed),
 }
@@ -70,6 +86,10 @@ pub struct Handshake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Greeting,
+    /// Waiting for the reply to `NBD_OPT_STARTTLS`.
+    Tls,
+    /// TLS has begun, and nothing was asked through it.
+    Secure,
     /// Waiting for replies to `NBD_OPT_STRUCTURED_REPLY`.
     Structured,
     /// Waiting for replies to `NBD_OPT_SET_META_CONTEXT`.
@@ -87,12 +107,14 @@ impl State {
             Self::Structured => option::STRUCTURED_REPLY,
             Self::Contexts => option::SET_META_CONTEXT,
             Self::Go => option::GO,
+            Self::Tls | Self::Secure => option::START_TLS,
             Self::Greeting | Self::ExportName => option::EXPORT_NAME,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
+            Self::Tls | Self::Secure => "TLS",
             Self::Structured => "structured replies",
             Self::Contexts => "metadata contexts",
             Self::Go | Self::Greeting | Self::ExportName => "the export",
@@ -128,7 +150,13 @@ impl Handshake {
         match self.state {
             State::Greeting => self.take_greeting(input, output),
             State::ExportName => Ok(self.take_export(input)),
-            State::Structured | State::Contexts | State::Go => self.take_reply(input, output),
+            State::Secure => {
+                self.ask(State::Structured, output);
+                Ok((0, Step::Taken))
+            }
+            State::Tls | State::Structured | State::Contexts | State::Go => {
+                self.take_reply(input, output)
+            }
         }
     }
 
@@ -148,10 +176,14 @@ impl Handshake {
         let known = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         self.has_padding = known & handshake_flag::NO_ZEROES == 0;
         output.put_u32(known.into());
-        if known & handshake_flag::FIXED_NEWSTYLE == 0 {
-            self.ask(State::ExportName, output);
-        } else {
-            self.ask(State::Structured, output);
+        let is_fixed = known & handshake_flag::FIXED_NEWSTYLE != 0;
+        match self.wanted.security {
+            Security::Tls if !is_fixed => {
+                return Err(ProtocolError::Unexpected("a server that is too old for TLS"));
+            }
+            Security::Tls => self.ask(State::Tls, output),
+            Security::Plain if is_fixed => self.ask(State::Structured, output),
+            Security::Plain => self.ask(State::ExportName, output),
         }
         Ok((GREETING_BYTES, Step::Taken))
     }
@@ -162,7 +194,7 @@ impl Handshake {
         self.replies = 0;
         let mut data = vec![];
         match state {
-            State::Structured | State::Greeting => {}
+            State::Structured | State::Greeting | State::Tls | State::Secure => {}
             State::ExportName => data.extend_from_slice(self.wanted.export.as_bytes()),
             State::Contexts => {
                 put_string(&mut data, &self.wanted.export);
@@ -229,6 +261,10 @@ impl Handshake {
     ) -> Result<Step, ProtocolError> {
         let is_error = kind & option_reply::ERROR_BIT != 0;
         match (self.state, kind) {
+            (State::Tls, option_reply::ACK) => {
+                self.state = State::Secure;
+                return Ok(Step::StartTls);
+            }
             (State::Structured, _) if is_error => self.ask(State::Go, output),
             (State::Structured, option_reply::ACK) => {
                 self.is_structured = true;

@@ -4,7 +4,7 @@ mod handshake;
 mod replies;
 mod requests;
 
-pub use handshake::{Agreed, Handshake, Step, Wanted};
+pub use handshake::{Agreed, Handshake, Security, Step, Wanted};
 pub use replies::{Event, Replies};
 pub use requests::RequestHeader;
 

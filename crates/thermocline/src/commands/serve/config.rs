@@ -347,12 +347,14 @@ impl Config {
             [Some(&mut tls.certificate), Some(&mut tls.key), tls.client_roots.as_mut()]
         });
         let backing = &mut self.backing;
-        let disk = match backing.nbd.as_mut().map(|uri| &mut uri.server) {
-            Some(ServerAddress::Unix(socket)) => Some(socket),
-            Some(ServerAddress::Tcp { .. }) | None => None,
-        };
+        let disk = backing.nbd.as_mut().into_iter().flat_map(|uri| {
+            let socket = match &mut uri.server {
+                ServerAddress::Unix(socket) => Some(socket),
+                ServerAddress::Tcp { .. } => None,
+            };
+            [socket, uri.tls.as_mut().map(|files| &mut files.certificates)]
+        });
         let others = [
-            disk,
             backing.path.as_mut(),
             backing.note.as_mut(),
             self.state_dir.as_mut(),
@@ -361,7 +363,7 @@ impl Config {
             self.control.as_mut().map(|control| &mut control.socket),
             self.record.as_mut().map(|record| &mut record.path),
         ];
-        others.into_iter().chain(tls).flatten()
+        others.into_iter().chain(tls).chain(disk).flatten()
     }
 
     fn check(&self) -> Result<()> {
@@ -727,12 +729,15 @@ mod tests {
     fn a_server_s_socket_and_note_are_relative_to_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cache.toml");
-        let nbd = "nbd = \"nbd+unix:///?socket=disk.sock\"\nnote = \"disk.note\"";
+        let nbd =
+            "nbd = \"nbds+unix:///?socket=disk.sock&tls-certificates=pki\"\nnote = \"disk.note\"";
         std::fs::write(&path, SMALLEST.replace("path = \"disk.img\"", nbd)).unwrap();
         let Backing { nbd, note, .. } = Config::read(&path).unwrap().backing;
         assert_eq!(note, Some(folder.path().join("disk.note")));
         let socket = folder.path().join("disk.sock");
-        assert_eq!(nbd.unwrap().server, ServerAddress::Unix(socket));
+        let nbd = nbd.unwrap();
+        assert_eq!(nbd.server, ServerAddress::Unix(socket));
+        assert_eq!(nbd.tls.unwrap().certificates, folder.path().join("pki"));
     }
 
     #[test]
@@ -776,7 +781,7 @@ mod tests {
         refuse(path, "path = \"disk.img\"\ngrace = 1", "`backing.grace` is for `nbd`");
         refuse(path, "nbd = \"nbd://a/\"\ngrace = -1", "`backing.grace` is -1");
         refuse(path, "nbd = \"nbd:disk.sock\"", "nbd+unix:///EXPORT?socket=PATH");
-        refuse(path, "nbd = \"nbds://a/\"", "TLS is not supported");
+        refuse(path, "nbd = \"nbds://a/\"", "TLS needs tls-certificates=FOLDER");
         refuse("size = \"256MiB\"", "size = \"256MiB\"\nspeed = 3", "speed");
         refuse("[metrics]", "[record]\npath = \"a\"\nsize = 0\n[metrics]", "[record]: `size`");
         for key in ["nbd.clients", "nbd.in_flight", "nbd.client_in_flight", "nbd.send_timeout"] {
