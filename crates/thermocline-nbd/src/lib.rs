@@ -4,6 +4,7 @@
 //! * [`codec`]: both sides of the conversation, as state machines over bytes.
 //! * [`service`]: what is served.
 //! * [`cached`]: a cache engine, served.
+//! * [`doors`]: what is served, used by others beside the server.
 //! * `sharded`: the engines of several shards, served as one export (Linux).
 //! * [`uri`]: where exports are found.
 //! * [`backing`]: another server as the backing store of an engine.
@@ -30,6 +31,7 @@
 pub mod backing;
 pub mod cached;
 pub mod codec;
+pub mod doors;
 pub mod protocol;
 pub mod server;
 pub mod service;

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use crate::protocol::{Command, Context, ErrorCode, Extent, command_flag};
 
-/// Which piece of which request a reply belongs to; only the server reads it.
+/// Which piece of which request a reply belongs to; only who submitted it reads it. The server leaves the
+/// highest bit clear, for others who use its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(pub u64);
 

@@ -16,7 +16,7 @@ const SOURCE_LINES_MAX: usize = 600;
 const HEADER_FIELDS: [&str; 4] = ["* Source:", "* State:", "* Cost:", "* Deviations:"];
 
 /// Which crates each crate may depend on, among those of the project.
-const DEPENDENCIES: [(&str, &[&str]); 11] = [
+const DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("trace", &["core"]),
     ("capture", &["core", "trace"]),
@@ -25,6 +25,7 @@ const DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("lab", &["core", "trace", "device"]),
     ("engine", &["core"]),
     ("nbd", &["core", "engine"]),
+    ("vhost", &["engine", "nbd"]),
     ("papers", &["core", "trace", "device", "lab", "engine"]),
     ("python", &["core", "trace", "device", "lab", "papers"]),
     ("bench", &["core", "device", "trace", "capture", "lab", "engine", "nbd"]),

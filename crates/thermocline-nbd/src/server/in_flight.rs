@@ -18,7 +18,8 @@ pub(super) struct Origin {
 }
 
 const CONNECTION_BITS: u32 = 12;
-const REQUEST_BITS: u32 = 20;
+/// One bit fewer than there is room for: the highest bit of a tag is for others who use a service.
+const REQUEST_BITS: u32 = 19;
 
 /// More clients than this cannot be told apart.
 pub(super) const CONNECTIONS_MAX: usize = 1 << CONNECTION_BITS;
@@ -34,7 +35,7 @@ impl Origin {
 
     pub(super) fn from_tag(Tag(tag): Tag) -> Self {
         let part = |shift: u32, bits: u32| (tag >> shift) & ((1 << bits) - 1);
-        let index = |part: u64| usize::try_from(part).expect("at most 20 bits");
+        let index = |part: u64| usize::try_from(part).expect("at most 19 bits");
         Self {
             connection: index(part(32 + REQUEST_BITS, CONNECTION_BITS)),
             request: index(part(32, REQUEST_BITS)),

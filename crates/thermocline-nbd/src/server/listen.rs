@@ -91,7 +91,11 @@ impl Listener {
             Listen::Unix(path) => Self::open(Listen::UnixFor(path, SocketAccess::default()), false),
             Listen::UnixFor(path, access) => {
                 let failed = failed(path.display().to_string());
-                let listener = bind(&path, access).map_err(failed)?;
+                let bound = bind_unix(&path, access).and_then(|listener| {
+                    listener.set_nonblocking(true)?;
+                    Ok(UnixListener::from_std(listener))
+                });
+                let listener = bound.map_err(failed)?;
                 Ok(Self::Unix { listener, created: Some(path) })
             }
             Listen::UnixSocket(listener) => {
@@ -162,16 +166,20 @@ impl Drop for Listener {
 
 /// Listens at a new socket file. The file has its owner and mode before the socket listens, and until
 /// then nobody can connect, whatever the umask is.
-fn bind(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
+///
+/// # Errors
+/// If something else is there, or the system refuses.
+pub fn bind_unix(
+    path: &Path,
+    access: SocketAccess,
+) -> io::Result<std::os::unix::net::UnixListener> {
     remove_stale(path)?;
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     let opened = restrict(path, access).and_then(|()| {
         rustix::net::listen(&socket, BACKLOG)?;
-        let listener = std::os::unix::net::UnixListener::from(socket);
-        listener.set_nonblocking(true)?;
-        Ok(UnixListener::from_std(listener))
+        Ok(std::os::unix::net::UnixListener::from(socket))
     });
     if opened.is_err() {
         // The first error is the one to report.

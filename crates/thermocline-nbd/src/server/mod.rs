@@ -36,7 +36,7 @@ pub use self::handle::Handle;
 use self::handle::{Reach, lock};
 use self::in_flight::{CONNECTIONS_MAX, Origin};
 use self::listen::Listener;
-pub use self::listen::{Listen, SocketAccess};
+pub use self::listen::{Listen, SocketAccess, bind_unix};
 use self::names::check_names;
 use self::room::Room;
 use self::spin::Spin;

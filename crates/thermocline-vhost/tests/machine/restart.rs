@@ -1,0 +1,71 @@
+//! A server that goes away with requests in flight, and the next one.
+
+use std::time::{Duration, Instant};
+
+use thermocline_nbd::protocol::{Context, Extent};
+use thermocline_nbd::service::{ExtentRange, Piece, Reply, Service, Tag};
+
+use super::guest::{IN, Machine, OUT, Style};
+use super::{Running, device};
+
+/// Takes everything and answers nothing, as a server does that is about to be killed.
+struct Silent;
+
+impl Service for Silent {
+    fn submit(&mut self, _tag: Tag, _piece: &Piece, _payload: &[u8]) {}
+
+    fn drive(&mut self) {}
+
+    fn next_reply(&mut self) -> Option<Reply> {
+        None
+    }
+
+    fn take_data(&mut self, _tag: Tag, _target: &mut Vec<u8>) {
+        unreachable!("nothing was answered")
+    }
+
+    /// A server that is to end looks whether it may, although nothing happens.
+    fn wait_limit(&self) -> Option<Duration> {
+        Some(Duration::from_millis(10))
+    }
+
+    fn extents(&mut self, _context: Context, _range: &ExtentRange, _found: &mut Vec<Extent>) {}
+}
+
+#[test]
+fn what_a_server_took_and_did_not_answer_the_next_one_does() {
+    let dead = Running::serve(Silent, device(true));
+    let mut guest = Machine::new().connect(&dead.socket(), 3, 0);
+    let style = Style { is_indirect: true, parts: 2 };
+    // Two writes of the same sectors: their order matters.
+    for (head, byte) in (0..4).zip([1, 2, 3, 4]) {
+        guest.submit(1, head, (OUT, 64), &[byte; 4096], 0, style);
+    }
+    guest.submit(2, 7, (IN, 8), &[], 512, style);
+    (1..3).for_each(|ring| guest.kick(ring));
+    let taken = || dead.handle.clients();
+    // The door has taken them once the rings say so.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while guest.in_flight() < 5 {
+        assert!(Instant::now() < deadline, "the requests are not taken");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(taken(), 0, "a virtual machine is no client of the protocol");
+    let machine = guest.machine.clone();
+    drop(dead);
+    drop(guest);
+    let running = Running::start();
+    let mut guest = machine.connect(&running.socket(), 3, 0);
+    // One more behind them.
+    guest.submit(1, 9, (OUT, 600), &[5; 512], 0, style);
+    guest.kick(1);
+    let mut heads: Vec<u16> = (0..5).map(|_| guest.answer(1, |_| 0).head).collect();
+    heads.sort_unstable();
+    assert_eq!(heads, [0, 1, 2, 3, 9]);
+    let read = guest.answer(2, |_| 512);
+    assert_eq!((read.head, read.status, read.data), (7, 0, vec![0; 512]));
+    assert!(guest.take(1).is_none() && guest.take(2).is_none(), "each is answered once");
+    assert_eq!(guest.read(64, 4096), [4; 4096], "the last write is the one that counts");
+    assert_eq!(guest.read(600, 512), [5; 512]);
+    assert_eq!(guest.in_flight(), 0);
+}
